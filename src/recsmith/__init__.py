@@ -1,0 +1,90 @@
+"""RecSmith plans, predicts and trains recommendation models whose embedding tables outgrow one device.
+
+    >>> import recsmith
+    >>> result = recsmith.plan("dlrm-v2", "h100:8")
+    >>> result.plan.cost.total_s, result.plan.gap
+
+Names load when they are first used, so `import recsmith` costs nothing and never imports torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from recsmith._version import __version__
+
+if TYPE_CHECKING:
+    from recsmith.clusters import Cluster, Device, Links, load_cluster
+    from recsmith.costs.simulate import simulate
+    from recsmith.errors import (
+        CorruptFile,
+        Infeasible,
+        MissingExtra,
+        NoPlanFound,
+        PlanMismatch,
+        RecSmithError,
+        UsageError,
+    )
+    from recsmith.planners import Result, plan
+    from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
+    from recsmith.problems import Constraints, Space, TableRule
+    from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload
+
+_ROOMS = {
+    "recsmith.workloads": ("AccessProfile", "Feature", "Table", "Workload", "load_workload"),
+    "recsmith.clusters": ("Cluster", "Device", "Links", "load_cluster"),
+    "recsmith.problems": ("Constraints", "Space", "TableRule"),
+    "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
+    "recsmith.costs.simulate": ("simulate",),
+    "recsmith.planners": ("Result", "plan"),
+    "recsmith.errors": (
+        "CorruptFile", "Infeasible", "MissingExtra", "NoPlanFound", "PlanMismatch", "RecSmithError", "UsageError",
+    ),
+}  # fmt: skip
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = [
+    "AccessProfile",
+    "Bound",
+    "Cluster",
+    "Constraints",
+    "CorruptFile",
+    "Device",
+    "Feature",
+    "Infeasible",
+    "Links",
+    "MissingExtra",
+    "NoPlanFound",
+    "Placement",
+    "Plan",
+    "PlanMismatch",
+    "RecSmithError",
+    "Result",
+    "Space",
+    "StepCost",
+    "Table",
+    "TableRule",
+    "UsageError",
+    "Workload",
+    "__version__",
+    "diff",
+    "load_cluster",
+    "load_plan",
+    "load_workload",
+    "plan",
+    "save_plan",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import the room of a public name on first use (PEP 562)."""
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'recsmith' has no attribute '{name}'")
+    value = getattr(import_module(_ROOM_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return __all__

@@ -1,0 +1,5 @@
+"""`python -m recsmith` is `recsmith`."""
+
+from recsmith.cli import main
+
+main()

@@ -1,0 +1,78 @@
+"""The `recsmith` command: a lazy group, and one place where errors become messages and exit codes."""
+
+import os
+import sys
+import warnings
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from recsmith._version import __version__
+from recsmith.errors import NoPlanFound, RecSmithError
+
+COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in recsmith.cli.<name>
+    "plan": "Find a sharding plan for a workload on a cluster.",
+    "simulate": "Price a plan: cost, bound and gap under a cost model.",
+    "diff": "Show what changed between two plans.",
+    "schema": "Print the JSON Schema of a file.",
+}
+
+
+class LazyGroup(click.Group):
+    """Lists commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """Names in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a command when it is used."""
+        if cmd_name not in COMMANDS:
+            return None
+        return import_module(f"recsmith.cli.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of commands, from their one-line descriptions."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="recsmith")
+def app() -> None:
+    """Sharding plans for recommendation models: in seconds, on a laptop, with a proven bound."""
+
+
+def main() -> NoReturn:
+    """Run the command line: errors are one message on stderr and an exit code, never a traceback."""
+    warnings.showwarning = _show_warning
+    try:
+        app.main(standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("interrupted before a plan was found", NoPlanFound.exit_code)
+    except BrokenPipeError:  # the reader of stdout went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except RecSmithError as error:
+        _fail(str(error), error.exit_code)
+    except MemoryError:
+        _fail("out of memory; allow fewer types (--types), or --widths torchrec", 1)
+    except OSError as error:
+        _fail(f"cannot write the output: {error.strerror}; check the disk and that stdout is open", 1)
+    sys.exit(0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"recsmith: {message}", err=True)
+    sys.exit(code)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    click.echo(f"recsmith: note: {message}", err=True)

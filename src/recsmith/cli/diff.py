@@ -1,0 +1,28 @@
+"""`recsmith diff`."""
+
+import click
+
+from recsmith.cli.options import format_option
+
+
+@click.command(name="diff")
+@click.argument("before")
+@click.argument("after")
+@format_option
+def command(before: str, after: str, format_: str) -> None:
+    """Show what changed between the plans BEFORE and AFTER: tables, weights to move, and the step's cost.
+
+    \b
+    recsmith diff a.json b.json
+    """
+    from recsmith.files import dump_json
+    from recsmith.plans import diff, load_plan
+    from recsmith.reports.data import diff_to_raw
+
+    change = diff(load_plan(before), load_plan(after))
+    if format_ == "json":
+        click.echo(dump_json(diff_to_raw(change)), nl=False)
+    else:
+        from recsmith.reports.text import diff_report, show
+
+        show(diff_report(change, before, after))

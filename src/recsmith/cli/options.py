@@ -1,0 +1,60 @@
+"""Options that several commands share, under the same words everywhere."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from recsmith.units import parse_size, parse_time
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def decorate(function: Command) -> Command:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def _words(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(word.strip() for word in value.split(",") if word.strip())
+
+
+def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    return None if value is None else parse_size(value)
+
+
+def _time(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    return None if value is None else parse_time(value)
+
+
+problem_options = _stack(
+    click.option("--cluster", "-c", required=True, metavar="C", help="`<device>:<per host>[x<hosts>]` or a file."),
+    click.option("--hbm", callback=_size, metavar="SIZE", help="Device memory, such as 60GiB, instead of the device's."),
+    click.option("--reserve", callback=_size, metavar="SIZE", help="Memory kept free on every device."),
+    click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step."),
+    click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's."),
+    click.option("--types", callback=_words, metavar="A,B", help="Sharding types to choose from (default: all)."),
+    click.option("--widths", type=click.Choice(["torchrec", "any"]), default="any", show_default=True,
+                 help="Column widths: TorchRec's one width, or any multiples of 4."),
+    click.option("--kernels", callback=_words, metavar="A,B", help="Compute kernels (default: fused,dense)."),
+    click.option("--memory", type=click.Choice(["real", "torchrec"]), default="real", show_default=True,
+                 help="Memory accounting that must fit."),
+    click.option("--constraints", metavar="FILE", help="Rules for single tables."),
+)  # fmt: skip
+
+search_options = _stack(
+    click.option("--planner", default="auto", show_default=True, metavar="P", help="Planner."),
+    click.option("--cost-model", metavar="M", help="Cost model (default: torchrec)."),
+    click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Stop after N iterations."),
+    click.option("--time-limit", callback=_time, metavar="TIME", help="Stop after a time such as 10s."),
+    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+                 help="Seed of random planners."),
+)  # fmt: skip
+
+format_option = click.option(
+    "--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output."
+)

@@ -1,0 +1,71 @@
+"""`recsmith plan`."""
+
+from typing import Any
+
+import click
+
+from recsmith.cli.options import format_option, problem_options, search_options
+
+
+@click.command(name="plan")
+@click.argument("workload")
+@problem_options
+@search_options
+@click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
+@format_option
+def command(workload: str, output: str | None, format_: str, **words: Any) -> None:
+    """Find a sharding plan for WORKLOAD on a cluster.
+
+    WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle) or a file: YAML, JSON, CSV, or the text that
+    TorchRec's planner logs; '-' reads stdin.
+
+    \b
+    recsmith plan dlrm-v2 --cluster h100:8
+    recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
+    """
+    from recsmith.clusters import load_cluster
+    from recsmith.files import check_target
+    from recsmith.planners import plan
+    from recsmith.plans import save_plan
+    from recsmith.problems import Constraints, Space, load_rules
+    from recsmith.workloads import load_workload
+
+    check_target(output)
+    defaults = Space()
+    space = Space(
+        types=words["types"] or defaults.types, widths=words["widths"], kernels=words["kernels"] or defaults.kernels
+    )
+    rules = load_rules(words["constraints"]) if words["constraints"] else ()
+    cluster = load_cluster(words["cluster"]).with_memory(words["hbm"], words["reserve"])
+    result = plan(
+        load_workload(workload, batch_size=words["batch_size"], optimizer=words["optimizer"]),
+        cluster,
+        planner=words["planner"],
+        cost_model=words["cost_model"],
+        seed=words["seed"],
+        iterations=words["iterations"],
+        time_limit_s=words["time_limit"],
+        constraints=Constraints(memory=words["memory"], rules=rules),
+        space=space,
+    )
+    if result.truncated:
+        click.echo("recsmith: note: the search was cut short; this is the best plan by then", err=True)
+    if output and output != "-":
+        save_plan(result.plan, output)
+    _print(result, output, format_)
+
+
+def _print(result: Any, output: str | None, format_: str) -> None:
+    from recsmith.files import dump_json
+    from recsmith.plans import plan_to_raw
+    from recsmith.reports.data import result_to_raw
+
+    if output == "-":
+        click.echo(dump_json(plan_to_raw(result.plan)), nl=False)
+    elif format_ == "json":
+        click.echo(dump_json(result_to_raw(result)), nl=False)
+    else:
+        from recsmith.reports.text import plan_report, show
+
+        written = f", written to {output}" if output else ""
+        show(plan_report(result.plan, f"planner {result.plan.planner}, {result.iterations} tries, {result.elapsed_s:.2f} s{written}"))

@@ -1,0 +1,20 @@
+"""`recsmith schema`."""
+
+import click
+
+NOUNS = ("workload", "cluster", "constraints", "plan", "result")
+
+
+@click.command(name="schema")
+@click.argument("noun", type=click.Choice(NOUNS))
+def command(noun: str) -> None:
+    """Print the JSON Schema of a file: workload, cluster, constraints, plan or result.
+
+    \b
+    recsmith schema workload > workload.schema.json
+    """
+    import json
+
+    from recsmith.reports.schemas import schema_of
+
+    click.echo(json.dumps(schema_of(noun), indent=2))

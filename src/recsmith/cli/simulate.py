@@ -1,0 +1,36 @@
+"""`recsmith simulate`."""
+
+import click
+
+from recsmith.cli.options import format_option
+
+
+@click.command(name="simulate")
+@click.argument("plan")
+@click.option("--cost-model", metavar="M", help="Cost model (default: the plan's own).")
+@format_option
+def command(plan: str, cost_model: str | None, format_: str) -> None:
+    """Price PLAN (a file, '-' for stdin): cost per device, bound and gap under a cost model.
+
+    \b
+    recsmith simulate plan.json
+    recsmith simulate plan.json --format json
+    """
+    from recsmith.costs.simulate import simulate
+    from recsmith.files import dump_json
+    from recsmith.plans import load_plan
+    from recsmith.reports.data import price_to_raw
+
+    priced = simulate(load_plan(plan), cost_model)
+    for device in priced.cost.overfull[:1]:
+        click.echo(
+            f"recsmith: note: {len(priced.cost.overfull)} devices need more memory than they have, the first is rank "
+            f"{device.rank}; plan again for this cluster",
+            err=True,
+        )
+    if format_ == "json":
+        click.echo(dump_json(price_to_raw(priced)), nl=False)
+    else:
+        from recsmith.reports.text import plan_report, show
+
+        show(plan_report(priced))

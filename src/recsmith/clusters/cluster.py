@@ -1,0 +1,137 @@
+"""The machines a plan is made for."""
+
+import math
+from dataclasses import replace
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.errors import UsageError
+from recsmith.units import format_size
+
+LARGEST_WORLD = 65_536
+
+
+def _check_speed(value: float | None, what: str) -> None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{what} is {value}; it must be a finite number above 0")
+
+
+def _check_bytes(value: int | None, what: str, *, least: int = 1) -> None:
+    if value is not None and not least <= value < 2**53:
+        raise UsageError(f"{what} is {value} bytes; it must be at least {least} and below 2^53")
+
+
+@noun
+class Device:
+    """One accelerator (or CPU rank). Speeds are peak figures in bytes per second, one direction.
+
+    hbm_bytes: device memory that a program sees (not the marketing size).
+    hbm_bandwidth: device memory.
+    host_link_bandwidth: between device and host memory, for tables in host memory.
+    l2_bytes, launch_s: second-level cache; time to launch a kernel.
+    """
+
+    name: str
+    kind: Literal["cuda", "cpu"] = "cuda"
+    hbm_bytes: int
+    hbm_bandwidth: float
+    host_link_bandwidth: float | None = None
+    l2_bytes: int | None = None
+    launch_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check sizes and speeds."""
+        _check_bytes(self.hbm_bytes, f"hbm_bytes of device '{self.name}'")
+        _check_bytes(self.l2_bytes, f"l2_bytes of device '{self.name}'")
+        for field in ("hbm_bandwidth", "host_link_bandwidth", "launch_s"):
+            _check_speed(getattr(self, field), f"{field} of device '{self.name}'")
+
+
+@noun
+class Links:
+    """What connects devices: bytes per second per device and direction, and seconds per message."""
+
+    intra_host_bandwidth: float
+    inter_host_bandwidth: float
+    intra_host_latency_s: float | None = None
+    inter_host_latency_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check speeds."""
+        for field in Links.__dataclass_fields__:
+            _check_speed(getattr(self, field), field)
+
+
+@noun
+class Cluster:
+    """`hosts` hosts of `local_world_size` identical devices; rank r is on host r // local_world_size.
+
+    hbm_bytes: device memory, one figure or one per rank, where it differs from the device's.
+    reserve_bytes: kept free on every device for what is not an embedding table (dense model, activations).
+    ddr_bytes_per_host, ssd_bytes_per_host: host memory and disks for tables that live outside device memory.
+    """
+
+    device: Device
+    local_world_size: int
+    hosts: int = 1
+    links: Links
+    hbm_bytes: int | tuple[int, ...] | None = None
+    reserve_bytes: int = 0
+    ddr_bytes_per_host: int | None = None
+    ssd_bytes_per_host: int | None = None
+    sources: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check counts and capacities."""
+        if self.local_world_size < 1 or self.hosts < 1 or self.world_size > LARGEST_WORLD:
+            raise UsageError(
+                f"the cluster has {self.hosts} hosts of {self.local_world_size} devices; "
+                f"both must be at least 1 and their product at most {LARGEST_WORLD:,}"
+            )
+        if isinstance(self.hbm_bytes, tuple) and len(self.hbm_bytes) != self.world_size:
+            raise UsageError(
+                f"hbm_bytes lists {len(self.hbm_bytes)} devices, the cluster has {self.world_size}; give one per rank"
+            )
+        _check_bytes(self.reserve_bytes, "reserve_bytes", least=0)
+        _check_bytes(self.ddr_bytes_per_host, "ddr_bytes_per_host", least=0)
+        _check_bytes(self.ssd_bytes_per_host, "ssd_bytes_per_host", least=0)
+        for size in set(self.hbm_per_rank):
+            _check_bytes(size, "hbm_bytes")
+            if size <= self.reserve_bytes:
+                raise UsageError(
+                    f"the reserve of {format_size(self.reserve_bytes)} leaves nothing of a device's "
+                    f"{format_size(size)}; reserve less"
+                )
+
+    @property
+    def world_size(self) -> int:
+        """Number of devices."""
+        return self.hosts * self.local_world_size
+
+    @property
+    def hbm_per_rank(self) -> tuple[int, ...]:
+        """Device memory of each rank, before the reserve."""
+        if isinstance(self.hbm_bytes, tuple):
+            return self.hbm_bytes
+        return (self.hbm_bytes or self.device.hbm_bytes,) * self.world_size
+
+    @property
+    def capacities(self) -> tuple[int, ...]:
+        """Device memory of each rank that tables may take."""
+        return tuple(size - self.reserve_bytes for size in self.hbm_per_rank)
+
+    def with_memory(self, hbm_bytes: int | None = None, reserve_bytes: int | None = None) -> "Cluster":
+        """The same cluster with another device memory or reserve."""
+        return replace(
+            self,
+            hbm_bytes=self.hbm_bytes if hbm_bytes is None else hbm_bytes,
+            reserve_bytes=self.reserve_bytes if reserve_bytes is None else reserve_bytes,
+        )
+
+    def describe(self) -> str:
+        """A few words for a report: device, hosts, memory."""
+        hosts = f"x{self.hosts}" if self.hosts > 1 else ""
+        least, most = min(self.hbm_per_rank), max(self.hbm_per_rank)
+        memory = format_size(least) if least == most else f"{format_size(least)} to {format_size(most)}"
+        reserve = f" less {format_size(self.reserve_bytes)} reserve" if self.reserve_bytes else ""
+        return f"{self.device.name}:{self.local_world_size}{hosts}, {memory}{reserve} a device"

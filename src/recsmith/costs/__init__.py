@@ -1,0 +1,20 @@
+"""What plans cost: cost models, bounds, and pricing of plans."""
+
+from recsmith.costs._base import CostModel, Evaluator, piece_seconds, price
+from recsmith.costs.torchrec import TorchRecCostModel
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+
+COST_MODELS: dict[str, CostModel] = {model.name: model for model in (TorchRecCostModel(),)}
+DEFAULT_COST_MODEL = "torchrec"
+
+
+def cost_model(name: str | None = None) -> CostModel:
+    """The cost model of a name; the default one for None."""
+    name = name or DEFAULT_COST_MODEL
+    if name not in COST_MODELS:
+        raise UsageError(f"no cost model is called '{name}'{did_you_mean(name, list(COST_MODELS))}")
+    return COST_MODELS[name]
+
+
+__all__ = ["COST_MODELS", "DEFAULT_COST_MODEL", "CostModel", "Evaluator", "cost_model", "piece_seconds", "price"]

@@ -1,0 +1,85 @@
+"""The protocol of cost models: who calls what, when.
+
+    model.compile(problem) -> Evaluator      once per problem
+    evaluator.terms(modes, widths)           once for all pieces, and for the pieces of a plan
+    evaluator.head(sums)                     often: a planner's candidate loads
+    evaluator.step(parts)                    once per plan: from the devices' parts to the step
+    evaluator.bound()                        once per problem
+
+The cost of a device is the sum over fusion groups of head(sum of its pieces' terms), so a move changes a few vectors.
+
+Legend: N pieces, k work terms, G fusion groups, W ranks; the four parts are recsmith.plans.PARTS.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.plans import PARTS, Bound, DeviceCost, StepCost
+from recsmith.problems import Footprint, Problem, memory_used, spread
+
+
+class Evaluator(Protocol):
+    """A cost model compiled for one problem.
+
+    group: fusion group of each mode (M,), 0 .. groups - 1.
+    additive: head is linear, so costs of pieces add up. convex, monotone: of head, for bounds by gradients.
+    """
+
+    problem: Problem
+    group: Ints
+    groups: int
+    additive: bool
+    convex: bool
+    monotone: bool
+
+    def terms(self, modes: Ints, widths: Ints) -> Floats:
+        """Work terms (N, k) of pieces on each rank that they cover."""
+        ...
+
+    def head(self, sums: Floats) -> Floats:
+        """Seconds in the four parts (..., 4) of a group with summed terms (..., k)."""
+        ...
+
+    def step(self, parts: Floats) -> tuple[float, Floats]:
+        """(seconds of the step, seconds that each rank waits (W,)) from the ranks' parts (W, 4)."""
+        ...
+
+    def bound(self) -> Bound:
+        """What no plan of the problem's space can undercut."""
+        ...
+
+
+class CostModel(Protocol):
+    """A named way to price plans."""
+
+    name: str
+
+    def compile(self, problem: Problem) -> Evaluator:
+        """The model's evaluator for a problem; UsageError where it does not cover the problem."""
+        ...
+
+
+def piece_seconds(evaluator: Evaluator, modes: Ints, widths: Ints) -> Floats:
+    """Seconds (N,) of pieces, each alone on a covered rank."""
+    return evaluator.head(evaluator.terms(modes, widths)).sum(axis=-1)
+
+
+def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
+    """What a step costs with these placed pieces, rank by rank."""
+    problem = evaluator.problem
+    terms = evaluator.terms(footprint.mode, footprint.width)
+    grouped = np.zeros((len(footprint.mode), evaluator.groups, terms.shape[1]))
+    grouped[np.arange(len(footprint.mode)), evaluator.group[footprint.mode]] = terms
+    parts = evaluator.head(spread(grouped, footprint, problem)).sum(axis=1)  # (W, G, 4) -> (W, 4)
+    total, wait = evaluator.step(parts)
+    used, _ = memory_used(problem, footprint)
+    devices = zip(parts.tolist(), wait.tolist(), used.tolist(), problem.capacity.tolist(), strict=True)
+    return StepCost(
+        total_s=total,
+        per_device=tuple(
+            DeviceCost(rank=rank, **dict(zip(PARTS, row, strict=True)), wait_s=idle, hbm_bytes=size, hbm_capacity_bytes=room)
+            for rank, (row, idle, size, room) in enumerate(devices)
+        ),
+    )

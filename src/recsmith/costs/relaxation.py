@@ -1,0 +1,119 @@
+"""The cheapest way to lay each table, if devices could share tables freely: the heart of bounds and of planners.
+
+For a limit z on what one piece may cost and a price on memory, every table alone picks the option of least
+cost + price * memory, summed over the ranks it covers, among options whose pieces cost at most z and fit a device.
+
+Legend: T tables, O options, P pieces.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs._base import Evaluator, piece_seconds
+from recsmith.problems import NO_PIECE, Problem
+from recsmith.sharding import Span
+from recsmith.sharding.memory import Bytes
+
+
+PRICE_STEPS = 24  # halvings of the price of memory
+DEAREST = 1e6  # seconds per byte: more than any table is worth
+
+
+class Weighed(Protocol):
+    """Anything that says what picks cost and weigh, per table or in total."""
+
+    @property
+    def seconds(self) -> Floats | float: ...
+
+    @property
+    def bytes(self) -> Floats | float: ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the tables pick (T,): option, seconds and bytes over all covered ranks; where none is left -1, inf and 0."""
+
+    option: Ints
+    seconds: Floats
+    bytes: Floats
+
+
+class Relaxation:
+    """Prices of all pieces and options of a problem under an additive evaluator; cheap to ask again and again."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        problem = self.problem = evaluator.problem
+        self.evaluator = evaluator
+        self.piece_seconds = piece_seconds(evaluator, problem.pieces.mode, problem.pieces.width)
+        self.piece_bytes = covered_bytes(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
+        self.piece_fits = fits_alone(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
+        piece, count = problem.options.piece, problem.options.count
+        used = piece != NO_PIECE
+        coverage = problem.modes.coverage[problem.options.mode]
+        self.option_seconds = coverage * (self.piece_seconds[piece] * count).sum(axis=1)
+        self.option_bytes = (self.piece_bytes[piece] * count).sum(axis=1)
+        shared = problem.modes.span[problem.options.mode] != Span.RANK
+        self.option_everywhere = np.where(shared, self.option_seconds / problem.cluster.world_size, 0.0)
+        self.option_largest = np.where(used, self.piece_seconds[piece], 0.0).max(axis=1)
+        self.option_fits = (self.piece_fits[piece] | ~used).all(axis=1)
+        heaviest = np.maximum(problem.pieces.head.device, problem.pieces.tail.device)
+        self.option_heaviest = np.where(used, heaviest[piece], 0).max(axis=1)
+
+    def choose(self, limit: float = np.inf, price: float = 0.0) -> Choice:
+        """What each table picks with pieces of at most `limit` seconds, at `price` seconds per byte."""
+        open_ = self.option_fits & (self.option_largest <= limit)
+        value = np.where(open_, self.option_seconds + price * self.option_bytes, np.inf)
+        start = self.problem.options.start
+        least = np.minimum.reduceat(value, start[:-1])
+        first = np.flatnonzero((value == np.repeat(least, np.diff(start))) & open_)
+        table, where = np.unique(self.problem.options.table[first], return_index=True)
+        option = np.full(len(start) - 1, NO_PIECE)
+        option[table] = first[where]
+        missing = option == NO_PIECE
+        return Choice(
+            option,
+            np.where(missing, np.inf, self.option_seconds[option]),
+            np.where(missing, 0.0, self.option_bytes[option]),
+        )
+
+
+def fitting_price(at: Callable[[float], Weighed], room: float) -> float:
+    """The least price on memory at which what tables pick fits the room of all devices; 0 if it fits for free.
+
+    at(price) tells what tables pick; a price that is dear enough makes them pick their lightest options.
+    """
+    free = at(0.0)
+    if float(np.sum(free.bytes)) <= room or not np.isfinite(np.sum(free.seconds)):
+        return 0.0
+    low, high = 0.0, max(float(np.sum(free.seconds)), 1e-12) / room
+    while float(np.sum(at(high).bytes)) > room and high < DEAREST:
+        low, high = high, high * 4
+    for _ in range(PRICE_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(np.sum(at(middle).bytes)) > room else (low, middle)
+    return high
+
+
+def covered_bytes(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Floats:
+    """Device bytes over all ranks that a piece covers."""
+    return (problem.modes.coverage[modes] - 1.0) * head.device + tail.device
+
+
+def fits_alone(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Bools:
+    """Whether a piece fits on some target of an empty cluster (device and host memory)."""
+    ranks = problem.capacity.reshape(problem.cluster.hosts, -1)
+    span = problem.modes.span[modes]
+    on_rank = tail.device <= problem.capacity.max()
+    on_host = np.zeros(len(modes), dtype=bool)
+    for row in np.unique(ranks, axis=0):
+        on_host |= (head.device <= row[:-1].min(initial=np.iinfo(np.int64).max)) & (tail.device <= row[-1])
+    flat = problem.capacity
+    everywhere = (head.device <= flat[:-1].min(initial=np.iinfo(np.int64).max)) & (tail.device <= flat[-1])
+    device = np.select([span == Span.RANK, span == Span.HOST], [on_rank, on_host], everywhere)
+    a_host = problem.cluster.local_world_size
+    held = np.where(span == Span.RANK, tail.host, (a_host - 1) * head.host + tail.host)
+    return device & (held <= problem.host_capacity.max(initial=0))

@@ -1,0 +1,61 @@
+"""What a plan costs under a cost model, and how far that is from the best of its space."""
+
+from dataclasses import replace
+
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs._base import price
+from recsmith.plans import Plan
+from recsmith.problems import Footprint, Problem, Space, build_problem, constraints_from_raw, footprint_of, memory_used
+from recsmith.problems.widths import torchrec_width
+
+
+def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
+    """The same plan priced by a cost model (its own by default): cost, bound of its space, and gap.
+
+    The gap is None where the plan lies outside the space it names, or where the model gives no bound.
+    """
+    model = find_cost_model(cost_model or plan.cost_model)
+    space, constraints = constraints_from_raw(plan.constraints, "plan")
+    problem = build_problem(plan.workload, plan.cluster, space, constraints)
+    evaluator = model.compile(problem)
+    wide = replace(
+        space,
+        types=(*space.types, *(placement.sharding_type for placement in plan.placements)),
+        kernels=(*space.kernels, *(placement.compute_kernel for placement in plan.placements)),
+    )
+    inside = wide == space and not constraints.rules
+    host = evaluator if inside else model.compile(build_problem(plan.workload, plan.cluster, wide, replace(constraints, rules=())))
+    footprint = footprint_of(host.problem, plan.placements)
+    cost = price(host, footprint)
+    bound = evaluator.bound()
+    legal = in_space(problem, plan) and fits(host.problem, footprint)
+    return replace(plan, cost_model=model.name, cost=cost, bound=bound, gap=bound.gap(cost.total_s) if legal else None)
+
+
+def in_space(problem: Problem, plan: Plan) -> bool:
+    """Whether a plan lies in a problem's space: types, kernels, widths and rules."""
+    space, constraints = problem.space, problem.constraints
+    tables = {table.name: table for table in problem.tables}
+    for placement in plan.placements:
+        rule = constraints.rule_for(placement.table) if constraints.rules else None
+        types = set(space.types) & set(rule.sharding_types or () if rule else space.types)
+        kernels = set(space.kernels) & set(rule.compute_kernels or () if rule else space.kernels)
+        if placement.sharding_type not in types or placement.compute_kernel not in kernels:
+            return False
+        dim = tables[placement.table].embedding_dim
+        widths = placement.widths_of(dim)
+        least = (rule.min_width if rule else None) or 0
+        if min(widths) < min(least, dim):
+            return False
+        splits = placement.kind.splits_columns and space.widths == "torchrec"
+        if splits and set(widths) != {torchrec_width(dim, least or None)}:
+            return False
+    return True
+
+
+def fits(problem: Problem, footprint: Footprint) -> bool:
+    """Whether device and host memory suffice."""
+    device, host = memory_used(problem, footprint)
+    return bool((device <= problem.capacity).all() and (host <= problem.host_capacity).all())
+
+

@@ -1,0 +1,155 @@
+"""Cost model `torchrec`: TorchRec 1.8's training estimator, restated so that whole spaces are priced at once.
+
+Source of every formula: torchrec 1.8.0, torchrec/distributed/planner/estimator/estimator.py (EmbeddingPerfEstimator)
+and constants.py. Equal to it to 1e-9 for pooled and sequence tables, kernels dense, fused, fused_uvm and
+fused_uvm_caching, on one pod. It is strictly additive: no launch, no latency, no reuse of rows, and its constants are
+of the V100 era; plans that are best under it deserve a second judge.
+
+Legend: N pieces, W ranks.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.clusters import Cluster
+from recsmith.costs.additive_bound import additive_bound
+from recsmith.errors import UsageError
+from recsmith.plans import Bound
+from recsmith.problems import Problem
+from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, Collective
+from recsmith.sharding.memory import CACHE_LOAD_FACTOR, ID_BYTES
+from recsmith.workloads.table import ELEMENT_BYTES
+
+BACKWARD = 2.0  # BWD_COMPUTE_MULTIPLIER: backward over forward compute
+WEIGHTED = 1.1  # WEIGHTED_KERNEL_MULTIPLIER: extra backward kernel of weighted features, over forward compute
+BATCHED_COPY = 2.455  # BATCHED_COPY_PERF_FACTOR: copy after the all-gather of row-split types
+ELEMENTWISE = 9.22  # DP_ELEMENTWISE_KERNELS_PERF_FACTOR: optimizer kernels of data_parallel, over the table
+LEAST_LOOKUP_WIDTH = 32  # narrower rows cost as much as this in table- and column-wise lookups
+PENALTY = ((64, 1.75), (128, 1.15))  # QUARTER_ and HALF_BLOCK_PENALTY: widths below pay this factor
+UVM_SLOWDOWN = 10  # kernels on host memory reach a tenth of the link
+
+
+_WHOLE_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.forward[:1] == (Collective("all_to_all", "world"),)]
+_SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
+_DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
+
+
+@dataclass(frozen=True)
+class TorchRecEvaluator:
+    """TorchRec's estimate for one problem; terms are the seconds of the four parts."""
+
+    problem: Problem
+    kernel_bandwidth: Floats
+    group: Ints
+    groups: int = 1
+    additive: bool = True
+    convex: bool = True
+    monotone: bool = True
+
+    def terms(self, modes: Ints, widths: Ints) -> Floats:
+        """Seconds (N, 4) of forward compute, backward compute, forward comm and backward comm."""
+        demand, table, kind = self.problem.demand, self.problem.modes.table[modes], self.problem.modes.type[modes]
+        whole_rows, split_rows, copies = np.isin(kind, _WHOLE_ROWS), np.isin(kind, _SPLIT_ROWS), kind == _DATA_PARALLEL
+        element = demand.element_bytes[table].astype(float)
+        sent = np.where(copies, element, self._comm_bytes(element))
+        bandwidth = self.kernel_bandwidth[self.problem.modes.kernel[modes]]
+
+        ids = self.problem.modes.ids[modes]
+        inputs = np.ceil(ids * ID_BYTES) * np.where(demand.weighted[table], 2, 1)
+        lookups = ids * np.where(whole_rows, np.maximum(widths, LEAST_LOOKUP_WIDTH), widths) * element
+        outputs = self.problem.modes.outputs[modes] * widths * sent
+        forward = (inputs + lookups + outputs) * np.where(whole_rows, _penalty(widths), 1.0) / bandwidth
+        backward = forward * (BACKWARD + np.where(demand.weighted[table], WEIGHTED, 0.0))
+
+        across = demand.outputs[table] * self.problem.cluster.hosts * widths * sent
+        weights = demand.rows[table] * widths * element
+        forward_comm, backward_comm = self._comm(kind, outputs, across, weights)
+        copied = np.where(split_rows, outputs * BATCHED_COPY, 0.0) + np.where(copies, weights * ELEMENTWISE, 0.0)
+        return np.stack([forward, backward, forward_comm, backward_comm + copied / bandwidth], axis=-1)
+
+    def _comm_bytes(self, element: Floats) -> Floats | float:
+        """Bytes per element sent: the workload's comm_dtype; without one TorchRec takes the table's type."""
+        comm_dtype = self.problem.workload.comm_dtype
+        return element if comm_dtype is None else float(ELEMENT_BYTES[comm_dtype])
+
+    def _comm(self, kind: Ints, outputs: Floats, across: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """Seconds (N,), (N,) of the forward and the backward collectives of each piece's type."""
+        forward, backward = np.zeros(len(kind)), np.zeros(len(kind))
+        for i, sharding in enumerate(SHARDING_TYPES):
+            mine = kind == i
+            for seconds, calls in ((forward, sharding.forward), (backward, sharding.backward)):
+                for call in calls:
+                    sent = weights if call.payload == "table" else across if call.scope == "across_hosts" else outputs
+                    seconds[mine] += sent[mine] * _seconds_per_byte(call, self.problem.cluster)
+        return forward, backward
+
+    def head(self, sums: Floats) -> Floats:
+        """The terms are seconds already."""
+        return sums
+
+    def step(self, parts: Floats) -> tuple[float, Floats]:
+        """TorchRec's rule: the step is the largest per-rank sum of the parts."""
+        busy = parts.sum(axis=1)
+        return float(busy.max()), busy.max() - busy
+
+    def bound(self) -> Bound:
+        """The additive bound over the whole space."""
+        return self._bound
+
+    @cached_property
+    def _bound(self) -> Bound:
+        return additive_bound(self)
+
+
+def _penalty(widths: Ints) -> Floats:
+    """What narrow rows cost in table- and column-wise kernels (compute_block_usage_penalty)."""
+    return np.select([widths < limit for limit, _ in PENALTY], [factor for _, factor in PENALTY], 1.0)
+
+
+def _seconds_per_byte(call: Collective, cluster: Cluster) -> float:
+    """BasicCommsBandwidths.get_bw, and the ring all-reduce of DataParallelEvaluator._default_bwd_comms."""
+    links, hosts = cluster.links, cluster.hosts
+    if call.op == "all_reduce":
+        rings = min(hosts, 2)
+        twice = 2 if hosts > 2 else 1
+        return (2 * rings - 1) / rings / (links.inter_host_bandwidth * cluster.local_world_size) * twice
+    if call.scope == "across_hosts":
+        return 1 / links.inter_host_bandwidth if hosts > 1 else 0.0
+    local = call.scope == "host" or hosts == 1
+    return 1 / (links.intra_host_bandwidth if local else links.inter_host_bandwidth)
+
+
+class TorchRecCostModel:
+    """TorchRec 1.8's training estimator (see the module)."""
+
+    name = "torchrec"
+
+    def compile(self, problem: Problem) -> TorchRecEvaluator:
+        """The estimator for a problem; UsageError ('not covered') outside of what TorchRec estimates."""
+        bandwidth = np.array([_kernel_bandwidth(kernel, problem) for kernel in KERNELS])
+        return TorchRecEvaluator(
+            problem=problem, kernel_bandwidth=bandwidth, group=np.zeros(len(problem.modes.table), dtype=np.int64)
+        )
+
+
+def _kernel_bandwidth(kernel: str, problem: Problem) -> float:
+    """kernel_bw_lookup of constants.py; NaN for kernels that the problem does not use."""
+    device = problem.cluster.device
+    if KERNELS.index(kernel) not in problem.modes.kernel:
+        return float("nan")
+    if kernel in ("fused", "dense"):
+        return device.hbm_bandwidth * (1.0 if kernel == "fused" else 0.5)
+    if device.kind != "cuda" or device.host_link_bandwidth is None:
+        raise UsageError(
+            f"kernel {kernel} on device '{device.name}' is not covered by cost model torchrec: "
+            "it needs a cuda device with a host_link_bandwidth; use fused"
+        )
+    if kernel == "fused_uvm":
+        return device.host_link_bandwidth / UVM_SLOWDOWN
+    if problem.workload.pipeline == "prefetch_sparse_dist":
+        return device.hbm_bandwidth
+    hit = CACHE_LOAD_FACTOR
+    return (hit * device.hbm_bandwidth + (1 - hit) * device.host_link_bandwidth) / UVM_SLOWDOWN

@@ -1,0 +1,153 @@
+"""Longest-first placement and its repair: shared by every planner.
+
+Legend: T tables, P pieces, N placed pieces.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.planners._ledger import QUANTUM, Ledger
+from recsmith.problems import NO_PIECE, Footprint, Problem
+from recsmith.sharding import TYPE_NAMES, Span
+
+NOWHERE = -1
+_ON_ONE_HOST = TYPE_NAMES.index("table_column_wise")
+_ON_OWN_HOSTS = TYPE_NAMES.index("grid_shard")
+LONGEST_CHAIN = 64  # pieces that one repair may push on
+
+
+@dataclass
+class Assignment:
+    """One option per table, and a target for each piece of it; NOWHERE while it has none."""
+
+    table: Ints
+    piece: Ints
+    target: Ints
+
+    @classmethod
+    def of(cls, problem: Problem, choice: Ints) -> "Assignment":
+        """The pieces of the chosen options, in order of tables, wide first, none placed yet."""
+        piece, count = problem.options.piece[choice], problem.options.count[choice]
+        table = np.repeat(np.arange(len(choice)), count.sum(axis=1))
+        pieces = np.repeat(piece.ravel(), count.ravel())
+        return cls(table, pieces[pieces != NO_PIECE], np.full(len(table), NOWHERE))
+
+    def footprint(self, problem: Problem) -> Footprint:
+        """Where the pieces stand."""
+        return Footprint(problem.pieces.mode[self.piece], problem.pieces.width[self.piece], self.target)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every piece stands somewhere."""
+        return bool((self.target != NOWHERE).all())
+
+
+def place_longest_first(ledger: Ledger, assignment: Assignment, order: Floats) -> None:
+    """Put each piece, in falling `order` (P,), on the target whose load stays least among those with room.
+
+    Pieces of the whole world go first, then those of hosts, then those of ranks. Equal loads go to the lowest target.
+    Cost: N steps over W ranks.
+    """
+    span = ledger.span[assignment.piece]
+    mean = max(float((ledger.seconds[assignment.piece]).sum()) / len(ledger.load), 1e-300)
+    sequence = np.lexsort((np.arange(len(span)), -order[assignment.piece], -span))
+    for i in sequence.tolist():
+        place_best(ledger, assignment, i, mean * QUANTUM)
+
+
+def place_best(ledger: Ledger, assignment: Assignment, i: int, quantum: float) -> bool:
+    """Put piece i on its best target; False where none has room."""
+    piece = int(assignment.piece[i])
+    room = ledger.fits(piece) & allowed_targets(ledger, assignment, i)
+    if not room.any():
+        return False
+    load = np.where(room, ledger.load_with(piece) / quantum, np.inf)
+    target = int(np.floor(load, out=load).argmin())
+    ledger.place(piece, target)
+    assignment.target[i] = target
+    return True
+
+
+def allowed_targets(ledger: Ledger, assignment: Assignment, i: int) -> Bools:
+    """Targets that the type leaves to piece i, given the other pieces of its table."""
+    problem, piece = ledger.problem, assignment.piece[i]
+    kind = problem.modes.type[problem.pieces.mode[piece]]
+    size = (ledger.hosts * ledger.local, ledger.hosts, 1)[ledger.span[piece]]
+    if kind not in (_ON_ONE_HOST, _ON_OWN_HOSTS):
+        return np.ones(size, dtype=bool)
+    others = siblings(assignment, i)
+    others = others[assignment.target[others] != NOWHERE]
+    taken = assignment.target[others]
+    if kind == _ON_OWN_HOSTS:
+        return ~np.isin(np.arange(size), taken)
+    return np.ones(size, dtype=bool) if not taken.size else np.arange(size) // ledger.local == taken[0] // ledger.local
+
+
+def siblings(assignment: Assignment, i: int) -> Ints:
+    """The other pieces of the table of piece i."""
+    first, last = np.searchsorted(assignment.table, [assignment.table[i], assignment.table[i] + 1])
+    return np.array([j for j in range(first, last) if j != i], dtype=np.int64)
+
+
+def repair(ledger: Ledger, assignment: Assignment) -> None:
+    """Find room for pieces that have none: each pushes a smaller piece away, which pushes a smaller one, and so on.
+
+    Only pieces of single ranks move. Pieces that still stand nowhere stay so.
+    """
+    lost = np.flatnonzero(assignment.target == NOWHERE)
+    need = ledger.problem.pieces.tail.device[assignment.piece[lost]]
+    for i in lost[np.argsort(-need, kind="stable")].tolist():
+        _push(ledger, assignment, i)
+
+
+def _push(ledger: Ledger, assignment: Assignment, i: int) -> None:
+    """A chain of ever smaller pieces, each taking the place of the next; undone if the last finds no room."""
+    mean = max(float(ledger.load.mean()), 1e-300)
+    done: list[tuple[int, int]] = []  # (piece pushed, its old target)
+    for _ in range(LONGEST_CHAIN):
+        if place_best(ledger, assignment, i, mean * QUANTUM):
+            return
+        victim = _victim(ledger, assignment, i)
+        if victim == NOWHERE:
+            break
+        target = int(assignment.target[victim])
+        ledger.place(int(assignment.piece[victim]), target, -1)
+        assignment.target[victim] = NOWHERE
+        ledger.place(int(assignment.piece[i]), target)
+        assignment.target[i] = target
+        done.append((i, victim))
+        i = victim
+    for pusher, victim in reversed(done):
+        target = int(assignment.target[pusher])
+        ledger.place(int(assignment.piece[pusher]), target, -1)
+        assignment.target[pusher] = NOWHERE
+        ledger.place(int(assignment.piece[victim]), target)
+        assignment.target[victim] = target
+
+
+def _victim(ledger: Ledger, assignment: Assignment, i: int) -> int:
+    """The smallest placed piece that makes room for piece i where it stands, and is itself smaller."""
+    piece = assignment.piece[i]
+    if ledger.span[piece] != Span.RANK:
+        return NOWHERE
+    device, host = ledger.problem.pieces.tail.device, ledger.problem.pieces.tail.host
+    movable = (ledger.span[assignment.piece] == Span.RANK) & (assignment.target != NOWHERE)
+    others = np.flatnonzero(movable)
+    target = assignment.target[others]
+    size, held = device[assignment.piece[others]], host[assignment.piece[others]]
+    makes_room = ledger.free[target] + size >= device[piece]
+    makes_room &= ledger.host_free[target // ledger.local] + held >= host[piece]
+    makes_room &= (size < device[piece]) & allowed_targets(ledger, assignment, i)[target]
+    makes_room &= _free_to_leave(ledger, assignment, others)
+    if not makes_room.any():
+        return NOWHERE
+    size = np.where(makes_room, size, np.iinfo(np.int64).max)
+    return int(others[size.argmin()])
+
+
+def _free_to_leave(ledger: Ledger, assignment: Assignment, pieces: Ints) -> Bools:
+    """Pieces whose type does not tie them to their siblings."""
+    kinds = ledger.problem.modes.type[ledger.problem.pieces.mode[assignment.piece[pieces]]]
+    return kinds != _ON_ONE_HOST

@@ -1,0 +1,117 @@
+"""The protocol of planners: who calls what, when.
+
+    planner.plan(problem, evaluator, seed=, budget=, start=, on_improve=) -> Solution
+
+A planner chooses an option per table and a target per piece. It only sees arrays; `plan()` makes the Plan. What holds
+for every planner (tests/planners/contract.py): the solution is complete, legal and within memory; the same seed gives
+the same solution for any order of the tables; a budget of iterations or time is kept; a `start` is never made worse;
+`on_improve` hears of every improvement and may cancel by returning True; where it finds nothing it raises NoPlanFound.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from recsmith.costs import Evaluator, price
+from recsmith.problems import Footprint, Problem
+
+OnImprove = Callable[[float], bool | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long to search: iterations (reproducible) and/or seconds (marks the solution truncated when it bites)."""
+
+    iterations: int | None = None
+    time_limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """What a search found: where pieces stand, the step's seconds, and how long it took."""
+
+    footprint: Footprint
+    total_s: float
+    iterations: int
+    truncated: bool = False
+
+
+class Planner(Protocol):
+    """A named way to search."""
+
+    name: ClassVar[str]
+
+    def plan(
+        self,
+        problem: Problem,
+        evaluator: Evaluator,
+        *,
+        seed: int = 0,
+        budget: Budget | None = None,
+        start: Footprint | None = None,
+        on_improve: OnImprove | None = None,
+    ) -> Solution:
+        """The best placement found; NoPlanFound where there is none."""
+        ...
+
+
+class Search:
+    """Keeps the best of what a planner tries, counts, and says when to stop."""
+
+    def __init__(
+        self, evaluator: Evaluator, budget: Budget | None, start: Footprint | None, on_improve: OnImprove | None
+    ) -> None:
+        self.evaluator = evaluator
+        self.budget = budget or Budget()
+        self.on_improve = on_improve
+        self.started = time.monotonic()
+        self.iterations = 0
+        self.truncated = self.cancelled = False
+        self.best: Footprint | None = None
+        self.total_s = float("inf")
+        if start is not None:
+            self._keep(start)
+
+    def try_(self, footprint: Footprint | None) -> None:
+        """Count one iteration, and keep its footprint if it is the best yet."""
+        self.iterations += 1
+        if footprint is not None:
+            self._keep(footprint)
+
+    def _keep(self, footprint: Footprint) -> None:
+        total = price(self.evaluator, footprint).total_s
+        if total < self.total_s:
+            self.best, self.total_s = footprint, total
+            self.cancelled = bool(self.on_improve and self.on_improve(total))
+
+    @property
+    def stop(self) -> bool:
+        """Whether the budget is spent or the caller has cancelled; at least one iteration is always made."""
+        if self.iterations == 0:
+            return False
+        limit = self.budget.time_limit_s
+        if limit is not None and time.monotonic() - self.started >= limit:
+            self.truncated = True
+        if self.cancelled:
+            self.truncated = True
+        return self.truncated or self.iterations >= (self.budget.iterations or float("inf"))
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Ctrl-C ends the search early; what it holds by then counts."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.best is None:
+                raise
+            self.truncated = True
+
+    def solution(self) -> Solution | None:
+        """The best found, or None."""
+        if self.best is None:
+            return None
+        return Solution(
+            footprint=self.best, total_s=self.total_s, iterations=self.iterations, truncated=self.truncated
+        )

@@ -1,0 +1,106 @@
+"""The default planner: let every table choose freely below a limit, then place what they chose, longest first.
+
+The bound tells the limit z that no plan can go below. For a limit a little above it, and a price on memory where
+memory is short, every table picks its cheapest option (costs/relaxation.py); longest-first placement then turns the
+picks into a plan. Pieces are small next to z, so the plan lands close to the bound.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from recsmith.costs import Evaluator
+from recsmith.costs.relaxation import Choice, Relaxation, fitting_price
+from recsmith.errors import NoPlanFound
+from recsmith.planners._assignment import Assignment, place_longest_first, repair
+from recsmith.planners._base import Budget, OnImprove, Search, Solution
+from recsmith.planners._ledger import Ledger
+from recsmith.planners.greedy import place_simplest
+from recsmith.problems import NO_PIECE, Footprint, Problem
+
+LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
+PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
+ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank
+GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
+
+
+class Auto:
+    """Near-optimal plans in milliseconds; a memory-minded variant of each try where memory is tight."""
+
+    name: ClassVar[str] = "auto"
+
+    def plan(
+        self,
+        problem: Problem,
+        evaluator: Evaluator,
+        *,
+        seed: int = 0,  # noqa: ARG002  (nothing here is random)
+        budget: Budget | None = None,
+        start: Footprint | None = None,
+        on_improve: OnImprove | None = None,
+    ) -> Solution:
+        """The best of some tens of placements; NoPlanFound where none is complete."""
+        search = Search(evaluator, budget, start, on_improve)
+        ledger, relaxation = Ledger(evaluator), Relaxation(evaluator)
+        bound = evaluator.bound().value_s or 0.0
+        with search.interruptible():
+            for choice in _choices(relaxation, bound):
+                search.try_(_placed(ledger, relaxation, choice))
+                if search.stop or search.total_s <= bound * (1 + GOOD_ENOUGH):
+                    break
+            if search.best is None:
+                search.try_(place_simplest(ledger, relaxation))
+        solution = search.solution()
+        if solution is None:
+            raise NoPlanFound(
+                "no plan was found, and none was proved impossible: memory is tight; "
+                "allow more types or widths any, reserve less, or add devices"
+            )
+        return solution
+
+
+def _choices(relaxation: Relaxation, bound: float) -> Iterator[Choice]:
+    """What tables pick, for limits from the bound upwards and prices that make the picks fit; no pick set twice."""
+    room = float(relaxation.problem.capacity.sum())
+    seen: set[bytes] = set()
+    for target in (bound * factor if factor < np.inf else np.inf for factor in LIMITS):
+        price = fitting_price(lambda p, z=target: _below(relaxation, z, p), room)
+        for scale in PRICES if price > 0 else (0.0,):
+            choice = _below(relaxation, target, price * scale)
+            key = choice.option.tobytes()
+            if key not in seen and (choice.option != NO_PIECE).all():
+                seen.add(key)
+                yield choice
+
+
+def _below(relaxation: Relaxation, target: float, price: float) -> Choice:
+    """What tables pick so that a piece of one rank still fits under the target on top of what every rank carries."""
+    choice = relaxation.choose(target, price)
+    for _ in range(ROUNDS if target < np.inf else 0):
+        everywhere = float(relaxation.option_everywhere[choice.option[choice.option != NO_PIECE]].sum())
+        closer = relaxation.choose(target - everywhere, price)
+        if (closer.option == NO_PIECE).any() or (closer.option == choice.option).all():
+            break
+        choice = closer
+    return choice
+
+
+def _placed(ledger: Ledger, relaxation: Relaxation, choice: Choice) -> Footprint | None:
+    """The picks placed by seconds or, if that leaves pieces without room, by seconds and bytes; repaired at last."""
+    problem = ledger.problem
+    seconds = ledger.seconds / max(float(ledger.seconds[choice_pieces(problem, choice)].mean()), 1e-300)
+    weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[choice_pieces(problem, choice)].mean()), 1e-300)
+    for order in (seconds, seconds + weight, weight):
+        ledger.clear()
+        assignment = Assignment.of(problem, choice.option)
+        place_longest_first(ledger, assignment, order)
+        repair(ledger, assignment)
+        if assignment.complete:
+            return assignment.footprint(problem)
+    return None
+
+
+def choice_pieces(problem: Problem, choice: Choice) -> np.ndarray:
+    """First pieces of the chosen options: what the orders are scaled by."""
+    return problem.options.piece[choice.option, 0]

@@ -1,0 +1,113 @@
+"""Proofs that no plan exists, with the smallest change that was checked to help.
+
+Two proofs, both exact: a table has no placement whose pieces fit a device; or all tables at their lightest weigh more
+than all devices together. Anything else may still be unplannable, and then a search says NoPlanFound.
+
+Legend: T tables, W ranks.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from recsmith.costs import CostModel, Evaluator
+from recsmith.costs.additive_bound import TableTotals
+from recsmith.costs.relaxation import DEAREST, Relaxation
+from recsmith.errors import Infeasible
+from recsmith.planners._ledger import Ledger
+from recsmith.planners.greedy import place_simplest
+from recsmith.problems import Problem, build_problem
+from recsmith.units import format_size
+
+HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
+DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+GIB = 2**30
+
+
+def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
+    """Raise Infeasible where no plan can exist, naming tables, bytes, and a change that was checked to work."""
+    problem = evaluator.problem
+    value, least_bytes = TableTotals(evaluator).per_table(np.inf, DEAREST)
+    homeless = np.flatnonzero(~np.isfinite(value))
+    room = float(problem.capacity.sum())
+    if homeless.size:
+        raise Infeasible(_homeless_message(problem, model, homeless))
+    if least_bytes.sum() > room:
+        raise Infeasible(_overfull_message(problem, model, float(least_bytes.sum()), room))
+
+
+def _homeless_message(problem: Problem, model: CostModel, homeless: np.ndarray) -> str:
+    tables = [problem.tables[t] for t in homeless]
+    largest = max(tables, key=lambda table: table.weight_bytes)
+    more = f" (and {len(tables) - 1} more tables)" if len(tables) > 1 else ""
+    return (
+        f"table '{largest.name}'{more} fits no device in the space {problem.space.describe()}: its weights are "
+        f"{format_size(largest.weight_bytes)}, the largest device offers {format_size(problem.capacity.max())}. "
+        f"Proved. {_fix(problem, model)}"
+    )
+
+
+def _overfull_message(problem: Problem, model: CostModel, need: float, room: float) -> str:
+    world = problem.cluster.world_size
+    return (
+        f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
+        f"{world} devices offer {format_size(room)}. Proved: below {format_size(need / world)} a device no plan exists. "
+        f"{_fix(problem, model)}"
+    )
+
+
+def _fix(problem: Problem, model: CostModel) -> str:
+    """Changes that were tried and gave a plan."""
+    checked = [text for text in (_more_memory(problem, model), _more_hosts(problem, model), _more_types(problem, model)) if text]
+    return f"Checked to work: {'; or '.join(checked)}." if checked else "No single change that was tried is enough."
+
+
+def _more_memory(problem: Problem, model: CostModel) -> str | None:
+    """The least device memory of a few that gives a plan."""
+    reserve, world = problem.cluster.reserve_bytes, problem.cluster.world_size
+    roomy = build_problem(problem.workload, problem.cluster.with_memory(2**52), problem.space, problem.constraints)
+    totals = TableTotals(model.compile(roomy))
+    _, least = totals.per_table(np.inf, DEAREST)
+    heaviest = np.minimum.reduceat(totals.relaxation.option_heaviest, roomy.options.start[:-1]).max()
+    start = max(float(least.sum()) / world, float(heaviest))
+    for step in HBM_STEPS:
+        hbm = int(np.ceil((start * step + reserve) / GIB * 10) / 10 * GIB)
+        if hbm > 2**50:
+            return None
+        if _has_plan(replace_cluster(problem, hbm_bytes=hbm), model):
+            return f"--hbm {hbm / GIB:.1f}GiB"
+    return None
+
+
+def _more_hosts(problem: Problem, model: CostModel) -> str | None:
+    """The least number of hosts of a few that gives a plan; only where every device is alike."""
+    cluster = problem.cluster
+    if isinstance(cluster.hbm_bytes, tuple):
+        return None
+    need = TableTotals(model.compile(problem)).per_table(np.inf, DEAREST)[1].sum()
+    least = max(cluster.hosts + 1, int(np.ceil(need / problem.capacity.max() / cluster.local_world_size)))
+    tried = sorted({int(np.ceil(least * step)) for step in DEVICE_STEPS})
+    for hosts in tried:
+        if _has_plan(replace_cluster(problem, hosts=hosts), model):
+            return f"{hosts * cluster.local_world_size} devices ({hosts} hosts)"
+    return None
+
+
+def _more_types(problem: Problem, model: CostModel) -> str | None:
+    wide = replace(problem.space, types=(*problem.space.types, "column_wise", "row_wise", "table_row_wise"), widths="any")
+    if wide == problem.space or problem.constraints.rules:
+        return None
+    trial = build_problem(problem.workload, problem.cluster, wide, problem.constraints)
+    return f"--types {','.join(wide.types)} --widths any" if _has_plan(trial, model) else None
+
+
+def replace_cluster(problem: Problem, **changes: int) -> Problem:
+    """The same problem on a changed cluster."""
+    return build_problem(problem.workload, replace(problem.cluster, **changes), problem.space, problem.constraints)
+
+
+def _has_plan(problem: Problem, model: CostModel) -> bool:
+    evaluator = model.compile(problem)
+    relaxation = Relaxation(evaluator)
+    fitting = np.maximum.reduceat(relaxation.option_fits, problem.options.start[:-1])
+    return bool(fitting.all()) and place_simplest(Ledger(evaluator), relaxation) is not None

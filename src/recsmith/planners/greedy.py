@@ -1,0 +1,119 @@
+"""Longest-first greedy: one algorithm, several costs to balance.
+
+The scores are those of the NeuroShard and AutoShard baselines (neuroshard/sharders.py: dim, size, dim * pooling
+factor, and that times log10(rows)); cost_greedy balances what the cost model itself says. Tables stay whole
+where a device can hold them and are split no further than needed where none can.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.costs import Evaluator
+from recsmith.costs.relaxation import Relaxation
+from recsmith.errors import NoPlanFound
+from recsmith.planners._assignment import NOWHERE, Assignment, place_longest_first, repair
+from recsmith.planners._base import Budget, OnImprove, Search, Solution
+from recsmith.planners._ledger import Ledger
+from recsmith.problems import NO_PIECE, Footprint, Problem
+
+Score = Callable[[Problem], Floats]
+
+
+def _dim(problem: Problem) -> Floats:
+    return problem.pieces.width.astype(float)
+
+
+def _size(problem: Problem) -> Floats:
+    return (problem.pieces.width * problem.modes.head_rows[problem.pieces.mode]).astype(float)
+
+
+def _lookup(problem: Problem) -> Floats:
+    return problem.pieces.width * problem.modes.ids[problem.pieces.mode]
+
+
+def _size_lookup(problem: Problem) -> Floats:
+    rows = problem.demand.rows[problem.modes.table[problem.pieces.mode]]
+    return _lookup(problem) * np.log10(np.maximum(rows, 1))
+
+
+def _random(seed: int) -> Score:
+    return lambda problem: np.random.default_rng(seed).random(len(problem.pieces.mode))
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Places pieces in falling score on the device with the least sum of scores that has room."""
+
+    name: str
+    score: Score | None
+
+    def plan(
+        self,
+        problem: Problem,
+        evaluator: Evaluator,
+        *,
+        seed: int = 0,
+        budget: Budget | None = None,
+        start: Footprint | None = None,
+        on_improve: OnImprove | None = None,
+    ) -> Solution:
+        """One placement; NoPlanFound where tables find no room."""
+        search = Search(evaluator, budget, start, on_improve)
+        score = _random(seed) if self.name == "random" else self.score
+        ledger = Ledger(evaluator, score(problem) if score else None)
+        search.try_(place_simplest(ledger, Relaxation(evaluator)))
+        solution = search.solution()
+        if solution is None:
+            raise NoPlanFound(
+                f"planner {self.name} found no room for every table; try --planner auto, more types, or more memory"
+            )
+        return solution
+
+
+def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Footprint | None:
+    """Every table in as few pieces as fit a device, longest first; tables that find no room are split further."""
+    problem = ledger.problem
+    choice = simplest_options(relaxation)
+    for _ in range(len(problem.tables)):
+        ledger.clear()
+        assignment = Assignment.of(problem, choice)
+        place_longest_first(ledger, assignment, ledger.seconds)
+        repair(ledger, assignment)
+        if assignment.complete:
+            return assignment.footprint(problem)
+        lost = np.unique(assignment.table[assignment.target == NOWHERE])
+        finer = np.array([finer_option(relaxation, int(choice[t])) for t in lost])
+        if (finer == NO_PIECE).all():
+            return None
+        choice[lost] = np.where(finer == NO_PIECE, choice[lost], finer)
+    return None
+
+
+def simplest_options(relaxation: Relaxation) -> Ints:
+    """Each table's option (T,) with the fewest pieces among those that fit an empty device."""
+    options = relaxation.problem.options
+    pieces = np.where(relaxation.option_fits, options.count.sum(axis=1), np.iinfo(np.int64).max)
+    order = np.lexsort((np.arange(len(pieces)), pieces, options.table))
+    return order[options.start[:-1]]
+
+
+def finer_option(relaxation: Relaxation, option: int) -> int:
+    """The option of the same table whose largest piece weighs less, with the fewest pieces; NO_PIECE if there is none."""
+    problem = relaxation.problem
+    table = problem.options.table[option]
+    own = np.arange(problem.options.start[table], problem.options.start[table + 1])
+    finer = own[relaxation.option_fits[own] & (relaxation.option_heaviest[own] < relaxation.option_heaviest[option])]
+    return int(finer[problem.options.count[finer].sum(axis=1).argmin()]) if finer.size else NO_PIECE
+
+
+GREEDIES = (
+    Greedy("random", None),
+    Greedy("dim_greedy", _dim),
+    Greedy("size_greedy", _size),
+    Greedy("lookup_greedy", _lookup),
+    Greedy("size_lookup_greedy", _size_lookup),
+    Greedy("cost_greedy", None),
+)

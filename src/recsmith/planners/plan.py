@@ -1,0 +1,115 @@
+"""From a list of tables and a cluster to a plan: the verb that everything else serves."""
+
+import time
+
+from recsmith.clusters import Cluster, load_cluster
+from recsmith.costs import CostModel, Evaluator, cost_model as find_cost_model, price
+from recsmith.errors import PlanMismatch, UsageError
+from recsmith.files import did_you_mean
+from recsmith.planners._base import Budget, OnImprove, Planner
+from recsmith.planners.auto import Auto
+from recsmith.planners.feasibility import check_feasible
+from recsmith.planners.greedy import GREEDIES
+from recsmith.planners.result import Result
+from recsmith.plans import Plan, check_placements, digest_of, sorted_by_name
+from recsmith.problems import (
+    Constraints,
+    Footprint,
+    Problem,
+    Space,
+    build_problem,
+    constraints_to_raw,
+    footprint_of,
+    memory_used,
+    placements_of,
+)
+from recsmith.workloads import Workload, load_workload
+
+PLANNERS: dict[str, Planner] = {planner.name: planner for planner in (Auto(), *GREEDIES)}
+
+
+def find_planner(name: str) -> Planner:
+    """The planner of a name."""
+    if name not in PLANNERS:
+        raise UsageError(f"no planner is called '{name}'{did_you_mean(name, list(PLANNERS))}")
+    return PLANNERS[name]
+
+
+def plan(
+    workload: Workload | str,
+    cluster: Cluster | str,
+    *,
+    planner: str = "auto",
+    cost_model: str | None = None,
+    seed: int = 0,
+    iterations: int | None = None,
+    time_limit_s: float | None = None,
+    constraints: Constraints | None = None,
+    space: Space | None = None,
+    start: Plan | None = None,
+    on_improve: OnImprove | None = None,
+) -> Result:
+    """A sharding plan for a workload on a cluster, with its cost, a proven bound, and the gap between them.
+
+    workload, cluster: nouns, names ('dlrm-v2', 'h100:8x12') or files. seed: of planners that draw at random.
+    iterations, time_limit_s: how long to search; the first is reproducible, the second marks the result truncated.
+    start: a plan that the result is never worse than. on_improve(seconds): hears of each better plan; True cancels.
+
+    Raises:
+        UsageError: a name, value or file breaks a rule.
+        Infeasible: no plan exists, proved; the message names a change that was checked to work.
+        NoPlanFound: the search found none; one may exist.
+    """
+    begun = time.perf_counter()
+    workload = load_workload(workload) if isinstance(workload, str) else workload
+    cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    model, searcher = find_cost_model(cost_model), find_planner(planner)
+    problem = build_problem(workload, cluster, space, constraints)
+    evaluator = model.compile(problem)
+    check_feasible(evaluator, model)
+    solution = searcher.plan(
+        problem,
+        evaluator,
+        seed=seed,
+        budget=Budget(iterations=iterations, time_limit_s=time_limit_s),
+        start=_start_footprint(problem, start) if start else None,
+        on_improve=on_improve,
+    )
+    made = make_plan(evaluator, solution.footprint, searcher.name, model)
+    return Result(
+        plan=made,
+        elapsed_s=time.perf_counter() - begun,
+        iterations=solution.iterations,
+        truncated=solution.truncated,
+    )
+
+
+def make_plan(evaluator: Evaluator, footprint: Footprint, planner: str, model: CostModel) -> Plan:
+    """The Plan of placed pieces: placements by name, price, bound, gap, digest."""
+    problem = evaluator.problem
+    cost, bound = price(evaluator, footprint), evaluator.bound()
+    workload = sorted_by_name(problem.workload)
+    placements = placements_of(problem, footprint)
+    constraints = constraints_to_raw(problem.space, problem.constraints)
+    return Plan(
+        workload=workload,
+        cluster=problem.cluster,
+        constraints=constraints,
+        placements=placements,
+        planner=planner,
+        cost_model=model.name,
+        cost=cost,
+        bound=bound,
+        gap=bound.gap(cost.total_s),
+        digest=digest_of(workload, problem.cluster, constraints, placements),
+    )
+
+
+def _start_footprint(problem: Problem, start: Plan) -> Footprint:
+    """Where the pieces of a starting plan stand; PlanMismatch where it does not solve this problem."""
+    check_placements(start.placements, problem.workload, problem.cluster)
+    footprint = footprint_of(problem, start.placements)
+    device, host = memory_used(problem, footprint)
+    if (device > problem.capacity).any() or (host > problem.host_capacity).any():
+        raise PlanMismatch("the starting plan needs more memory than the cluster has; start from one that fits")
+    return footprint

@@ -1,0 +1,14 @@
+"""What a search returns: the plan, which is reproducible, and how the run went, which is not."""
+
+from recsmith._types import noun
+from recsmith.plans import Plan
+
+
+@noun
+class Result:
+    """A plan with seconds, iterations and whether a limit cut the search short."""
+
+    plan: Plan
+    elapsed_s: float
+    iterations: int
+    truncated: bool = False

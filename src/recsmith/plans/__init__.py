@@ -1,0 +1,27 @@
+"""Plans: placements, what they cost, files, differences."""
+
+from recsmith.plans.check import check_placements
+from recsmith.plans.cost import PARTS, Bound, DeviceCost, StepCost
+from recsmith.plans.diff import Change, PlanDiff, diff
+from recsmith.plans.files import digest_of, load_plan, plan_from_raw, plan_to_raw, save_plan, sorted_by_name
+from recsmith.plans.plan import Cache, Placement, Plan
+
+__all__ = [
+    "PARTS",
+    "Bound",
+    "Cache",
+    "Change",
+    "DeviceCost",
+    "Placement",
+    "Plan",
+    "PlanDiff",
+    "StepCost",
+    "check_placements",
+    "diff",
+    "digest_of",
+    "load_plan",
+    "plan_from_raw",
+    "plan_to_raw",
+    "save_plan",
+    "sorted_by_name",
+]

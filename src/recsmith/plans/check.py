@@ -1,0 +1,69 @@
+"""Whether placements can be run: every table once, by TorchRec's rules."""
+
+from collections.abc import Sequence
+
+from recsmith.clusters import Cluster
+from recsmith.errors import PlanMismatch
+from recsmith.files import did_you_mean
+from recsmith.plans.plan import Placement
+from recsmith.sharding import TYPE_NAMES, Shard
+from recsmith.workloads import Table, Workload
+
+
+def check_placements(placements: Sequence[Placement], workload: Workload, cluster: Cluster) -> None:
+    """Refuse placements that miss or repeat a table, or that TorchRec cannot run (PlanMismatch)."""
+    tables = {table.name: table for table in workload.tables}
+    seen: set[str] = set()
+    for placement in placements:
+        if placement.table not in tables:
+            hint = did_you_mean(placement.table, list(tables)[:1000])
+            raise PlanMismatch(f"table '{placement.table}' is placed but not in the workload{hint}")
+        if placement.table in seen:
+            raise PlanMismatch(f"table '{placement.table}' is placed twice; place it once")
+        seen.add(placement.table)
+        _check_placement(placement, tables[placement.table], cluster)
+    missing = [name for name in tables if name not in seen]
+    if missing:
+        raise PlanMismatch(f"{len(missing)} tables are not placed, the first is '{missing[0]}'; place every table")
+
+
+def _check_placement(placement: Placement, table: Table, cluster: Cluster) -> None:
+    if placement.sharding_type not in TYPE_NAMES:
+        hint = did_you_mean(placement.sharding_type, list(TYPE_NAMES))
+        raise PlanMismatch(f"table '{table.name}' has sharding_type '{placement.sharding_type}'{hint}")
+    kind = placement.kind
+    if placement.compute_kernel not in kind.kernels:
+        raise PlanMismatch(
+            f"table '{table.name}' ({kind.name}) has compute_kernel '{placement.compute_kernel}'; "
+            f"{kind.name} runs {', '.join(kind.kernels)}"
+        )
+    if placement.cache is not None and placement.compute_kernel != "fused_uvm_caching":
+        raise PlanMismatch(f"table '{table.name}' has cache parameters but kernel {placement.compute_kernel} has no cache")
+    kind.check(table, placement.ranks, placement.widths_of(table.embedding_dim), cluster)
+
+
+def check_shards(found: Sequence[Shard], derived: Sequence[Shard], tables: Sequence[Table]) -> None:
+    """Refuse shards of a file that are not the ones its placements give (PlanMismatch names the first)."""
+    if tuple(found) == tuple(derived):
+        return
+    by_table: dict[str, tuple[list[Shard], list[Shard]]] = {table.name: ([], []) for table in tables}
+    for side, shards in enumerate((found, derived)):
+        for shard in shards:
+            if shard.table not in by_table:
+                raise PlanMismatch(f"shards name table '{shard.table}', which the workload does not have")
+            by_table[shard.table][side].append(shard)
+    for name, (given, expected) in by_table.items():
+        if given == expected:
+            continue
+        odd = next((shard for shard in given if shard not in expected), None)
+        lost = next((shard for shard in expected if shard not in given), None)
+        what = f"its shards list {_words(odd)}" if odd else "its shards leave a hole" if lost else "its shards overlap"
+        instead = f"; the placement gives {_words(lost)}" if lost else ""
+        raise PlanMismatch(
+            f"table '{name}': {what}{instead}. Mend the placement and delete `shards` (they are derived), or plan again"
+        )
+    raise PlanMismatch("shards stand in another order than their placements; delete `shards`, they are derived")
+
+
+def _words(shard: Shard) -> str:
+    return f"rank {shard.rank} rows {list(shard.rows)} columns {list(shard.columns)}"

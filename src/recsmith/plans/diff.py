@@ -1,0 +1,74 @@
+"""What changed between two plans."""
+
+from recsmith._types import noun
+from recsmith.plans.plan import Placement, Plan
+
+
+@noun
+class Change:
+    """One table that the plans place differently; before or after is None where a plan lacks the table.
+
+    moved_bytes: weights that a device must receive that it did not hold before.
+    """
+
+    table: str
+    before: Placement | None
+    after: Placement | None
+    moved_bytes: int
+
+
+@noun
+class PlanDiff:
+    """What changed from one plan to another: tables, weights to move, and the step's cost."""
+
+    changes: tuple[Change, ...]
+    unchanged: int
+    moved_bytes: int
+    before_s: float
+    after_s: float
+
+
+def diff(before: Plan, after: Plan) -> PlanDiff:
+    """What changed between two plans: which tables move, how many bytes, and what the step costs in each."""
+    old = {placement.table: placement for placement in before.placements}
+    new = {placement.table: placement for placement in after.placements}
+    names = sorted(old.keys() | new.keys())
+    changed = [name for name in names if old.get(name) != new.get(name)]
+    moved = _moved_bytes(before, after, set(changed))
+    changes = tuple(
+        Change(table=name, before=old.get(name), after=new.get(name), moved_bytes=moved.get(name, 0)) for name in changed
+    )
+    return PlanDiff(
+        changes=changes,
+        unchanged=len(names) - len(changed),
+        moved_bytes=sum(change.moved_bytes for change in changes),
+        before_s=before.cost.total_s,
+        after_s=after.cost.total_s,
+    )
+
+
+def _moved_bytes(before: Plan, after: Plan, names: set[str]) -> dict[str, int]:
+    """Bytes of each table's new shards that their rank does not hold in the old plan."""
+    held: dict[tuple[str, int], list[tuple[tuple[int, int], tuple[int, int]]]] = {}
+    for shard in before.shards():
+        if shard.table in names:
+            held.setdefault((shard.table, shard.rank), []).append((shard.rows, shard.columns))
+    element = {table.name: table.element_bytes for table in after.workload.tables}
+    moved: dict[str, int] = {}
+    for shard in after.shards():
+        if shard.table in names:
+            size = _length(shard.rows) * _length(shard.columns)
+            kept = sum(
+                _overlap(rows, shard.rows) * _overlap(columns, shard.columns)
+                for rows, columns in held.get((shard.table, shard.rank), ())
+            )
+            moved[shard.table] = moved.get(shard.table, 0) + (size - kept) * element[shard.table]
+    return moved
+
+
+def _length(span: tuple[int, int]) -> int:
+    return span[1] - span[0]
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> int:
+    return max(0, min(a[1], b[1]) - max(a[0], b[0]))

@@ -1,0 +1,126 @@
+"""Plans to and from files: a plan stands alone, with its workload, cluster, constraints and price inside."""
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import cast
+
+from recsmith._types import noun
+from recsmith._version import __version__
+from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw
+from recsmith.errors import CorruptFile, PlanMismatch
+from recsmith.files import Raw, check_schema, decode, dump_json, encode, parse, read_text, write_text
+from recsmith.plans.check import check_placements, check_shards
+from recsmith.plans.cost import Bound, StepCost
+from recsmith.plans.plan import Placement, Plan
+from recsmith.sharding import Shard
+from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
+
+SCHEMA = "recsmith/plan/1"
+
+
+@noun
+class _Body:
+    """The part of a plan file that is read by its types alone."""
+
+    placements: tuple[Placement, ...]
+    constraints: Raw
+    planner: str
+    cost_model: str
+    cost: StepCost
+    bound: Bound
+    gap: float | None
+    digest: str = ""
+
+
+def load_plan(source: str) -> Plan:
+    """The plan of a file ('-' is stdin), checked: legal placements, agreeing shards, untouched digest.
+
+    Raises:
+        UsageError: the file cannot be read.
+        CorruptFile: it is not a plan, or was changed after it was written.
+        PlanMismatch: the placements cannot be run, or shards and placements disagree.
+    """
+    return plan_from_raw(parse(read_text(source), source), source)
+
+
+def save_plan(plan: Plan, target: str) -> None:
+    """Write the plan's file, whole or not at all."""
+    write_text(target, dump_json(plan_to_raw(plan)))
+
+
+def plan_to_raw(plan: Plan) -> Raw:
+    """Plain data of a plan, shards included."""
+    return {
+        "schema": SCHEMA,
+        "digest": plan.digest,
+        "planner": plan.planner,
+        "cost_model": plan.cost_model,
+        "gap": plan.gap,
+        "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
+        "versions": {"recsmith": __version__},
+        "constraints": plan.constraints,
+        "cluster": cluster_to_raw(plan.cluster),
+        "workload": workload_to_raw(plan.workload),
+        "placements": [encode_placement(placement) for placement in plan.placements],
+        "cost": encode(plan.cost),
+        "shards": [
+            {"table": shard.table, "rank": shard.rank, "rows": list(shard.rows), "columns": list(shard.columns)}
+            for shard in plan.shards()
+        ],
+    }
+
+
+def encode_placement(placement: Placement) -> Raw:
+    """Plain data of a placement; faster than the general way, since there are as many as tables."""
+    raw: Raw = {
+        "table": placement.table,
+        "sharding_type": placement.sharding_type,
+        "compute_kernel": placement.compute_kernel,
+        "ranks": list(placement.ranks),
+    }
+    if placement.widths:
+        raw["widths"] = list(placement.widths)
+    if placement.cache:
+        raw["cache"] = encode(placement.cache)
+    return raw
+
+
+def digest_of(workload: Workload, cluster: Cluster, constraints: Raw, placements: tuple[Placement, ...]) -> str:
+    """SHA-256 of what a job relies on; the same for any order of the tables."""
+    tables = workload_to_raw(sorted_by_name(workload))
+    block = [tables, cluster_to_raw(cluster), constraints, [encode_placement(placement) for placement in placements]]
+    return hashlib.sha256(json.dumps(block, sort_keys=True).encode()).hexdigest()
+
+
+def sorted_by_name(workload: Workload) -> Workload:
+    """The workload with its tables in order of their names, as plans keep it."""
+    return replace(workload, tables=tuple(sorted(workload.tables, key=lambda table: table.name)))
+
+
+def plan_from_raw(raw: Raw, source: str) -> Plan:
+    """A plan from plain data of schema recsmith/plan/1, checked."""
+    body = check_schema(raw, SCHEMA, source)
+    missing = [key for key in ("workload", "cluster", "placements", "cost", "bound", "constraints") if key not in body]
+    if missing:
+        raise CorruptFile(f"'{source}' is a plan without `{missing[0]}`; plan again")
+    workload = workload_from_raw(cast(Raw, body.pop("workload")), source)
+    cluster = cluster_from_raw(cast(Raw, body.pop("cluster")), source)
+    shards = body.pop("shards", None)
+    body.pop("versions", None)
+    rest = decode(_Body, body, source)
+    plan = Plan(
+        workload=workload, cluster=cluster, placements=rest.placements, constraints=rest.constraints,
+        planner=rest.planner, cost_model=rest.cost_model, cost=rest.cost, bound=rest.bound, gap=rest.gap,
+        digest=rest.digest,
+    )  # fmt: skip
+    try:
+        check_placements(plan.placements, workload, cluster)
+        if shards is not None:
+            check_shards(decode(tuple[Shard, ...], shards, source), plan.shards(), workload.tables)
+    except PlanMismatch as error:
+        raise PlanMismatch(f"'{source}': {error}") from None
+    digest = digest_of(workload, cluster, plan.constraints, plan.placements)
+    if plan.digest not in ("", digest):
+        raise CorruptFile(f"'{source}' was changed after it was written; plan again, or delete `digest` to accept the change")
+    return replace(plan, digest=digest)

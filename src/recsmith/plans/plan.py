@@ -1,0 +1,83 @@
+"""A plan: where every table goes, for which workload and cluster, and what that costs."""
+
+from dataclasses import field
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.clusters import Cluster
+from recsmith.errors import UsageError
+from recsmith.plans.cost import Bound, StepCost
+from recsmith.sharding import Shard, ShardingType, sharding_type
+from recsmith.workloads import Workload
+
+
+@noun
+class Cache:
+    """How much of a fused_uvm_caching table stays on the device: a share of its rows."""
+
+    load_factor: float
+
+    def __post_init__(self) -> None:
+        """Check the share."""
+        if not 0 < self.load_factor <= 1:
+            raise UsageError(f"load_factor is {self.load_factor}; it must lie above 0 and at most at 1")
+
+
+@noun
+class Placement:
+    """Where one table goes: TorchRec's sharding type, kernel and ranks, and the widths of its column pieces.
+
+    ranks: one per shard, in shard order. widths: of the column pieces; () is the whole table in one piece.
+    """
+
+    table: str
+    sharding_type: str
+    compute_kernel: str
+    ranks: tuple[int, ...]
+    widths: tuple[int, ...] = ()
+    cache: Cache | None = None
+
+    @property
+    def kind(self) -> ShardingType:
+        """The sharding type behind the name."""
+        return sharding_type(self.sharding_type)
+
+    def widths_of(self, dim: int) -> tuple[int, ...]:
+        """Widths of the column pieces of a table of `dim` columns."""
+        return self.widths or (dim,)
+
+
+@noun
+class Plan:
+    """Placements of all tables (in order of their names) with the problem they solve and the price.
+
+    constraints: the space that was searched and what had to be kept, as plain words (they travel with the bound).
+    digest: of workload, cluster, constraints and placements; equal digests mean equal plans.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    constraints: dict[str, Any] = field(default_factory=dict[str, Any])
+    placements: tuple[Placement, ...]
+    planner: str
+    cost_model: str
+    cost: StepCost
+    bound: Bound
+    gap: float | None
+    digest: str = ""
+
+    def shards(self) -> tuple[Shard, ...]:
+        """Every shard, derived from the placements by the sharding types."""
+        tables = {table.name: table for table in self.workload.tables}
+        return tuple(
+            shard
+            for placement in self.placements
+            for shard in placement.kind.shards(
+                tables[placement.table],
+                placement.ranks,
+                placement.widths_of(tables[placement.table].embedding_dim),
+                self.cluster,
+            )
+        )
+
+

@@ -1,0 +1,108 @@
+"""Where pieces stand: what a search decides, and the way to and from placements.
+
+Legend: N placed pieces, W ranks, H hosts, L ranks a host.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.clusters import Cluster
+from recsmith.errors import PlanMismatch
+from recsmith.plans import Cache, Placement
+from recsmith.problems.problem import NO_PIECE, Problem
+from recsmith.sharding import KERNELS, SHARDING_TYPES, Span
+from recsmith.sharding.memory import CACHE_LOAD_FACTOR
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Placed pieces (N,): mode, width, and target (a rank, a host, or 0 for the world), in order of tables."""
+
+    mode: Ints
+    width: Ints
+    target: Ints
+
+
+def option_pieces(problem: Problem, option: int) -> list[int]:
+    """The pieces of an option, wide first, each as often as it is needed."""
+    pairs = zip(problem.options.piece[option].tolist(), problem.options.count[option].tolist(), strict=True)
+    return [piece for piece, count in pairs if piece != NO_PIECE for _ in range(count)]
+
+
+def footprint_of(problem: Problem, placements: tuple[Placement, ...]) -> Footprint:
+    """The footprint of placements; PlanMismatch where the problem's space does not have their type or kernel."""
+    by_name = {placement.table: placement for placement in placements}
+    keys = zip(problem.modes.table.tolist(), problem.modes.type.tolist(), problem.modes.kernel.tolist(), strict=True)
+    known = {key: mode for mode, key in enumerate(keys)}
+    rows: list[tuple[int, int, int]] = []
+    for t, table in enumerate(problem.tables):
+        placement = by_name[table.name]
+        kind = SHARDING_TYPES.index(placement.kind)
+        mode = known.get((t, kind, KERNELS.index(placement.compute_kernel)))
+        if mode is None:
+            raise PlanMismatch(f"table '{table.name}': {placement.sharding_type} with {placement.compute_kernel} is not in the space")
+        widths = placement.widths_of(table.embedding_dim)
+        targets = placement.kind.targets(placement.ranks, problem.cluster)
+        rows += [(mode, width, target) for width, target in zip(widths, targets, strict=True)]
+    mode, width, target = np.array(rows, dtype=np.int64).T
+    return Footprint(mode, width, target)
+
+
+def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ...]:
+    """Placements in order of table names."""
+    start = np.searchsorted(problem.modes.table[footprint.mode], np.arange(len(problem.tables) + 1)).tolist()
+    modes, widths, targets = footprint.mode.tolist(), footprint.width.tolist(), footprint.target.tolist()
+    whole = {}
+    made: list[Placement] = []
+    for t, table in enumerate(problem.tables):
+        pieces = slice(start[t], start[t + 1])
+        mode = modes[start[t]]
+        kind, kernel = SHARDING_TYPES[problem.modes.type[mode]], KERNELS[problem.modes.kernel[mode]]
+        shape = tuple(targets[pieces]) if kind.span != Span.WORLD else ()
+        key = (kind.name, shape)
+        ranks = whole.get(key)  # shared between tables: a world of 4,096 ranks is written once
+        if ranks is None:
+            ranks = whole[key] = kind.ranks(shape or (0,), problem.cluster)
+        split = tuple(widths[pieces])
+        made.append(
+            Placement(
+                table=table.name, sharding_type=kind.name, compute_kernel=kernel, ranks=ranks,
+                widths=split if len(split) > 1 else (),
+                cache=Cache(load_factor=CACHE_LOAD_FACTOR) if kernel == "fused_uvm_caching" else None,
+            )
+        )  # fmt: skip
+    return tuple(sorted(made, key=lambda placement: placement.table))
+
+
+def spread(values: Floats, footprint: Footprint, problem: Problem) -> Floats:
+    """Sum per rank, shape (W, ...), of per-covered-rank values (N, ...): pieces add to every rank that they cover."""
+    cluster, span = problem.cluster, problem.modes.span[footprint.mode]
+    tail = values.shape[1:]
+    ranks = np.zeros((cluster.world_size, *tail), dtype=values.dtype)
+    hosts = np.zeros((cluster.hosts, *tail), dtype=values.dtype)
+    on_rank, on_host = span == Span.RANK, span == Span.HOST
+    np.add.at(ranks, footprint.target[on_rank], values[on_rank])
+    np.add.at(hosts, footprint.target[on_host], values[on_host])
+    ranks += np.repeat(hosts, cluster.local_world_size, axis=0)
+    return ranks + values[span == Span.WORLD].sum(axis=0)
+
+
+def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
+    """(device bytes per rank (W,), host bytes per host (H,)) of a footprint."""
+    head, tail = problem.memory(footprint.mode, footprint.width)
+    device = spread(np.asarray(head.device), footprint, problem)
+    host = spread(np.asarray(head.host), footprint, problem)
+    last = _last_rank(problem.cluster, problem.modes.span[footprint.mode], footprint.target)
+    np.add.at(device, last, tail.device - head.device)
+    np.add.at(host, last, tail.host - head.host)
+    return device, host.reshape(problem.cluster.hosts, -1).sum(axis=1)
+
+
+def _last_rank(cluster: Cluster, span: Ints, target: Ints) -> Ints:
+    """The last rank that a piece covers; it holds the tail of the rows."""
+    size = np.array([1, cluster.local_world_size, cluster.world_size])[span]
+    return (target + 1) * size - 1
+
+

@@ -1,0 +1,124 @@
+"""What a search may choose from, and what it must keep: the words that travel with every bound."""
+
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.errors import UsageError
+from recsmith.files import Raw, check_schema, decode, did_you_mean, encode, parse, read_text
+from recsmith.sharding import KERNELS, TYPE_NAMES, WIDTH_STEP
+
+CONSTRAINTS_SCHEMA = "recsmith/constraints/1"
+
+
+def _check_words(words: tuple[str, ...], known: tuple[str, ...], what: str) -> None:
+    unknown = next((word for word in words if word not in known), None)
+    if unknown is not None:
+        raise UsageError(f"no {what} is called '{unknown}'{did_you_mean(unknown, list(known))}")
+    if not words:
+        raise UsageError(f"at least one {what} must be allowed; known: {', '.join(known)}")
+
+
+@noun
+class Space:
+    """The placements that a search chooses from.
+
+    types: sharding types. kernels: compute kernels (data_parallel runs only 'dense', all others never do).
+    widths: 'any' (every split of the columns into multiples of 4) or 'torchrec' (the one width that TorchRec's planner
+        proposes: the smallest divisor of the dim that is at least 128 and a multiple of 4).
+    """
+
+    types: tuple[str, ...] = TYPE_NAMES
+    widths: Literal["any", "torchrec"] = "any"
+    kernels: tuple[str, ...] = ("fused", "dense")
+
+    def __post_init__(self) -> None:
+        """Check the words; keep them in the house order, once each."""
+        _check_words(self.types, TYPE_NAMES, "sharding type")
+        _check_words(self.kernels, KERNELS, "compute kernel")
+        object.__setattr__(self, "types", tuple(name for name in TYPE_NAMES if name in self.types))
+        object.__setattr__(self, "kernels", tuple(name for name in KERNELS if name in self.kernels))
+
+    def describe(self) -> str:
+        """A few words for a report."""
+        types = "all types" if self.types == TYPE_NAMES else " + ".join(self.types)
+        return f"{types}; widths {self.widths}; kernels {', '.join(self.kernels)}"
+
+
+@noun
+class TableRule:
+    """What the tables whose name matches `tables` (a name or a pattern such as 'user_*') may use.
+
+    min_width: no column piece narrower than this.
+    """
+
+    tables: str
+    sharding_types: tuple[str, ...] | None = None
+    compute_kernels: tuple[str, ...] | None = None
+    min_width: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the words."""
+        if self.sharding_types is not None:
+            _check_words(self.sharding_types, TYPE_NAMES, "sharding type")
+        if self.compute_kernels is not None:
+            _check_words(self.compute_kernels, KERNELS, "compute kernel")
+        if self.min_width is not None and self.min_width < WIDTH_STEP:
+            raise UsageError(f"min_width of rule '{self.tables}' is {self.min_width}; it must be at least {WIDTH_STEP}")
+
+
+@noun
+class Constraints:
+    """What a plan must keep.
+
+    memory: the accounting that must fit: 'real' (what a job allocates) or 'torchrec' (its planner's estimate).
+    rules: limits for single tables; all rules that match a table hold.
+    """
+
+    memory: Literal["real", "torchrec"] = "real"
+    rules: tuple[TableRule, ...] = ()
+
+    def check_names(self, tables: list[str]) -> None:
+        """Refuse rules that match no table: they are misspelt."""
+        names = set(tables)
+        for rule in self.rules:
+            if rule.tables not in names and not any(fnmatchcase(name, rule.tables) for name in tables):
+                raise UsageError(f"rule '{rule.tables}' matches no table{did_you_mean(rule.tables, tables)}")
+
+    def rule_for(self, table: str) -> "TableRule | None":
+        """All rules that match the table, as one; None if none does."""
+        matching = [rule for rule in self.rules if rule.tables == table or fnmatchcase(table, rule.tables)]
+        if not matching:
+            return None
+        types = [set(rule.sharding_types) for rule in matching if rule.sharding_types is not None]
+        kernels = [set(rule.compute_kernels) for rule in matching if rule.compute_kernels is not None]
+        widths = [rule.min_width for rule in matching if rule.min_width is not None]
+        allowed = tuple(name for name in TYPE_NAMES if all(name in names for names in types))
+        runnable = tuple(name for name in KERNELS if all(name in names for names in kernels))
+        if not allowed or not runnable:
+            raise UsageError(f"the rules for table '{table}' leave it no sharding type or kernel; relax one of them")
+        return TableRule(
+            tables=table, sharding_types=allowed, compute_kernels=runnable, min_width=max(widths, default=None)
+        )
+
+
+def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
+    """Plain data of a space and constraints, as a plan keeps it: every word written out."""
+    raw: Raw = {"types": list(space.types), "widths": space.widths, "kernels": list(space.kernels)}
+    raw["memory"] = constraints.memory
+    if constraints.rules:
+        raw["rules"] = encode(constraints)["rules"]
+    return raw
+
+
+def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
+    """The space and constraints that a plan was made under."""
+    space = {key: raw[key] for key in ("types", "widths", "kernels") if key in raw}
+    rest = {key: value for key, value in raw.items() if key not in space}
+    return decode(Space, space, source), decode(Constraints, rest, source)
+
+
+def load_rules(source: str) -> tuple[TableRule, ...]:
+    """The rules of a constraints file: YAML or JSON of schema recsmith/constraints/1 with a list `rules`."""
+    raw = check_schema(parse(read_text(source), source), CONSTRAINTS_SCHEMA, source)
+    return decode(Constraints, raw, source).rules

@@ -1,0 +1,60 @@
+"""How the columns of a table may be split.
+
+Legend: a split is a tuple of (width, count) pairs, wide first, of at most two different widths.
+"""
+
+from functools import cache
+
+from recsmith.sharding import WIDTH_STEP
+
+Split = tuple[tuple[int, int], ...]
+
+TORCHREC_MIN_PARTITION = 128  # MIN_CW_DIM of torchrec/distributed/planner/constants.py
+KERNEL_BLOCKS = (128, 64, 32)  # widths at which FBGEMM's kernels change their thread layout
+DENSE_COUNTS = 8  # every number of pieces up to this; beyond, four per doubling
+
+
+def torchrec_width(dim: int, min_partition: int | None = None) -> int:
+    """The one column width that TorchRec's planner proposes (_find_base_dim in torchrec/distributed/sharding_plan.py)."""
+    candidates = range(min_partition or TORCHREC_MIN_PARTITION, dim)
+    return next((width for width in candidates if dim % width == 0 and width % WIDTH_STEP == 0), dim)
+
+
+def piece_counts(least: int, most: int) -> list[int]:
+    """Numbers of pieces worth trying between two limits: all small ones, then four per doubling."""
+    counts = set(range(least, min(most, DENSE_COUNTS) + 1)) | {most}
+    octave = DENSE_COUNTS
+    while octave < most:
+        counts |= {octave * quarter // 4 for quarter in (5, 6, 7, 8)}
+        octave *= 2
+    return sorted(count for count in counts if least <= count <= most)
+
+
+@cache
+def column_splits(dim: int, least: int, most: int, rule: str, min_width: int | None) -> tuple[Split, ...]:
+    """The splits of `dim` columns into `least` .. `most` pieces that a search tries.
+
+    rule 'torchrec': the planner's one width. rule 'any': for each count the most even split, and splits that follow
+    the blocks of the kernels (such as 128 + 64 for 192 columns). Bounds cover every split, not only these.
+    """
+    if rule == "torchrec":
+        width = torchrec_width(dim, min_width)
+        return (((width, dim // width),),) if least <= dim // width <= most else ()
+    splits = [_even(dim, count) for count in piece_counts(least, most)]
+    splits += [_blocks(dim, block) for block in KERNEL_BLOCKS if block < dim and dim % block]
+    fitting = (split for split in splits if split[-1][0] >= min(min_width or WIDTH_STEP, dim))
+    return tuple(sorted({s for s in fitting if least <= sum(n for _, n in s) <= most}, key=_split_order))
+
+
+def _split_order(split: Split) -> tuple[int, Split]:
+    return sum(count for _, count in split), split
+
+
+def _even(dim: int, count: int) -> Split:
+    base, extra = divmod(dim // WIDTH_STEP, count)
+    pairs = ((WIDTH_STEP * (base + 1), extra), (WIDTH_STEP * base, count - extra))
+    return tuple(pair for pair in pairs if pair[1])
+
+
+def _blocks(dim: int, block: int) -> Split:
+    return (block, dim // block), (dim % block, 1)

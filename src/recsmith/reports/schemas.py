@@ -1,0 +1,80 @@
+"""JSON Schema of every file that RecSmith reads or writes."""
+
+from typing import Any
+
+from recsmith.clusters import Cluster
+from recsmith.clusters.files import SCHEMA as CLUSTER_SCHEMA
+from recsmith.files import Raw, json_schema
+from recsmith.plans import Bound, Placement, StepCost
+from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
+from recsmith.problems.space import CONSTRAINTS_SCHEMA, TableRule
+from recsmith.reports.data import RESULT_SCHEMA
+from recsmith.sharding import Shard
+from recsmith.workloads import workload_schema
+
+
+def schema_of(noun: str) -> Raw:
+    """The schema of a noun: workload, cluster, constraints, plan or result."""
+    return {"workload": workload_schema, "cluster": _cluster, "constraints": _constraints, "plan": _plan, "result": _result}[noun]()
+
+
+def _cluster() -> Raw:
+    schema = json_schema(Cluster)
+    schema["properties"] = {"schema": {"const": CLUSTER_SCHEMA}, **schema["properties"]}
+    schema["required"] = ["schema", *schema["required"]]
+    return schema
+
+
+def _constraints() -> Raw:
+    return _file(CONSTRAINTS_SCHEMA, {"rules": json_schema(tuple[TableRule, ...])})
+
+
+def _plan() -> Raw:
+    text = {"type": "string"}
+    return _file(
+        PLAN_SCHEMA,
+        {
+            "workload": workload_schema(),
+            "cluster": _cluster(),
+            "constraints": {"type": "object"},
+            "placements": json_schema(tuple[Placement, ...]),
+            "planner": text,
+            "cost_model": text,
+            "cost": json_schema(StepCost),
+            "bound": json_schema(Bound),
+            "gap": {"type": ["number", "null"]},
+        },
+        {"shards": json_schema(tuple[Shard, ...]), "versions": {"type": "object"}, "digest": text},
+    )
+
+
+def _result() -> Raw:
+    number: Raw = {"type": "number"}
+    return _file(
+        RESULT_SCHEMA,
+        {
+            "elapsed_s": number,
+            "iterations": {"type": "integer"},
+            "truncated": {"type": "boolean"},
+            "cost_model": {"type": "string"},
+            "cost": json_schema(StepCost),
+            "bound": json_schema(Bound),
+            "gap": {"type": ["number", "null"]},
+            "plan": _plan(),
+        },
+    )
+
+
+def _file(schema: str, required: dict[str, Any], optional: dict[str, Any] | None = None) -> Raw:
+    """An object with these fields and no others; `$defs` of the parts move to the top, where references look."""
+    definitions: Raw = {}
+    properties: Raw = {"schema": {"const": schema}, **required, **(optional or {})}
+    for part in properties.values():
+        definitions |= part.pop("$defs", {})
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["schema", *required],
+        "additionalProperties": False,
+        **({"$defs": definitions} if definitions else {}),
+    }

@@ -1,0 +1,38 @@
+"""The seven sharding types of TorchRec, one file each: shards, legality, traffic; and what they weigh in memory."""
+
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.sharding._base import WIDTH_STEP, Collective, Shard, ShardingType, Span
+from recsmith.sharding.column_wise import ColumnWise
+from recsmith.sharding.data_parallel import DataParallel
+from recsmith.sharding.grid_shard import GridShard
+from recsmith.sharding.row_wise import RowWise
+from recsmith.sharding.table_column_wise import TableColumnWise
+from recsmith.sharding.table_row_wise import TableRowWise
+from recsmith.sharding.table_wise import TableWise
+
+SHARDING_TYPES: tuple[ShardingType, ...] = (
+    TableWise(), ColumnWise(), TableColumnWise(), RowWise(), TableRowWise(), GridShard(), DataParallel(),
+)  # fmt: skip
+TYPE_NAMES: tuple[str, ...] = tuple(kind.name for kind in SHARDING_TYPES)
+KERNELS: tuple[str, ...] = ("fused", "dense", "fused_uvm", "fused_uvm_caching")
+
+
+def sharding_type(name: str) -> ShardingType:
+    """The sharding type of a TorchRec name such as 'row_wise'."""
+    if name not in TYPE_NAMES:
+        raise UsageError(f"no sharding type is called '{name}'{did_you_mean(name, list(TYPE_NAMES))}")
+    return SHARDING_TYPES[TYPE_NAMES.index(name)]
+
+
+__all__ = [
+    "KERNELS",
+    "SHARDING_TYPES",
+    "TYPE_NAMES",
+    "WIDTH_STEP",
+    "Collective",
+    "Shard",
+    "ShardingType",
+    "Span",
+    "sharding_type",
+]

@@ -1,0 +1,145 @@
+"""What all sharding types share: how a table is cut into pieces, and where pieces may stand.
+
+A *piece* is a range of columns on one *span*: a rank, a host, or the world. It covers every rank of its span with one
+shard: all rows, one block of rows, or a full copy. A sharding type is three answers: which span, whether columns may
+be split (several pieces), and what the ranks of a span share (rows or nothing). Everything else is derived here.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import ClassVar, Literal, NamedTuple
+
+from recsmith._types import noun
+from recsmith.clusters import Cluster
+from recsmith.errors import PlanMismatch
+from recsmith.workloads import Table
+
+WIDTH_STEP = 4  # columns; FBGEMM's kernels read rows in vectors of four elements
+
+
+class Span(IntEnum):
+    """The ranks that one piece covers."""
+
+    RANK = 0
+    HOST = 1
+    WORLD = 2
+
+
+class Collective(NamedTuple):
+    """A collective call of one training step and what it carries.
+
+    payload: 'outputs' (embeddings of all samples the ranks of the scope serve) or 'table' (the gradient of all rows).
+    """
+
+    op: Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]
+    scope: Literal["world", "host", "across_hosts"]
+    payload: Literal["outputs", "table"] = "outputs"
+
+
+@noun
+class Shard:
+    """A rectangle of a table on a rank: rows [a, b) and columns [a, b)."""
+
+    table: str
+    rank: int
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+
+
+class ShardingType:
+    """One way to lay a table over ranks; subclasses fill in the class attributes and, rarely, a method."""
+
+    name: ClassVar[str]
+    span: ClassVar[Span]
+    splits_columns: ClassVar[bool] = False
+    splits_rows: ClassVar[bool] = False
+    kernels: ClassVar[tuple[str, ...]] = ("fused", "fused_uvm", "fused_uvm_caching")
+    runs_sequences: ClassVar[bool] = False
+    forward: ClassVar[tuple[Collective, ...]]
+    backward: ClassVar[tuple[Collective, ...]]
+
+    # --- pieces ---------------------------------------------------------------------------------------------------
+
+    def coverage(self, cluster: Cluster) -> int:
+        """Ranks that one piece covers."""
+        return (1, cluster.local_world_size, cluster.world_size)[self.span]
+
+    def lookup_share(self, cluster: Cluster) -> tuple[int, int]:
+        """(divisor, multiplier): a covered rank looks up local ids / divisor * multiplier ids a step."""
+        return (self.coverage(cluster) if self.splits_rows else 1), cluster.world_size
+
+    def column_counts(self, table: Table, cluster: Cluster) -> tuple[int, int]:
+        """Least and largest number of column pieces of the table."""
+        return 1, table.embedding_dim // WIDTH_STEP if self.splits_columns else 1
+
+    def refusal(self, table: Table, cluster: Cluster) -> str | None:
+        """Why the table cannot be sharded this way on this cluster, or None."""
+        if not table.pooled and not self.runs_sequences:
+            return f"{self.name} does not run sequence tables (pooling: none) in TorchRec"
+        if self.splits_rows:
+            blocks = self.coverage(cluster)
+            if (blocks - 1) * math.ceil(table.num_embeddings / blocks) >= table.num_embeddings:
+                return f"{table.num_embeddings} rows in blocks of ceil(rows / {blocks}) leave a rank of {blocks} empty"
+        return None
+
+    # --- a placement ----------------------------------------------------------------------------------------------
+
+    def ranks(self, targets: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
+        """Rank of each shard, in shard order, of pieces that stand on these targets (ranks, hosts, or the world)."""
+        if self.span == Span.RANK:
+            return tuple(int(rank) for rank in targets)
+        size = self.coverage(cluster)
+        return tuple(rank for target in targets for rank in range(target * size, (target + 1) * size))
+
+    def targets(self, ranks: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
+        """Target of each piece (rank, host, or 0 for the world) from the ranks of its shards."""
+        size = self.coverage(cluster)
+        return tuple(rank // size for rank in ranks[::size])
+
+    def check(self, table: Table, ranks: Sequence[int], widths: Sequence[int], cluster: Cluster) -> None:
+        """Refuse a placement that TorchRec cannot run: PlanMismatch names the rule."""
+        where = f"table '{table.name}' ({self.name})"
+        refusal = self.refusal(table, cluster)
+        if refusal:
+            raise PlanMismatch(f"{where}: {refusal}")
+        if any(width < WIDTH_STEP or width % WIDTH_STEP for width in widths):
+            raise PlanMismatch(f"{where}: widths {list(widths)} must be multiples of {WIDTH_STEP}")
+        if sum(widths) != table.embedding_dim:
+            raise PlanMismatch(f"{where}: widths {list(widths)} add up to {sum(widths)}, not {table.embedding_dim}")
+        least, most = self.column_counts(table, cluster)
+        if not least <= len(widths) <= most:
+            raise PlanMismatch(f"{where}: {len(widths)} column pieces; between {least} and {most} are possible")
+        unknown = next((rank for rank in ranks if not 0 <= rank < cluster.world_size), None)
+        if unknown is not None:
+            raise PlanMismatch(f"{where}: rank {unknown} is not one of the cluster's 0 .. {cluster.world_size - 1}")
+        expected = len(widths) * self.coverage(cluster)
+        if len(ranks) != expected or self.ranks(self.targets(ranks, cluster), cluster) != tuple(ranks):
+            raise PlanMismatch(f"{where}: ranks {list(ranks)[:16]} must be {self._ranks_rule(len(widths), cluster)}")
+        self.check_targets(self.targets(ranks, cluster), where, cluster)
+
+    def check_targets(self, targets: Sequence[int], where: str, cluster: Cluster) -> None:
+        """Refuse pieces that may not stand together; most types allow any."""
+
+    def _ranks_rule(self, pieces: int, cluster: Cluster) -> str:
+        if self.span == Span.RANK:
+            return f"{pieces}, one per column piece"
+        if self.span == Span.HOST:
+            return f"the {cluster.local_world_size} ranks of a host in order, for each of {pieces} column pieces"
+        return f"all ranks 0 .. {cluster.world_size - 1} in order"
+
+    # --- shards ---------------------------------------------------------------------------------------------------
+
+    def shards(self, table: Table, ranks: Sequence[int], widths: Sequence[int], cluster: Cluster) -> tuple[Shard, ...]:
+        """The shards of a placement, in TorchRec's order: column piece by column piece, rank by rank."""
+        coverage = self.coverage(cluster)
+        block = math.ceil(table.num_embeddings / coverage) if self.splits_rows else table.num_embeddings
+        made: list[Shard] = []
+        left = 0
+        for piece, width in enumerate(widths):
+            for i, rank in enumerate(ranks[piece * coverage : (piece + 1) * coverage]):
+                top = i * block if self.splits_rows else 0
+                rows = (top, min(top + block, table.num_embeddings))
+                made.append(Shard(table=table.name, rank=rank, rows=rows, columns=(left, left + width)))
+            left += width
+        return tuple(made)

@@ -1,0 +1,23 @@
+"""table_column_wise: ranges of columns on the ranks of one host."""
+
+from collections.abc import Sequence
+
+from recsmith.clusters import Cluster
+from recsmith.errors import PlanMismatch
+from recsmith.sharding._base import Collective, ShardingType, Span
+
+
+class TableColumnWise(ShardingType):
+    """column_wise kept on one host."""
+
+    name = "table_column_wise"
+    span = Span.RANK
+    splits_columns = True
+    forward = (Collective("all_to_all", "world"),)
+    backward = (Collective("all_to_all", "world"),)
+
+    def check_targets(self, targets: Sequence[int], where: str, cluster: Cluster) -> None:
+        """All pieces stand on one host."""
+        hosts = sorted({rank // cluster.local_world_size for rank in targets})
+        if len(hosts) > 1:
+            raise PlanMismatch(f"{where}: ranks {list(targets)} lie on hosts {hosts}; all must lie on one host")

@@ -1,0 +1,55 @@
+"""Sizes and times: parsed and printed here and nowhere else; inside they are bytes and seconds."""
+
+import re
+
+from recsmith.errors import UsageError
+
+_SIZES = {
+    "B": 1,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
+}  # fmt: skip
+_TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
+
+
+def _split(text: str, units: dict[str, float] | dict[str, int], example: str) -> tuple[float, float]:
+    match = _QUANTITY.fullmatch(text)
+    unit = {name.lower(): name for name in units}.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise UsageError(f"'{text}' is not a quantity with a unit; write for example {example} ({', '.join(units)})")
+    return float(match[1]), units[unit]
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as '60GiB' or '80GB'; UsageError without a known unit."""
+    value, unit = _split(text, _SIZES, "60GiB")
+    return round(value * unit)
+
+
+def parse_time(text: str) -> float:
+    """Seconds of a time such as '10s', '500ms' or '20m'; UsageError without a known unit."""
+    value, unit = _split(text, _TIMES, "10s")
+    return value * unit
+
+
+def format_size(size: float) -> str:
+    """A size for people: three significant digits, binary units."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} PiB"
+
+
+def format_time(seconds: float) -> str:
+    """A time for people: four significant digits, from µs to s."""
+    for limit, scale, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if abs(seconds) < limit:
+            return f"{seconds * scale:.4g} {unit}"
+    return f"{seconds:.4g} s"
+
+
+def format_gap(gap: float | None) -> str:
+    """A relative gap for people: per cent, or a dash where there is none."""
+    return "-" if gap is None else f"{gap * 100:.2g} %" if gap >= 5e-7 else "0 %"

@@ -1,0 +1,18 @@
+"""What is trained: features, tables, batch."""
+
+from recsmith.workloads.access import AccessProfile
+from recsmith.workloads.files import builtins, load_workload, workload_from_raw, workload_schema, workload_to_raw
+from recsmith.workloads.table import Feature, Table
+from recsmith.workloads.workload import Workload
+
+__all__ = [
+    "AccessProfile",
+    "Feature",
+    "Table",
+    "Workload",
+    "builtins",
+    "load_workload",
+    "workload_from_raw",
+    "workload_schema",
+    "workload_to_raw",
+]

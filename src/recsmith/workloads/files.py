@@ -1,0 +1,141 @@
+"""Workloads by built-in name, or from YAML, JSON, CSV, or the text of a TorchRec planner report."""
+
+import csv
+import io
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from typing import Any, cast, get_args
+
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import Raw, check_schema, decode, did_you_mean, encode, json_schema, parse, parse_yaml, read_text
+from recsmith.workloads import torchrec_report
+from recsmith.workloads.workload import Optimizer, Workload
+
+SCHEMA = "recsmith/workload/1"
+SHORT_FORM = ("pooling_factor", "num_poolings", "weighted")  # directly on a table: one feature of the table's name
+CSV_NUMBERS = {"num_embeddings": int, "embedding_dim": int, "pooling_factor": float, "num_poolings": float}
+CSV_COLUMNS = ("name", *CSV_NUMBERS, "pooling", "data_type", "collection")
+
+
+@cache
+def builtins() -> tuple[str, ...]:
+    """Names of the workloads that ship with RecSmith."""
+    folder = resources.files("recsmith.workloads") / "builtin"
+    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
+
+
+def load_workload(source: str, *, batch_size: int | None = None, optimizer: str | None = None) -> Workload:
+    """The workload of a built-in name or a file ('-' is stdin), optionally at another batch size or optimizer.
+
+    CSV has no place for the two: batch_size must be given, and the optimizer is sgd unless given.
+
+    Raises:
+        UsageError: the name is unknown, or the file cannot be read.
+        CorruptFile: the file is not a workload.
+    """
+    if optimizer is not None and optimizer not in get_args(Optimizer):
+        raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(get_args(Optimizer)))}")
+    workload = _load(source, batch_size, optimizer)
+    changes: dict[str, Any] = {"batch_size": batch_size, "optimizer": optimizer}
+    changes = {key: value for key, value in changes.items() if value not in (None, getattr(workload, key))}
+    return replace(workload, **changes) if changes else workload
+
+
+def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workload:
+    if source in builtins():
+        file = resources.files("recsmith.workloads") / "builtin" / f"{source}.yaml"
+        return workload_from_raw(cast(Raw, parse_yaml(file.read_text("utf-8"), file.name)), file.name)
+    try:
+        text = read_text(source)
+    except UsageError as error:
+        raise UsageError(f"{error}, or a built-in workload{did_you_mean(source, list(builtins()))}") from None
+    if torchrec_report.matches(text):
+        return torchrec_report.read(text, source)
+    if source.endswith(".csv"):
+        return workload_from_raw(_csv_to_raw(text, source, batch_size, optimizer), source)
+    return workload_from_raw(parse(text, source), source)
+
+
+def workload_from_raw(raw: Raw, source: str) -> Workload:
+    """A workload from plain data of schema recsmith/workload/1."""
+    body = check_schema(raw, SCHEMA, source)
+    tables = body.get("tables")
+    if isinstance(tables, list):
+        body["tables"] = [_expand(table, source) for table in cast(list[object], tables)]
+    return decode(Workload, body, source)
+
+
+def _expand(table: object, source: str) -> object:
+    """The table with its short form written out as one feature."""
+    if not isinstance(table, dict):
+        return table
+    table = cast(Raw, table)
+    short = {key: table[key] for key in SHORT_FORM if key in table}
+    if not short and "features" in table:
+        return table
+    name = table.get("name")
+    if "features" in table:
+        raise CorruptFile(f"'{source}': table {name!r} has features and also {next(iter(short))}; put it on the features")
+    if "pooling_factor" not in short:
+        raise CorruptFile(f"'{source}': table {name!r} has neither features nor a pooling_factor; give one of the two")
+    rest = {key: value for key, value in table.items() if key not in SHORT_FORM}
+    return {**rest, "features": [{"name": name, **short}]}
+
+
+def workload_to_raw(workload: Workload) -> Raw:
+    """Plain data of a workload, as it stands in a file; tables with one feature of their own name in short form."""
+    raw = {"schema": SCHEMA, **encode(workload)}
+    raw["tables"] = [_shorten(table) for table in raw["tables"]]
+    return raw
+
+
+def _shorten(table: Raw) -> Raw:
+    features = table["features"]
+    if len(features) != 1 or features[0]["name"] != table["name"] or "batch_size" in features[0]:
+        return table
+    short = {key: features[0][key] for key in SHORT_FORM if key in features[0]}
+    return {key: value for key, value in table.items() if key != "features"} | short
+
+
+def workload_schema() -> Raw:
+    """JSON Schema of a workload file, the short form of a table included."""
+    schema = json_schema(Workload)
+    schema["properties"] = {"schema": {"const": SCHEMA}, **schema["properties"]}
+    schema["required"] = ["schema", *schema["required"]]
+    feature, table = schema["$defs"]["Feature"], schema["$defs"]["Table"]
+    table["properties"] |= {key: feature["properties"][key] for key in SHORT_FORM}
+    table["required"].remove("features")
+    table["oneOf"] = [{"required": ["features"]}, {"required": ["pooling_factor"]}]
+    return schema
+
+
+def _csv_to_raw(text: str, source: str, batch_size: int | None, optimizer: str | None) -> Raw:
+    if batch_size is None:
+        raise UsageError(f"'{source}' is CSV, which has no place for the batch size; add --batch-size")
+    reader = csv.DictReader(io.StringIO(text), strict=True, restkey="")
+    header = list(reader.fieldnames or [])
+    unknown = next((column for column in header if column not in CSV_COLUMNS), None)
+    if unknown is not None:
+        raise CorruptFile(f"'{source}': column '{unknown}' is not known{did_you_mean(unknown, list(CSV_COLUMNS))}")
+    if len(set(header)) != len(header):
+        raise CorruptFile(f"'{source}': a column stands twice in the header; keep one")
+    try:
+        tables = [_csv_table(row, f"'{source}' line {reader.line_num}") for row in reader]
+    except csv.Error as error:
+        raise CorruptFile(f"'{source}' line {reader.line_num} is not CSV: {error}") from None
+    return {"schema": SCHEMA, "batch_size": batch_size, "optimizer": optimizer or "sgd", "tables": tables}
+
+
+def _csv_table(row: dict[str, str | None], place: str) -> Raw:
+    if None in row.values() or "" in row:
+        raise CorruptFile(f"{place}: the row has more or fewer fields than the header")
+    table: Raw = {}
+    for column, value in row.items():
+        if value in (None, ""):
+            continue
+        try:
+            table[column] = CSV_NUMBERS.get(column, str)(value)
+        except ValueError:
+            raise CorruptFile(f"{place}: {column} is '{value}', not a {CSV_NUMBERS[column].__name__}") from None
+    return table

@@ -1,0 +1,49 @@
+"""A model's embedding tables and the batch that reads them."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.errors import UsageError
+from recsmith.workloads.table import DataType, Table, check_count
+
+Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb"]
+Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
+
+
+@noun
+class Workload:
+    """What is trained: tables, local batch size (samples per device and step) and sparse optimizer.
+
+    comm_dtype: element type of the embedding all-to-alls, forward and backward; None sends what the kernels produce
+        (fp32; TorchRec's own estimator assumes the table's type).
+    pipeline: the TorchRec train pipeline, which decides how many batches of ids are in flight.
+    name, source: for people; where the figures come from.
+    """
+
+    batch_size: int
+    optimizer: Optimizer
+    tables: tuple[Table, ...]
+    comm_dtype: DataType | None = None
+    pipeline: Pipeline = "none"
+    name: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        """Check counts and that table names are unique."""
+        check_count(self.batch_size, "batch_size")
+        if not self.tables:
+            raise UsageError("the workload has no tables; list at least one")
+        twins = [name for name, count in Counter(table.name for table in self.tables).items() if count > 1]
+        if twins:
+            raise UsageError(f"two tables are named '{twins[0]}'; table names must be unique")
+
+    def with_batch_size(self, batch_size: int) -> "Workload":
+        """The same workload at another local batch size."""
+        return replace(self, batch_size=batch_size)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all tables."""
+        return sum(table.weight_bytes for table in self.tables)
