@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -135,7 +135,7 @@ def parse_yaml(text: str, source: str) -> object:
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             _refuse_yaml_extras(event)
-        return yaml.load(text, Loader=_strict_loader())  # noqa: S506  (a safe loader with fewer meanings)
+        return yaml.load(text, Loader=_strict_loader())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
@@ -195,7 +195,7 @@ def _strict_loader() -> Any:
          "-+0123456789."),
     ):  # fmt: skip
         letters = [*first, ""] if tag == "null" else list(first)
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"^(?:{pattern})$"), letters)
+        cast(Any, Loader).add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"^(?:{pattern})$"), letters)
     Loader.add_constructor("tag:yaml.org,2002:map", construct_mapping)
     Loader.add_constructor("tag:yaml.org,2002:int", construct_int)
     Loader.add_constructor("tag:yaml.org,2002:float", construct_float)
@@ -265,16 +265,18 @@ def _describe(noun: Any, raw: object, error: Any) -> str:
     return f"{place} is {json.dumps(value)[:60]}: {first['msg'][0].lower()}{first['msg'][1:]}{others}"
 
 
-def _place(raw: Any, path: tuple[str | int, ...]) -> tuple[str, object]:
-    text, here = "", raw
+def _place(raw: object, path: tuple[str | int, ...]) -> tuple[str, object]:
+    """Where an error is, in words, and the value there (None where there is none)."""
+    text, here = "", cast(Any, raw)
     for step in path:
-        known = isinstance(here, dict) and step in here or isinstance(here, list) and isinstance(step, int)
-        here = here[step] if known and not (isinstance(step, int) and step >= len(here)) else None
+        try:
+            here = cast(Any, here)[step]
+        except (LookupError, TypeError):
+            here = None
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-        name: object = cast(Raw, here).get("name") if isinstance(here, dict) else None
-        if isinstance(step, int) and isinstance(name, str):
-            text += f" ({name!r})"
-    return text or "the file", here
+        if isinstance(step, int) and isinstance(here, dict) and "name" in here:
+            text += f" ({here['name']!r})"
+    return text or "the file", cast(object, here)
 
 
 def _field_names(noun: Any) -> set[str]:
@@ -282,7 +284,7 @@ def _field_names(noun: Any) -> set[str]:
     names: set[str] = set()
     if is_dataclass(noun):
         hints = get_type_hints(noun)
-        for field in fields(noun):
+        for field in fields(cast(Any, noun)):
             names |= {field.name} | _field_names(hints[field.name])
     for part in get_args(noun):
         names |= _field_names(part)
@@ -305,10 +307,10 @@ def dump_json(raw: Raw) -> str:
     lines: list[str] = []
     for key, value in raw.items():
         if isinstance(value, list) and value:
-            items = ",\n  ".join(_compact(item) for item in cast(list[object], value))
+            items = ",\n  ".join(map(_compact, cast(list[object], value)))
             lines.append(f"{json.dumps(key)}: [\n  {items}\n]")
         else:
-            lines.append(f"{json.dumps(key)}: {_compact(value)}")
+            lines.append(f"{json.dumps(key)}: {_compact(cast(object, value))}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -317,7 +319,7 @@ def _compact(value: object) -> str:
 
 
 @contextmanager
-def reading(source: str) -> Iterator[None]:
+def reading(source: str) -> Generator[None]:
     """Name the source in the errors of nouns that are built by hand from a file."""
     try:
         yield

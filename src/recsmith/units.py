@@ -52,4 +52,6 @@ def format_time(seconds: float) -> str:
 
 def format_gap(gap: float | None) -> str:
     """A relative gap for people: per cent, or a dash where there is none."""
-    return "-" if gap is None else f"{gap * 100:.2g} %" if gap >= 5e-7 else "0 %"
+    if gap is None:
+        return "-"
+    return f"{gap:.0%}" if gap >= 0.1 else f"{gap * 100:.2g}%" if gap >= 5e-7 else "0%"

@@ -22,17 +22,17 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
 class LazyGroup(click.Group):
     """Lists commands without importing them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the help."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command when it is used."""
         if cmd_name not in COMMANDS:
             return None
         return import_module(f"recsmith.cli.{cmd_name}").command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from their one-line descriptions."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))

@@ -10,7 +10,7 @@ from recsmith.cli.options import format_option
 @click.argument("after")
 @format_option
 def command(before: str, after: str, format_: str) -> None:
-    """Show what changed between the plans BEFORE and AFTER: tables, weights to move, and the step's cost.
+    r"""Show what changed between the plans BEFORE and AFTER: tables, weights to move, and the step's cost.
 
     \b
     recsmith diff a.json b.json

@@ -33,7 +33,7 @@ def _time(_: click.Context, __: click.Parameter, value: str | None) -> float | N
 
 problem_options = _stack(
     click.option("--cluster", "-c", required=True, metavar="C", help="`<device>:<per host>[x<hosts>]` or a file."),
-    click.option("--hbm", callback=_size, metavar="SIZE", help="Device memory, such as 60GiB, instead of the device's."),
+    click.option("--hbm", callback=_size, metavar="SIZE", help="Device memory, such as 60GiB."),
     click.option("--reserve", callback=_size, metavar="SIZE", help="Memory kept free on every device."),
     click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step."),
     click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's."),

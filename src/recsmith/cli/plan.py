@@ -14,7 +14,7 @@ from recsmith.cli.options import format_option, problem_options, search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @format_option
 def command(workload: str, output: str | None, format_: str, **words: Any) -> None:
-    """Find a sharding plan for WORKLOAD on a cluster.
+    r"""Find a sharding plan for WORKLOAD on a cluster.
 
     WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle) or a file: YAML, JSON, CSV, or the text that
     TorchRec's planner logs; '-' reads stdin.
@@ -68,4 +68,9 @@ def _print(result: Any, output: str | None, format_: str) -> None:
         from recsmith.reports.text import plan_report, show
 
         written = f", written to {output}" if output else ""
-        show(plan_report(result.plan, f"planner {result.plan.planner}, {result.iterations} tries, {result.elapsed_s:.2f} s{written}"))
+        show(
+            plan_report(
+                result.plan,
+                f"planner {result.plan.planner}, {result.iterations} tries, {result.elapsed_s:.2f} s{written}",
+            )
+        )

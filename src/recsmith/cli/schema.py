@@ -8,7 +8,7 @@ NOUNS = ("workload", "cluster", "constraints", "plan", "result")
 @click.command(name="schema")
 @click.argument("noun", type=click.Choice(NOUNS))
 def command(noun: str) -> None:
-    """Print the JSON Schema of a file: workload, cluster, constraints, plan or result.
+    r"""Print the JSON Schema of a file: workload, cluster, constraints, plan or result.
 
     \b
     recsmith schema workload > workload.schema.json

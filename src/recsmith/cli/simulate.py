@@ -10,7 +10,7 @@ from recsmith.cli.options import format_option
 @click.option("--cost-model", metavar="M", help="Cost model (default: the plan's own).")
 @format_option
 def command(plan: str, cost_model: str | None, format_: str) -> None:
-    """Price PLAN (a file, '-' for stdin): cost per device, bound and gap under a cost model.
+    r"""Price PLAN (a file, '-' for stdin): cost per device, bound and gap under a cost model.
 
     \b
     recsmith simulate plan.json

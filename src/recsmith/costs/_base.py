@@ -21,18 +21,27 @@ from recsmith.problems import Footprint, Problem, memory_used, spread
 
 
 class Evaluator(Protocol):
-    """A cost model compiled for one problem.
+    """A cost model compiled for one problem."""
 
-    group: fusion group of each mode (M,), 0 .. groups - 1.
-    additive: head is linear, so costs of pieces add up. convex, monotone: of head, for bounds by gradients.
-    """
+    @property
+    def problem(self) -> Problem:
+        """What it was compiled for."""
+        ...
 
-    problem: Problem
-    group: Ints
-    groups: int
-    additive: bool
-    convex: bool
-    monotone: bool
+    @property
+    def group(self) -> Ints:
+        """Fusion group of each mode (M,)."""
+        ...
+
+    @property
+    def groups(self) -> int:
+        """Number of fusion groups."""
+        ...
+
+    @property
+    def additive(self) -> bool:
+        """Whether head is linear, so that costs of pieces add up."""
+        ...
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
         """Work terms (N, k) of pieces on each rank that they cover."""
@@ -54,7 +63,10 @@ class Evaluator(Protocol):
 class CostModel(Protocol):
     """A named way to price plans."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+        ...
 
     def compile(self, problem: Problem) -> Evaluator:
         """The model's evaluator for a problem; UsageError where it does not cover the problem."""
@@ -79,7 +91,9 @@ def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
     return StepCost(
         total_s=total,
         per_device=tuple(
-            DeviceCost(rank=rank, **dict(zip(PARTS, row, strict=True)), wait_s=idle, hbm_bytes=size, hbm_capacity_bytes=room)
+            DeviceCost(
+                rank=rank, **dict(zip(PARTS, row, strict=True)), wait_s=idle, hbm_bytes=size, hbm_capacity_bytes=room
+            )
             for rank, (row, idle, size, room) in enumerate(devices)
         ),
     )

@@ -19,7 +19,7 @@ def cheapest_partition(cost: Floats, extra: Floats) -> tuple[Floats, Floats]:
     best = np.full((modes, steps + 1), np.inf)
     best[:, 0] = 0.0
     along = np.zeros((modes, steps + 1))
-    everyone = np.arange(modes)
+    everyone = np.arange(modes, dtype=np.int64)
     for filled in range(1, steps + 1):
         totals = cost[:, :filled] + best[:, filled - 1 :: -1][:, :filled]  # last piece of 1 .. filled steps
         pick = totals.argmin(axis=1)

@@ -18,7 +18,6 @@ from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
 from recsmith.sharding.memory import Bytes
 
-
 PRICE_STEPS = 24  # halvings of the price of memory
 DEAREST = 1e6  # seconds per byte: more than any table is worth
 
@@ -27,10 +26,14 @@ class Weighed(Protocol):
     """Anything that says what picks cost and weigh, per table or in total."""
 
     @property
-    def seconds(self) -> Floats | float: ...
+    def seconds(self) -> Floats | float:
+        """Seconds of the picks."""
+        ...
 
     @property
-    def bytes(self) -> Floats | float: ...
+    def bytes(self) -> Floats | float:
+        """Device bytes of the picks."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ def fitting_price(at: Callable[[float], Weighed], room: float) -> float:
 
 def covered_bytes(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Floats:
     """Device bytes over all ranks that a piece covers."""
-    return (problem.modes.coverage[modes] - 1.0) * head.device + tail.device
+    others = problem.modes.coverage[modes] - 1
+    return (others * head.device + tail.device).astype(np.float64)
 
 
 def fits_alone(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Bools:

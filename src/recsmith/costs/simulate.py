@@ -5,7 +5,7 @@ from dataclasses import replace
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs._base import price
 from recsmith.plans import Plan
-from recsmith.problems import Footprint, Problem, Space, build_problem, constraints_from_raw, footprint_of, memory_used
+from recsmith.problems import Footprint, Problem, build_problem, constraints_from_raw, footprint_of, memory_used
 from recsmith.problems.widths import torchrec_width
 
 
@@ -24,7 +24,11 @@ def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
         kernels=(*space.kernels, *(placement.compute_kernel for placement in plan.placements)),
     )
     inside = wide == space and not constraints.rules
-    host = evaluator if inside else model.compile(build_problem(plan.workload, plan.cluster, wide, replace(constraints, rules=())))
+    host = (
+        evaluator
+        if inside
+        else model.compile(build_problem(plan.workload, plan.cluster, wide, replace(constraints, rules=())))
+    )
     footprint = footprint_of(host.problem, plan.placements)
     cost = price(host, footprint)
     bound = evaluator.bound()
@@ -57,5 +61,3 @@ def fits(problem: Problem, footprint: Footprint) -> bool:
     """Whether device and host memory suffice."""
     device, host = memory_used(problem, footprint)
     return bool((device <= problem.capacity).all() and (host <= problem.host_capacity).all())
-
-

@@ -32,7 +32,9 @@ PENALTY = ((64, 1.75), (128, 1.15))  # QUARTER_ and HALF_BLOCK_PENALTY: widths b
 UVM_SLOWDOWN = 10  # kernels on host memory reach a tenth of the link
 
 
-_WHOLE_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.forward[:1] == (Collective("all_to_all", "world"),)]
+_WHOLE_ROWS = [
+    i for i, sharding in enumerate(SHARDING_TYPES) if sharding.forward[:1] == (Collective("all_to_all", "world"),)
+]
 _SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
 _DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
 
@@ -46,8 +48,6 @@ class TorchRecEvaluator:
     group: Ints
     groups: int = 1
     additive: bool = True
-    convex: bool = True
-    monotone: bool = True
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
         """Seconds (N, 4) of forward compute, backward compute, forward comm and backward comm."""
@@ -65,7 +65,7 @@ class TorchRecEvaluator:
         backward = forward * (BACKWARD + np.where(demand.weighted[table], WEIGHTED, 0.0))
 
         across = demand.outputs[table] * self.problem.cluster.hosts * widths * sent
-        weights = demand.rows[table] * widths * element
+        weights = (demand.rows[table] * widths).astype(float) * element
         forward_comm, backward_comm = self._comm(kind, outputs, across, weights)
         copied = np.where(split_rows, outputs * BATCHED_COPY, 0.0) + np.where(copies, weights * ELEMENTWISE, 0.0)
         return np.stack([forward, backward, forward_comm, backward_comm + copied / bandwidth], axis=-1)
@@ -149,7 +149,5 @@ def _kernel_bandwidth(kernel: str, problem: Problem) -> float:
         )
     if kernel == "fused_uvm":
         return device.host_link_bandwidth / UVM_SLOWDOWN
-    if problem.workload.pipeline == "prefetch_sparse_dist":
-        return device.hbm_bandwidth
     hit = CACHE_LOAD_FACTOR
     return (hit * device.hbm_bandwidth + (1 - hit) * device.host_link_bandwidth) / UVM_SLOWDOWN

@@ -14,7 +14,6 @@ from recsmith.sharding import TYPE_NAMES, Span
 
 NOWHERE = -1
 _ON_ONE_HOST = TYPE_NAMES.index("table_column_wise")
-_ON_OWN_HOSTS = TYPE_NAMES.index("grid_shard")
 LONGEST_CHAIN = 64  # pieces that one repair may push on
 
 
@@ -75,14 +74,12 @@ def allowed_targets(ledger: Ledger, assignment: Assignment, i: int) -> Bools:
     problem, piece = ledger.problem, assignment.piece[i]
     kind = problem.modes.type[problem.pieces.mode[piece]]
     size = (ledger.hosts * ledger.local, ledger.hosts, 1)[ledger.span[piece]]
-    if kind not in (_ON_ONE_HOST, _ON_OWN_HOSTS):
+    if kind != _ON_ONE_HOST:
         return np.ones(size, dtype=bool)
     others = siblings(assignment, i)
-    others = others[assignment.target[others] != NOWHERE]
-    taken = assignment.target[others]
-    if kind == _ON_OWN_HOSTS:
-        return ~np.isin(np.arange(size), taken)
-    return np.ones(size, dtype=bool) if not taken.size else np.arange(size) // ledger.local == taken[0] // ledger.local
+    taken = assignment.target[others][assignment.target[others] != NOWHERE]
+    hosts = np.arange(size) // ledger.local
+    return hosts == taken[0] // ledger.local if taken.size else np.ones(size, dtype=bool)
 
 
 def siblings(assignment: Assignment, i: int) -> Ints:

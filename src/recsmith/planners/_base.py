@@ -9,10 +9,10 @@ the same solution for any order of the tables; a budget of iterations or time is
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from recsmith.costs import Evaluator, price
 from recsmith.problems import Footprint, Problem
@@ -41,7 +41,10 @@ class Solution:
 class Planner(Protocol):
     """A named way to search."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+        ...
 
     def plan(
         self,
@@ -99,7 +102,7 @@ class Search:
         return self.truncated or self.iterations >= (self.budget.iterations or float("inf"))
 
     @contextmanager
-    def interruptible(self) -> Iterator[None]:
+    def interruptible(self) -> Generator[None]:
         """Ctrl-C ends the search early; what it holds by then counts."""
         try:
             yield
@@ -112,6 +115,4 @@ class Search:
         """The best found, or None."""
         if self.best is None:
             return None
-        return Solution(
-            footprint=self.best, total_s=self.total_s, iterations=self.iterations, truncated=self.truncated
-        )
+        return Solution(footprint=self.best, total_s=self.total_s, iterations=self.iterations, truncated=self.truncated)

@@ -8,7 +8,6 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
-from recsmith.problems import Problem
 from recsmith.sharding import Span
 
 QUANTUM = 2.0**-20  # loads are compared as integers of this share of the mean load, so rounding decides nothing
@@ -24,6 +23,7 @@ class Ledger:
         self.seconds = evaluator.head(self.terms).sum(axis=-1) if weights is None else weights
         self.additive = evaluator.additive or weights is not None
         self.span = problem.modes.span[problem.pieces.mode]
+        self.coverage = problem.modes.coverage[problem.pieces.mode]
         self.group = evaluator.group[problem.pieces.mode]
         self.hosts, self.local = problem.cluster.hosts, problem.cluster.local_world_size
         self.clear()
@@ -39,7 +39,7 @@ class Ledger:
 
     def need(self, piece: int) -> Ints:
         """Device bytes of a piece on each rank that it covers."""
-        size = (1, self.local, self.problem.cluster.world_size)[self.span[piece]]
+        size = self.coverage[piece]
         need = np.full(size, self.problem.pieces.head.device[piece])
         need[-1] = self.problem.pieces.tail.device[piece]
         return need
@@ -53,11 +53,11 @@ class Ledger:
         if self.span[piece] == Span.RANK:
             room = self.free >= self.problem.pieces.tail.device[piece]
             held = self.problem.pieces.tail.host[piece]
-            return room & np.repeat(self.host_free >= held, self.local) if held else room
+            return np.logical_and(room, np.repeat(self.host_free >= held, self.local)) if held else room
         held = self._host_need(piece, self.local)
         room = self.free.reshape(-1, len(self.need(piece))) >= self.need(piece)
         hosts = (self.host_free >= held).reshape(len(room), -1)
-        return room.all(axis=1) & hosts.all(axis=1)
+        return np.logical_and(room.all(axis=1), hosts.all(axis=1))
 
     def load_with(self, piece: int) -> Floats:
         """Load of each target, were the piece there: its rank's, or the largest of its ranks'."""
@@ -71,7 +71,7 @@ class Ledger:
 
     def place(self, piece: int, target: int, sign: int = 1) -> None:
         """Put a piece on a target; sign -1 takes it back."""
-        size = (1, self.local, self.problem.cluster.world_size)[self.span[piece]]
+        size = int(self.coverage[piece])
         ranks = slice(target * size, (target + 1) * size)
         self.free[ranks] -= sign * self.need(piece)
         held = self._host_need(piece, min(size, self.local))

@@ -6,7 +6,6 @@ picks into a plan. Pieces are small next to z, so the plan lands close to the bo
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
@@ -28,14 +27,14 @@ GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
 class Auto:
     """Near-optimal plans in milliseconds; a memory-minded variant of each try where memory is tight."""
 
-    name: ClassVar[str] = "auto"
+    name = "auto"
 
     def plan(
         self,
         problem: Problem,
         evaluator: Evaluator,
         *,
-        seed: int = 0,  # noqa: ARG002  (nothing here is random)
+        seed: int = 0,
         budget: Budget | None = None,
         start: Footprint | None = None,
         on_improve: OnImprove | None = None,

@@ -31,18 +31,18 @@ def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
     homeless = np.flatnonzero(~np.isfinite(value))
     room = float(problem.capacity.sum())
     if homeless.size:
-        raise Infeasible(_homeless_message(problem, model, homeless))
+        raise Infeasible(_homeless_message(problem, model, homeless.tolist()))
     if least_bytes.sum() > room:
         raise Infeasible(_overfull_message(problem, model, float(least_bytes.sum()), room))
 
 
-def _homeless_message(problem: Problem, model: CostModel, homeless: np.ndarray) -> str:
+def _homeless_message(problem: Problem, model: CostModel, homeless: list[int]) -> str:
     tables = [problem.tables[t] for t in homeless]
     largest = max(tables, key=lambda table: table.weight_bytes)
     more = f" (and {len(tables) - 1} more tables)" if len(tables) > 1 else ""
     return (
         f"table '{largest.name}'{more} fits no device in the space {problem.space.describe()}: its weights are "
-        f"{format_size(largest.weight_bytes)}, the largest device offers {format_size(problem.capacity.max())}. "
+        f"{format_size(largest.weight_bytes)}, the largest device offers {format_size(float(problem.capacity.max()))}. "
         f"Proved. {_fix(problem, model)}"
     )
 
@@ -51,14 +51,18 @@ def _overfull_message(problem: Problem, model: CostModel, need: float, room: flo
     world = problem.cluster.world_size
     return (
         f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
-        f"{world} devices offer {format_size(room)}. Proved: below {format_size(need / world)} a device no plan exists. "
-        f"{_fix(problem, model)}"
+        f"{world} devices offer {format_size(room)}. Proved: no plan exists below {format_size(need / world)} "
+        f"a device. {_fix(problem, model)}"
     )
 
 
 def _fix(problem: Problem, model: CostModel) -> str:
     """Changes that were tried and gave a plan."""
-    checked = [text for text in (_more_memory(problem, model), _more_hosts(problem, model), _more_types(problem, model)) if text]
+    checked = [
+        text
+        for text in (_more_memory(problem, model), _more_hosts(problem, model), _more_types(problem, model))
+        if text
+    ]
     return f"Checked to work: {'; or '.join(checked)}." if checked else "No single change that was tried is enough."
 
 
@@ -94,7 +98,9 @@ def _more_hosts(problem: Problem, model: CostModel) -> str | None:
 
 
 def _more_types(problem: Problem, model: CostModel) -> str | None:
-    wide = replace(problem.space, types=(*problem.space.types, "column_wise", "row_wise", "table_row_wise"), widths="any")
+    wide = replace(
+        problem.space, types=(*problem.space.types, "column_wise", "row_wise", "table_row_wise"), widths="any"
+    )
     if wide == problem.space or problem.constraints.rules:
         return None
     trial = build_problem(problem.workload, problem.cluster, wide, problem.constraints)

@@ -101,10 +101,9 @@ def simplest_options(relaxation: Relaxation) -> Ints:
 
 
 def finer_option(relaxation: Relaxation, option: int) -> int:
-    """The option of the same table whose largest piece weighs less, with the fewest pieces; NO_PIECE if there is none."""
+    """The option of the same table with lighter pieces, and the fewest of them; NO_PIECE if there is none."""
     problem = relaxation.problem
-    table = problem.options.table[option]
-    own = np.arange(problem.options.start[table], problem.options.start[table + 1])
+    own = np.flatnonzero(problem.options.table == problem.options.table[option])
     finer = own[relaxation.option_fits[own] & (relaxation.option_heaviest[own] < relaxation.option_heaviest[option])]
     return int(finer[problem.options.count[finer].sum(axis=1).argmin()]) if finer.size else NO_PIECE
 

@@ -3,7 +3,8 @@
 import time
 
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.costs import CostModel, Evaluator, cost_model as find_cost_model, price
+from recsmith.costs import CostModel, Evaluator, price
+from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
 from recsmith.planners._base import Budget, OnImprove, Planner

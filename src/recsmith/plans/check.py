@@ -22,6 +22,7 @@ def check_placements(placements: Sequence[Placement], workload: Workload, cluste
             raise PlanMismatch(f"table '{placement.table}' is placed twice; place it once")
         seen.add(placement.table)
         _check_placement(placement, tables[placement.table], cluster)
+    _check_sequence_widths(placements, tables)
     missing = [name for name in tables if name not in seen]
     if missing:
         raise PlanMismatch(f"{len(missing)} tables are not placed, the first is '{missing[0]}'; place every table")
@@ -38,8 +39,26 @@ def _check_placement(placement: Placement, table: Table, cluster: Cluster) -> No
             f"{kind.name} runs {', '.join(kind.kernels)}"
         )
     if placement.cache is not None and placement.compute_kernel != "fused_uvm_caching":
-        raise PlanMismatch(f"table '{table.name}' has cache parameters but kernel {placement.compute_kernel} has no cache")
+        raise PlanMismatch(
+            f"table '{table.name}' has cache parameters but kernel {placement.compute_kernel} has no cache"
+        )
     kind.check(table, placement.ranks, placement.widths_of(table.embedding_dim), cluster)
+
+
+def _check_sequence_widths(placements: Sequence[Placement], tables: dict[str, Table]) -> None:
+    """TorchRec's EmbeddingCollection takes one width for all its column-wise tables, and does not say so."""
+    width_of: dict[str, tuple[int, str]] = {}
+    for placement in placements:
+        table = tables[placement.table]
+        if table.pooled or placement.sharding_type != "column_wise":
+            continue
+        width = placement.widths_of(table.embedding_dim)[0]
+        first, name = width_of.setdefault(table.collection, (width, table.name))
+        if width != first:
+            raise PlanMismatch(
+                f"sequence tables '{name}' and '{table.name}' of collection '{table.collection}' are column_wise with "
+                f"widths {first} and {width}; TorchRec runs one width per collection"
+            )
 
 
 def check_shards(found: Sequence[Shard], derived: Sequence[Shard], tables: Sequence[Table]) -> None:

@@ -59,5 +59,7 @@ class Bound:
         if self.value_s is None:
             return None
         if total_s < self.value_s * (1 - 1e-9):
-            raise UsageError(f"a plan of {total_s} s lies below its bound of {self.value_s} s: the plan is not in the space")
+            raise UsageError(
+                f"a plan of {total_s} s lies below its bound of {self.value_s} s: the plan is not in the space"
+            )
         return max(0.0, total_s / self.value_s - 1) if self.value_s > 0 else 0.0

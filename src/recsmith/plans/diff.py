@@ -36,7 +36,8 @@ def diff(before: Plan, after: Plan) -> PlanDiff:
     changed = [name for name in names if old.get(name) != new.get(name)]
     moved = _moved_bytes(before, after, set(changed))
     changes = tuple(
-        Change(table=name, before=old.get(name), after=new.get(name), moved_bytes=moved.get(name, 0)) for name in changed
+        Change(table=name, before=old.get(name), after=new.get(name), moved_bytes=moved.get(name, 0))
+        for name in changed
     )
     return PlanDiff(
         changes=changes,

@@ -122,5 +122,7 @@ def plan_from_raw(raw: Raw, source: str) -> Plan:
         raise PlanMismatch(f"'{source}': {error}") from None
     digest = digest_of(workload, cluster, plan.constraints, plan.placements)
     if plan.digest not in ("", digest):
-        raise CorruptFile(f"'{source}' was changed after it was written; plan again, or delete `digest` to accept the change")
+        raise CorruptFile(
+            f"'{source}' was changed after it was written; plan again, or delete `digest` to accept the change"
+        )
     return replace(plan, digest=digest)

@@ -79,5 +79,3 @@ class Plan:
                 self.cluster,
             )
         )
-
-

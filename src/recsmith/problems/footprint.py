@@ -4,16 +4,20 @@ Legend: N placed pieces, W ranks, H hosts, L ranks a host.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from recsmith._types import Floats, Ints
+from recsmith._types import Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement
 from recsmith.problems.problem import NO_PIECE, Problem
 from recsmith.sharding import KERNELS, SHARDING_TYPES, Span
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
+
+Number = TypeVar("Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,9 @@ def footprint_of(problem: Problem, placements: tuple[Placement, ...]) -> Footpri
         kind = SHARDING_TYPES.index(placement.kind)
         mode = known.get((t, kind, KERNELS.index(placement.compute_kernel)))
         if mode is None:
-            raise PlanMismatch(f"table '{table.name}': {placement.sharding_type} with {placement.compute_kernel} is not in the space")
+            raise PlanMismatch(
+                f"table '{table.name}': {placement.sharding_type} with {placement.compute_kernel} is not in the space"
+            )
         widths = placement.widths_of(table.embedding_dim)
         targets = placement.kind.targets(placement.ranks, problem.cluster)
         rows += [(mode, width, target) for width, target in zip(widths, targets, strict=True)]
@@ -54,7 +60,7 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
     """Placements in order of table names."""
     start = np.searchsorted(problem.modes.table[footprint.mode], np.arange(len(problem.tables) + 1)).tolist()
     modes, widths, targets = footprint.mode.tolist(), footprint.width.tolist(), footprint.target.tolist()
-    whole = {}
+    whole: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
     made: list[Placement] = []
     for t, table in enumerate(problem.tables):
         pieces = slice(start[t], start[t + 1])
@@ -76,7 +82,7 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
     return tuple(sorted(made, key=lambda placement: placement.table))
 
 
-def spread(values: Floats, footprint: Footprint, problem: Problem) -> Floats:
+def spread(values: npt.NDArray[Number], footprint: Footprint, problem: Problem) -> npt.NDArray[Number]:
     """Sum per rank, shape (W, ...), of per-covered-rank values (N, ...): pieces add to every rank that they cover."""
     cluster, span = problem.cluster, problem.modes.span[footprint.mode]
     tail = values.shape[1:]
@@ -92,8 +98,8 @@ def spread(values: Floats, footprint: Footprint, problem: Problem) -> Floats:
 def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
     """(device bytes per rank (W,), host bytes per host (H,)) of a footprint."""
     head, tail = problem.memory(footprint.mode, footprint.width)
-    device = spread(np.asarray(head.device), footprint, problem)
-    host = spread(np.asarray(head.host), footprint, problem)
+    device = spread(head.device, footprint, problem)
+    host = spread(head.host, footprint, problem)
     last = _last_rank(problem.cluster, problem.modes.span[footprint.mode], footprint.target)
     np.add.at(device, last, tail.device - head.device)
     np.add.at(host, last, tail.host - head.host)
@@ -104,5 +110,3 @@ def _last_rank(cluster: Cluster, span: Ints, target: Ints) -> Ints:
     """The last rank that a piece covers; it holds the tail of the rows."""
     size = np.array([1, cluster.local_world_size, cluster.world_size])[span]
     return (target + 1) * size - 1
-
-

@@ -10,7 +10,7 @@ A plan chooses one option per table and a target (rank, host or the world) for e
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -21,8 +21,8 @@ from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems.demand import Demand
 from recsmith.problems.space import Constraints, Space, TableRule
-from recsmith.problems.widths import column_splits
-from recsmith.sharding import KERNELS, SHARDING_TYPES, WIDTH_STEP, Span
+from recsmith.problems.widths import Split, column_splits
+from recsmith.sharding import KERNELS, SHARDING_TYPES, WIDTH_STEP, ShardingType
 from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Bytes, Pieces
 from recsmith.workloads import Table, Workload
 
@@ -52,7 +52,7 @@ class Modes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceTable:
-    """Per piece (P,): its mode and width, and bytes on each covered rank but the last (head), and on the last (tail)."""
+    """Per piece (P,): mode, width, and bytes on each covered rank but the last (head) and on the last (tail)."""
 
     mode: Ints
     width: Ints
@@ -136,7 +136,7 @@ def build_problem(
     )  # fmt: skip
     head, tail = shell.memory(pieces.mode, pieces.width)
     weighed = PieceTable(mode=pieces.mode, width=pieces.width, head=head, tail=tail)
-    return Problem(**{**shell.__dict__, "pieces": weighed})
+    return replace(shell, pieces=weighed)
 
 
 def canonical_order(tables: tuple[Table, ...], rules: dict[str, TableRule | None]) -> tuple[Table, ...]:
@@ -191,7 +191,7 @@ def _legal_triples(
         rule = rules.get(table.name)
         found = False
         for i, kind in kinds:
-            if rule and kind.name not in (rule.sharding_types or ()) or kind.refusal(table, cluster):
+            if (rule and kind.name not in (rule.sharding_types or ())) or kind.refusal(table, cluster):
                 continue
             for kernel in kind.kernels:
                 if kernel in space.kernels and (rule is None or kernel in (rule.compute_kernels or ())):
@@ -204,14 +204,17 @@ def _legal_triples(
 def _no_mode(table: Table, cluster: Cluster, space: Space) -> str:
     reasons = {kind.refusal(table, cluster) for kind in SHARDING_TYPES if kind.name in space.types} - {None}
     why = f" ({'; '.join(sorted(str(reason) for reason in reasons))})" if reasons else ""
-    return f"table '{table.name}' has no legal placement in the space {space.describe()}{why}; allow more types or kernels"
+    return (
+        f"table '{table.name}' has no legal placement in the space {space.describe()}{why}; allow more types or kernels"
+    )
 
 
 def _fusion_groups(tables: tuple[Table, ...], table: Ints, kind: Ints, kernel: Ints) -> Ints:
     """Numbers the groups that TorchRec fuses: collection, type, data type, pooling, weighted, kernel."""
     looks: dict[tuple[object, ...], int] = {}
     look = np.array(
-        [looks.setdefault((t.collection, t.data_type, t.pooling, t.weighted), len(looks)) for t in tables], dtype=np.int64
+        [looks.setdefault((t.collection, t.data_type, t.pooling, t.weighted), len(looks)) for t in tables],
+        dtype=np.int64,
     )
     keys = (look[table] * len(SHARDING_TYPES) + kind) * len(KERNELS) + kernel
     return np.unique(keys, return_inverse=True)[1].astype(np.int64)
@@ -229,11 +232,9 @@ def _build_options(
     piece_width: list[Ints] = []
     columns: list[Ints] = []  # rows (mode, split number, piece 1, count 1, piece 2, count 2)
     made = 0
-    for (kind, dim, min_width), members in families:
+    for (kind, min_width), members in families:
         sharding = SHARDING_TYPES[kind]
-        least, most = sharding.column_counts(tables[modes.table[members[0]]], cluster)
-        whole = (((dim, 1),),)
-        splits = column_splits(dim, least, most, space.widths, min_width) if sharding.splits_columns else whole
+        splits = _splits(sharding, tables[modes.table[members[0]]], cluster, space, min_width)
         widths = sorted({width for split in splits for width, _ in split})
         if not splits:
             continue
@@ -254,20 +255,32 @@ def _build_options(
     if empty is not None:
         raise UsageError(_no_mode(tables[empty], cluster, space))
     nothing = Bytes(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-    pieces = PieceTable(
-        mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing
-    )
+    pieces = PieceTable(mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing)
     piece, count = np.stack([piece1, piece2], axis=1), np.stack([count1, count2], axis=1)
     return pieces, Options(table=table, mode=mode, piece=piece, count=count, start=start)
 
 
-def _families(demand: Demand, modes: Modes, least_width: Ints) -> list[tuple[tuple[int, int, int | None], Ints]]:
-    """((type, dim, min_width), modes) for each set of modes whose columns split alike."""
-    keys = np.stack([modes.type, demand.dim[modes.table], least_width[modes.table]])
+def _families(demand: Demand, modes: Modes, least_width: Ints) -> list[tuple[tuple[int, int | None], Ints]]:
+    """((type, min_width), modes) for each set of modes whose columns split alike: one dim, pooled or not."""
+    keys = np.stack([modes.type, least_width[modes.table], demand.dim[modes.table], demand.pooled[modes.table]])
     unique, inverse = np.unique(keys, axis=1, return_inverse=True)
     members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
-    names = [(int(kind), int(dim), int(limit) or None) for kind, dim, limit in unique.T]
+    names = [(int(kind), int(limit) or None) for kind, limit, *_ in unique.T]
     return list(zip(names, members, strict=True))
+
+
+def _splits(
+    sharding: ShardingType, table: Table, cluster: Cluster, space: Space, min_width: int | None
+) -> tuple[Split, ...]:
+    """Splits of a table's columns that a search tries.
+
+    All column-wise sequence tables of a collection must share one width in TorchRec, so theirs is TorchRec's own.
+    """
+    if not sharding.splits_columns:
+        return (((table.embedding_dim, 1),),)
+    least, most = sharding.column_counts(table, cluster)
+    rule = space.widths if table.pooled else "torchrec"
+    return column_splits(table.embedding_dim, least, most, rule, min_width, sharding.equal_widths(table))
 
 
 def _memory(problem: Problem, modes: Ints, widths: Ints, rows: Ints) -> Bytes:
@@ -285,4 +298,4 @@ def _memory(problem: Problem, modes: Ints, widths: Ints, rows: Ints) -> Bytes:
     return ACCOUNTINGS[problem.constraints.memory](pieces, workload.optimizer, workload.pipeline, KERNELS)
 
 
-__all__ = ["NO_PIECE", "Modes", "Options", "PieceTable", "Problem", "Span", "build_problem", "canonical_order"]
+__all__ = ["NO_PIECE", "Modes", "Options", "PieceTable", "Problem", "build_problem", "canonical_order"]

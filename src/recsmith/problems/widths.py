@@ -15,7 +15,7 @@ DENSE_COUNTS = 8  # every number of pieces up to this; beyond, four per doubling
 
 
 def torchrec_width(dim: int, min_partition: int | None = None) -> int:
-    """The one column width that TorchRec's planner proposes (_find_base_dim in torchrec/distributed/sharding_plan.py)."""
+    """The one column width that TorchRec's planner proposes: _find_base_dim in distributed/sharding_plan.py."""
     candidates = range(min_partition or TORCHREC_MIN_PARTITION, dim)
     return next((width for width in candidates if dim % width == 0 and width % WIDTH_STEP == 0), dim)
 
@@ -31,11 +31,14 @@ def piece_counts(least: int, most: int) -> list[int]:
 
 
 @cache
-def column_splits(dim: int, least: int, most: int, rule: str, min_width: int | None) -> tuple[Split, ...]:
+def column_splits(
+    dim: int, least: int, most: int, rule: str, min_width: int | None, equal: bool = False
+) -> tuple[Split, ...]:
     """The splits of `dim` columns into `least` .. `most` pieces that a search tries.
 
     rule 'torchrec': the planner's one width. rule 'any': for each count the most even split, and splits that follow
     the blocks of the kernels (such as 128 + 64 for 192 columns). Bounds cover every split, not only these.
+    equal: only splits into pieces of one width.
     """
     if rule == "torchrec":
         width = torchrec_width(dim, min_width)
@@ -43,7 +46,8 @@ def column_splits(dim: int, least: int, most: int, rule: str, min_width: int | N
     splits = [_even(dim, count) for count in piece_counts(least, most)]
     splits += [_blocks(dim, block) for block in KERNEL_BLOCKS if block < dim and dim % block]
     fitting = (split for split in splits if split[-1][0] >= min(min_width or WIDTH_STEP, dim))
-    return tuple(sorted({s for s in fitting if least <= sum(n for _, n in s) <= most}, key=_split_order))
+    legal = {split for split in fitting if least <= sum(count for _, count in split) <= most}
+    return tuple(sorted((split for split in legal if not equal or len(split) == 1), key=_split_order))
 
 
 def _split_order(split: Split) -> tuple[int, Split]:

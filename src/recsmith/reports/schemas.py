@@ -15,7 +15,13 @@ from recsmith.workloads import workload_schema
 
 def schema_of(noun: str) -> Raw:
     """The schema of a noun: workload, cluster, constraints, plan or result."""
-    return {"workload": workload_schema, "cluster": _cluster, "constraints": _constraints, "plan": _plan, "result": _result}[noun]()
+    return {
+        "workload": workload_schema,
+        "cluster": _cluster,
+        "constraints": _constraints,
+        "plan": _plan,
+        "result": _result,
+    }[noun]()
 
 
 def _cluster() -> Raw:

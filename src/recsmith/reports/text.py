@@ -31,7 +31,10 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     lines = [
         _line("plan", _summary(plan)),
         _line("cluster", plan.cluster.describe()),
-        _line("step", f"{format_time(plan.cost.total_s)} (cost model {plan.cost_model}, predicted; {_dominant(plan.cost)})"),
+        _line(
+            "step",
+            f"{format_time(plan.cost.total_s)} (cost model {plan.cost_model}, predicted; {_dominant(plan.cost)})",
+        ),
         _line("bound", _bound_words(plan)),
     ]
     if run:

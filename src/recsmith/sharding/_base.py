@@ -73,6 +73,10 @@ class ShardingType:
         """Least and largest number of column pieces of the table."""
         return 1, table.embedding_dim // WIDTH_STEP if self.splits_columns else 1
 
+    def equal_widths(self, table: Table) -> bool:
+        """Whether all column pieces of the table must be equally wide."""
+        return False
+
     def refusal(self, table: Table, cluster: Cluster) -> str | None:
         """Why the table cannot be sharded this way on this cluster, or None."""
         if not table.pooled and not self.runs_sequences:
@@ -110,6 +114,8 @@ class ShardingType:
         least, most = self.column_counts(table, cluster)
         if not least <= len(widths) <= most:
             raise PlanMismatch(f"{where}: {len(widths)} column pieces; between {least} and {most} are possible")
+        if self.equal_widths(table) and len(set(widths)) > 1:
+            raise PlanMismatch(f"{where}: widths {list(widths)} differ; {self.name} of this table takes equal ones")
         unknown = next((rank for rank in ranks if not 0 <= rank < cluster.world_size), None)
         if unknown is not None:
             raise PlanMismatch(f"{where}: rank {unknown} is not one of the cluster's 0 .. {cluster.world_size - 1}")

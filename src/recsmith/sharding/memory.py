@@ -67,7 +67,7 @@ def _place(pieces: Pieces, weights: Ints, cached: Ints, buffers: Ints, kernels: 
 
 
 def torchrec_bytes(pieces: Pieces, optimizer: str, pipeline: str, kernels: tuple[str, ...]) -> Bytes:
-    """Storage as TorchRec 1.8 estimates it: calculate_shard_storages in torchrec/distributed/planner/shard_estimators.py."""
+    """Storage as TorchRec 1.8 estimates it: calculate_shard_storages in planner/shard_estimators.py."""
     tensor = pieces.rows * pieces.width * pieces.element_bytes
     weights = tensor + _torchrec_state(tensor, pieces.table_dim, optimizer)
     inputs = _ceil(pieces.ids * ID_BYTES)

@@ -25,7 +25,9 @@ class AccessProfile:
     def __post_init__(self) -> None:
         """Check that exactly one of the two forms is given, and is complete."""
         if (self.zipf is None) == (self.reuse_bins is None):
-            raise UsageError("an access profile is either {zipf} or {reuse_bins, lookups, unique_rows}; give one of the two")
+            raise UsageError(
+                "an access profile is either {zipf} or {reuse_bins, lookups, unique_rows}; give one of the two"
+            )
         if self.zipf is not None and not (math.isfinite(self.zipf) and 0 <= self.zipf <= 10):
             raise UsageError(f"zipf is {self.zipf}; it must lie between 0 (uniform) and 10")
         if self.reuse_bins is not None:
@@ -35,4 +37,6 @@ class AccessProfile:
         if len(bins) != NUM_REUSE_BINS or any(not 0 <= share <= 1 for share in bins) or abs(sum(bins) - 1) > 1e-3:
             raise UsageError(f"reuse_bins must be {NUM_REUSE_BINS} shares of the unique rows that add up to 1")
         if self.lookups is None or self.unique_rows is None or not 1 <= self.unique_rows <= self.lookups:
-            raise UsageError("reuse_bins need the `lookups` and `unique_rows` they were counted at (1 <= unique_rows <= lookups)")
+            raise UsageError(
+                "reuse_bins need the `lookups` and `unique_rows` they were counted at (1 <= unique_rows <= lookups)"
+            )

@@ -76,7 +76,9 @@ def _expand(table: object, source: str) -> object:
         return table
     name = table.get("name")
     if "features" in table:
-        raise CorruptFile(f"'{source}': table {name!r} has features and also {next(iter(short))}; put it on the features")
+        raise CorruptFile(
+            f"'{source}': table {name!r} has features and also {next(iter(short))}; put it on the features"
+        )
     if "pooling_factor" not in short:
         raise CorruptFile(f"'{source}': table {name!r} has neither features nor a pooling_factor; give one of the two")
     rest = {key: value for key, value in table.items() if key not in SHORT_FORM}
@@ -85,8 +87,8 @@ def _expand(table: object, source: str) -> object:
 
 def workload_to_raw(workload: Workload) -> Raw:
     """Plain data of a workload, as it stands in a file; tables with one feature of their own name in short form."""
-    raw = {"schema": SCHEMA, **encode(workload)}
-    raw["tables"] = [_shorten(table) for table in raw["tables"]]
+    raw: Raw = {"schema": SCHEMA, **encode(workload)}
+    raw["tables"] = [_shorten(table) for table in cast(list[Raw], raw["tables"])]
     return raw
 
 

@@ -91,7 +91,8 @@ class Table:
                 raise UsageError(f"table '{self.name}' lists feature '{twin}' twice; list it once")
             if len({feature.weighted for feature in self.features}) > 1:
                 raise UsageError(
-                    f"table '{self.name}' mixes weighted and unweighted features; TorchRec keeps them in two collections"
+                    f"table '{self.name}' mixes weighted and unweighted features; "
+                    "TorchRec keeps them in two collections"
                 )
 
     @property

@@ -64,7 +64,9 @@ def _rows(text: str, source: str) -> list[dict[str, str]]:
     header, _, *body = cells
     missing = [column for column in _COLUMNS if column not in header]
     if missing:
-        raise CorruptFile(f"'{source}' is a planner report without the column '{missing[0]}'; use TorchRec 1.0 or later")
+        raise CorruptFile(
+            f"'{source}' is a planner report without the column '{missing[0]}'; use TorchRec 1.0 or later"
+        )
     for row in body:
         if len(row) != len(header):
             raise CorruptFile(f"'{source}': the row of '{row[0]}' has {len(row)} cells, the header has {len(header)}")
