@@ -267,16 +267,20 @@ def _describe(noun: Any, raw: object, error: Any) -> str:
 
 def _place(raw: object, path: tuple[str | int, ...]) -> tuple[str, object]:
     """Where an error is, in words, and the value there (None where there is none)."""
-    text, here = "", cast(Any, raw)
+    text, here = "", raw
     for step in path:
-        try:
-            here = cast(Any, here)[step]
-        except (LookupError, TypeError):
-            here = None
+        here = _inside(here, step)
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-        if isinstance(step, int) and isinstance(here, dict) and "name" in here:
-            text += f" ({here['name']!r})"
-    return text or "the file", cast(object, here)
+        name = _inside(here, "name") if isinstance(step, int) else None
+        text += f" ({name!r})" if name is not None else ""
+    return text or "the file", here
+
+
+def _inside(value: Any, step: str | int) -> object:
+    try:
+        return value[step]
+    except (LookupError, TypeError):
+        return None
 
 
 def _field_names(noun: Any) -> set[str]:
@@ -314,8 +318,7 @@ def dump_json(raw: Raw) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+_compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 @contextmanager

@@ -20,7 +20,8 @@ import logging
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, cast
 
 
@@ -63,6 +64,7 @@ with _quiet():
         EmbeddingStorageEstimator,
     )
     from torchrec.distributed.planner.types import Shard, ShardingOption
+    from torchrec.distributed.planner.utils import build_sharder_data_map, sharder_name
     from torchrec.distributed.types import ModuleSharder, PipelineType, ShardingType
     from torchrec.modules.embedding_configs import (
         DataType,
@@ -79,7 +81,12 @@ _SHARDING_TYPES: Final = tuple(kind.value for kind in ShardingType)
 _MS_PER_S: Final = 1000.0
 
 _DATA_TYPES: Final = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
-_COMM_TYPES: Final = {"fp16": CommType.FP16, "bf16": CommType.BF16}
+_COMM_TYPES: Final = {
+    "fp32": CommType.FP32,
+    "fp16": CommType.FP16,
+    "bf16": CommType.BF16,
+    "int8": CommType.INT8,
+}
 _PIPELINES: Final = {
     None: PipelineType.NONE,
     "sparse_dist": PipelineType.TRAIN_SPARSE_DIST,
@@ -89,7 +96,9 @@ _OPTIMIZERS: Final[dict[str, type[torch.optim.Optimizer]]] = {
     "sgd": torchrec.optim.SGD,
     "adagrad": torchrec.optim.Adagrad,
     "rowwise_adagrad": torchrec.optim.RowWiseAdagrad,
+    "partial_rowwise_adam": torchrec.optim.PartialRowWiseAdam,
     "adam": torchrec.optim.Adam,
+    "lamb": torchrec.optim.LAMB,
 }
 
 
@@ -108,8 +117,8 @@ class ReferenceTable:
     """An embedding table.
 
     `data_type` is "fp32", "fp16" or "bf16". `optimizer` is what
-    `apply_optimizer_in_backward` would attach: None, "sgd", "adagrad", "rowwise_adagrad" or
-    "adam".
+    `apply_optimizer_in_backward` would attach: None, "sgd", "adagrad", "rowwise_adagrad",
+    "partial_rowwise_adam", "adam" or "lamb".
     """
 
     name: str
@@ -193,7 +202,7 @@ def reference_options(
 
     The options come in the order of `tables`, then of `ShardingType`, then of `kernels`. What
     TorchRec does not offer for a table is not there. `batch_size` is per device.
-    `comm_dtype` is None, "fp16" or "bf16", forward and backward alike. `min_partition` is the
+    `comm_dtype` is None, "fp32", "fp16", "bf16" or "int8", forward and backward alike. `min_partition` is the
     least width of a column shard, None for TorchRec's own (128). `pipeline` is None,
     "sparse_dist" or "prefetch_sparse_dist".
     """
@@ -201,27 +210,9 @@ def reference_options(
     if len(set(names)) != len(names):
         raise ValueError("table names must be unique")
     with _quiet():
-        module = _module(tables)
-        sharders = _sharders(comm_dtype, cluster.compute_device)
-        offered = sharders[0].compute_kernels(ShardingType.TABLE_WISE.value, cluster.compute_device)
-        found: list[ShardingOption] = []
-        # The enumerator drops the dense kernel where fused is allowed: ask for it alone.
-        for share in ([k for k in kernels if k == _DENSE], [k for k in kernels if k != _DENSE]):
-            if not set(share).isdisjoint(offered):
-                enumerator = _enumerator(
-                    cluster,
-                    {table.name: _constraints(table, batch_size, share, min_partition) for table in tables},
-                    batch_size,
-                    _PIPELINES[pipeline],
-                )
-                found += enumerator.enumerate(module, sharders)
-    found.sort(
-        key=lambda option: (
-            names.index(option.name),
-            _SHARDING_TYPES.index(option.sharding_type),
-            kernels.index(option.compute_kernel),
-        )
-    )
+        bare = tuple(replace(table, optimizer=None) for table in tables)
+        found = _timed_options(bare, cluster, batch_size, tuple(kernels), comm_dtype, min_partition)
+        _estimate_storage(found, tables, cluster, batch_size, min_partition, pipeline)
     return [
         ReferenceOption(
             table=option.name,
@@ -231,6 +222,66 @@ def reference_options(
         )
         for option in found
     ]
+
+
+@lru_cache(maxsize=4)
+def _timed_options(
+    tables: tuple[ReferenceTable, ...],
+    cluster: ReferenceCluster,
+    batch_size: int,
+    kernels: tuple[str, ...],
+    comm_dtype: str | None,
+    min_partition: int | None,
+) -> list[ShardingOption]:
+    """The options with their times, which depend on neither optimizer nor pipeline and are slow to get."""
+    module = _module(tables)
+    sharders = _sharders(comm_dtype, cluster.compute_device)
+    offered = sharders[0].compute_kernels(ShardingType.TABLE_WISE.value, cluster.compute_device)
+    found: list[ShardingOption] = []
+    # The enumerator drops the dense kernel where fused is allowed: ask for it alone.
+    for share in ([k for k in kernels if k == _DENSE], [k for k in kernels if k != _DENSE]):
+        if not set(share).isdisjoint(offered):
+            constraints = {table.name: _constraints(table, batch_size, share, min_partition) for table in tables}
+            topology = _topology(cluster)
+            enumerator = EmbeddingEnumerator(
+                topology=topology,
+                batch_size=batch_size,
+                constraints=constraints,
+                estimator=EmbeddingPerfEstimator(topology=topology, constraints=constraints),
+            )
+            found += enumerator.enumerate(module, sharders)
+    order = {table.name: i for i, table in enumerate(tables)}
+    found.sort(
+        key=lambda option: (
+            order[option.name],
+            _SHARDING_TYPES.index(option.sharding_type),
+            kernels.index(option.compute_kernel),
+        )
+    )
+    return found
+
+
+def _estimate_storage(
+    found: list[ShardingOption],
+    tables: Sequence[ReferenceTable],
+    cluster: ReferenceCluster,
+    batch_size: int,
+    min_partition: int | None,
+    pipeline: str | None,
+) -> None:
+    """Set the storage of every shard anew."""
+    optimizers = {table.name: table.optimizer for table in tables}
+    for option in found:
+        optimizer = optimizers[option.name]
+        # What `apply_optimizer_in_backward` leaves, and all that the estimator reads.
+        vars(option.tensor)["_optimizer_classes"] = [None if optimizer is None else _OPTIMIZERS[optimizer]]
+    estimator = EmbeddingStorageEstimator(
+        topology=_topology(cluster),
+        constraints={table.name: _constraints(table, batch_size, [], min_partition) for table in tables},
+        pipeline_type=_PIPELINES[pipeline],
+    )
+    sharders = _sharders(None, cluster.compute_device)
+    estimator.estimate(found, build_sharder_data_map({sharder_name(each.module_type): each for each in sharders}))
 
 
 def _with_dense(kernels: list[str]) -> list[str]:
@@ -278,10 +329,6 @@ def _collection(table: ReferenceTable) -> nn.Module:
             ],
             device=meta,
         )
-    if table.optimizer is not None:
-        for parameter in collection.parameters():
-            # What `apply_optimizer_in_backward` leaves, and all that the estimator reads.
-            vars(parameter)["_optimizer_classes"] = [_OPTIMIZERS[table.optimizer]]
     return collection
 
 
@@ -315,13 +362,8 @@ def _constraints(
     )
 
 
-def _enumerator(
-    cluster: ReferenceCluster,
-    constraints: dict[str, ParameterConstraints],
-    batch_size: int,
-    pipeline: PipelineType,
-) -> EmbeddingEnumerator:
-    topology = Topology(
+def _topology(cluster: ReferenceCluster) -> Topology:
+    return Topology(
         world_size=cluster.world_size,
         local_world_size=cluster.local_world_size,
         compute_device=cluster.compute_device,
@@ -332,15 +374,6 @@ def _enumerator(
         hbm_to_ddr_mem_bw=_bytes_per_ms(cluster.hbm_to_ddr_mem_bw, HBM_TO_DDR_MEM_BW),
         intra_host_bw=_bytes_per_ms(cluster.intra_host_bw, INTRA_NODE_BANDWIDTH),
         inter_host_bw=_bytes_per_ms(cluster.inter_host_bw, CROSS_NODE_BANDWIDTH),
-    )
-    return EmbeddingEnumerator(
-        topology=topology,
-        batch_size=batch_size,
-        constraints=constraints,
-        estimator=[
-            EmbeddingPerfEstimator(topology=topology, constraints=constraints),
-            EmbeddingStorageEstimator(topology=topology, constraints=constraints, pipeline_type=pipeline),
-        ],
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsmith._types import Bools, Floats, Ints
+from recsmith._types import Floats, Ints
 from recsmith.costs._base import Evaluator, piece_seconds
 from recsmith.costs.partitions import cheapest_partition
 from recsmith.costs.relaxation import Relaxation, covered_bytes, fits_alone, fitting_price
@@ -51,24 +51,38 @@ class _Splits:
         head, tail = problem.memory(every_mode, widths)
         fits = fits_alone(problem, every_mode, head, tail) & (widths >= min(least_width, dim))
         shape = (len(modes), steps)
-        self.table = problem.modes.table[modes]
-        self.coverage = problem.modes.coverage[modes][:, None]
-        self.seconds = np.where(fits, piece_seconds(evaluator, every_mode, widths), np.inf).reshape(shape)
-        self.bytes = covered_bytes(problem, every_mode, head, tail).reshape(shape)
-        self.dearest = self.seconds[np.isfinite(self.seconds)].max(initial=0.0)
+        seconds = np.where(fits, piece_seconds(evaluator, every_mode, widths), np.inf).reshape(shape)
+        size = covered_bytes(problem, every_mode, head, tail).reshape(shape)
+        coverage = problem.modes.coverage[modes][:, None].astype(np.float64)
+        unlike = _first_of_kind(
+            np.hstack([problem.modes.table[modes][:, None].astype(np.float64), coverage, seconds, size])
+        )
+        self.table, self.coverage = problem.modes.table[modes][unlike], coverage[unlike]
+        self.seconds, self.bytes = seconds[unlike], size[unlike]
+        self.dearest = np.where(np.isfinite(self.seconds), self.seconds, 0.0).max(axis=1, initial=0.0)
         self._kept: dict[float, tuple[Floats, Floats]] = {}
 
     def cheapest(self, limit: float, price: float) -> tuple[Floats, Floats]:
         """(least value, its bytes) (m,) of each mode's partitions into pieces of at most `limit` seconds."""
-        if limit < self.dearest:
-            return self._solve(self.seconds <= limit, price)
         if price not in self._kept:
-            self._kept = {price: self._solve(np.isfinite(self.seconds), price)}
-        return self._kept[price]
+            self._kept = {price: self._solve(np.arange(len(self.table)), np.inf, price)}
+        value, size = self._kept[price]
+        limited = np.flatnonzero(self.dearest > limit)
+        if not limited.size:
+            return value, size
+        value, size = value.copy(), size.copy()
+        value[limited], size[limited] = self._solve(limited, limit, price)
+        return value, size
 
-    def _solve(self, allowed: Bools, price: float) -> tuple[Floats, Floats]:
-        value = np.where(allowed, self.coverage * self.seconds + price * self.bytes, np.inf)
-        return cheapest_partition(value, self.bytes)
+    def _solve(self, rows: Ints, limit: float, price: float) -> tuple[Floats, Floats]:
+        seconds, size = self.seconds[rows], self.bytes[rows]
+        allowed = np.isfinite(seconds) & (seconds <= limit)
+        return cheapest_partition(np.where(allowed, self.coverage[rows] * seconds + price * size, np.inf), size)
+
+
+def _first_of_kind(rows: Floats) -> Ints:
+    """The first of each set of equal rows: types that price alike (column_wise on one host or on any) count once."""
+    return np.sort(np.array(list({row.tobytes(): i for i, row in reversed(list(enumerate(rows)))}.values())))
 
 
 class TableTotals:

@@ -19,8 +19,9 @@ LONGEST_CHAIN = 64  # pieces that one repair may push on
 
 @dataclass
 class Assignment:
-    """One option per table, and a target for each piece of it; NOWHERE while it has none."""
+    """One option per table (T,), and a target for each piece of it (N,); NOWHERE while it has none."""
 
+    option: Ints
     table: Ints
     piece: Ints
     target: Ints
@@ -31,7 +32,12 @@ class Assignment:
         piece, count = problem.options.piece[choice], problem.options.count[choice]
         table = np.repeat(np.arange(len(choice)), count.sum(axis=1))
         pieces = np.repeat(piece.ravel(), count.ravel())
-        return cls(table, pieces[pieces != NO_PIECE], np.full(len(table), NOWHERE))
+        return cls(choice, table, pieces[pieces != NO_PIECE], np.full(len(table), NOWHERE))
+
+    @classmethod
+    def of_table(cls, option: int, piece: Ints, target: Ints) -> "Assignment":
+        """The pieces of one table alone."""
+        return cls(np.array([option]), np.zeros(len(piece), dtype=np.int64), piece, target)
 
     def footprint(self, problem: Problem) -> Footprint:
         """Where the pieces stand."""
@@ -70,12 +76,10 @@ def place_best(ledger: Ledger, assignment: Assignment, i: int, quantum: float) -
 
 
 def allowed_targets(ledger: Ledger, assignment: Assignment, i: int) -> Bools:
-    """Targets that the type leaves to piece i, given the other pieces of its table."""
-    problem, piece = ledger.problem, assignment.piece[i]
-    kind = problem.modes.type[problem.pieces.mode[piece]]
-    size = (ledger.hosts * ledger.local, ledger.hosts, 1)[ledger.span[piece]]
-    if kind != _ON_ONE_HOST:
-        return np.ones(size, dtype=bool)
+    """Targets that the type leaves to piece i, given the other pieces of its table; broadcasts over all targets."""
+    size = len(ledger.load)
+    if not tied_to_host(ledger, assignment.piece[i : i + 1])[0]:
+        return np.ones(1, dtype=bool)
     others = siblings(assignment, i)
     taken = assignment.target[others][assignment.target[others] != NOWHERE]
     hosts = np.arange(size) // ledger.local
@@ -136,15 +140,15 @@ def _victim(ledger: Ledger, assignment: Assignment, i: int) -> int:
     size, held = device[assignment.piece[others]], host[assignment.piece[others]]
     makes_room = ledger.free[target] + size >= device[piece]
     makes_room &= ledger.host_free[target // ledger.local] + held >= host[piece]
-    makes_room &= (size < device[piece]) & allowed_targets(ledger, assignment, i)[target]
-    makes_room &= _free_to_leave(ledger, assignment, others)
+    allowed = np.broadcast_to(allowed_targets(ledger, assignment, i), ledger.load.shape)
+    makes_room &= (size < device[piece]) & allowed[target]
+    makes_room &= ~tied_to_host(ledger, assignment.piece[others])
     if not makes_room.any():
         return NOWHERE
     size = np.where(makes_room, size, np.iinfo(np.int64).max)
     return int(others[size.argmin()])
 
 
-def _free_to_leave(ledger: Ledger, assignment: Assignment, pieces: Ints) -> Bools:
-    """Pieces whose type does not tie them to their siblings."""
-    kinds = ledger.problem.modes.type[ledger.problem.pieces.mode[assignment.piece[pieces]]]
-    return kinds != _ON_ONE_HOST
+def tied_to_host(ledger: Ledger, pieces: Ints) -> Bools:
+    """Pieces (N,) that must stand on the host of the others of their table."""
+    return ledger.problem.modes.type[ledger.problem.pieces.mode[pieces]] == _ON_ONE_HOST

@@ -6,7 +6,7 @@ the hosts, or the one world, by its span.
 
 import numpy as np
 
-from recsmith._types import Bools, Floats, Ints
+from recsmith._types import Bools, Floats
 from recsmith.costs import Evaluator
 from recsmith.sharding import Span
 
@@ -24,8 +24,16 @@ class Ledger:
         self.additive = evaluator.additive or weights is not None
         self.span = problem.modes.span[problem.pieces.mode]
         self.coverage = problem.modes.coverage[problem.pieces.mode]
-        self.group = evaluator.group[problem.pieces.mode]
         self.hosts, self.local = problem.cluster.hosts, problem.cluster.local_world_size
+        # One piece at a time is asked for below, and plain lists answer faster than arrays.
+        self._size: list[int] = self.coverage.tolist()
+        self._seconds: list[float] = self.seconds.tolist()
+        self._group: list[int] = evaluator.group[problem.pieces.mode].tolist()
+        self._head: list[int] = problem.pieces.head.device.tolist()
+        self._tail: list[int] = problem.pieces.tail.device.tolist()
+        on_hosts = np.minimum(self.coverage, self.local) - 1
+        self._held: list[int] = (on_hosts * problem.pieces.head.host + problem.pieces.tail.host).tolist()
+        self._one_rank: list[bool] = (self.span == int(Span.RANK)).tolist()
         self.clear()
 
     def clear(self) -> None:
@@ -37,51 +45,40 @@ class Ledger:
         self.sums = np.zeros((0 if self.additive else world, groups, self.terms.shape[1]))
         self.group_load = np.zeros((0 if self.additive else world, groups))
 
-    def need(self, piece: int) -> Ints:
-        """Device bytes of a piece on each rank that it covers."""
-        size = self.coverage[piece]
-        need = np.full(size, self.problem.pieces.head.device[piece])
-        need[-1] = self.problem.pieces.tail.device[piece]
-        return need
-
-    def _host_need(self, piece: int, ranks: int) -> int:
-        head, tail = self.problem.pieces.head.host[piece], self.problem.pieces.tail.host[piece]
-        return int((ranks - 1) * head + tail)
-
     def fits(self, piece: int) -> Bools:
         """Which targets have room for a piece."""
-        if self.span[piece] == Span.RANK:
-            room = self.free >= self.problem.pieces.tail.device[piece]
-            held = self.problem.pieces.tail.host[piece]
+        held, tail = self._held[piece], self._tail[piece]
+        if self._one_rank[piece]:
+            room = self.free >= tail
             return np.logical_and(room, np.repeat(self.host_free >= held, self.local)) if held else room
-        held = self._host_need(piece, self.local)
-        room = self.free.reshape(-1, len(self.need(piece))) >= self.need(piece)
-        hosts = (self.host_free >= held).reshape(len(room), -1)
-        return np.logical_and(room.all(axis=1), hosts.all(axis=1))
+        free = self.free.reshape(-1, self._size[piece])
+        room = (free[:, :-1] >= self._head[piece]).all(axis=1) & (free[:, -1] >= tail)
+        hosts = (self.host_free >= held).reshape(len(free), -1)
+        return np.logical_and(room, hosts.all(axis=1))
 
     def load_with(self, piece: int) -> Floats:
         """Load of each target, were the piece there: its rank's, or the largest of its ranks'."""
         if self.additive:
-            load = self.load + self.seconds[piece]
+            load = self.load + self._seconds[piece]
         else:
-            group = self.group[piece]
+            group = self._group[piece]
             after = self.evaluator.head(self.sums[:, group] + self.terms[piece]).sum(axis=-1)
             load = self.load - self.group_load[:, group] + after
-        return load if self.span[piece] == Span.RANK else load.reshape(-1, len(self.need(piece))).max(axis=1)
+        return load if self._one_rank[piece] else load.reshape(-1, self._size[piece]).max(axis=1)
 
     def place(self, piece: int, target: int, sign: int = 1) -> None:
         """Put a piece on a target; sign -1 takes it back."""
-        size = int(self.coverage[piece])
+        size = self._size[piece]
         ranks = slice(target * size, (target + 1) * size)
-        self.free[ranks] -= sign * self.need(piece)
-        held = self._host_need(piece, min(size, self.local))
-        if held:
+        self.free[ranks] -= sign * self._head[piece]
+        self.free[(target + 1) * size - 1] += sign * (self._head[piece] - self._tail[piece])
+        if self._held[piece]:
             first = target * size // self.local
-            self.host_free[first : first + max(1, size // self.local)] -= sign * held
+            self.host_free[first : first + max(1, size // self.local)] -= sign * self._held[piece]
         if self.additive:
-            self.load[ranks] += sign * self.seconds[piece]
+            self.load[ranks] += sign * self._seconds[piece]
             return
-        group = self.group[piece]
+        group = self._group[piece]
         self.sums[ranks, group] += sign * self.terms[piece]
         after = self.evaluator.head(self.sums[ranks, group]).sum(axis=-1)
         self.load[ranks] += after - self.group_load[ranks, group]

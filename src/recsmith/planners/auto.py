@@ -14,12 +14,14 @@ from recsmith.costs.relaxation import Choice, Relaxation, fitting_price
 from recsmith.errors import NoPlanFound
 from recsmith.planners._assignment import Assignment, place_longest_first, repair
 from recsmith.planners._base import Budget, OnImprove, Search, Solution
+from recsmith.planners._improve import LocalSearch
 from recsmith.planners._ledger import Ledger
 from recsmith.planners.greedy import place_simplest
 from recsmith.problems import NO_PIECE, Footprint, Problem
 
 LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
 PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
+LEAST_ROUNDS, MOST_ROUNDS, WORK = 20, 2000, 1_000_000  # rounds of local search: WORK over the number of pieces
 ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
 
@@ -44,12 +46,9 @@ class Auto:
         ledger, relaxation = Ledger(evaluator), Relaxation(evaluator)
         bound = evaluator.bound().value_s or 0.0
         with search.interruptible():
-            for choice in _choices(relaxation, bound):
-                search.try_(_placed(ledger, relaxation, choice))
-                if search.stop or search.total_s <= bound * (1 + GOOD_ENOUGH):
-                    break
-            if search.best is None:
-                search.try_(place_simplest(ledger, relaxation))
+            draft = _best_draft(search, ledger, relaxation, bound)
+            if draft is not None and not _rests(search, bound):
+                _improve(search, ledger, relaxation, draft, bound)
         solution = search.solution()
         if solution is None:
             raise NoPlanFound(
@@ -57,6 +56,38 @@ class Auto:
                 "allow more types or widths any, reserve less, or add devices"
             )
         return solution
+
+
+def _rests(search: Search, bound: float) -> bool:
+    return search.stop or search.total_s <= bound * (1 + GOOD_ENOUGH)
+
+
+def _best_draft(search: Search, ledger: Ledger, relaxation: Relaxation, bound: float) -> Assignment | None:
+    """The best of what tables pick, placed longest first; as few pieces as possible where no pick finds room."""
+    best: Assignment | None = None
+    for choice in _choices(relaxation, bound):
+        before = search.total_s
+        draft = _placed(ledger, relaxation, choice)
+        search.try_(draft.footprint(ledger.problem) if draft else None)
+        best = draft if search.total_s < before else best
+        if _rests(search, bound):
+            return best
+    if best is None:
+        best = place_simplest(ledger, relaxation)
+        search.try_(best.footprint(ledger.problem) if best else None)
+    return best
+
+
+def _improve(search: Search, ledger: Ledger, relaxation: Relaxation, draft: Assignment, bound: float) -> None:
+    """Local search from a draft, for a number of rounds that falls with the number of pieces."""
+    rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, WORK // len(draft.piece)))
+    local = LocalSearch(ledger, relaxation, draft)
+    for _ in range(rounds):
+        better = local.round()
+        if better:
+            search.try_(local.assignment().footprint(ledger.problem))
+        if not better or _rests(search, bound):
+            break
 
 
 def _choices(relaxation: Relaxation, bound: float) -> Iterator[Choice]:
@@ -85,7 +116,7 @@ def _below(relaxation: Relaxation, target: float, price: float) -> Choice:
     return choice
 
 
-def _placed(ledger: Ledger, relaxation: Relaxation, choice: Choice) -> Footprint | None:
+def _placed(ledger: Ledger, relaxation: Relaxation, choice: Choice) -> Assignment | None:
     """The picks placed by seconds or, if that leaves pieces without room, by seconds and bytes; repaired at last."""
     problem = ledger.problem
     seconds = ledger.seconds / max(float(ledger.seconds[choice_pieces(problem, choice)].mean()), 1e-300)
@@ -96,7 +127,7 @@ def _placed(ledger: Ledger, relaxation: Relaxation, choice: Choice) -> Footprint
         place_longest_first(ledger, assignment, order)
         repair(ledger, assignment)
         if assignment.complete:
-            return assignment.footprint(problem)
+            return assignment
     return None
 
 

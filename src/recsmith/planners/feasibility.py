@@ -27,9 +27,12 @@ GIB = 2**30
 def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
     """Raise Infeasible where no plan can exist, naming tables, bytes, and a change that was checked to work."""
     problem = evaluator.problem
+    light = Relaxation(evaluator).choose(price=DEAREST)
+    room = float(problem.capacity.sum())
+    if np.isfinite(light.seconds).all() and light.bytes.sum() <= room:
+        return  # the options at hand fit already; no need to ask for every split
     value, least_bytes = TableTotals(evaluator).per_table(np.inf, DEAREST)
     homeless = np.flatnonzero(~np.isfinite(value))
-    room = float(problem.capacity.sum())
     if homeless.size:
         raise Infeasible(_homeless_message(problem, model, homeless.tolist()))
     if least_bytes.sum() > room:

@@ -64,7 +64,8 @@ class Greedy:
         search = Search(evaluator, budget, start, on_improve)
         score = _random(seed) if self.name == "random" else self.score
         ledger = Ledger(evaluator, score(problem) if score else None)
-        search.try_(place_simplest(ledger, Relaxation(evaluator)))
+        assignment = place_simplest(ledger, Relaxation(evaluator))
+        search.try_(assignment.footprint(problem) if assignment else None)
         solution = search.solution()
         if solution is None:
             raise NoPlanFound(
@@ -73,7 +74,7 @@ class Greedy:
         return solution
 
 
-def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Footprint | None:
+def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Assignment | None:
     """Every table in as few pieces as fit a device, longest first; tables that find no room are split further."""
     problem = ledger.problem
     choice = simplest_options(relaxation)
@@ -83,7 +84,7 @@ def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Footprint | None:
         place_longest_first(ledger, assignment, ledger.seconds)
         repair(ledger, assignment)
         if assignment.complete:
-            return assignment.footprint(problem)
+            return assignment
         lost = np.unique(assignment.table[assignment.target == NOWHERE])
         finer = np.array([finer_option(relaxation, int(choice[t])) for t in lost])
         if (finer == NO_PIECE).all():

@@ -17,6 +17,7 @@ from recsmith.sharding import Shard
 from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
 
 SCHEMA = "recsmith/plan/1"
+MOST_SHARDS = 250_000  # a file with more leaves `shards` out: they are derived, and readers could not read them
 
 
 @noun
@@ -64,11 +65,19 @@ def plan_to_raw(plan: Plan) -> Raw:
         "workload": workload_to_raw(plan.workload),
         "placements": [encode_placement(placement) for placement in plan.placements],
         "cost": encode(plan.cost),
-        "shards": [
-            {"table": shard.table, "rank": shard.rank, "rows": list(shard.rows), "columns": list(shard.columns)}
-            for shard in plan.shards()
-        ],
+        **({"shards": _shards_to_raw(plan)} if _count_shards(plan) <= MOST_SHARDS else {}),
     }
+
+
+def _count_shards(plan: Plan) -> int:
+    return sum(len(placement.ranks) for placement in plan.placements)
+
+
+def _shards_to_raw(plan: Plan) -> list[Raw]:
+    return [
+        {"table": shard.table, "rank": shard.rank, "rows": list(shard.rows), "columns": list(shard.columns)}
+        for shard in plan.shards()
+    ]
 
 
 def encode_placement(placement: Placement) -> Raw:

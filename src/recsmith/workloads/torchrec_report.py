@@ -28,7 +28,7 @@ def matches(text: str) -> bool:
 def read(text: str, source: str) -> Workload:
     """The workload of a planner report; tables of the same name are numbered `name#2`, with a warning."""
     batch = _BATCH.search(text)
-    rows = _rows(text, source)
+    rows = table_rows(text, source)
     if batch is None or not rows:
         raise CorruptFile(f"'{source}' is a planner report without a batch size or without tables")
     seen: Counter[str] = Counter()
@@ -47,7 +47,7 @@ def read(text: str, source: str) -> Workload:
         )
 
 
-def _rows(text: str, source: str) -> list[dict[str, str]]:
+def table_rows(text: str, source: str) -> list[dict[str, str]]:
     """The table under 'Parameter Info' as one dictionary a row; cells are parted by two or more blanks."""
     lines = iter(text.splitlines())
     cells: list[list[str]] = []

@@ -1,0 +1,42 @@
+# make demo   plan MLPerf DLRM-v2 on 8 x H100; sets up .venv with the core (Python 3.11 or later, network once)
+# make test   set up all that the tests need (PyTorch, FBGEMM and TorchRec for CPU) and run them
+# make venv   that set-up alone
+# make lint   ruff and pyright
+# make bench  the tables of docs/benchmarks
+#
+# Without a GPU on Linux, `make test TORCH_INDEX=https://download.pytorch.org/whl/cpu` takes PyTorch's CPU build and
+# saves some gigabytes of CUDA libraries; the plain install works too.
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint venv bench
+
+demo: $(VENV)/.core
+	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
+
+test: venv
+	$(VENV)/bin/python -m pytest --numprocesses auto
+
+venv: $(VENV)/.test
+
+lint: $(VENV)/.test
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/pyright
+
+bench: $(VENV)/.core
+	$(VENV)/bin/python benchmarks/production.py
+
+$(VENV)/.core: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --editable .
+	@touch $@
+
+# The trio in two steps: torchrec's own requirements would pull the CUDA build of FBGEMM (docs/decisions/0003).
+$(VENV)/.test: $(VENV)/.core
+	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,test,lint]'
+	$(PIP) install --no-deps torchrec==1.8.0
+	@touch $@

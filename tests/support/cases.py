@@ -1,0 +1,565 @@
+"""Random cases, slow sums from shards, and a brute force that knows every plan of a small space.
+
+Generators draw through `pick(options)`: `seeded(seed)` is a numpy one, `drawn(make, ...)` a hypothesis strategy.
+Nothing here asks a planner or a bound. What a shard costs and weighs alone comes from `Evaluator.terms` and from
+`sharding.memory`, which have tests of their own; every sum, search and proof is done again, slowly.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from recsmith.clusters import Cluster, Device, Links
+from recsmith.costs import COST_MODELS, Evaluator
+from recsmith.errors import PlanMismatch, UsageError
+from recsmith.planners import Result, plan
+from recsmith.plans import Placement, Plan, check_placements
+from recsmith.plans.plan import Cache
+from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem
+from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, Shard, Span
+from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Pieces
+from recsmith.workloads import Feature, Table, Workload
+
+Pick = Callable[[Sequence[Any]], Any]
+
+TIGHT = (
+    0.8,
+    0.95,
+    1.0,
+    1.01,
+    1.05,
+    1.1,
+    1.2,
+    1.35,
+    1.5,
+    2.0,
+    5.0,
+    50.0,
+)  # capacity of all devices over the tables' bytes
+LOOSE = (1.5, 3.0, 50.0)
+MOST_PLANS = 150_000  # of one brute force
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question for a planner."""
+
+    workload: Workload
+    cluster: Cluster
+    space: Space = Space()
+    constraints: Constraints = Constraints()
+
+    @cached_property
+    def known(self) -> dict[Any, Any]:
+        """What was computed already, by arguments."""
+        return {}
+
+    @cached_property
+    def problem(self) -> Problem:
+        return build_problem(self.workload, self.cluster, self.space, self.constraints)
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        return COST_MODELS["torchrec"].compile(self.problem)
+
+    def plan(self, planner: str = "auto", **words: Any) -> Result:
+        return plan(
+            self.workload, self.cluster, planner=planner, cost_model="torchrec",
+            space=self.space, constraints=self.constraints, **words,
+        )  # fmt: skip
+
+
+def seeded(seed: int) -> Pick:
+    """Draws from options with numpy."""
+    rng = np.random.default_rng(seed)
+    return lambda options: options[int(rng.integers(len(options)))]
+
+
+def drawn(make: Callable[..., Any], **words: Any) -> st.SearchStrategy[Any]:
+    """A hypothesis strategy of what `make(pick, ...)` makes."""
+
+    @st.composite
+    def strategy(draw: Any) -> Any:
+        return make(lambda options: draw(st.sampled_from(options)), **words)
+
+    return strategy()
+
+
+# --- nouns by hand ------------------------------------------------------------------------------------------------
+
+
+def table(name: str, rows: int, dim: int, pooling_factor: float = 2.0, **fields: Any) -> Table:
+    """A table with one feature of its name."""
+    features = (Feature(name=name, pooling_factor=pooling_factor),)
+    return Table(name=name, num_embeddings=rows, embedding_dim=dim, features=features, **fields)
+
+
+def workload(*tables: Table, batch_size: int = 8, optimizer: Any = "rowwise_adagrad", **fields: Any) -> Workload:
+    return Workload(batch_size=batch_size, optimizer=optimizer, tables=tables, **fields)
+
+
+def cluster(local: int = 2, hosts: int = 1, hbm: int | tuple[int, ...] = 2**40, **fields: Any) -> Cluster:
+    """Devices with a thin link between hosts."""
+    device = Device(name="test", hbm_bytes=2**40, hbm_bandwidth=1e12, host_link_bandwidth=2e10)
+    links = Links(intra_host_bandwidth=3e11, inter_host_bandwidth=2e10)
+    return Cluster(device=device, local_world_size=local, hosts=hosts, links=links, hbm_bytes=hbm, **fields)
+
+
+# --- random nouns -------------------------------------------------------------------------------------------------
+
+
+def make_table(pick: Pick, name: str, dims: Sequence[int], rows: Sequence[int]) -> Table:
+    """A table; tables of sequences are rare."""
+    dim, pooling = pick(dims), pick(("sum",) * 6 + ("mean", "none"))
+    weighted, twice = pick((False,) * 5 + (True,)), pick((False,) * 4 + (True,))
+    names = (name, f"{name}+") if twice else (name,)
+    features = tuple(
+        Feature(
+            name=feature, pooling_factor=pick((0.0, 0.3, 1.0, 1.0, 3.0, 20.0)), num_poolings=pick((1.0, 1.0, 2.5)),
+            weighted=weighted, batch_size=pick((None, None, None, 3)),
+        )
+        for feature in names
+    )  # fmt: skip
+    return Table(
+        name=name, num_embeddings=pick(rows), embedding_dim=dim, features=features, pooling=pooling,
+        data_type=pick(("fp32", "fp32", "fp16", "bf16", "int8")), collection=pick(("", "", "tower")),
+    )  # fmt: skip
+
+
+def make_workload(
+    pick: Pick, count: int, dims: Sequence[int], rows: Sequence[int] = (1, 7, 30, 101, 101, 1000, 5000)
+) -> Workload:
+    """Tables and a batch; some tables are twins that differ only in name."""
+    tables = [make_table(pick, f"t{i}", dims, rows) for i in range(count)]
+    twins = [replace(tables[0], name=t.name) if pick((False,) * 4 + (True,)) else t for t in tables]
+    return Workload(
+        batch_size=pick((1, 4, 16)), tables=tuple(twins), pipeline=pick(("none", "sparse_dist", "prefetch_sparse_dist")),
+        optimizer=pick(("sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb")),
+        comm_dtype=pick((None, None, "fp16", "fp32")),
+    )  # fmt: skip
+
+
+def make_space(pick: Pick) -> Space:
+    """Every kind of space, the whole one most often."""
+    some = tuple(name for name in TYPE_NAMES if pick((True, False))) or ("table_wise",)
+    kernels = pick((("fused", "dense"),) * 4 + (("fused",), ("fused", "fused_uvm"), KERNELS))
+    return Space(types=pick((TYPE_NAMES, some)), widths=pick(("any", "any", "torchrec")), kernels=kernels)
+
+
+def make_constraints(pick: Pick, names: Sequence[str]) -> Constraints:
+    """Both accountings; sometimes a rule for one table, sometimes one for all."""
+    rules: list[TableRule] = []
+    if pick((False,) * 3 + (True,)):
+        types = pick(
+            (None, ("column_wise", "table_wise"), ("row_wise", "table_wise"), ("data_parallel", "column_wise"))
+        )
+        rules.append(TableRule(tables=pick(names), sharding_types=types, min_width=pick((None, 4, 8))))
+    if pick((False,) * 5 + (True,)):
+        rules.append(TableRule(tables="t*", min_width=pick((6, 8))))
+    return Constraints(memory=pick(("real", "real", "torchrec")), rules=tuple(rules))
+
+
+def make_case(
+    pick: Pick, *, counts: Sequence[int], dims: Sequence[int], shapes: Sequence[tuple[int, int]],
+    tightness: Sequence[float] = TIGHT,
+) -> Case:  # fmt: skip
+    """A case; its capacity is a random multiple of what the tables weigh as whole tables."""
+    work = make_workload(pick, pick(counts), dims)
+    (local, hosts), space = pick(shapes), make_space(pick)
+    constraints = make_constraints(pick, [t.name for t in work.tables])
+    roomy = legal(Case(work, cluster(local, hosts, ddr_bytes_per_host=2**40), space, constraints))
+    need = sum(shard_bytes(roomy, t, "table_wise", "fused", t.num_embeddings, t.embedding_dim)[0] for t in work.tables)
+    each = need / (local * hosts)
+    reserve = pick((0, 0, 0, 1000))
+    hbm: list[int] = [max(1, int(each * pick(tightness))) + reserve] * (local * hosts)
+    if pick((False, False, True)):
+        hbm = [max(1, int((size - reserve) * pick((0.5, 1.0, 1.0, 1.7)))) + reserve for size in hbm]
+    host = max(1, int(each * local * pick(tightness)))
+    devices = tuple(hbm) if len(set(hbm)) > 1 else hbm[0]
+    made = cluster(local, hosts, devices, reserve_bytes=reserve, ddr_bytes_per_host=host)
+    return replace(roomy, cluster=made)
+
+
+def legal(case: Case) -> Case:
+    """The case, or where a table has no legal placement at all: without rules, and with table_wise."""
+    try:
+        build_problem(case.workload, case.cluster, case.space, case.constraints)
+    except UsageError:
+        wide = replace(case.space, types=(*case.space.types, "table_wise"))
+        return replace(case, space=wide, constraints=replace(case.constraints, rules=()))
+    return case
+
+
+def small_case(pick: Pick, tightness: Sequence[float] = TIGHT) -> Case:
+    """One to three tables on one to four ranks, so that every plan can be listed."""
+    shapes = ((1, 1), (2, 1), (2, 1), (3, 1), (3, 1), (1, 2), (1, 3), (2, 2))
+    case = make_case(pick, counts=(1, 2, 2, 3, 3), dims=(4, 8, 8, 12, 16), shapes=shapes, tightness=tightness)
+    while np.prod([len(placements) for placements in all_placements(case).values()]) > MOST_PLANS:
+        fewer = case.workload.tables[:-1]
+        rules = tuple(rule for rule in case.constraints.rules if rule.tables in ("t*", *(t.name for t in fewer)))
+        case = replace(
+            case, workload=replace(case.workload, tables=fewer), constraints=replace(case.constraints, rules=rules)
+        )
+    return case
+
+
+def medium_case(pick: Pick, tightness: Sequence[float] = TIGHT) -> Case:
+    """Up to eight tables on up to eight ranks."""
+    shapes = ((1, 1), (2, 1), (4, 1), (1, 3), (2, 2), (3, 2), (4, 2))
+    return make_case(pick, counts=(1, 2, 4, 8), dims=(4, 8, 20, 64, 192), shapes=shapes, tightness=tightness)
+
+
+def large_case(pick: Pick) -> Case:
+    """Five to forty tables on up to sixteen ranks."""
+    shapes = ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (1, 4), (2, 2), (4, 2), (8, 2), (4, 4))
+    return make_case(pick, counts=(5, 8, 13, 25, 40), dims=(4, 8, 16, 32, 64, 100, 128, 256), shapes=shapes)
+
+
+def random_placements(pick: Pick, case: Case) -> tuple[Placement, ...]:
+    """Legal placements drawn from the space, uneven column splits included; memory is not asked."""
+    made: list[Placement] = []
+    for t in case.workload.tables:
+        kind, kernel, limit = pick(list(_modes(case, t)))
+        widths = _random_widths(pick, case, t, kind, limit)
+        size = (case.cluster.world_size, case.cluster.hosts, 1)[kind.span]
+        targets = [pick(range(size)) for _ in widths]
+        if kind.name == "table_column_wise":
+            local = case.cluster.local_world_size
+            targets = [targets[0] // local * local + target % local for target in targets]
+        made.append(_placement(t, kind.name, kernel, kind.ranks(targets, case.cluster), widths))
+    return tuple(sorted(made, key=lambda placement: placement.table))
+
+
+def _random_widths(pick: Pick, case: Case, t: Table, kind: Any, limit: int) -> tuple[int, ...]:
+    """One of the type's splits: of few even ones, and of uneven ones cut at random."""
+    dim = t.embedding_dim
+    if not kind.splits_columns:
+        return (dim,)
+    least, most = kind.column_counts(t, case.cluster)
+    even = [(width,) * (dim // width) for width in range(4, dim + 1, 4) if dim % width == 0]
+    if case.space.widths == "torchrec":
+        even = [(_torchrec_width(dim, limit),) * (dim // _torchrec_width(dim, limit))]
+    elif not kind.equal_widths(t):
+        even += [uneven for uneven in (_cut(pick, dim) for _ in range(3)) if uneven]
+    return pick([w for w in even if least <= len(w) <= most and min(w) >= min(limit, dim)] or [(dim,)])
+
+
+def _cut(pick: Pick, dim: int) -> tuple[int, ...]:
+    left, widths = dim, []
+    while left:
+        widths.append(pick(range(4, left + 1, 4)))
+        left -= widths[-1]
+    return tuple(widths)
+
+
+# --- slow sums ----------------------------------------------------------------------------------------------------
+
+
+def demand_of(case: Case, t: Table, kind_name: str) -> tuple[float, float, float]:
+    """(ids, bags, TorchRec's outputs) that one covered rank handles a step."""
+    world, local = case.cluster.world_size, case.cluster.local_world_size
+    ids = bags = outputs = 0.0
+    for feature in t.features:
+        batch = feature.batch_size or case.workload.batch_size
+        ids += feature.pooling_factor * feature.num_poolings * batch
+        bags += feature.num_poolings * batch
+        outputs += min(1.0, feature.pooling_factor) * feature.num_poolings * batch
+    served = 1 if kind_name == "data_parallel" else world
+    shared = {"row_wise": world, "table_row_wise": local, "grid_shard": local}.get(kind_name, 1)
+    ids = ids / shared * served
+    return (ids, bags * served, outputs * served) if t.pooled else (ids, ids, ids)
+
+
+def shard_bytes(case: Case, t: Table, kind_name: str, kernel: str, rows: int, width: int) -> tuple[int, int]:
+    """(device, host) bytes of one shard, in the constraints' accounting."""
+    key = ("bytes", t.name, kind_name, kernel, rows, width)
+    if key not in case.known:
+        case.known[key] = _shard_bytes(case, t, kind_name, kernel, rows, width)
+    return case.known[key]
+
+
+def _shard_bytes(case: Case, t: Table, kind_name: str, kernel: str, rows: int, width: int) -> tuple[int, int]:
+    ids, bags, outputs = demand_of(case, t, kind_name)
+    one = {
+        "rows": rows, "width": width, "table_rows": t.num_embeddings, "table_dim": t.embedding_dim,
+        "element_bytes": t.element_bytes, "ids": ids, "bags": bags, "outputs": outputs, "weighted": t.weighted,
+        "int8": t.data_type == "int8", "data_parallel": kind_name == "data_parallel", "kernel": KERNELS.index(kernel),
+        "cache_load_factor": CACHE_LOAD_FACTOR,
+    }  # fmt: skip
+    account = ACCOUNTINGS[case.constraints.memory]
+    size = account(
+        Pieces(**{key: np.array([value]) for key, value in one.items()}),
+        case.workload.optimizer, case.workload.pipeline, KERNELS,
+    )  # fmt: skip
+    return int(size.device[0]), int(size.host[0])
+
+
+def shard_terms(evaluator: Evaluator, t: str, kind_name: str, kernel: str, width: int) -> tuple[int, Any]:
+    """(fusion group, work terms (k,)) of one shard."""
+    problem = evaluator.problem
+    mode = problem.find_mode([other.name for other in problem.tables].index(t), kind_name, kernel)
+    assert mode is not None
+    terms = evaluator.terms(np.array([mode]), np.array([width]))[0]
+    return int(evaluator.group[mode]), terms
+
+
+def slow_parts(evaluator: Evaluator, plan: Plan) -> Any:
+    """Seconds (W, 4): for each rank and fusion group, the head of the sum of its shards' terms."""
+    how = {placement.table: placement for placement in plan.placements}
+    sums: dict[tuple[int, int], Any] = {}
+    for shard in plan.shards():
+        placement = how[shard.table]
+        group, terms = shard_terms(
+            evaluator, shard.table, placement.sharding_type, placement.compute_kernel,
+            shard.columns[1] - shard.columns[0],
+        )  # fmt: skip
+        sums[shard.rank, group] = sums.get((shard.rank, group), 0.0) + terms
+    parts = np.zeros((plan.cluster.world_size, 4))
+    for (rank, _), terms in sums.items():
+        parts[rank] += evaluator.head(terms[None])[0]
+    return parts
+
+
+def slow_memory(case: Case, placements: Sequence[Placement]) -> tuple[list[int], list[int]]:
+    """(device bytes per rank, host bytes per host), shard by shard."""
+    device, host = [0] * case.cluster.world_size, [0] * case.cluster.hosts
+    tables = {t.name: t for t in case.workload.tables}
+    for placement in placements:
+        t = tables[placement.table]
+        for shard in shards_of(case, t, placement):
+            rows, width = shard.rows[1] - shard.rows[0], shard.columns[1] - shard.columns[0]
+            size = shard_bytes(case, t, placement.sharding_type, placement.compute_kernel, rows, width)
+            device[shard.rank] += size[0]
+            host[shard.rank // case.cluster.local_world_size] += size[1]
+    return device, host
+
+
+def shards_of(case: Case, t: Table, placement: Placement) -> tuple[Shard, ...]:
+    widths = placement.widths or (t.embedding_dim,)
+    return placement.kind.shards(t, placement.ranks, widths, case.cluster)
+
+
+def fits(case: Case, placements: Sequence[Placement]) -> bool:
+    """Whether device and host memory suffice everywhere."""
+    device, host = slow_memory(case, placements)
+    return fits_bytes(case, device, host)
+
+
+def fits_bytes(case: Case, device: Sequence[int], host: Sequence[int]) -> bool:
+    there = case.cluster.ddr_bytes_per_host or 0
+    return all(a <= b for a, b in zip(device, case.cluster.capacities, strict=True)) and max(host) <= there
+
+
+def check_plan(case: Case, plan: Plan) -> None:
+    """Complete, legal, within memory, and inside of its space."""
+    check_placements(plan.placements, case.workload, case.cluster)
+    assert fits(case, plan.placements)
+    tables = {t.name: t for t in case.workload.tables}
+    for placement in plan.placements:
+        t = tables[placement.table]
+        modes = {(kind.name, kernel): limit for kind, kernel, limit in _modes(case, t)}
+        limit = modes[placement.sharding_type, placement.compute_kernel]
+        widths = placement.widths or (t.embedding_dim,)
+        assert min(widths) >= min(limit, t.embedding_dim)
+        if placement.kind.splits_columns and case.space.widths == "torchrec":
+            assert set(widths) == {_torchrec_width(t.embedding_dim, limit)}
+    assert plan.bound.value_s is not None
+    assert plan.gap is not None
+    assert plan.gap >= 0
+    assert plan.bound.value_s <= plan.cost.total_s * (1 + 1e-9)
+
+
+# --- every plan of a small space ----------------------------------------------------------------------------------
+
+
+def _modes(case: Case, t: Table) -> Iterator[tuple[Any, str, int]]:
+    """(type, kernel, least width) that space and rules leave a table."""
+    rule = case.constraints.rule_for(t.name)
+    for kind in SHARDING_TYPES:
+        if kind.name not in case.space.types or kind.refusal(t, case.cluster):
+            continue
+        if kind.splits_columns and not _splits(case, t, kind, (rule.min_width if rule else None) or 0, first=True):
+            continue
+        for kernel in kind.kernels:
+            types = (rule.sharding_types if rule else None) or TYPE_NAMES
+            if kernel in case.space.kernels and kind.name in types:
+                yield kind, kernel, (rule.min_width if rule else None) or 0
+
+
+def _torchrec_width(dim: int, limit: int) -> int:
+    """The smallest divisor of dim from 128 (or the limit) on that is a multiple of 4; else dim."""
+    return min((w for w in range(limit or 128, dim + 1) if dim % w == 0 and w % 4 == 0), default=dim)
+
+
+def compositions(steps: int) -> Iterator[tuple[int, ...]]:
+    """All ordered ways to add up to `steps`."""
+    if steps == 0:
+        yield ()
+    for first in range(1, steps + 1):
+        for rest in compositions(steps - first):
+            yield (first, *rest)
+
+
+def _splits(case: Case, t: Table, kind: Any, limit: int, first: bool = False) -> list[tuple[int, ...]]:
+    """Every split of the table's columns in the space; `first` is content with the even ones."""
+    dim = t.embedding_dim
+    if not kind.splits_columns:
+        return [(dim,)]
+    least, most = kind.column_counts(t, case.cluster)
+    if case.space.widths == "torchrec":
+        width = _torchrec_width(dim, limit)
+        every: list[tuple[int, ...]] = [(width,) * (dim // width)]
+    elif first:
+        every = [(w,) * (dim // w) for w in range(4, dim + 1, 4) if dim % w == 0] + [(dim - 4, 4), (4 + dim // 8 * 4,)]
+        every = [w for w in every if sum(w) == dim]
+    else:
+        every = [tuple(4 * step for step in steps) for steps in compositions(dim // 4)]
+    return [w for w in every if min(w) >= min(limit, dim) and least <= len(w) <= most]
+
+
+def all_placements(case: Case) -> dict[str, list[Placement]]:
+    """Every legal placement of every table, tables one by one."""
+    return {t.name: list(_placements(case, t)) for t in case.workload.tables}
+
+
+def _placements(case: Case, t: Table) -> Iterator[Placement]:
+    sizes = {Span.RANK: case.cluster.world_size, Span.HOST: case.cluster.hosts, Span.WORLD: 1}
+    for kind, kernel, limit in _modes(case, t):
+        for widths in _splits(case, t, kind, limit):
+            for targets in itertools.product(range(sizes[kind.span]), repeat=len(widths)):
+                ranks = kind.ranks(targets, case.cluster)
+                try:
+                    kind.check(t, ranks, widths, case.cluster)
+                except PlanMismatch:
+                    continue
+                yield _placement(t, kind.name, kernel, ranks, widths)
+
+
+def _placement(t: Table, kind: str, kernel: str, ranks: tuple[int, ...], widths: tuple[int, ...]) -> Placement:
+    cache = Cache(load_factor=CACHE_LOAD_FACTOR) if kernel == "fused_uvm_caching" else None
+    return Placement(
+        table=t.name, sharding_type=kind, compute_kernel=kernel, ranks=ranks,
+        widths=widths if len(widths) > 1 else (), cache=cache,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BruteForce:
+    """Every plan of a case: placements by table, and the least seconds of the plans within memory (None: no plan)."""
+
+    placements: dict[str, frozenset[Placement]]
+    least_s: float | None
+
+    def holds(self, plan: Plan) -> bool:
+        """Whether a plan is one of the listed ones (memory and sequence widths are checked by check_plan)."""
+        return all(placement in self.placements[placement.table] for placement in plan.placements)
+
+
+def brute_force(case: Case) -> BruteForce:
+    """Lists all plans. Seconds of additive models only, whose step is the busiest rank's."""
+    assert case.evaluator.additive
+    every = all_placements(case)
+    tables = {t.name: t for t in case.workload.tables}
+    rows = [_distinct([_row(case, tables[name], placement) for placement in every[name]]) for name in every]
+    total = rows[0]
+    for more in rows[1:]:
+        total = (total[:, None, :] + more[None, :, :]).reshape(-1, total.shape[1])
+    world, hosts = case.cluster.world_size, case.cluster.hosts
+    seconds, device, host, widths = np.split(total, np.cumsum([world, world, hosts]), axis=1)
+    room = np.array(case.cluster.capacities)
+    legal = (device <= room).all(axis=1) & (host <= (case.cluster.ddr_bytes_per_host or 0)).all(axis=1)
+    legal &= _one_width(case, widths)
+    least = float(seconds[legal].max(axis=1).min()) if legal.any() else None
+    return BruteForce({name: frozenset(found) for name, found in every.items()}, least)
+
+
+def _row(case: Case, t: Table, placement: Placement) -> list[float]:
+    """Seconds per rank, device bytes per rank, host bytes per host, and the column_wise sequence width per table."""
+    seconds = [0.0] * case.cluster.world_size
+    for shard in shards_of(case, t, placement):
+        width = shard.columns[1] - shard.columns[0]
+        seconds[shard.rank] += _shard_seconds(case, t.name, placement, width)
+    device, host = slow_memory(case, (placement,))
+    runs = not t.pooled and placement.sharding_type == "column_wise"
+    shared = [0.0] * len(case.workload.tables)
+    if runs:
+        shared[case.workload.tables.index(t)] = placement.widths_of(t.embedding_dim)[0]
+    return [*seconds, *device, *host, *shared]
+
+
+def _shard_seconds(case: Case, name: str, placement: Placement, width: int) -> float:
+    key = ("seconds", name, placement.sharding_type, placement.compute_kernel, width)
+    if key not in case.known:
+        _, terms = shard_terms(case.evaluator, *key[1:])
+        case.known[key] = float(case.evaluator.head(terms[None]).sum())
+    return case.known[key]
+
+
+def _distinct(rows: list[list[float]]) -> Any:
+    return np.unique(np.array(rows), axis=0)
+
+
+def _one_width(case: Case, widths: Any) -> Any:
+    """TorchRec runs one width for all column_wise sequence tables of a collection (0: not column_wise)."""
+    tables, same = case.workload.tables, np.ones(len(widths), dtype=bool)
+    for i, j in itertools.combinations(range(len(tables)), 2):
+        if tables[i].collection == tables[j].collection:
+            both = (widths[:, i] > 0) & (widths[:, j] > 0)
+            same &= ~both | (widths[:, i] == widths[:, j])
+    return same
+
+
+# --- what no plan can do without ----------------------------------------------------------------------------------
+
+
+def least_bytes(case: Case, t: Table) -> int | None:
+    """The fewest device bytes that a table can take over all ranks, any column split allowed; None: it fits nowhere."""
+    found: list[int] = []
+    for kind, kernel, limit in _modes(case, t):
+        dim, least = t.embedding_dim, min(limit, t.embedding_dim)
+        if kind.splits_columns and case.space.widths == "any":
+            widths = [w for w in range(4, dim + 1, 4) if w >= least]
+            size = {w: _piece_bytes(case, t, kind, kernel, w) for w in widths}
+            best: dict[int, int | None] = {0: 0}
+            for filled in range(4, dim + 1, 4):
+                sums = [_add(best.get(filled - w), size[w]) for w in widths if w <= filled]
+                best[filled] = min((total for total in sums if total is not None), default=None)
+            total = best[dim]
+        else:
+            widths = _splits(case, t, kind, limit)[0]
+            total = 0
+            for width in widths:
+                total = _add(total, _piece_bytes(case, t, kind, kernel, width))
+        if total is not None:
+            found.append(total)
+    return min(found, default=None)
+
+
+def _add(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _piece_bytes(case: Case, t: Table, kind: Any, kernel: str, width: int) -> int | None:
+    """Device bytes of one column piece over the ranks it covers; None where no target has room for it."""
+    for target in range((case.cluster.world_size, case.cluster.hosts, 1)[kind.span]):
+        ranks = kind.ranks((target,), case.cluster)
+        shards = kind.shards(replace(t, embedding_dim=width), ranks, (width,), case.cluster)
+        device, host = [0] * case.cluster.world_size, [0] * case.cluster.hosts
+        for shard in shards:
+            size = shard_bytes(case, t, kind.name, kernel, shard.rows[1] - shard.rows[0], width)
+            device[shard.rank] += size[0]
+            host[shard.rank // case.cluster.local_world_size] += size[1]
+        if fits_bytes(case, device, host):
+            return sum(device)
+    return None
+
+
+def impossible(case: Case) -> bool:
+    """Whether a table fits nowhere, or all tables at their lightest weigh more than all devices together."""
+    sizes = [least_bytes(case, t) for t in case.workload.tables]
+    return None in sizes or sum(size for size in sizes if size is not None) > sum(case.cluster.capacities)
