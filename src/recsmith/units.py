@@ -24,6 +24,8 @@ def _split(text: str, units: dict[str, float] | dict[str, int], example: str) ->
 def parse_size(text: str) -> int:
     """Bytes of a size such as '60GiB' or '80GB'; UsageError without a known unit."""
     value, unit = _split(text, _SIZES, "60GiB")
+    if value * unit >= 2**63:
+        raise UsageError(f"'{text[:40]}' is larger than any memory; sizes are below 8192PiB")
     return round(value * unit)
 
 
@@ -54,4 +56,4 @@ def format_gap(gap: float | None) -> str:
     """A relative gap for people: per cent, or a dash where there is none."""
     if gap is None:
         return "-"
-    return f"{gap:.0%}" if gap >= 0.1 else f"{gap * 100:.2g}%" if gap >= 5e-7 else "0%"
+    return f"{gap:.0%}" if gap >= 0.1 else f"{gap * 100:.2g}%" if gap >= 1e-6 else "0%"

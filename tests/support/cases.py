@@ -20,7 +20,7 @@ from recsmith.errors import PlanMismatch, UsageError
 from recsmith.planners import Result, plan
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.plans.plan import Cache
-from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem
+from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem, check_sequence_widths
 from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, Shard, Span
 from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Pieces
 from recsmith.workloads import Feature, Table, Workload
@@ -127,7 +127,8 @@ def make_table(pick: Pick, name: str, dims: Sequence[int], rows: Sequence[int]) 
     )  # fmt: skip
     return Table(
         name=name, num_embeddings=pick(rows), embedding_dim=dim, features=features, pooling=pooling,
-        data_type=pick(("fp32", "fp32", "fp16", "bf16", "int8")), collection=pick(("", "", "tower")),
+        data_type=pick(("fp32", "fp32", "fp16", "bf16", "int8")),
+        collection=f"sequences{dim}" if pooling == "none" else pick(("", "", "tower")),
     )  # fmt: skip
 
 
@@ -188,7 +189,7 @@ def make_case(
 def legal(case: Case) -> Case:
     """The case, or where a table has no legal placement at all: without rules, and with table_wise."""
     try:
-        build_problem(case.workload, case.cluster, case.space, case.constraints)
+        check_sequence_widths(build_problem(case.workload, case.cluster, case.space, case.constraints))
     except UsageError:
         wide = replace(case.space, types=(*case.space.types, "table_wise"))
         return replace(case, space=wide, constraints=replace(case.constraints, rules=()))
@@ -237,16 +238,10 @@ def random_placements(pick: Pick, case: Case) -> tuple[Placement, ...]:
 
 def _random_widths(pick: Pick, case: Case, t: Table, kind: Any, limit: int) -> tuple[int, ...]:
     """One of the type's splits: of few even ones, and of uneven ones cut at random."""
-    dim = t.embedding_dim
-    if not kind.splits_columns:
-        return (dim,)
-    least, most = kind.column_counts(t, case.cluster)
-    even = [(width,) * (dim // width) for width in range(4, dim + 1, 4) if dim % width == 0]
-    if case.space.widths == "torchrec":
-        even = [(_torchrec_width(dim, limit),) * (dim // _torchrec_width(dim, limit))]
-    elif not kind.equal_widths(t):
-        even += [uneven for uneven in (_cut(pick, dim) for _ in range(3)) if uneven]
-    return pick([w for w in even if least <= len(w) <= most and min(w) >= min(limit, dim)] or [(dim,)])
+    splits = _splits(case, t, kind, limit, sample=True)
+    if kind.splits_columns and case.space.widths == "any" and not kind.equal_widths(t):
+        splits += [cut for cut in (_cut(pick, t.embedding_dim) for _ in range(3)) if min(cut) >= limit]
+    return pick(splits)
 
 
 def _cut(pick: Pick, dim: int) -> tuple[int, ...]:
@@ -383,7 +378,7 @@ def _modes(case: Case, t: Table) -> Iterator[tuple[Any, str, int]]:
     for kind in SHARDING_TYPES:
         if kind.name not in case.space.types or kind.refusal(t, case.cluster):
             continue
-        if kind.splits_columns and not _splits(case, t, kind, (rule.min_width if rule else None) or 0, first=True):
+        if not _splits(case, t, kind, (rule.min_width if rule else None) or 0, sample=True):
             continue
         for kernel in kind.kernels:
             types = (rule.sharding_types if rule else None) or TYPE_NAMES
@@ -405,8 +400,8 @@ def compositions(steps: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _splits(case: Case, t: Table, kind: Any, limit: int, first: bool = False) -> list[tuple[int, ...]]:
-    """Every split of the table's columns in the space; `first` is content with the even ones."""
+def _splits(case: Case, t: Table, kind: Any, limit: int, sample: bool = False) -> list[tuple[int, ...]]:
+    """Every split of the table's columns in the space; a sample is content with the even ones."""
     dim = t.embedding_dim
     if not kind.splits_columns:
         return [(dim,)]
@@ -414,9 +409,8 @@ def _splits(case: Case, t: Table, kind: Any, limit: int, first: bool = False) ->
     if case.space.widths == "torchrec":
         width = _torchrec_width(dim, limit)
         every: list[tuple[int, ...]] = [(width,) * (dim // width)]
-    elif first:
-        every = [(w,) * (dim // w) for w in range(4, dim + 1, 4) if dim % w == 0] + [(dim - 4, 4), (4 + dim // 8 * 4,)]
-        every = [w for w in every if sum(w) == dim]
+    elif sample or kind.equal_widths(t):
+        every = [(width,) * (dim // width) for width in range(4, dim + 1, 4) if dim % width == 0]
     else:
         every = [tuple(4 * step for step in steps) for steps in compositions(dim // 4)]
     return [w for w in every if min(w) >= min(limit, dim) and least <= len(w) <= most]

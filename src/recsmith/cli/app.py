@@ -4,7 +4,7 @@ import os
 import sys
 import warnings
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import click
 
@@ -48,8 +48,7 @@ def main() -> NoReturn:
     """Run the command line: errors are one message on stderr and an exit code, never a traceback."""
     warnings.showwarning = _show_warning
     try:
-        app.main(standalone_mode=False)
-        sys.stdout.flush()
+        _run()
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
@@ -58,15 +57,35 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted before a plan was found", NoPlanFound.exit_code)
     except BrokenPipeError:  # the reader of stdout went away, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _drop_stdout()
     except RecSmithError as error:
         _fail(str(error), error.exit_code)
     except MemoryError:
         _fail("out of memory; allow fewer types (--types), or --widths torchrec", 1)
+    except UnicodeEncodeError as error:
+        _fail(f"cannot write the output: {error}; set PYTHONIOENCODING=utf-8", 1)
     except OSError as error:
+        _drop_stdout()
         _fail(f"cannot write the output: {error.strerror}; check the disk and that stdout is open", 1)
     sys.exit(0)
+
+
+def _run() -> None:
+    """Parse and run. Not click's own `main`, which ends with 1 when the reader of stdout goes away."""
+    if "_RECSMITH_COMPLETE" in os.environ:
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(app, {}, "recsmith", "_RECSMITH_COMPLETE", os.environ["_RECSMITH_COMPLETE"]))
+    if cast(Any, sys.stdout) is None:
+        raise RecSmithError("standard output is closed; send it to a file, or to /dev/null")
+    with app.make_context("recsmith", sys.argv[1:]) as context:
+        app.invoke(context)
+    sys.stdout.flush()
+
+
+def _drop_stdout() -> None:
+    """Throw away what is still buffered, so that Python does not try to write it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> NoReturn:

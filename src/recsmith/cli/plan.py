@@ -33,7 +33,9 @@ def command(workload: str, output: str | None, format_: str, **words: Any) -> No
     check_target(output)
     defaults = Space()
     space = Space(
-        types=words["types"] or defaults.types, widths=words["widths"], kernels=words["kernels"] or defaults.kernels
+        types=defaults.types if words["types"] is None else words["types"],
+        widths=words["widths"],
+        kernels=defaults.kernels if words["kernels"] is None else words["kernels"],
     )
     rules = load_rules(words["constraints"]) if words["constraints"] else ()
     cluster = load_cluster(words["cluster"]).with_memory(words["hbm"], words["reserve"])

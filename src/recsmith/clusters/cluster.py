@@ -113,7 +113,7 @@ class Cluster:
         """Device memory of each rank, before the reserve."""
         if isinstance(self.hbm_bytes, tuple):
             return self.hbm_bytes
-        return (self.hbm_bytes or self.device.hbm_bytes,) * self.world_size
+        return (self.device.hbm_bytes if self.hbm_bytes is None else self.hbm_bytes,) * self.world_size
 
     @property
     def capacities(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 
 from recsmith.clusters.cluster import Cluster
-from recsmith.errors import UsageError
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Raw, check_schema, decode, did_you_mean, encode, parse, read_text
 
 SCHEMA = "recsmith/cluster/1"
@@ -39,7 +39,13 @@ def load_cluster(source: str) -> Cluster:
         cluster = _catalogue_cluster(match["device"])
         local = int(match["local"]) if match["local"] else cluster.local_world_size
         return replace(cluster, local_world_size=local, hosts=int(match["hosts"] or 1))
-    return cluster_from_raw(parse(read_text(source), source), source)
+    try:
+        text = read_text(source)
+    except CorruptFile:
+        raise
+    except UsageError as error:
+        raise UsageError(f"{error}, or a device{did_you_mean(source.lower(), catalogue())}") from None
+    return cluster_from_raw(parse(text, source), source)
 
 
 def cluster_from_raw(raw: Raw, source: str) -> Cluster:

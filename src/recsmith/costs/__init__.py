@@ -1,6 +1,6 @@
 """What plans cost: cost models, bounds, and pricing of plans."""
 
-from recsmith.costs._base import CostModel, Evaluator, piece_seconds, price
+from recsmith.costs._base import CostModel, Evaluator, piece_seconds, price, step_seconds
 from recsmith.costs.torchrec import TorchRecCostModel
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
@@ -17,4 +17,13 @@ def cost_model(name: str | None = None) -> CostModel:
     return COST_MODELS[name]
 
 
-__all__ = ["COST_MODELS", "DEFAULT_COST_MODEL", "CostModel", "Evaluator", "cost_model", "piece_seconds", "price"]
+__all__ = [
+    "COST_MODELS",
+    "DEFAULT_COST_MODEL",
+    "CostModel",
+    "Evaluator",
+    "cost_model",
+    "piece_seconds",
+    "price",
+    "step_seconds",
+]

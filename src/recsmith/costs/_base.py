@@ -78,16 +78,26 @@ def piece_seconds(evaluator: Evaluator, modes: Ints, widths: Ints) -> Floats:
     return evaluator.head(evaluator.terms(modes, widths)).sum(axis=-1)
 
 
-def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
-    """What a step costs with these placed pieces, rank by rank."""
-    problem = evaluator.problem
+def device_parts(evaluator: Evaluator, footprint: Footprint) -> Floats:
+    """Seconds of each rank in the four parts (W, 4)."""
     terms = evaluator.terms(footprint.mode, footprint.width)
     grouped = np.zeros((len(footprint.mode), evaluator.groups, terms.shape[1]))
     grouped[np.arange(len(footprint.mode)), evaluator.group[footprint.mode]] = terms
-    parts = evaluator.head(spread(grouped, footprint, problem)).sum(axis=1)  # (W, G, 4) -> (W, 4)
+    return evaluator.head(spread(grouped, footprint, evaluator.problem)).sum(axis=1)  # (W, G, 4) -> (W, 4)
+
+
+def step_seconds(evaluator: Evaluator, footprint: Footprint) -> float:
+    """Seconds of a step with these placed pieces."""
+    return evaluator.step(device_parts(evaluator, footprint))[0]
+
+
+def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
+    """What a step costs with these placed pieces, rank by rank."""
+    parts = device_parts(evaluator, footprint)
     total, wait = evaluator.step(parts)
-    used, _ = memory_used(problem, footprint)
-    devices = zip(parts.tolist(), wait.tolist(), used.tolist(), problem.capacity.tolist(), strict=True)
+    used, _ = memory_used(evaluator.problem, footprint)
+    capacity = evaluator.problem.capacity
+    devices = zip(parts.tolist(), wait.tolist(), used.tolist(), capacity.tolist(), strict=True)
     return StepCost(
         total_s=total,
         per_device=tuple(

@@ -119,5 +119,7 @@ def fits_alone(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Bools
     everywhere = (head.device <= flat[:-1].min(initial=np.iinfo(np.int64).max)) & (tail.device <= flat[-1])
     device = np.select([span == Span.RANK, span == Span.HOST], [on_rank, on_host], everywhere)
     a_host = problem.cluster.local_world_size
-    held = np.where(span == Span.RANK, tail.host, (a_host - 1) * head.host + tail.host)
+    last = (a_host - 1) * head.host + tail.host
+    fullest = last if problem.cluster.hosts == 1 else a_host * head.host
+    held = np.select([span == Span.RANK, span == Span.HOST], [tail.host, last], fullest)
     return device & (held <= problem.host_capacity.max(initial=0))

@@ -71,9 +71,9 @@ class TorchRecEvaluator:
         return np.stack([forward, backward, forward_comm, backward_comm + copied / bandwidth], axis=-1)
 
     def _comm_bytes(self, element: Floats) -> Floats | float:
-        """Bytes per element sent: the workload's comm_dtype; without one TorchRec takes the table's type."""
+        """Bytes per element sent: the workload's comm_dtype; for none, and fp32, TorchRec takes the table's type."""
         comm_dtype = self.problem.workload.comm_dtype
-        return element if comm_dtype is None else float(ELEMENT_BYTES[comm_dtype])
+        return element if comm_dtype in (None, "fp32") else float(ELEMENT_BYTES[comm_dtype])
 
     def _comm(self, kind: Ints, outputs: Floats, across: Floats, weights: Floats) -> tuple[Floats, Floats]:
         """Seconds (N,), (N,) of the forward and the backward collectives of each piece's type."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from recsmith.costs import Evaluator, price
+from recsmith.costs import Evaluator, step_seconds
 from recsmith.problems import Footprint, Problem
 
 OnImprove = Callable[[float], bool | None]
@@ -84,7 +84,7 @@ class Search:
             self._keep(footprint)
 
     def _keep(self, footprint: Footprint) -> None:
-        total = price(self.evaluator, footprint).total_s
+        total = step_seconds(self.evaluator, footprint)
         if total < self.total_s:
             self.best, self.total_s = footprint, total
             self.cancelled = bool(self.on_improve and self.on_improve(total))

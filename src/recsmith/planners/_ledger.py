@@ -32,7 +32,8 @@ class Ledger:
         self._head: list[int] = problem.pieces.head.device.tolist()
         self._tail: list[int] = problem.pieces.tail.device.tolist()
         on_hosts = np.minimum(self.coverage, self.local) - 1
-        self._held: list[int] = (on_hosts * problem.pieces.head.host + problem.pieces.tail.host).tolist()
+        self._held: list[int] = (on_hosts * problem.pieces.head.host + problem.pieces.tail.host).tolist()  # last host
+        self._full: list[int] = (self.local * problem.pieces.head.host).tolist()  # hosts before the last
         self._one_rank: list[bool] = (self.span == int(Span.RANK)).tolist()
         self.clear()
 
@@ -53,8 +54,8 @@ class Ledger:
             return np.logical_and(room, np.repeat(self.host_free >= held, self.local)) if held else room
         free = self.free.reshape(-1, self._size[piece])
         room = (free[:, :-1] >= self._head[piece]).all(axis=1) & (free[:, -1] >= tail)
-        hosts = (self.host_free >= held).reshape(len(free), -1)
-        return np.logical_and(room, hosts.all(axis=1))
+        hosts = self.host_free.reshape(len(free), -1)
+        return room & (hosts[:, :-1] >= self._full[piece]).all(axis=1) & (hosts[:, -1] >= held)
 
     def load_with(self, piece: int) -> Floats:
         """Load of each target, were the piece there: its rank's, or the largest of its ranks'."""
@@ -73,8 +74,9 @@ class Ledger:
         self.free[ranks] -= sign * self._head[piece]
         self.free[(target + 1) * size - 1] += sign * (self._head[piece] - self._tail[piece])
         if self._held[piece]:
-            first = target * size // self.local
-            self.host_free[first : first + max(1, size // self.local)] -= sign * self._held[piece]
+            first, last = target * size // self.local, ((target + 1) * size - 1) // self.local
+            self.host_free[first:last] -= sign * self._full[piece]
+            self.host_free[last] -= sign * self._held[piece]
         if self.additive:
             self.load[ranks] += sign * self._seconds[piece]
             return

@@ -13,10 +13,10 @@ import numpy as np
 from recsmith.costs import CostModel, Evaluator
 from recsmith.costs.additive_bound import TableTotals
 from recsmith.costs.relaxation import DEAREST, Relaxation
-from recsmith.errors import Infeasible
+from recsmith.errors import Infeasible, UsageError
 from recsmith.planners._ledger import Ledger
 from recsmith.planners.greedy import place_simplest
-from recsmith.problems import Problem, build_problem
+from recsmith.problems import Problem, build_problem, check_sequence_widths
 from recsmith.units import format_size
 
 HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
@@ -52,10 +52,11 @@ def _homeless_message(problem: Problem, model: CostModel, homeless: list[int]) -
 
 def _overfull_message(problem: Problem, model: CostModel, need: float, room: float) -> str:
     world = problem.cluster.world_size
+    least = float(_roomy_totals(problem, model).per_table(np.inf, DEAREST)[1].sum())
+    floor = f": no plan exists below {format_size(least / world)} a device" if least > room else ""
     return (
         f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
-        f"{world} devices offer {format_size(room)}. Proved: no plan exists below {format_size(need / world)} "
-        f"a device. {_fix(problem, model)}"
+        f"{world} devices offer {format_size(room)}. Proved{floor}. {_fix(problem, model)}"
     )
 
 
@@ -72,8 +73,8 @@ def _fix(problem: Problem, model: CostModel) -> str:
 def _more_memory(problem: Problem, model: CostModel) -> str | None:
     """The least device memory of a few that gives a plan."""
     reserve, world = problem.cluster.reserve_bytes, problem.cluster.world_size
-    roomy = build_problem(problem.workload, problem.cluster.with_memory(2**52), problem.space, problem.constraints)
-    totals = TableTotals(model.compile(roomy))
+    totals = _roomy_totals(problem, model)
+    roomy = totals.relaxation.problem
     _, least = totals.per_table(np.inf, DEAREST)
     heaviest = np.minimum.reduceat(totals.relaxation.option_heaviest, roomy.options.start[:-1]).max()
     start = max(float(least.sum()) / world, float(heaviest))
@@ -81,9 +82,15 @@ def _more_memory(problem: Problem, model: CostModel) -> str | None:
         hbm = int(np.ceil((start * step + reserve) / GIB * 10) / 10 * GIB)
         if hbm > 2**50:
             return None
-        if _has_plan(replace_cluster(problem, hbm_bytes=hbm), model):
+        if _has_plan(problem, model, hbm_bytes=hbm):
             return f"--hbm {hbm / GIB:.1f}GiB"
     return None
+
+
+def _roomy_totals(problem: Problem, model: CostModel) -> TableTotals:
+    """What tables weigh at their lightest on devices of any size: larger pieces carry fewer extra bytes."""
+    roomy = build_problem(problem.workload, problem.cluster.with_memory(2**52), problem.space, problem.constraints)
+    return TableTotals(model.compile(roomy))
 
 
 def _more_hosts(problem: Problem, model: CostModel) -> str | None:
@@ -95,7 +102,7 @@ def _more_hosts(problem: Problem, model: CostModel) -> str | None:
     least = max(cluster.hosts + 1, int(np.ceil(need / problem.capacity.max() / cluster.local_world_size)))
     tried = sorted({int(np.ceil(least * step)) for step in DEVICE_STEPS})
     for hosts in tried:
-        if _has_plan(replace_cluster(problem, hosts=hosts), model):
+        if _has_plan(problem, model, hosts=hosts):
             return f"{hosts * cluster.local_world_size} devices ({hosts} hosts)"
     return None
 
@@ -106,16 +113,17 @@ def _more_types(problem: Problem, model: CostModel) -> str | None:
     )
     if wide == problem.space or problem.constraints.rules:
         return None
-    trial = build_problem(problem.workload, problem.cluster, wide, problem.constraints)
-    return f"--types {','.join(wide.types)} --widths any" if _has_plan(trial, model) else None
+    return f"--types {','.join(wide.types)} --widths any" if _has_plan(replace(problem, space=wide), model) else None
 
 
-def replace_cluster(problem: Problem, **changes: int) -> Problem:
-    """The same problem on a changed cluster."""
-    return build_problem(problem.workload, replace(problem.cluster, **changes), problem.space, problem.constraints)
-
-
-def _has_plan(problem: Problem, model: CostModel) -> bool:
+def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
+    """Whether a changed problem, on a changed cluster, is legal and has a plan."""
+    try:
+        cluster_ = replace(changed.cluster, **cluster)
+        problem = build_problem(changed.workload, cluster_, changed.space, changed.constraints)
+        check_sequence_widths(problem)
+    except UsageError:  # such as more ranks than a table has blocks of rows
+        return False
     evaluator = model.compile(problem)
     relaxation = Relaxation(evaluator)
     fitting = np.maximum.reduceat(relaxation.option_fits, problem.options.start[:-1])

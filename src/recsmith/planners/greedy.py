@@ -21,6 +21,8 @@ from recsmith.problems import NO_PIECE, Footprint, Problem
 
 Score = Callable[[Problem], Floats]
 
+FEWEST_ROUNDS = 32  # of splitting tables that found no room, however few tables there are
+
 
 def _dim(problem: Problem) -> Floats:
     return problem.pieces.width.astype(float)
@@ -78,7 +80,7 @@ def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Assignment | None:
     """Every table in as few pieces as fit a device, longest first; tables that find no room are split further."""
     problem = ledger.problem
     choice = simplest_options(relaxation)
-    for _ in range(len(problem.tables)):
+    for _ in range(max(len(problem.tables), FEWEST_ROUNDS)):
         ledger.clear()
         assignment = Assignment.of(problem, choice)
         place_longest_first(ledger, assignment, ledger.seconds)

@@ -5,6 +5,7 @@ import time
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.simulate import in_space
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
 from recsmith.planners._base import Budget, OnImprove, Planner
@@ -19,6 +20,7 @@ from recsmith.problems import (
     Problem,
     Space,
     build_problem,
+    check_sequence_widths,
     constraints_to_raw,
     footprint_of,
     memory_used,
@@ -66,6 +68,7 @@ def plan(
     cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
     model, searcher = find_cost_model(cost_model), find_planner(planner)
     problem = build_problem(workload, cluster, space, constraints)
+    check_sequence_widths(problem)
     evaluator = model.compile(problem)
     check_feasible(evaluator, model)
     solution = searcher.plan(
@@ -109,6 +112,8 @@ def make_plan(evaluator: Evaluator, footprint: Footprint, planner: str, model: C
 def _start_footprint(problem: Problem, start: Plan) -> Footprint:
     """Where the pieces of a starting plan stand; PlanMismatch where it does not solve this problem."""
     check_placements(start.placements, problem.workload, problem.cluster)
+    if not in_space(problem, start):
+        raise PlanMismatch(f"the starting plan lies outside of the space {problem.space.describe()} or its rules")
     footprint = footprint_of(problem, start.placements)
     device, host = memory_used(problem, footprint)
     if (device > problem.capacity).any() or (host > problem.host_capacity).any():

@@ -47,11 +47,9 @@ class Demand:
 
 
 def _asked(table: Table, batch_size: int) -> tuple[float, float, float]:
-    """(ids, bags, outputs) of one local batch, summed over features in TorchRec's order of operations."""
-    ids = bags = outputs = 0.0
-    for feature in table.features:
-        batch = feature.batch_size or batch_size
-        ids += feature.pooling_factor * feature.num_poolings * batch
-        bags += feature.num_poolings * batch
-        outputs += min(1.0, feature.pooling_factor) * feature.num_poolings * batch
+    """(ids, bags, outputs) of one local batch, summed over features by TorchRec's own operations in its order."""
+    asked = [(f.pooling_factor, f.num_poolings, f.batch_size or batch_size) for f in table.features]
+    ids = sum([factor * poolings * batch for factor, poolings, batch in asked])
+    bags = sum([poolings * batch for _, poolings, batch in asked])
+    outputs = sum([min(1.0, factor) * poolings * batch for factor, poolings, batch in asked])
     return (ids, bags, outputs) if table.pooled else (ids, ids, ids)

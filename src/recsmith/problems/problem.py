@@ -12,7 +12,6 @@ A plan chooses one option per table and a target (rank, host or the world) for e
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from recsmith.errors import UsageError
 from recsmith.problems.demand import Demand
 from recsmith.problems.space import Constraints, Space, TableRule
 from recsmith.problems.widths import Split, column_splits
-from recsmith.sharding import KERNELS, SHARDING_TYPES, WIDTH_STEP, ShardingType
+from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, ShardingType
 from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Bytes, Pieces
 from recsmith.workloads import Table, Workload
 
@@ -130,6 +129,9 @@ def build_problem(
     modes = _build_modes(tables, demand, cluster, space, rules)
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
     pieces, options = _build_options(tables, demand, modes, cluster, space, least_width)
+    bare = next((table for table, count in zip(tables, np.diff(options.start), strict=True) if count == 0), None)
+    if bare is not None:
+        raise UsageError(_no_mode(bare, cluster, space, rules.get(bare.name)))
     shell = Problem(
         workload=workload, cluster=cluster, space=space, constraints=constraints,
         tables=tables, demand=demand, least_width=least_width, modes=modes, pieces=pieces, options=options,
@@ -137,6 +139,25 @@ def build_problem(
     head, tail = shell.memory(pieces.mode, pieces.width)
     weighed = PieceTable(mode=pieces.mode, width=pieces.width, head=head, tail=tail)
     return replace(shell, pieces=weighed)
+
+
+def check_sequence_widths(problem: Problem) -> None:
+    """Refuse sequence tables of one collection that a search could make column_wise with different widths.
+
+    TorchRec runs one width per collection, and a search chooses for each table alone.
+    """
+    options, seen = problem.options, dict[str, tuple[int, str]]()
+    column_wise = problem.modes.type[options.mode] == TYPE_NAMES.index("column_wise")
+    for option in np.flatnonzero(column_wise & ~problem.demand.pooled[options.table]):
+        table = problem.tables[int(options.table[option])]
+        width = int(problem.pieces.width[options.piece[option, 0]])
+        first, name = seen.setdefault(table.collection, (width, table.name))
+        if width != first:
+            raise UsageError(
+                f"sequence tables '{name}' and '{table.name}' of collection '{table.collection}' would be column_wise "
+                f"with widths {first} and {width}, and TorchRec runs one width per collection; name the collection of "
+                "each, give them one dim and min_width, or leave column_wise out"
+            )
 
 
 def canonical_order(tables: tuple[Table, ...], rules: dict[str, TableRule | None]) -> tuple[Table, ...]:
@@ -198,15 +219,30 @@ def _legal_triples(
                     found = True
                     yield t, i, KERNELS.index(kernel)
         if not found:
-            raise UsageError(_no_mode(table, cluster, space))
+            raise UsageError(_no_mode(table, cluster, space, rule))
 
 
-def _no_mode(table: Table, cluster: Cluster, space: Space) -> str:
-    reasons = {kind.refusal(table, cluster) for kind in SHARDING_TYPES if kind.name in space.types} - {None}
-    why = f" ({'; '.join(sorted(str(reason) for reason in reasons))})" if reasons else ""
+def _no_mode(table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:
+    kinds = [kind for kind in SHARDING_TYPES if kind.name in space.types]
+    why = "; ".join(sorted({_why_not(kind, table, cluster, space, rule) for kind in kinds}))
     return (
-        f"table '{table.name}' has no legal placement in the space {space.describe()}{why}; allow more types or kernels"
+        f"table '{table.name}' has no legal placement in the space {space.describe()} ({why}); "
+        "allow more types or kernels"
     )
+
+
+def _why_not(kind: ShardingType, table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:
+    """Why a table has no option of a sharding type of the space."""
+    if rule and kind.name not in (rule.sharding_types or ()):
+        return f"the table's rules leave out {kind.name}"
+    refusal = kind.refusal(table, cluster)
+    if refusal:
+        return refusal
+    kernels = set(space.kernels) & set(rule.compute_kernels or () if rule else space.kernels)
+    if not kernels & set(kind.kernels):
+        return f"{kind.name} runs {', '.join(kind.kernels)}"
+    limit = f" and min_width {rule.min_width}" if rule and rule.min_width else ""
+    return f"{kind.name} has no split of {table.embedding_dim} columns under widths {space.widths}{limit}"
 
 
 def _fusion_groups(tables: tuple[Table, ...], table: Ints, kind: Ints, kernel: Ints) -> Ints:
@@ -228,9 +264,9 @@ def _build_options(
 ) -> tuple[PieceTable, Options]:
     """All options, family by family: modes of one type, dim and rule are split alike, so they are built together."""
     families = _families(demand, modes, least_width)
-    piece_mode: list[Ints] = []
-    piece_width: list[Ints] = []
-    columns: list[Ints] = []  # rows (mode, split number, piece 1, count 1, piece 2, count 2)
+    none = np.zeros(0, dtype=np.int64)
+    piece_mode, piece_width = [none], [none]
+    columns = [np.zeros((6, 0), dtype=np.int64)]  # rows (mode, split number, piece 1, count 1, piece 2, count 2)
     made = 0
     for (kind, min_width), members in families:
         sharding = SHARDING_TYPES[kind]
@@ -251,10 +287,7 @@ def _build_options(
     mode, _, piece1, count1, piece2, count2 = rows[:, order]
     table = modes.table[mode]
     start = np.searchsorted(table, np.arange(len(tables) + 1))
-    empty = next((t for t, (a, b) in enumerate(pairwise(start)) if a == b), None)
-    if empty is not None:
-        raise UsageError(_no_mode(tables[empty], cluster, space))
-    nothing = Bytes(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    nothing = Bytes(none, none)
     pieces = PieceTable(mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing)
     piece, count = np.stack([piece1, piece2], axis=1), np.stack([count1, count2], axis=1)
     return pieces, Options(table=table, mode=mode, piece=piece, count=count, start=start)
@@ -294,8 +327,18 @@ def _memory(problem: Problem, modes: Ints, widths: Ints, rows: Ints) -> Bytes:
         data_parallel=kind == data_parallel, kernel=kernel,
         cache_load_factor=np.full(np.shape(modes), CACHE_LOAD_FACTOR),
     )  # fmt: skip
-    workload = problem.workload
-    return ACCOUNTINGS[problem.constraints.memory](pieces, workload.optimizer, workload.pipeline, KERNELS)
+    workload, accounting = problem.workload, problem.constraints.memory
+    plain = accounting == "torchrec" and problem.cluster.device.kind == "cpu"  # TorchRec counts no pipeline there
+    return ACCOUNTINGS[accounting](pieces, workload.optimizer, "none" if plain else workload.pipeline, KERNELS)
 
 
-__all__ = ["NO_PIECE", "Modes", "Options", "PieceTable", "Problem", "build_problem", "canonical_order"]
+__all__ = [
+    "NO_PIECE",
+    "Modes",
+    "Options",
+    "PieceTable",
+    "Problem",
+    "build_problem",
+    "canonical_order",
+    "check_sequence_widths",
+]

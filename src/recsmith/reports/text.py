@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
+import click
 from rich.box import SIMPLE
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
@@ -19,11 +21,14 @@ MOST_CHANGES = 40
 
 
 def show(renderable: RenderableType) -> None:
-    """Print to standard output; full lines when it is not a terminal."""
-    console = Console(highlight=False, soft_wrap=False)
+    """Print to standard output, names as they are; full lines when it is not a terminal."""
+    words: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    console = Console(**words)
     if not console.is_terminal:
-        console = Console(highlight=False, width=140)
-    console.print(renderable)
+        console = Console(width=140, **words)
+    with console.capture() as captured:
+        console.print(renderable)
+    click.echo(captured.get(), nl=False)  # rich itself would end the program when the reader goes away
 
 
 def plan_report(plan: Plan, run: str | None = None) -> RenderableType:

@@ -2,19 +2,31 @@
 
 import csv
 import io
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from importlib import resources
 from typing import Any, cast, get_args
 
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Raw, check_schema, decode, did_you_mean, encode, json_schema, parse, parse_yaml, read_text
+from recsmith.files import (
+    Raw,
+    check_schema,
+    decode,
+    did_you_mean,
+    encode,
+    json_schema,
+    parse,
+    parse_number,
+    parse_yaml,
+    read_text,
+)
 from recsmith.workloads import torchrec_report
+from recsmith.workloads.table import Table
 from recsmith.workloads.workload import Optimizer, Workload
 
 SCHEMA = "recsmith/workload/1"
 SHORT_FORM = ("pooling_factor", "num_poolings", "weighted")  # directly on a table: one feature of the table's name
-CSV_NUMBERS = {"num_embeddings": int, "embedding_dim": int, "pooling_factor": float, "num_poolings": float}
+CSV_NUMBERS = ("num_embeddings", "embedding_dim", "pooling_factor", "num_poolings")
 CSV_COLUMNS = ("name", *CSV_NUMBERS, "pooling", "data_type", "collection")
 
 
@@ -48,6 +60,8 @@ def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workloa
         return workload_from_raw(cast(Raw, parse_yaml(file.read_text("utf-8"), file.name)), file.name)
     try:
         text = read_text(source)
+    except CorruptFile:
+        raise
     except UsageError as error:
         raise UsageError(f"{error}, or a built-in workload{did_you_mean(source, list(builtins()))}") from None
     if torchrec_report.matches(text):
@@ -80,9 +94,16 @@ def _expand(table: object, source: str) -> object:
             f"'{source}': table {name!r} has features and also {next(iter(short))}; put it on the features"
         )
     if "pooling_factor" not in short:
-        raise CorruptFile(f"'{source}': table {name!r} has neither features nor a pooling_factor; give one of the two")
+        rule = f"'{source}': table {name!r} has neither features nor a pooling_factor; give one of the two"
+        raise CorruptFile(f"{rule}{_misspelt(table)}")
     rest = {key: value for key, value in table.items() if key not in SHORT_FORM}
     return {**rest, "features": [{"name": name, **short}]}
+
+
+def _misspelt(table: Raw) -> str:
+    known = [*SHORT_FORM, *(field.name for field in fields(Table))]
+    unknown = next((key for key in table if key not in known), None)
+    return f" ('{unknown}' is not a known field{did_you_mean(unknown, known)})" if unknown else ""
 
 
 def workload_to_raw(workload: Workload) -> Raw:
@@ -116,17 +137,20 @@ def _csv_to_raw(text: str, source: str, batch_size: int | None, optimizer: str |
     if batch_size is None:
         raise UsageError(f"'{source}' is CSV, which has no place for the batch size; add --batch-size")
     reader = csv.DictReader(io.StringIO(text), strict=True, restkey="")
-    header = list(reader.fieldnames or [])
+    try:
+        _check_header(list(reader.fieldnames or []), source)
+        tables = [_csv_table(row, f"'{source}' line {reader.line_num}") for row in reader]
+    except csv.Error as error:
+        raise CorruptFile(f"'{source}' line {reader.reader.line_num} is not CSV: {error}") from None
+    return {"schema": SCHEMA, "batch_size": batch_size, "optimizer": optimizer or "sgd", "tables": tables}
+
+
+def _check_header(header: list[str], source: str) -> None:
     unknown = next((column for column in header if column not in CSV_COLUMNS), None)
     if unknown is not None:
         raise CorruptFile(f"'{source}': column '{unknown}' is not known{did_you_mean(unknown, list(CSV_COLUMNS))}")
     if len(set(header)) != len(header):
         raise CorruptFile(f"'{source}': a column stands twice in the header; keep one")
-    try:
-        tables = [_csv_table(row, f"'{source}' line {reader.line_num}") for row in reader]
-    except csv.Error as error:
-        raise CorruptFile(f"'{source}' line {reader.line_num} is not CSV: {error}") from None
-    return {"schema": SCHEMA, "batch_size": batch_size, "optimizer": optimizer or "sgd", "tables": tables}
 
 
 def _csv_table(row: dict[str, str | None], place: str) -> Raw:
@@ -137,7 +161,7 @@ def _csv_table(row: dict[str, str | None], place: str) -> Raw:
         if value in (None, ""):
             continue
         try:
-            table[column] = CSV_NUMBERS.get(column, str)(value)
-        except ValueError:
-            raise CorruptFile(f"{place}: {column} is '{value}', not a {CSV_NUMBERS[column].__name__}") from None
+            table[column] = parse_number(value) if column in CSV_NUMBERS else value
+        except ValueError as error:
+            raise CorruptFile(f"{place}: {column}: {error}; write for example 12 or 0.5") from None
     return table

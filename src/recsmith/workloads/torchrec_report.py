@@ -9,7 +9,7 @@ import re
 import warnings
 from collections import Counter
 
-from recsmith.errors import CorruptFile
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import reading
 from recsmith.workloads.table import Feature, Table
 from recsmith.workloads.workload import Workload
@@ -17,7 +17,7 @@ from recsmith.workloads.workload import Workload
 _TITLE = "--- Planner Statistics ---"
 _BATCH = re.compile(r"^# Batch Size: (\d+)\s*#$", re.MULTILINE)
 _COLUMNS = ("FQN", "Sum Pooling Factor", "Sum Num Poolings", "Num Indices", "Output", "Weighted", "Features",
-            "Emb Dim (CW Dim)", "Hash Size", "Batch Sizes")  # fmt: skip
+            "Emb Dim (CW Dim)", "Hash Size")  # fmt: skip
 
 
 def matches(text: str) -> bool:
@@ -30,7 +30,10 @@ def read(text: str, source: str) -> Workload:
     batch = _BATCH.search(text)
     rows = table_rows(text, source)
     if batch is None or not rows:
-        raise CorruptFile(f"'{source}' is a planner report without a batch size or without tables")
+        raise CorruptFile(
+            f"'{source}' is a planner report without a batch size or without tables; "
+            "keep its 'Parameter Info', which a planner with debug=True logs"
+        )
     seen: Counter[str] = Counter()
     tables: list[Table] = []
     with reading(source):
@@ -78,11 +81,10 @@ def _table(row: dict[str, str], name: str, collection: str, batch_size: int) -> 
         count = int(row["Features"])
         poolings, indices = float(row["Sum Num Poolings"]), float(row["Num Indices"])
         pooling_factor = indices / poolings if poolings else float(row["Sum Pooling Factor"]) / count
-        own_batch = re.match(r"\d+", row["Batch Sizes"])
-        own_size = int(own_batch[0]) if own_batch and int(own_batch[0]) != batch_size else None
+        batch_sizes = _batch_sizes(row.get("Batch Sizes", "n/a"), count, batch_size)
         dim, rows = int(row["Emb Dim (CW Dim)"].split()[0]), int(row["Hash Size"])
     except (ValueError, ZeroDivisionError) as error:
-        raise CorruptFile(f"the report's row of '{row['FQN']}' holds a bad number: {error}") from None
+        raise UsageError(f"the row of '{row['FQN']}' holds a bad number: {error}") from None
     names = [name] if count == 1 else [f"{name}.{i}" for i in range(count)]
     features = tuple(
         Feature(
@@ -90,9 +92,9 @@ def _table(row: dict[str, str], name: str, collection: str, batch_size: int) -> 
             pooling_factor=pooling_factor,
             num_poolings=poolings / count,
             weighted=row["Weighted"] == "weighted",
-            batch_size=own_size,
+            batch_size=size,
         )
-        for feature in names
+        for feature, size in zip(names, batch_sizes, strict=True)
     )
     return Table(
         name=name,
@@ -102,3 +104,16 @@ def _table(row: dict[str, str], name: str, collection: str, batch_size: int) -> 
         pooling="sum" if row["Output"] == "pooled" else "none",
         collection=collection,
     )
+
+
+def _batch_sizes(cell: str, count: int, usual: int) -> list[int | None]:
+    """Batch size of each feature of 'n/a', '2560', '2560*4' or '2560 * 2, 512'; None where it is the usual one."""
+    if cell == "n/a":
+        return [None] * count
+    sizes: list[int | None] = []
+    for part in cell.split(","):
+        size, _, times = part.partition("*")
+        sizes += [None if int(size) == usual else int(size)] * int(times or 1)
+    if len(sizes) != count:
+        raise ValueError(f"{len(sizes)} batch sizes for {count} features")
+    return sizes

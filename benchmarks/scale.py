@@ -1,0 +1,90 @@
+"""The tables of docs/benchmarks/scale.md: start-up times, and how whole commands grow with tables and devices.
+
+    python benchmarks/scale.py
+
+Every time is of the whole command: start of Python to exit. Generated tables (seed 0): rows log-uniform in 100 .. 3e7,
+dims 8 .. 256, pooling factors log-uniform in 0.5 .. 50; batch 2,048, row-wise Adagrad, JSON.
+"""
+
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+RUNS = 5
+DIMS = (8, 16, 32, 64, 64, 128, 128, 128, 256)
+SIZES = ((1_000, "h200:8x4"), (2_000, "h200:8x8"), (5_000, "h200:8x16"), (10_000, "h200:8x32"))
+STARTS = ("--help", "plan dlrm-v2 --cluster h100:8", "plan criteo-kaggle --cluster h100:4")
+
+
+def generate(count: int, path: Path) -> None:
+    draw = random.Random(0)
+    tables = [
+        {
+            "name": f"table_{i}",
+            "num_embeddings": round(math.exp(draw.uniform(math.log(100), math.log(3e7)))),
+            "embedding_dim": draw.choice(DIMS),
+            "pooling_factor": round(math.exp(draw.uniform(math.log(0.5), math.log(50))), 3),
+        }
+        for i in range(count)
+    ]
+    workload = {"schema": "recsmith/workload/1", "batch_size": 2048, "optimizer": "rowwise_adagrad", "tables": tables}
+    path.write_text(json.dumps(workload))
+
+
+def measure(words: list[str], **environment: str) -> tuple[float, float, str]:
+    """(seconds, peak MB, standard output) of one whole command."""
+    begun = time.perf_counter()
+    command = [sys.executable, "-m", "recsmith", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+    assert process.stdout is not None
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return time.perf_counter() - begun, usage.ru_maxrss / 1024, output
+
+
+def starts() -> None:
+    print("| command | warm, median of 5 (s) | without bytecode caches (s) |\n|---|---|---|")
+    for text in STARTS:
+        measure(text.split())
+        warm = statistics.median(measure(text.split())[0] for _ in range(RUNS))
+        with tempfile.TemporaryDirectory() as empty:
+            cold = measure(text.split(), PYTHONPYCACHEPREFIX=empty)[0]
+        print(f"| `recsmith {text}` | {warm:.2f} | {cold:.2f} |", flush=True)
+
+
+def growth() -> None:
+    print("\n| tables | devices | whole command (s) | peak (MB) | plan (ms) | gap |\n|---|---|---|---|---|---|")
+    points: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for count, cluster in SIZES:
+            file = Path(folder) / f"{count}.json"
+            generate(count, file)
+            words = ["plan", str(file), "--cluster", cluster]
+            seconds, peak, _ = min(measure(words) for _ in range(3))
+            priced = json.loads(_simulated(words, folder))
+            total, gap = priced["cost"]["total_s"] * 1e3, priced["gap"]
+            devices = len(priced["cost"]["per_device"])
+            print(f"| {count:,} | {devices} | {seconds:.2f} | {peak:.0f} | {total:.3f} | {gap:.3%} |", flush=True)
+            points.append((math.log(count * devices), math.log(seconds)))
+    slope, _ = statistics.linear_regression(*zip(*points, strict=True))
+    print(f"\nSeconds grow as (tables x devices) ^ {slope:.2f}.")
+
+
+def _simulated(words: list[str], folder: str) -> str:
+    plan = str(Path(folder) / "plan.json")
+    measure([*words, "-o", plan])
+    return measure(["simulate", plan, "--format", "json"])[2]
+
+
+if __name__ == "__main__":
+    starts()
+    growth()

@@ -1,0 +1,24 @@
+"""RecSmith inside a TorchRec job: the drop-in planner and what goes with it (needs the torchrec extra).
+
+    from recsmith.torchrec import RecSmithPlanner
+
+    plan = RecSmithPlanner("h100:8", batch_size=8192).collective_plan(model, sharders, pg)
+    model = DistributedModelParallel(model, plan=plan, sharders=sharders)
+"""
+
+from recsmith.bridge.launch import require_torch
+
+require_torch()
+
+from recsmith.bridge.convert import from_sharding_plan, to_parameter_constraints, to_sharding_plan  # noqa: E402
+from recsmith.bridge.modules import read_cluster, read_workload  # noqa: E402
+from recsmith.bridge.planner import RecSmithPlanner  # noqa: E402
+
+__all__ = [
+    "RecSmithPlanner",
+    "from_sharding_plan",
+    "read_cluster",
+    "read_workload",
+    "to_parameter_constraints",
+    "to_sharding_plan",
+]

@@ -1,0 +1,136 @@
+"""What holds for every planner: subclass PlannerContract, give it a fixture `planner` (a name), and inherit."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from support.cases import LOOSE, TIGHT, Case, check_plan, medium_case, seeded, small_case
+
+from recsmith.costs.simulate import simulate
+from recsmith.errors import Infeasible, NoPlanFound
+from recsmith.files import dump_json, parse_json
+from recsmith.planners import Result
+from recsmith.plans import Placement, Plan, plan_from_raw, plan_to_raw
+from recsmith.workloads import Table
+
+MEDIUM, SMALL = 12, 20  # contract cases
+
+
+@cache
+def contract_cases() -> tuple[Case, ...]:
+    """Cases of every kind: some with memory to spare, most with hardly any."""
+    medium = [medium_case(seeded(seed), LOOSE if seed % 2 else TIGHT) for seed in range(MEDIUM)]
+    return (*medium, *(small_case(seeded(seed)) for seed in range(SMALL)))
+
+
+def outcome(case: Case, planner: str, **words: Any) -> Result | str:
+    """A result, or the name of the error that says that there is none."""
+    try:
+        return case.plan(planner, **words)
+    except (Infeasible, NoPlanFound) as error:
+        return type(error).__name__
+
+
+def digest(case: Case, planner: str, **words: Any) -> str:
+    """The digest of the plan, or the name of the error."""
+    found = outcome(case, planner, **words)
+    return found if isinstance(found, str) else found.plan.digest
+
+
+@cache
+def solved(planner: str) -> tuple[tuple[Case, Result], ...]:
+    """The cases that a planner solves, with its results."""
+    found = [(case, outcome(case, planner)) for case in contract_cases()]
+    pairs = tuple((case, result) for case, result in found if isinstance(result, Result))
+    assert len(pairs) > len(found) / 3, "the contract needs more cases that have a plan"
+    return pairs
+
+
+class PlannerContract:
+    """The laws."""
+
+    def test_plans_are_complete_legal_and_within_memory(self, planner: str) -> None:
+        for case, result in solved(planner):
+            check_plan(case, result.plan)
+            assert result.plan.planner == planner
+
+    def test_one_seed_gives_one_plan(self, planner: str) -> None:
+        for case in contract_cases():
+            assert digest(case, planner, seed=3) == digest(case, planner, seed=3)
+
+    def test_order_of_tables_does_not_matter(self, planner: str) -> None:
+        for number, case in enumerate(contract_cases()):
+            left, pick = list(case.workload.tables), seeded(number)
+            shuffled = [left.pop(pick(range(len(left)))) for _ in case.workload.tables]
+            other = replace(case, workload=replace(case.workload, tables=tuple(shuffled)))
+            assert digest(case, planner) == digest(other, planner)
+
+    def test_names_of_tables_do_not_matter(self, planner: str) -> None:
+        for case in contract_cases():
+            other = renamed(case)
+            found, again = outcome(case, planner), outcome(other, planner)
+            if isinstance(found, Result) and isinstance(again, Result):
+                assert nameless(found.plan) == nameless(again.plan)
+                assert found.plan.cost == again.plan.cost
+            else:
+                assert found == again
+
+    def test_a_start_is_never_made_worse(self, planner: str) -> None:
+        for name in ("random", "auto"):
+            for case, start in solved(name):
+                result = case.plan(planner, start=start.plan)
+                assert result.plan.cost.total_s <= start.plan.cost.total_s
+                check_plan(case, result.plan)
+
+    def test_on_improve_hears_falling_totals(self, planner: str) -> None:
+        for case, _ in solved(planner):
+            heard: list[float] = []
+            result = case.plan(planner, on_improve=heard.append)
+            assert heard == sorted(set(heard), reverse=True)
+            assert heard[-1] == result.plan.cost.total_s
+
+    def test_on_improve_cancels_by_returning_true(self, planner: str) -> None:
+        for case, full in solved(planner):
+            heard: list[float] = []
+            result = case.plan(planner, on_improve=lambda total, heard=heard: heard.append(total) or True)
+            assert heard == [result.plan.cost.total_s]
+            assert result.truncated or result.iterations == full.iterations
+            check_plan(case, result.plan)
+
+    def test_a_budget_of_one_iteration_gives_a_plan(self, planner: str) -> None:
+        for case, full in solved(planner):
+            result = case.plan(planner, iterations=1)
+            check_plan(case, result.plan)
+            assert not result.truncated  # iterations are reproducible; only time cuts a search short
+            assert result.iterations <= full.iterations
+            assert digest(case, planner, iterations=1) == result.plan.digest
+
+    def test_no_time_gives_a_plan_marked_as_cut_short(self, planner: str) -> None:
+        for case, full in solved(planner):
+            result = case.plan(planner, time_limit_s=0.0)
+            check_plan(case, result.plan)
+            assert result.truncated or result.iterations == full.iterations
+
+    def test_a_plan_from_a_file_has_the_same_cost_bound_and_gap(self, planner: str) -> None:
+        for _, result in solved(planner):
+            text = dump_json(plan_to_raw(result.plan))
+            loaded = plan_from_raw(parse_json(text, "plan"), "plan")
+            assert loaded == result.plan
+            assert simulate(loaded) == result.plan
+
+
+def renamed(case: Case) -> Case:
+    """The same tables under names that sort the other way round; rules follow their tables."""
+    names = {t.name: f"t{len(case.workload.tables) - i:03}" for i, t in enumerate(case.workload.tables)}
+    tables = tuple(replace(t, name=names[t.name]) for t in case.workload.tables)
+    rules = tuple(replace(rule, tables=names.get(rule.tables, rule.tables)) for rule in case.constraints.rules)
+    return replace(
+        case, workload=replace(case.workload, tables=tables), constraints=replace(case.constraints, rules=rules)
+    )
+
+
+def nameless(plan: Plan) -> Counter[tuple[Table, Placement]]:
+    """What stands where, without names."""
+    tables = {t.name: replace(t, name="x") for t in plan.workload.tables}
+    return Counter((tables[p.table], replace(p, table="x")) for p in plan.placements)

@@ -1,0 +1,130 @@
+"""Infeasible is proved, and the changes that its message names work."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from support.cases import Case, cluster, impossible, large_case, medium_case, seeded, small_case, table, workload
+
+from recsmith.clusters import Cluster
+from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.problems import Space
+from recsmith.units import parse_size
+
+MIB = 2**20
+LARGE = workload(table("huge", 4_000_000, 64), table("small", 1000, 16))
+MANY = workload(*(table(f"t{i}", 500_000, 32) for i in range(20)))
+WHOLE = Space(types=("table_wise",))
+UNITS = "B|KiB|MiB|GiB|TiB"
+
+
+def _message(case: Case) -> str:
+    with pytest.raises(Infeasible) as caught:
+        case.plan()
+    return str(caught.value)
+
+
+def _with_hbm(cluster: Cluster, message: str) -> Cluster:
+    """The cluster with what `--hbm` of the message says."""
+    found = re.search(r"--hbm (\S+?)[;.]?(?: |$)", message)
+    assert found
+    return cluster.with_memory(parse_size(found[1]))
+
+
+def _with_devices(cluster: Cluster, message: str) -> Cluster:
+    found = re.search(r"(\d+) devices \((\d+) hosts\)", message)
+    assert found
+    assert int(found[1]) == int(found[2]) * cluster.local_world_size
+    return replace(cluster, hosts=int(found[2]))
+
+
+CASES = {
+    "a table larger than every device": Case(LARGE, cluster(4, hbm=300 * MIB), WHOLE),
+    "a table larger than the cluster": Case(LARGE, cluster(2, hbm=300 * MIB)),
+    "tables larger than the cluster": Case(MANY, cluster(4, hbm=256 * MIB)),
+    "tables larger than two hosts": Case(MANY, cluster(2, 2, hbm=256 * MIB)),
+    "a reserve on every device": Case(MANY, cluster(4, hbm=600 * MIB, reserve_bytes=400 * MIB)),
+    "devices of different sizes": Case(MANY, cluster(4, hbm=(300 * MIB, 200 * MIB, 100 * MIB, 1))),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_named_memory_is_enough(case: Case) -> None:
+    better = replace(case, cluster=_with_hbm(case.cluster, _message(case)))
+    assert better.plan().plan.gap is not None
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_named_devices_are_enough(case: Case) -> None:
+    message = _message(case)
+    if "devices (" in message:
+        assert replace(case, cluster=_with_devices(case.cluster, message)).plan().plan.gap is not None
+    else:
+        assert case.space == WHOLE or isinstance(case.cluster.hbm_bytes, tuple)  # more devices are no help
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_below_the_proven_minimum_there_is_no_plan(case: Case) -> None:
+    message = _message(case)
+    found = re.search(rf"no plan exists below ([0-9.]+ (?:{UNITS})) a device", message)
+    if found is None:
+        assert "fits no device" in message
+        return
+    below = case.cluster.with_memory(int(parse_size(found[1]) * 0.999) + case.cluster.reserve_bytes)
+    assert "Proved" in _message(replace(case, cluster=below))
+
+
+def test_the_message_names_table_bytes_and_rule() -> None:
+    message = _message(CASES["a table larger than every device"])
+    assert "table 'huge' fits no device in the space table_wise" in message
+    assert "its weights are 976.6 MiB, the largest device offers 300 MiB. Proved." in message
+
+
+def test_the_named_types_are_enough() -> None:
+    case = CASES["a table larger than every device"]
+    found = re.search(r"--types (\S+) --widths any", _message(case))
+    assert found
+    wide = replace(case, space=Space(types=tuple(found[1].split(",")), widths="any"))
+    assert wide.plan().plan.gap is not None
+
+
+def test_a_change_that_breaks_a_rule_is_not_named() -> None:
+    """7 rows fit 2 ranks row by row, but leave one of 6 empty: more hosts are no fix, nor an error of another kind."""
+    rows = workload(table("a", 7, 4, 50.0, pooling="none"), batch_size=1000)
+    case = Case(rows, cluster(1, 2, hbm=1000), Space(types=("row_wise",)))
+    assert "Checked to work: --hbm 0.1GiB." in _message(case)
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_infeasible_is_raised_exactly_where_there_is_a_proof(chunk: int) -> None:
+    for seed in range(chunk, 120, 4):
+        for make in (small_case, medium_case, large_case)[: 3 if seed < 24 else 2]:
+            case = make(seeded(seed))
+            try:
+                case.plan("cost_greedy")
+                proved = False
+            except NoPlanFound:
+                proved = False
+            except Infeasible:
+                proved = True
+            assert proved == impossible(case)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_random_messages_name_works(seed: int) -> None:
+    case = small_case(seeded(seed), (0.3, 0.6, 0.9))
+    try:
+        case.plan()
+    except NoPlanFound:
+        return
+    except Infeasible as error:
+        message = str(error)
+        if "--hbm" in message:
+            assert replace(case, cluster=_with_hbm(case.cluster, message)).plan().plan.gap is not None
+        if "devices (" in message:
+            assert replace(case, cluster=_with_devices(case.cluster, message)).plan().plan.gap is not None
+
+
+def test_a_reserve_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="reserve less"):
+        cluster(2, hbm=100, reserve_bytes=100)

@@ -1,0 +1,34 @@
+"""Many random problems: every outcome is a valid plan, 'not found', or 'infeasible' with a true proof.
+
+`CASES=3000 pytest tests/planners/test_soak.py` runs more of them.
+"""
+
+import os
+
+import pytest
+from support.cases import check_plan, impossible, large_case, seeded
+
+from recsmith.costs.simulate import simulate
+from recsmith.errors import Infeasible, NoPlanFound
+from recsmith.planners import PLANNERS
+
+CASES = int(os.environ.get("CASES", "200"))
+CHUNKS = 8
+FIRST_SEED = 10_000
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_outcome_is_valid(chunk: int) -> None:
+    names = list(PLANNERS)
+    for seed in range(FIRST_SEED + chunk, FIRST_SEED + CASES, CHUNKS):
+        case = large_case(seeded(seed))
+        planner = "auto" if seed % 4 else names[seed // 4 % len(names)]
+        try:
+            result = case.plan(planner, seed=seed)
+        except Infeasible:
+            assert impossible(case)
+        except NoPlanFound:
+            assert not impossible(case)
+        else:
+            check_plan(case, result.plan)
+            assert simulate(result.plan) == result.plan

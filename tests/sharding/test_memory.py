@@ -1,0 +1,194 @@
+"""Laws of the two memory accountings: what a shard weighs on its device and on its host."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recsmith import Constraints, Feature, Placement, Space, Table, Workload, load_cluster
+from recsmith.problems import build_problem, footprint_of, memory_used
+from recsmith.sharding import KERNELS, SHARDING_TYPES, ShardingType
+from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Bytes, Pieces
+
+# fp32 values of optimizer state that FBGEMM keeps: (per weight, per row of a shard)
+STATE = {
+    "sgd": (0, 0),
+    "adagrad": (1, 0),
+    "rowwise_adagrad": (0, 1),
+    "partial_rowwise_adam": (1, 1),
+    "adam": (2, 0),
+    "lamb": (2, 0),
+}
+PIPELINES = ("none", "sparse_dist", "prefetch_sparse_dist")
+UVM = ("fused_uvm", "fused_uvm_caching")
+
+every_accounting = pytest.mark.parametrize("accounting", sorted(ACCOUNTINGS))
+every_optimizer = pytest.mark.parametrize("optimizer", sorted(STATE))
+every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+row_counts = st.integers(1, 10**8)
+dims = st.integers(1, 512).map(lambda steps: 4 * steps)
+element_sizes = st.sampled_from([1, 2, 4])
+
+
+def weigh(
+    accounting: str = "real", optimizer: str = "sgd", pipeline: str = "none", kernel: str = "fused", **fields: Any
+) -> tuple[int, int]:
+    """(device, host) bytes of one shard, of the whole table and without lookups unless the fields say otherwise."""
+    shard: dict[str, Any] = {
+        "rows": 100, "width": 16, "element_bytes": 4, "ids": 0.0, "bags": 0.0, "outputs": 0.0,
+        "weighted": False, "int8": False, "data_parallel": False, "cache_load_factor": CACHE_LOAD_FACTOR,
+        **fields, "kernel": KERNELS.index(kernel),
+    }  # fmt: skip
+    shard = {"table_rows": shard["rows"], "table_dim": shard["width"], **shard}
+    pieces = Pieces(**{name: np.array([value]) for name, value in shard.items()})
+    made: Bytes = ACCOUNTINGS[accounting](pieces, optimizer, pipeline, KERNELS)
+    return int(made.device[0]), int(made.host[0])
+
+
+# --- both ---------------------------------------------------------------------------------------------------------
+
+
+@every_accounting
+@every_kernel
+@given(data=st.data())
+def test_bytes_never_shrink_with_rows_width_ids_or_bags(accounting: str, kernel: str, data: st.DataObject) -> None:
+    optimizer, pipeline = data.draw(st.sampled_from(sorted(STATE))), data.draw(st.sampled_from(PIPELINES))
+    element = data.draw(element_sizes)
+    table: dict[str, Any] = {"table_rows": 2 * 10**8, "table_dim": 4096, "element_bytes": element, "int8": element == 1}
+    table |= {"weighted": data.draw(st.booleans())}
+    amounts = st.floats(0, 1e7)
+    small: dict[str, Any] = {
+        "rows": data.draw(row_counts), "width": data.draw(dims),
+        "ids": data.draw(amounts), "bags": data.draw(amounts), "outputs": data.draw(amounts),
+    }  # fmt: skip
+    grown = data.draw(st.sampled_from(sorted(small)))
+    more = row_counts if grown == "rows" else dims if grown == "width" else amounts
+    large = small | {grown: small[grown] + data.draw(more)}
+    device, host = weigh(accounting, optimizer, pipeline, kernel, **table, **small)
+    larger_device, larger_host = weigh(accounting, optimizer, pipeline, kernel, **table, **large)
+    assert larger_device >= device
+    assert larger_host >= host
+
+
+@every_accounting
+@every_optimizer
+@pytest.mark.parametrize("kernel", UVM)
+@given(rows=row_counts, width=dims, element=element_sizes)
+def test_uvm_weights_and_state_live_on_the_host(
+    accounting: str, optimizer: str, kernel: str, rows: int, width: int, element: int
+) -> None:
+    shape: dict[str, Any] = {"rows": rows, "width": width, "element_bytes": element}
+    whole, nothing = weigh(accounting, optimizer, **shape)
+    device, host = weigh(accounting, optimizer, kernel=kernel, **shape)
+    assert nothing == 0
+    assert host == whole >= rows * width * element
+    assert (device > 0) == (kernel == "fused_uvm_caching")
+
+
+@every_accounting
+@every_optimizer
+def test_a_cache_holds_a_fifth_of_the_rows_and_its_bookkeeping(accounting: str, optimizer: str) -> None:
+    device, _ = weigh(accounting, optimizer, kernel="fused_uvm_caching", rows=10**6, width=128, table_dim=128)
+    cached = math.ceil(10**6 * CACHE_LOAD_FACTOR)
+    weights, bookkeeping = cached * 128 * 4, cached * 16 + 10**6 * 4
+    state = weigh("torchrec", optimizer, rows=cached, width=128)[0] - weights if accounting == "torchrec" else 0
+    assert device == pytest.approx(weights + bookkeeping + state, abs=2)
+
+
+@every_accounting
+@pytest.mark.parametrize("kernel", ["fused", *UVM])
+@given(ids=st.floats(1, 1e6))
+def test_deeper_pipelines_hold_more_ids_on_the_device(accounting: str, kernel: str, ids: float) -> None:
+    sizes = [weigh(accounting, "adam", pipeline, kernel, ids=ids) for pipeline in PIPELINES]
+    devices, hosts = zip(*sizes, strict=True)
+    assert devices[0] < devices[1] < devices[2]
+    assert len(set(hosts)) == 1
+
+
+# --- real ---------------------------------------------------------------------------------------------------------
+
+
+@every_optimizer
+@given(rows=row_counts, width=dims, element=st.sampled_from([2, 4]))
+def test_real_counts_weights_and_fp32_state(optimizer: str, rows: int, width: int, element: int) -> None:
+    per_weight, per_row = STATE[optimizer]
+    state = 4 * rows * (per_weight * width + per_row)
+    assert weigh(optimizer=optimizer, rows=rows, width=width, element_bytes=element) == (
+        rows * width * element + state,
+        0,
+    )
+
+
+@every_optimizer
+@given(rows=row_counts, widths=st.lists(dims, min_size=2, max_size=6))
+def test_row_wise_state_is_counted_once_per_column_shard(optimizer: str, rows: int, widths: list[int]) -> None:
+    whole, _ = weigh(optimizer=optimizer, rows=rows, width=sum(widths))
+    parts = sum(weigh(optimizer=optimizer, rows=rows, width=width, table_dim=sum(widths))[0] for width in widths)
+    assert parts - whole == 4 * rows * STATE[optimizer][1] * (len(widths) - 1)
+
+
+@every_optimizer
+@given(rows=row_counts, parts=st.integers(2, 6), width=dims)
+def test_torchrec_shares_row_wise_state_between_column_shards(
+    optimizer: str, rows: int, parts: int, width: int
+) -> None:
+    whole, _ = weigh("torchrec", optimizer, rows=rows, width=parts * width)
+    part, _ = weigh("torchrec", optimizer, rows=rows, width=width, table_dim=parts * width)
+    assert whole <= part * parts <= whole + 2 * parts  # rounded up
+
+
+@every_optimizer
+@given(rows=row_counts, width=dims, element=element_sizes)
+def test_data_parallel_counts_a_gradient_as_large_as_the_table(
+    optimizer: str, rows: int, width: int, element: int
+) -> None:
+    shape: dict[str, Any] = {"rows": rows, "width": width, "element_bytes": element, "kernel": "dense"}
+    gradient = weigh(optimizer=optimizer, data_parallel=True, **shape)[0] - weigh(optimizer=optimizer, **shape)[0]
+    assert gradient == rows * width * element
+    assert weigh("torchrec", optimizer, data_parallel=True, **shape) == weigh("torchrec", optimizer, **shape)
+
+
+@given(rows=row_counts, width=dims)
+def test_int8_rows_carry_their_scale_and_bias(rows: int, width: int) -> None:
+    assert weigh(rows=rows, width=width, element_bytes=1, int8=True)[0] == rows * (width + 8)
+
+
+@given(ids=st.integers(1, 10**7), bags=st.integers(0, 10**6), width=dims, pipeline=st.sampled_from(PIPELINES))
+def test_real_buffers_are_ids_offsets_outputs_and_the_sort(ids: int, bags: int, width: int, pipeline: str) -> None:
+    depth = 1 + PIPELINES.index(pipeline)
+    lookups = {"rows": 1, "width": width, "ids": float(ids), "bags": float(bags)}
+    plain = weigh(pipeline=pipeline, **lookups)[0] - weigh(rows=1, width=width)[0]
+    assert plain == depth * 8 * (ids + bags) + 4 * bags * width + 36 * ids
+    weighted = weigh(pipeline=pipeline, weighted=True, **lookups)[0] - weigh(rows=1, width=width)[0]
+    assert weighted - plain == depth * 4 * ids
+
+
+# --- a whole table ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SHARDING_TYPES, ids=lambda kind: kind.name)
+@every_optimizer
+def test_the_shards_of_a_table_weigh_what_the_table_does(kind: ShardingType, optimizer: Any) -> None:
+    unread = (Feature(name="f", pooling_factor=0.0, num_poolings=0.0),)
+    table = Table(name="t", num_embeddings=1001, embedding_dim=64, features=unread)
+    cluster = load_cluster("h100:4x2")
+    workload = Workload(batch_size=8, optimizer=optimizer, tables=(table,))
+    problem = build_problem(workload, cluster, Space(), Constraints(memory="real"))
+    widths = (32, 32) if kind.splits_columns else ()
+    targets = {"table_column_wise": (1, 2), "column_wise": (1, 6), "grid_shard": (0, 1)}.get(kind.name, (0,))
+    placement = Placement(
+        table="t", sharding_type=kind.name, compute_kernel=kind.kernels[0], widths=widths,
+        ranks=kind.ranks(targets, cluster),
+    )  # fmt: skip
+    device, host = memory_used(problem, footprint_of(problem, (placement,)))
+    per_weight, per_row = STATE[optimizer]
+    state = 4 * 1001 * (64 * per_weight + per_row * max(len(widths), 1))
+    if kind.name == "data_parallel":
+        assert device.tolist() == [2 * table.weight_bytes + state] * 8
+    else:
+        assert device.sum() == table.weight_bytes + state
+    assert host.tolist() == [0, 0]
+    assert {int(rank) for rank in np.flatnonzero(device)} == set(placement.ranks)

@@ -1,0 +1,96 @@
+"""Sizes and times: what is parsed, what is refused, what is printed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recsmith.errors import UsageError
+from recsmith.units import format_gap, format_size, format_time, parse_size, parse_time
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1B", 1),
+        ("60GiB", 60 * 2**30),
+        ("60Gib", 60 * 2**30),
+        ("60gib", 60 * 2**30),
+        (" 60 GiB ", 60 * 2**30),
+        ("80GB", 80 * 10**9),
+        ("80gb", 80 * 10**9),
+        ("0.5KiB", 512),
+        ("1.5MB", 1_500_000),
+        ("2TiB", 2 * 2**40),
+        ("1PB", 10**15),
+        ("0GiB", 0),
+    ],
+)
+def test_sizes_carry_their_unit(text: str, size: int):
+    assert parse_size(text) == size
+
+
+@given(st.integers(0, 2**53))
+def test_whole_bytes_are_exact(size: int):
+    assert parse_size(f"{size}B") == size
+
+
+@pytest.mark.parametrize(
+    "text", ["60", "", "GiB", "-5GiB", "+5GiB", "1e3GiB", "60G", "60 Gi B", ".5GiB", "5.GiB", "nanGiB", "infB", "١GiB"]
+)
+def test_a_size_without_number_or_unit_is_refused(text: str):
+    with pytest.raises(UsageError, match=r"is not a quantity with a unit; write for example 60GiB \(B, KB, "):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 400 + "GiB", "9999999999PiB"])
+def test_an_absurd_size_is_refused(text: str):
+    with pytest.raises(UsageError, match="larger than any memory"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10s", 10.0), ("500ms", 0.5), ("20m", 1200.0), ("2H", 7200.0), ("0s", 0.0)]
+)
+def test_times_carry_their_unit(text: str, seconds: float):
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["10", "", "s", "-1s", "10 sec", "1d", "1:30"])
+def test_a_time_without_number_or_unit_is_refused(text: str):
+    with pytest.raises(UsageError, match=r"write for example 10s \(ms, s, m, h\)"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (97.36 * 2**30, "97.36 GiB"),
+        (2**60, "1024 PiB"),
+        (-2048, "-2 KiB"),
+    ],
+)
+def test_sizes_are_printed_in_binary_units(size: float, text: str):
+    assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0 µs"), (7.6e-5, "76 µs"), (0.0123456, "12.35 ms"), (1.0, "1 s"), (75.0, "75 s")]
+)
+def test_times_are_printed_with_four_digits(seconds: float, text: str):
+    assert format_time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"),
+    [(None, "-"), (0.0, "0%"), (1e-9, "0%"), (1e-5, "0.001%"), (0.00289, "0.29%"), (0.0999, "10%"), (0.5, "50%")],
+)
+def test_gaps_are_printed_in_per_cent(gap: float | None, text: str):
+    assert format_gap(gap) == text
+
+
+@given(st.floats(0, 10))
+def test_a_gap_is_never_printed_with_an_exponent(gap: float):
+    assert "e" not in format_gap(gap)

@@ -1,0 +1,138 @@
+"""The text that TorchRec's planner logs: read as it is, and refused where it is broken."""
+
+import csv
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+from recsmith.errors import CorruptFile
+from recsmith.workloads import Workload, load_workload
+
+COLUMNS = ["FQN", "Sharding", "Sum Pooling Factor", "Sum Num Poolings", "Num Indices", "Output", "Weighted",
+           "Features", "Emb Dim (CW Dim)", "Hash Size", "Ranks", "Batch Sizes"]  # fmt: skip
+FIRST = ["m.ebc.user", "CW", "3.0", "1.0", "3.0", "pooled", "weighted", "1", "128 (64)", "1000", "0,1", "512"]
+SECOND = ["m.ec.item", "RW", "6.0", "4.0", "10.0", "sequence", "unweighted", "2", "32", "77", "0-7", "256 * 2"]
+
+
+def report(*rows: list[str], columns: list[str] = COLUMNS, batch: str = "512") -> str:
+    """A planner report as TorchRec lays it out: cells right-aligned, three blanks apart."""
+    cells = [columns, ["---"] * len(columns), *rows]
+    table = ["".join(f"{cell:>{max(map(len, row)) + 3}}" for cell in row) for row in cells]
+    lines = [
+        "--- Planner Statistics ---",
+        "Rank     HBM (GB)",
+        "",
+        "Parameter Info:",
+        *table,
+        "",
+        f"Batch Size: {batch}",
+    ]
+    width = max(map(len, lines))
+    return "#" * (width + 4) + "\n" + "".join(f"# {line:<{width}} #\n" for line in lines)
+
+
+def read(tmp_path: Path, text: str) -> Workload:
+    (tmp_path / "report.txt").write_text(text)
+    return load_workload(str(tmp_path / "report.txt"))
+
+
+def test_a_report_keeps_features_poolings_and_batch_sizes(tmp_path: Path):
+    work = read(tmp_path, report(FIRST, SECOND))
+    user, item = work.tables
+    assert (work.batch_size, work.optimizer, work.source) == (512, "sgd", "TorchRec planner report")
+    assert (user.name, user.collection, user.embedding_dim, user.num_embeddings) == ("user", "m.ebc", 128, 1000)
+    assert (user.pooled, user.weighted, user.features[0].name, user.features[0].pooling_factor) == (
+        True, True, "user", 3.0,
+    )  # fmt: skip
+    assert (item.name, item.collection, item.pooled, item.weighted) == ("item", "m.ec", False, False)
+    assert [feature.name for feature in item.features] == ["item.0", "item.1"]
+    assert [(feature.pooling_factor, feature.num_poolings) for feature in item.features] == [(2.5, 2.0)] * 2
+    assert [feature.batch_size for feature in (*user.features, *item.features)] == [None, 256, 256]
+
+
+@pytest.mark.parametrize(
+    ("cell", "sizes"),
+    [("n/a", [None] * 3), ("512*3", [None] * 3), ("256 * 2, 512", [256, 256, None]), ("1, 2, 3", [1, 2, 3])],
+)
+def test_every_feature_has_its_own_batch_size(tmp_path: Path, cell: str, sizes: list[int | None]):
+    work = read(tmp_path, report([*FIRST[:7], "3", *FIRST[8:11], cell]))
+    assert [feature.batch_size for feature in work.tables[0].features] == sizes
+
+
+def test_a_report_may_lack_batch_sizes_as_it_does_without_constraints(tmp_path: Path):
+    work = read(tmp_path, report(FIRST[:-1], columns=COLUMNS[:-1]))
+    assert work.tables[0].features[0].batch_size is None
+
+
+def test_an_unread_table_keeps_its_pooling_factor(tmp_path: Path):
+    work = read(tmp_path, report([*FIRST[:3], "0.0", "0.0", *FIRST[5:]]))
+    assert (work.tables[0].features[0].pooling_factor, work.tables[0].features[0].num_poolings) == (3.0, 0.0)
+
+
+def test_tables_of_one_name_are_numbered_with_a_warning(tmp_path: Path):
+    with pytest.warns(UserWarning, match="tables of the same name were numbered: user$"):
+        work = read(tmp_path, report(FIRST, ["other.ebc.user", *FIRST[1:]], FIRST))
+    assert [table.name for table in work.tables] == ["user", "user#2", "user#3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (report(), "without a batch size or without tables"),
+        (report(FIRST, batch="many"), "without a batch size or without tables"),
+        (report(FIRST).replace("Parameter Info", "Parameters    "), "keep its 'Parameter Info'"),
+        (report(FIRST, batch="0"), "batch_size is 0"),
+        (report(FIRST[:-2], columns=[*COLUMNS[:9], "Ranks"]), "without the column 'Hash Size'"),
+        (report(FIRST[:-1]), "the row of 'm.ebc.user' has 11 cells, the header has 12"),
+        (report([*FIRST[:4], "many", *FIRST[5:]]), "the row of 'm.ebc.user' holds a bad number"),
+        (report([*FIRST[:4], "nan", *FIRST[5:]]), "pooling_factor of feature 'user' is nan"),
+        (report([*FIRST[:9], "0", *FIRST[10:]]), "num_embeddings of table 'user' is 0"),
+        (report([*FIRST[:7], "0", *FIRST[8:11], "n/a"]), "table 'user' has no features"),
+        (report([*FIRST[:11], "512*4"]), "4 batch sizes for 1 features"),
+        (report([*FIRST[:11], "x"]), "holds a bad number"),
+    ],
+)
+def test_a_broken_report_is_refused(tmp_path: Path, text: str, words: str):
+    with pytest.raises(CorruptFile, match=re.escape(words)) as caught:
+        read(tmp_path, text)
+    assert "report.txt" in str(caught.value)
+
+
+# --- the real one -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def production(data: Path) -> Workload:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        work = load_workload(str(data / "torchrec_prod1935" / "sharding_stats_example.txt"))
+    assert ["were numbered: table_1750" in str(warning.message) for warning in caught] == [True]
+    return work
+
+
+def test_the_production_report_holds_all_its_tables(production: Workload):
+    assert production.batch_size == 2560
+    assert len(production.tables) == len({table.name for table in production.tables}) == 1935
+    assert sum(not table.pooled for table in production.tables) == 2
+    assert {table.collection for table in production.tables if not table.pooled} == {"model.sparse.sequence_ec"}
+
+
+def test_the_production_report_numbers_its_twin(production: Workload):
+    by_name = {table.name: table for table in production.tables}
+    assert (by_name["table_1750"].num_embeddings, by_name["table_1750#2"].num_embeddings) == (15_000_000, 94)
+
+
+def test_the_production_report_keeps_every_feature_pooling_and_id(production: Workload, data: Path):
+    with (data / "torchrec_prod1935" / "tables.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    by_order = zip(production.tables, rows, strict=True)
+    for table, row in by_order:
+        ids = sum(feature.pooling_factor * feature.num_poolings for feature in table.features)
+        poolings = sum(feature.num_poolings for feature in table.features)
+        assert len(table.features) == int(row["num_features"])
+        assert table.num_embeddings == int(row["rows"])
+        assert table.embedding_dim == int(row["dim"])
+        assert poolings == pytest.approx(float(row["sum_num_poolings"]), rel=1e-12)
+        assert ids == pytest.approx(float(row["num_indices"]), rel=1e-6)

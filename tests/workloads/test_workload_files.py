@@ -1,0 +1,240 @@
+"""Workloads from files: YAML, JSON and CSV say the same; what is written reads back; CSV errors name their line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.build import table, workload
+
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import dump_json, parse
+from recsmith.workloads import (
+    AccessProfile,
+    Feature,
+    Table,
+    Workload,
+    load_workload,
+    workload_from_raw,
+    workload_to_raw,
+)
+
+YAML = """\
+schema: recsmith/workload/1
+batch_size: 64
+optimizer: adam
+tables:
+  - {name: no, num_embeddings: 1e6, embedding_dim: 128, pooling_factor: 12.5}
+  - name: "a b"
+    num_embeddings: 010
+    embedding_dim: 4
+    pooling_factor: 0
+    num_poolings: 0.5
+    pooling: none
+    data_type: bf16
+    collection: sparse.ec
+"""
+JSON = """\
+{"schema": "recsmith/workload/1", "batch_size": 64, "optimizer": "adam", "tables": [
+  {"name": "no", "num_embeddings": 1e6, "embedding_dim": 128, "pooling_factor": 12.5},
+  {"name": "a b", "num_embeddings": 10, "embedding_dim": 4, "features": [
+    {"name": "a b", "pooling_factor": 0, "num_poolings": 0.5}],
+   "pooling": "none", "data_type": "bf16", "collection": "sparse.ec"}]}
+"""
+CSV = """\
+name,num_embeddings,embedding_dim,pooling_factor,num_poolings,pooling,data_type,collection
+no,1e6,128,12.5,,,,
+"a b",010,4,0,0.5,none,bf16,sparse.ec
+"""
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=6)
+counts = st.integers(1, 2**53 - 1)
+amounts = st.floats(0, 1e12)
+bins = st.lists(st.integers(0, 9), min_size=17, max_size=17).filter(any)
+profiles = st.builds(AccessProfile, zipf=st.floats(0, 10)) | st.builds(
+    lambda shares, extra, unique: AccessProfile(
+        reuse_bins=tuple(share / sum(shares) for share in shares), lookups=unique + extra, unique_rows=unique
+    ),
+    bins,
+    st.integers(0, 100),
+    counts,
+)
+
+
+@st.composite
+def tables(draw: Any, name: str) -> Table:
+    weighted = draw(st.booleans())
+    feature_names = draw(st.just([name]) | st.lists(names, min_size=1, max_size=3, unique=True))
+    features = tuple(
+        Feature(
+            name=feature,
+            pooling_factor=draw(amounts),
+            num_poolings=draw(st.just(1.0) | amounts),
+            weighted=weighted,
+            batch_size=draw(st.none() | counts),
+        )
+        for feature in feature_names
+    )
+    return Table(
+        name=name,
+        num_embeddings=draw(counts),
+        embedding_dim=draw(counts),
+        features=features,
+        pooling=draw(st.sampled_from(["sum", "mean", "none"])),
+        data_type=draw(st.sampled_from(["fp32", "fp16", "bf16", "int8"])),
+        collection=draw(st.just("") | names),
+        access=draw(st.none() | profiles),
+    )
+
+
+@st.composite
+def workloads(draw: Any) -> Workload:
+    return Workload(
+        batch_size=draw(counts),
+        optimizer=draw(st.sampled_from(["sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb"])),
+        tables=tuple(draw(tables(name)) for name in draw(st.lists(names, min_size=1, max_size=3, unique=True))),
+        comm_dtype=draw(st.none() | st.sampled_from(["fp16", "bf16"])),
+        pipeline=draw(st.sampled_from(["none", "sparse_dist", "prefetch_sparse_dist"])),
+        name=draw(st.just("") | names),
+        source=draw(st.just("") | names),
+    )
+
+
+def load(tmp_path: Path, name: str, text: str, **options: Any) -> Workload:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return load_workload(str(tmp_path / name), **options)
+
+
+def test_yaml_json_and_csv_say_the_same(tmp_path: Path):
+    from_yaml = load(tmp_path, "w.yaml", YAML)
+    assert from_yaml.tables[0].name == "no"
+    assert from_yaml.tables[0].num_embeddings == 1_000_000
+    assert load(tmp_path, "w.json", JSON) == from_yaml
+    assert load(tmp_path, "w.txt", JSON) == from_yaml
+    assert load(tmp_path, "w.csv", CSV, batch_size=64, optimizer="adam") == from_yaml
+
+
+@settings(max_examples=60)
+@given(workloads())
+def test_what_is_written_reads_back(work: Workload):
+    raw = workload_to_raw(work)
+    assert workload_from_raw(raw, "w") == work
+    assert workload_from_raw(parse(dump_json(raw), "w.json"), "w") == work
+    assert workload_to_raw(workload_from_raw(raw, "w")) == raw
+
+
+def test_one_feature_of_the_tables_name_is_written_short():
+    raw = workload_to_raw(workload(table("a", pooling_factor=2.0)))
+    assert raw["tables"] == [{"name": "a", "num_embeddings": 100, "embedding_dim": 32, "pooling_factor": 2.0}]
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        (Feature(name="b", pooling_factor=2.0),),
+        (Feature(name="a", pooling_factor=2.0, batch_size=4),),
+        (Feature(name="a", pooling_factor=2.0), Feature(name="b", pooling_factor=1.0)),
+    ],
+)
+def test_other_features_are_written_long(features: tuple[Feature, ...]):
+    assert "features" in workload_to_raw(workload(table("a", features=features)))["tables"][0]
+
+
+def test_short_and_long_form_cannot_be_mixed():
+    raw = workload_to_raw(workload(table("a")))
+    raw["tables"][0]["features"] = [{"name": "a", "pooling_factor": 1}]
+    with pytest.raises(CorruptFile, match="table 'a' has features and also pooling_factor; put it on the features"):
+        workload_from_raw(raw, "w")
+
+
+@pytest.mark.parametrize("rest", [{}, {"num_poolings": 2}, {"weighted": True}])
+def test_a_table_needs_features_or_a_pooling_factor(rest: dict[str, Any]):
+    raw = workload_to_raw(workload(table("a")))
+    raw["tables"][0] = {"name": "a", "num_embeddings": 1, "embedding_dim": 4, **rest}
+    with pytest.raises(CorruptFile, match="table 'a' has neither features nor a pooling_factor; give one of the two$"):
+        workload_from_raw(raw, "w")
+
+
+def test_batch_size_and_optimizer_can_be_given_instead(tmp_path: Path):
+    work = load(tmp_path, "w.yaml", YAML, batch_size=2, optimizer="lamb")
+    assert (work.batch_size, work.optimizer) == (2, "lamb")
+    assert work.tables == load(tmp_path, "w.yaml", YAML).tables
+
+
+def test_an_unknown_optimizer_gets_the_nearest_name():
+    with pytest.raises(UsageError, match="no optimizer is called 'adgrad'; did you mean 'adagrad'"):
+        load_workload("dlrm-v2", optimizer="adgrad")
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 2**53])
+def test_a_batch_size_given_instead_is_a_count(batch_size: int):
+    with pytest.raises(UsageError, match="batch_size is"):
+        load_workload("dlrm-v2", batch_size=batch_size)
+
+
+def test_an_unknown_name_gets_the_nearest_built_in():
+    with pytest.raises(UsageError, match="cannot read 'dlrmv2': .* or a built-in workload; did you mean 'dlrm-v2'"):
+        load_workload("dlrmv2")
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------------
+
+
+def test_csv_needs_a_batch_size(tmp_path: Path):
+    with pytest.raises(UsageError, match="CSV, which has no place for the batch size; add --batch-size"):
+        load(tmp_path, "w.csv", CSV)
+
+
+def test_csv_is_trained_by_sgd_unless_an_optimizer_is_given(tmp_path: Path):
+    assert load(tmp_path, "w.csv", CSV, batch_size=1).optimizer == "sgd"
+
+
+def test_csv_takes_columns_in_any_order_blank_lines_and_a_byte_order_mark(tmp_path: Path):
+    text = "\ufeffpooling_factor,name,embedding_dim,num_embeddings\r\n1,a,8,10\r\n\r\n2,b,8,20\r\n"
+    work = load(tmp_path, "w.csv", text, batch_size=1)
+    assert [(table.name, table.num_embeddings) for table in work.tables] == [("a", 10), ("b", 20)]
+
+
+HEADER = "name,num_embeddings,embedding_dim,pooling_factor\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name,rows\na,1\n", "column 'rows' is not known"),
+        ("name,num_embedings\na,1\n", "did you mean 'num_embeddings'?"),
+        ("name,name\na,b\n", "a column stands twice"),
+        (",name\na,b\n", "column '' is not known"),
+        ('name,"num', "is not CSV: unexpected end of data"),
+        (HEADER + 'a,1,"8', "line 2 is not CSV"),
+        (HEADER + "a,1,8,1\nb,1,8\n", "line 3: the row has more or fewer fields than the header"),
+        (HEADER + "a,1,8,1,1\n", "line 2: the row has more or fewer fields"),
+        (HEADER + "a,x,8,1\n", "line 2: num_embeddings: 'x' is not a number"),
+        (HEADER + "a,1_000,8,1\n", "line 2: num_embeddings: '1_000' is not a number"),
+        (HEADER + "a,١,8,1\n", "is not a number"),
+        (HEADER + "a,1,8,nan\n", "pooling_factor: 'nan' is not a number"),
+        (HEADER + "a,1,8,inf\n", "pooling_factor: 'inf' is not a number"),
+        (HEADER + "a,1,8,1e999\n", "line 2: pooling_factor: 1e999 is out of range"),
+        (HEADER + "a,1.5,8,1\n", "tables[0] ('a').num_embeddings is 1.5"),
+        (HEADER + "a,0,8,1\n", "num_embeddings of table 'a' is 0"),
+        (HEADER + "a,1,8,1\na,1,8,1\n", "two tables are named 'a'"),
+        (HEADER + ",1,8,1\n", "name is missing"),
+        (HEADER + "a,1,8,\n", "table 'a' has neither features nor a pooling_factor"),
+        ("name,embedding_dim,pooling_factor\na,8,1\n", "tables[0] ('a').num_embeddings is missing"),
+        (HEADER, "the workload has no tables"),
+        ("", "the workload has no tables"),
+        (HEADER + "a,1,8," + "1" * 200_000, "line 2 is not CSV: field larger than field limit"),
+    ],
+)
+def test_bad_csv_is_refused_with_its_place(tmp_path: Path, text: str, words: str):
+    with pytest.raises(CorruptFile) as caught:
+        load(tmp_path, "w.csv", text, batch_size=1)
+    assert words in str(caught.value)
+    assert "w.csv" in str(caught.value)
+
+
+def test_a_big_list_of_tables_is_read_in_no_time(tmp_path: Path):
+    raw = workload_to_raw(workload(*(table(f"t{i}") for i in range(20_000))))
+    assert len(load(tmp_path, "w.json", json.dumps(raw)).tables) == 20_000
