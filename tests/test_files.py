@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from recsmith import files
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files import check_target, dump_json, parse, parse_json, parse_yaml, read_text, write_text
+from recsmith.files import check_target, did_you_mean, dump_json, parse, parse_json, parse_yaml, read_text, write_text
 from recsmith.workloads import load_workload, workload_from_raw
 
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), max_size=8)
@@ -184,8 +184,12 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path):
 def test_only_utf8_is_read(tmp_path: Path, data: bytes):
     path = tmp_path / "w.yaml"
     path.write_bytes(data)
-    with pytest.raises(CorruptFile, match="is not UTF-8 text .* save it as UTF-8$"):
+    with pytest.raises(CorruptFile, match=r"is not UTF-8 text .* save it as UTF-8$"):
         load_workload(str(path))
+
+
+def test_the_limit_is_256_mib():
+    assert files.LARGEST_FILE == 256 * 2**20
 
 
 def test_files_over_the_limit_are_refused_before_they_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -210,8 +214,14 @@ def test_standard_input_is_read_under_the_same_rules(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("source", ["nowhere.yaml", ".", "a\0b", "x" * 5000])
 def test_a_source_that_cannot_be_read_is_a_usage_error(source: str):
-    with pytest.raises(UsageError, match="^cannot read"):
+    with pytest.raises(UsageError, match=r"^cannot read"):
         read_text(source)
+
+
+@pytest.mark.parametrize(("source", "text"), [("w.json", "a: 1"), ("w.yaml", "{a: 1}"), ("-", " \n{a: 1}")])
+def test_json_is_what_is_named_so_or_starts_with_a_brace(source: str, text: str):
+    with pytest.raises(CorruptFile, match="is not JSON"):
+        parse(text, source)
 
 
 # --- nouns --------------------------------------------------------------------------------------------------------
@@ -298,6 +308,17 @@ def test_a_misspelt_short_form_is_refused_with_the_nearest_name():
     assert "did you mean 'pooling_factor'?" in refusal(raw)
 
 
+def test_further_errors_are_counted():
+    raw = raw_workload(embedding_dim="1", pooling="max") | {"batch_size": "8"}
+    assert refusal(raw).endswith("(and 2 more)")
+    assert "more" not in refusal(raw_workload(embedding_dim="1"))
+
+
+def test_a_word_like_no_other_gets_the_whole_list():
+    assert did_you_mean("qqq", ["one", "two"]) == "; known: one, two"
+    assert did_you_mean("qqq", []) == ""
+
+
 @pytest.mark.parametrize("field", ["batch_size", "optimizer", "tables"])
 def test_missing_fields_are_named(field: str):
     raw = raw_workload()
@@ -312,7 +333,7 @@ def test_missing_fields_are_named(field: str):
         ({"schema": None}, "names no schema"),
         ({"schema": "recsmith/workload/2"}, "'recsmith/workload/2'; expected `recsmith/workload/1`"),
         ({"schema": "recsmith/plan/1"}, "expected `recsmith/workload/1`"),
-        ({"schema": 1}, "expected `recsmith/workload/1`"),
+        ({"schema": 1}, "has a schema that is not text; expected `recsmith/workload/1`"),
         ([], "holds no object"),
         ("dlrm-v2", "holds no object"),
         (None, "holds no object"),
@@ -334,6 +355,12 @@ def test_tables_of_another_shape_are_refused(tables: object):
 @given(st.dictionaries(PRINTABLE, VALUES, min_size=1, max_size=4))
 def test_what_is_dumped_reads_back(raw: dict[str, Any]):
     assert parse(dump_json(raw), "x.json") == raw
+
+
+def test_names_are_dumped_as_they_are_and_nan_never():
+    assert dump_json({"name": "日本"}) == '{\n"name": "日本"\n}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dump_json({"a": float("nan")})
 
 
 def test_a_dumped_list_has_a_line_an_item():
@@ -395,10 +422,11 @@ def test_a_dangling_link_gets_its_file(tmp_path: Path):
     assert (tmp_path / "plan").read_text() == "new"
 
 
-def test_pipes_and_devices_are_written_to_and_never_replaced(tmp_path: Path):
+def test_pipes_and_devices_are_written_to_and_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # the folder of a device need not be writable
     check_target(str(pipe))
     write_text(str(pipe), "new")
     assert os.read(reader, 10) == b"new"
@@ -414,7 +442,7 @@ def test_pipes_and_devices_are_written_to_and_never_replaced(tmp_path: Path):
 def test_a_folder_is_no_target(tmp_path: Path):
     with pytest.raises(UsageError, match="it is a folder"):
         check_target(str(tmp_path))
-    with pytest.raises(RecSmithError, match="^cannot write"):
+    with pytest.raises(RecSmithError, match=r"^cannot write"):
         write_text(str(tmp_path), "new")
     assert list(tmp_path.iterdir()) == []
 

@@ -29,13 +29,20 @@ def test_sizes_carry_their_unit(text: str, size: int):
     assert parse_size(text) == size
 
 
+def test_every_unit_is_a_power_of_1000_or_1024():
+    for power, letter in enumerate("KMGTP", start=1):
+        assert parse_size(f"1{letter}B") == 1000**power
+        assert parse_size(f"1{letter}iB") == 1024**power
+
+
 @given(st.integers(0, 2**53))
 def test_whole_bytes_are_exact(size: int):
     assert parse_size(f"{size}B") == size
 
 
 @pytest.mark.parametrize(
-    "text", ["60", "", "GiB", "-5GiB", "+5GiB", "1e3GiB", "60G", "60 Gi B", ".5GiB", "5.GiB", "nanGiB", "infB", "١GiB"]
+    "text",
+    ["60", "", "GiB", "-5GiB", "+5GiB", "1e3GiB", "60G", "60 Gi B", ".5GiB", "5.GiB", "nanGiB", "infB", "\u0661GiB"],
 )
 def test_a_size_without_number_or_unit_is_refused(text: str):
     with pytest.raises(UsageError, match=r"is not a quantity with a unit; write for example 60GiB \(B, KB, "):

@@ -1,9 +1,9 @@
 """RecSmith inside a TorchRec job: the drop-in planner and what goes with it (needs the torchrec extra).
 
-    from recsmith.torchrec import RecSmithPlanner
+from recsmith.torchrec import RecSmithPlanner
 
-    plan = RecSmithPlanner("h100:8", batch_size=8192).collective_plan(model, sharders, pg)
-    model = DistributedModelParallel(model, plan=plan, sharders=sharders)
+plan = RecSmithPlanner("h100:8", batch_size=8192).collective_plan(model, sharders, pg)
+model = DistributedModelParallel(model, plan=plan, sharders=sharders)
 """
 
 from recsmith.bridge.launch import require_torch

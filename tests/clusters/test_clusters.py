@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.build import cluster
 
-from recsmith.clusters import Cluster, Device, Links, catalogue, cluster_from_raw, cluster_to_raw, load_cluster
+from recsmith.clusters import Device, Links, catalogue, cluster_from_raw, cluster_to_raw, load_cluster
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import dump_json, parse
 
@@ -82,7 +82,7 @@ def test_a_name_of_another_form_is_taken_for_a_file(name: str):
 
 def test_a_file_that_is_no_cluster_is_not_taken_for_a_misspelt_device(tmp_path: Path):
     (tmp_path / "c").write_bytes(b"\xff\xff")
-    with pytest.raises(CorruptFile, match="save it as UTF-8$"):
+    with pytest.raises(CorruptFile, match=r"save it as UTF-8$"):
         load_cluster(str(tmp_path / "c"))
 
 
@@ -99,10 +99,21 @@ def test_a_file_reads_and_reads_back(tmp_path: Path):
     assert found.describe() == "mine:2x2, 7.451 GiB to 14.9 GiB less 953.7 MiB reserve a device"
 
 
+def test_one_host_and_no_limits_outside_device_memory_are_the_default():
+    raw = cluster_to_raw(cluster())
+    assert not {"hosts", "hbm_bytes", "reserve_bytes", "ddr_bytes_per_host", "ssd_bytes_per_host"} & set(raw)
+    assert cluster_from_raw(raw, "c").hosts == 1
+    assert cluster_from_raw(raw | {"ssd_bytes_per_host": 0}, "c").ssd_bytes_per_host == 0
+
+
 @settings(max_examples=30)
 @given(
-    st.integers(1, 9), st.integers(1, 9), st.integers(1, 2**53 - 1), st.none() | st.integers(0, 2**53 - 1), st.booleans()
-)  # fmt: skip
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 2**53 - 1),
+    st.none() | st.integers(0, 2**53 - 1),
+    st.booleans(),
+)
 def test_what_is_written_reads_back(local: int, hosts: int, size: int, ddr: int | None, listed: bool):
     memory = (size,) * (local * hosts) if listed else size
     made = cluster(hosts, local, hbm_bytes=memory, reserve_bytes=size // 2, ddr_bytes_per_host=ddr)
@@ -153,6 +164,7 @@ def test_memory_is_the_devices_unless_it_is_given():
     assert made.with_memory(2**30, 2**20).capacities == (2**30 - 2**20,) * 2
     assert made.with_memory(reserve_bytes=1).hbm_per_rank == made.hbm_per_rank
     assert made.with_memory() == made
+    assert made.with_memory(2**30).with_memory(reserve_bytes=1).hbm_per_rank == (2**30,) * 2
 
 
 @pytest.mark.parametrize(("hbm", "reserve"), [(0, None), (None, 2**40), (2**30, 2**30), (2**53, None)])
@@ -172,4 +184,4 @@ def test_speeds_are_finite_and_above_0(speed: float):
 def test_a_report_says_what_was_taken():
     made = load_cluster("h100:8x12").with_memory(60 * 2**30, 10 * 2**30)
     assert made.describe() == "h100:8x12, 60 GiB less 10 GiB reserve a device"
-    assert isinstance(made, Cluster)
+    assert load_cluster("h100:8").describe() == "h100:8, 79.2 GiB a device"

@@ -161,7 +161,7 @@ def test_a_plan_against_a_rule_has_a_price_and_no_gap(rule: TableRule) -> None:
 def test_a_plan_over_capacity_has_a_price_and_no_gap() -> None:
     plan = _plan()
     full = max(device.hbm_bytes for device in plan.cost.per_device)
-    for hbm, legal in ((full, True), (full - 1, False), ((full, full - 1, full, full), False)):
+    for hbm, legal in ((full, True), (full - 1, False), ((full - 1, full, full, full), False)):
         small = simulate(replace(plan, cluster=replace(plan.cluster, hbm_bytes=hbm)))
         assert (small.gap is not None) == legal
         assert bool(small.cost.overfull) != legal

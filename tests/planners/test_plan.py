@@ -4,9 +4,9 @@ import pytest
 from support.cases import Case, cluster, table, workload
 
 import recsmith
-from recsmith.errors import PlanMismatch, UsageError
+from recsmith.errors import NoPlanFound, PlanMismatch, UsageError
 from recsmith.planners import PLANNERS, plan
-from recsmith.problems import Constraints, Space, TableRule
+from recsmith.problems import Space
 
 WORKLOAD = workload(table("a", 1000, 8), table("b", 500, 16), table("c", 10, 4))
 CASE = Case(WORKLOAD, cluster(2))
@@ -81,13 +81,14 @@ def test_tables_are_split_until_they_find_room() -> None:
 
 
 def test_sequence_tables_of_one_collection_are_not_cut_into_different_widths() -> None:
-    clash = workload(table("a", 100, 64, pooling="none"), table("b", 100, 32, pooling="none"))
-    with pytest.raises(UsageError, match="one width per collection; name the collection of each"):
-        Case(clash, cluster(2)).plan()
-    apart = workload(*(recsmith.Table(**_fields(t) | {"collection": t.name}) for t in clash.tables))
-    assert len(Case(apart, cluster(2)).plan().plan.placements) == 2
-    rules = Constraints(rules=(TableRule(tables="b", sharding_types=("table_wise", "row_wise")),))
-    assert len(Case(clash, cluster(2), constraints=rules).plan().plan.placements) == 2
+    tables = [table(name, 100, dim, pooling="none") for name, dim in (("a", 384), ("b", 256))]
+    made = plan(workload(*tables), cluster(4), space=Space(types=("column_wise",), widths="torchrec")).plan
+    assert {placement.widths_of(0) for placement in made.placements} == {(128, 128, 128), (128, 128)}
+    tables = [table(name, 100, dim, pooling="none") for name, dim in (("a", 64), ("b", 32))]
+    with pytest.raises(NoPlanFound):
+        plan(workload(*tables), cluster(4), space=Space(types=("column_wise",)))
+    assert plan(workload(*tables), cluster(4)).plan.gap is not None
+
 
 
 def _fields(t: recsmith.Table) -> dict[str, object]:

@@ -15,7 +15,6 @@ from recsmith.problems import (
     Space,
     TableRule,
     build_problem,
-    check_sequence_widths,
     option_pieces,
 )
 from recsmith.problems.problem import canonical_order
@@ -84,7 +83,10 @@ def test_the_widths_of_every_option_sum_to_the_dim_and_are_legal(case: Case) -> 
         mode, t = int(problem.options.mode[option]), problem.tables[problem.options.table[option]]
         widths = [int(problem.pieces.width[piece]) for piece in option_pieces(problem, option)]
         kind = SHARDING_TYPES[problem.modes.type[mode]]
-        kind.check(t, kind.ranks((0,) * len(widths), case.cluster), widths, case.cluster)  # PlanMismatch if not
+        if kind.span == Span.RANK:  # pieces of one width on one rank; PlanMismatch if they may not stand so
+            kind.check(t, [sorted(set(widths)).index(width) for width in widths], widths, cluster(2))
+        else:
+            kind.check(t, kind.ranks((0,) * len(widths), case.cluster), widths, case.cluster)
         assert widths == sorted(widths, reverse=True)
         assert sum(widths) == t.embedding_dim
         assert min(widths) >= min(int(problem.least_width[problem.options.table[option]]), t.embedding_dim)
@@ -249,13 +251,13 @@ def test_kernels_on_host_memory_need_host_memory() -> None:
     assert build_problem(SOME, cluster(ddr_bytes_per_host=1000), space).host_capacity.tolist() == [1000]
 
 
-def test_sequence_tables_of_one_collection_need_one_column_width() -> None:
+def test_searches_keep_to_one_column_width_per_collection_of_sequence_tables() -> None:
     tables = [table(name, 100, dim, pooling="none", collection="seq") for name, dim in (("a", 64), ("b", 32))]
-    problem = build_problem(workload(*tables), cluster())
-    with pytest.raises(UsageError, match="'a' and 'b' of collection 'seq' would be column_wise with widths 64 and 32"):
-        check_sequence_widths(problem)
-    check_sequence_widths(build_problem(workload(*tables), cluster(), Space(types=("table_wise", "row_wise"))))
-    check_sequence_widths(build_problem(workload(tables[0], replace(tables[1], collection="other")), cluster()))
+    options = build_problem(workload(*tables), cluster()).options
+    assert np.unique(options.table[options.barred]).tolist() == [1]
+    apart = workload(tables[0], replace(tables[1], collection="other"))
+    assert not build_problem(apart, cluster()).options.barred.any()
+
 
 
 # --- memory -------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def placements(draw: st.DrawFn, kind: ShardingType, even: bool = False, many: bo
     rows = (kind.coverage(cluster) - 1) * block + draw(st.integers(1, block))  # leaves no block empty
     table = make_table(rows, steps * WIDTH_STEP, pooled)
     least, most = kind.column_counts(table, cluster)
-    if even or kind.equal_widths(table):
+    if even or kind.equal_widths(table, cluster):
         pieces = draw(st.sampled_from([n for n in range(least, most + 1) if steps % n == 0] or [0]))
         assume(pieces)
         widths = [table.embedding_dim // pieces] * pieces
@@ -76,7 +76,10 @@ def placements(draw: st.DrawFn, kind: ShardingType, even: bool = False, many: bo
     if kind.name == "table_column_wise":
         host = draw(st.integers(0, cluster.hosts - 1))
         places = places[host * cluster.local_world_size : (host + 1) * cluster.local_world_size]
-    targets = draw(st.lists(st.sampled_from(places), min_size=pieces, max_size=pieces))
+    kinds = sorted(set(widths)) if kind.span == Span.RANK else [0]  # pieces on one rank must be equally wide
+    assume(len(kinds) <= len(places))
+    of_width = {width: places[i :: len(kinds)] for i, width in enumerate(kinds)}
+    targets = [draw(st.sampled_from(of_width.get(width, places))) for width in widths]
     return Placed(kind, table, cluster, tuple(targets), tuple(widths))
 
 
@@ -300,3 +303,12 @@ def test_row_types_refuse_exactly_the_tables_that_leave_a_block_empty(
 def test_a_misspelt_type_is_named_with_a_suggestion() -> None:
     with pytest.raises(UsageError, match=r"column_wize.*column_wise"):
         sharding_type("column_wize")
+
+
+def test_pieces_of_a_table_on_one_rank_must_be_equally_wide() -> None:
+    cluster = make_cluster(2, 1)
+    table = make_table(8, 32, True)
+    kind = sharding_type("column_wise")
+    kind.check(table, [0, 1, 1], [16, 8, 8], cluster)
+    with pytest.raises(PlanMismatch, match="rank 1 holds pieces of 20 and 4 columns"):
+        kind.check(table, [0, 1, 1], [8, 20, 4], cluster)

@@ -20,7 +20,7 @@ from recsmith.errors import PlanMismatch, UsageError
 from recsmith.planners import Result, plan
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.plans.plan import Cache
-from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem, check_sequence_widths
+from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem
 from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, Shard, Span
 from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Pieces
 from recsmith.workloads import Feature, Table, Workload
@@ -189,7 +189,7 @@ def make_case(
 def legal(case: Case) -> Case:
     """The case, or where a table has no legal placement at all: without rules, and with table_wise."""
     try:
-        check_sequence_widths(build_problem(case.workload, case.cluster, case.space, case.constraints))
+        build_problem(case.workload, case.cluster, case.space, case.constraints)
     except UsageError:
         wide = replace(case.space, types=(*case.space.types, "table_wise"))
         return replace(case, space=wide, constraints=replace(case.constraints, rules=()))
@@ -227,11 +227,9 @@ def random_placements(pick: Pick, case: Case) -> tuple[Placement, ...]:
     for t in case.workload.tables:
         kind, kernel, limit = pick(list(_modes(case, t)))
         widths = _random_widths(pick, case, t, kind, limit)
-        size = (case.cluster.world_size, case.cluster.hosts, 1)[kind.span]
-        targets = [pick(range(size)) for _ in widths]
-        if kind.name == "table_column_wise":
-            local = case.cluster.local_world_size
-            targets = [targets[0] // local * local + target % local for target in targets]
+        targets = _random_targets(pick, case, kind, widths)
+        if not targets:
+            widths, targets = (t.embedding_dim,), [0]
         made.append(_placement(t, kind.name, kernel, kind.ranks(targets, case.cluster), widths))
     return tuple(sorted(made, key=lambda placement: placement.table))
 
@@ -239,9 +237,25 @@ def random_placements(pick: Pick, case: Case) -> tuple[Placement, ...]:
 def _random_widths(pick: Pick, case: Case, t: Table, kind: Any, limit: int) -> tuple[int, ...]:
     """One of the type's splits: of few even ones, and of uneven ones cut at random."""
     splits = _splits(case, t, kind, limit, sample=True)
-    if kind.splits_columns and case.space.widths == "any" and not kind.equal_widths(t):
+    if kind.splits_columns and case.space.widths == "any" and not kind.equal_widths(t, case.cluster):
         splits += [cut for cut in (_cut(pick, t.embedding_dim) for _ in range(3)) if min(cut) >= limit]
     return pick(splits)
+
+
+def _random_targets(pick: Pick, case: Case, kind: Any, widths: Sequence[int]) -> list[int]:
+    """A target for each piece, those of a table on one rank equally wide; none where that cannot be."""
+    local, targets = case.cluster.local_world_size, list[int]()
+    for width in widths:
+        free = range((case.cluster.world_size, case.cluster.hosts, 1)[kind.span])
+        if kind.span == Span.RANK:
+            held = dict(zip(targets, widths, strict=False))
+            free = [rank for rank in free if held.get(rank, width) == width]
+        if kind.name == "table_column_wise" and targets:
+            free = [rank for rank in free if rank // local == targets[0] // local]
+        if not free:
+            return []
+        targets.append(pick(free))
+    return targets
 
 
 def _cut(pick: Pick, dim: int) -> tuple[int, ...]:
@@ -372,13 +386,13 @@ def check_plan(case: Case, plan: Plan) -> None:
 # --- every plan of a small space ----------------------------------------------------------------------------------
 
 
-def _modes(case: Case, t: Table) -> Iterator[tuple[Any, str, int]]:
-    """(type, kernel, least width) that space and rules leave a table."""
+def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, str, int]]:
+    """(type, kernel, least width) that space and rules leave a table; relaxed: even where no legal split is left."""
     rule = case.constraints.rule_for(t.name)
     for kind in SHARDING_TYPES:
         if kind.name not in case.space.types or kind.refusal(t, case.cluster):
             continue
-        if not _splits(case, t, kind, (rule.min_width if rule else None) or 0, sample=True):
+        if not relaxed and not _splits(case, t, kind, (rule.min_width if rule else None) or 0, sample=True):
             continue
         for kernel in kind.kernels:
             types = (rule.sharding_types if rule else None) or TYPE_NAMES
@@ -409,7 +423,7 @@ def _splits(case: Case, t: Table, kind: Any, limit: int, sample: bool = False) -
     if case.space.widths == "torchrec":
         width = _torchrec_width(dim, limit)
         every: list[tuple[int, ...]] = [(width,) * (dim // width)]
-    elif sample or kind.equal_widths(t):
+    elif sample or kind.equal_widths(t, case.cluster):
         every = [(width,) * (dim // width) for width in range(4, dim + 1, 4) if dim % width == 0]
     else:
         every = [tuple(4 * step for step in steps) for steps in compositions(dim // 4)]
@@ -512,9 +526,12 @@ def _one_width(case: Case, widths: Any) -> Any:
 
 
 def least_bytes(case: Case, t: Table) -> int | None:
-    """The fewest device bytes that a table can take over all ranks, any column split allowed; None: it fits nowhere."""
+    """The fewest device bytes that a table can take over all ranks; None: it fits nowhere.
+
+    Under widths any, every split into multiples of 4 counts, even for types that take equal widths: bounds say so too.
+    """
     found: list[int] = []
-    for kind, kernel, limit in _modes(case, t):
+    for kind, kernel, limit in _modes(case, t, relaxed=case.space.widths == "any"):
         dim, least = t.embedding_dim, min(limit, t.embedding_dim)
         if kind.splits_columns and case.space.widths == "any":
             widths = [w for w in range(4, dim + 1, 4) if w >= least]

@@ -100,6 +100,13 @@ def test_a_broken_report_is_refused(tmp_path: Path, text: str, words: str):
     assert "report.txt" in str(caught.value)
 
 
+def test_a_yaml_file_that_starts_with_a_comment_is_no_report(tmp_path: Path):
+    text = "schema: recsmith/workload/1\nbatch_size: 1\noptimizer: sgd\ntables:\n"
+    text += "- {name: a, num_embeddings: 1, embedding_dim: 4, pooling_factor: 1}\n"
+    assert read(tmp_path, "# mine\n" + text).source == ""
+    assert read(tmp_path, text + "name: '--- Planner Statistics ---'\n").source == ""
+
+
 # --- the real one -------------------------------------------------------------------------------------------------
 
 

@@ -153,7 +153,7 @@ def test_short_and_long_form_cannot_be_mixed():
 def test_a_table_needs_features_or_a_pooling_factor(rest: dict[str, Any]):
     raw = workload_to_raw(workload(table("a")))
     raw["tables"][0] = {"name": "a", "num_embeddings": 1, "embedding_dim": 4, **rest}
-    with pytest.raises(CorruptFile, match="table 'a' has neither features nor a pooling_factor; give one of the two$"):
+    with pytest.raises(CorruptFile, match=r"table 'a' has neither features nor a pooling_factor; give one of the two$"):
         workload_from_raw(raw, "w")
 
 
@@ -175,7 +175,7 @@ def test_a_batch_size_given_instead_is_a_count(batch_size: int):
 
 
 def test_an_unknown_name_gets_the_nearest_built_in():
-    with pytest.raises(UsageError, match="cannot read 'dlrmv2': .* or a built-in workload; did you mean 'dlrm-v2'"):
+    with pytest.raises(UsageError, match=r"cannot read 'dlrmv2': .* or a built-in workload; did you mean 'dlrm-v2'"):
         load_workload("dlrmv2")
 
 
@@ -213,12 +213,13 @@ HEADER = "name,num_embeddings,embedding_dim,pooling_factor\n"
         (HEADER + "a,1,8,1,1\n", "line 2: the row has more or fewer fields"),
         (HEADER + "a,x,8,1\n", "line 2: num_embeddings: 'x' is not a number"),
         (HEADER + "a,1_000,8,1\n", "line 2: num_embeddings: '1_000' is not a number"),
-        (HEADER + "a,١,8,1\n", "is not a number"),
+        (HEADER + "a,\u0661,8,1\n", "is not a number"),
         (HEADER + "a,1,8,nan\n", "pooling_factor: 'nan' is not a number"),
         (HEADER + "a,1,8,inf\n", "pooling_factor: 'inf' is not a number"),
         (HEADER + "a,1,8,1e999\n", "line 2: pooling_factor: 1e999 is out of range"),
         (HEADER + "a,1.5,8,1\n", "tables[0] ('a').num_embeddings is 1.5"),
         (HEADER + "a,0,8,1\n", "num_embeddings of table 'a' is 0"),
+        (HEADER + "a,9007199254740993,8,1\n", "num_embeddings of table 'a' is 9007199254740993"),
         (HEADER + "a,1,8,1\na,1,8,1\n", "two tables are named 'a'"),
         (HEADER + ",1,8,1\n", "name is missing"),
         (HEADER + "a,1,8,\n", "table 'a' has neither features nor a pooling_factor"),

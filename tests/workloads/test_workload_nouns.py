@@ -39,6 +39,19 @@ def test_amounts_are_finite_and_not_negative(value: float):
         Feature(name="f", pooling_factor=1.0, num_poolings=value)
 
 
+@pytest.mark.parametrize("batch_size", [0, -1, 2**53])
+def test_the_batch_size_of_a_feature_is_a_count(batch_size: int):
+    with pytest.raises(UsageError, match="batch_size of feature 'f'"):
+        Feature(name="f", pooling_factor=1.0, batch_size=batch_size)
+
+
+def test_the_edges_of_an_access_profile_are_legal():
+    rows_read_once = (1.0, *[0.0] * 16)
+    assert AccessProfile(reuse_bins=rows_read_once, lookups=1, unique_rows=1).lookups == 1
+    assert AccessProfile(zipf=0.0).zipf == 0
+    assert AccessProfile(zipf=10.0).zipf == 10
+
+
 def test_a_table_needs_features_that_agree():
     weighted, plain = Feature(name="f", pooling_factor=1.0, weighted=True), Feature(name="g", pooling_factor=1.0)
     with pytest.raises(UsageError, match="table 'a' has no features"):

@@ -164,5 +164,3 @@ def _failing_output(folder: Path) -> str:
 
 def _result(folder: Path, rank: int) -> Any:
     return json.loads((folder / f"rank-{rank}.json").read_text())
-
-

@@ -112,7 +112,9 @@ def read_workload(
     return Workload(batch_size=batch_size, optimizer=word, tables=tables)  # type: ignore[arg-type]
 
 
-def _table(collection: Collection, config: BaseEmbeddingConfig, name: str, limits: ParameterConstraints | None) -> Table:
+def _table(
+    collection: Collection, config: BaseEmbeddingConfig, name: str, limits: ParameterConstraints | None
+) -> Table:
     features = config.feature_names or [config.name]
     factors = _per_feature(limits.pooling_factors if limits else None, features, config.name, "pooling_factors", 1.0)
     poolings = _per_feature(limits.num_poolings if limits else None, features, config.name, "num_poolings", 1.0)

@@ -154,5 +154,3 @@ def _agreed(
             raise PlanMismatch(f"rank {rank} cannot use the plan of rank 0: {trouble or 'its digest differs'}")
     assert made is not None
     return made
-
-

@@ -89,7 +89,7 @@ class TableTotals:
     """The left side of the bound, as a function of limit and price, table by table or summed."""
 
     def __init__(self, evaluator: Evaluator) -> None:
-        self.relaxation = Relaxation(evaluator)
+        self.relaxation = Relaxation(evaluator, barred=True)
         self.splits = list(_split_families(evaluator)) if evaluator.problem.space.widths == "any" else []
 
     def at(self, limit: float, price: float) -> Total:

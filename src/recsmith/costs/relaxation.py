@@ -46,9 +46,12 @@ class Choice:
 
 
 class Relaxation:
-    """Prices of all pieces and options of a problem under an additive evaluator; cheap to ask again and again."""
+    """Prices of all pieces and options of a problem under an additive evaluator; cheap to ask again and again.
 
-    def __init__(self, evaluator: Evaluator) -> None:
+    barred: whether options count that are legal alone but not beside others: for bounds, not for searches.
+    """
+
+    def __init__(self, evaluator: Evaluator, *, barred: bool = False) -> None:
         problem = self.problem = evaluator.problem
         self.evaluator = evaluator
         self.piece_seconds = piece_seconds(evaluator, problem.pieces.mode, problem.pieces.width)
@@ -62,7 +65,7 @@ class Relaxation:
         shared = problem.modes.span[problem.options.mode] != Span.RANK
         self.option_everywhere = np.where(shared, self.option_seconds / problem.cluster.world_size, 0.0)
         self.option_largest = np.where(used, self.piece_seconds[piece], 0.0).max(axis=1)
-        self.option_fits = (self.piece_fits[piece] | ~used).all(axis=1)
+        self.option_fits = (self.piece_fits[piece] | ~used).all(axis=1) & (~problem.options.barred | barred)
         heaviest = np.maximum(problem.pieces.head.device, problem.pieces.tail.device)
         self.option_heaviest = np.where(used, heaviest[piece], 0).max(axis=1)
 

@@ -10,10 +10,9 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.planners._ledger import QUANTUM, Ledger
 from recsmith.problems import NO_PIECE, Footprint, Problem
-from recsmith.sharding import TYPE_NAMES, Span
+from recsmith.sharding import Span
 
 NOWHERE = -1
-_ON_ONE_HOST = TYPE_NAMES.index("table_column_wise")
 LONGEST_CHAIN = 64  # pieces that one repair may push on
 
 
@@ -77,13 +76,15 @@ def place_best(ledger: Ledger, assignment: Assignment, i: int, quantum: float) -
 
 def allowed_targets(ledger: Ledger, assignment: Assignment, i: int) -> Bools:
     """Targets that the type leaves to piece i, given the other pieces of its table; broadcasts over all targets."""
-    size = len(ledger.load)
-    if not tied_to_host(ledger, assignment.piece[i : i + 1])[0]:
+    if not ledger.tied[assignment.option[assignment.table[i]]]:
         return np.ones(1, dtype=bool)
     others = siblings(assignment, i)
-    taken = assignment.target[others][assignment.target[others] != NOWHERE]
-    hosts = np.arange(size) // ledger.local
-    return hosts == taken[0] // ledger.local if taken.size else np.ones(size, dtype=bool)
+    others = others[assignment.target[others] != NOWHERE]
+    allowed = np.ones(len(ledger.load), dtype=bool)
+    allowed[assignment.target[others][assignment.piece[others] != assignment.piece[i]]] = False  # other widths
+    if others.size and ledger.on_one_host[assignment.option[assignment.table[i]]]:
+        allowed &= np.arange(len(allowed)) // ledger.local == assignment.target[others[0]] // ledger.local
+    return allowed
 
 
 def siblings(assignment: Assignment, i: int) -> Ints:
@@ -142,13 +143,8 @@ def _victim(ledger: Ledger, assignment: Assignment, i: int) -> int:
     makes_room &= ledger.host_free[target // ledger.local] + held >= host[piece]
     allowed = np.broadcast_to(allowed_targets(ledger, assignment, i), ledger.load.shape)
     makes_room &= (size < device[piece]) & allowed[target]
-    makes_room &= ~tied_to_host(ledger, assignment.piece[others])
+    makes_room &= ~ledger.tied[assignment.option[assignment.table[others]]]
     if not makes_room.any():
         return NOWHERE
     size = np.where(makes_room, size, np.iinfo(np.int64).max)
     return int(others[size.argmin()])
-
-
-def tied_to_host(ledger: Ledger, pieces: Ints) -> Bools:
-    """Pieces (N,) that must stand on the host of the others of their table."""
-    return ledger.problem.modes.type[ledger.problem.pieces.mode[pieces]] == _ON_ONE_HOST

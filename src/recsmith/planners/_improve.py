@@ -12,7 +12,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.relaxation import Relaxation
-from recsmith.planners._assignment import NOWHERE, Assignment, place_best, tied_to_host
+from recsmith.planners._assignment import NOWHERE, Assignment, place_best
 from recsmith.planners._ledger import QUANTUM, Ledger
 from recsmith.problems import NO_PIECE, option_pieces
 from recsmith.sharding import Span
@@ -57,7 +57,8 @@ class LocalSearch:
         self.index = np.concatenate([np.arange(size) for size in sizes])
         self.piece = np.concatenate([part.piece for part in self.parts])
         self.target = np.concatenate([part.target for part in self.parts])
-        self.free = (self.ledger.span[self.piece] == Span.RANK) & ~tied_to_host(self.ledger, self.piece)
+        option = np.concatenate([part.option for part in self.parts])
+        self.free = (self.ledger.span[self.piece] == int(Span.RANK)) & ~self.ledger.tied[option[self.table]]
 
     def round(self) -> bool:
         """One change that helps the slowest rank; False where there is none."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats
 from recsmith.costs import Evaluator
-from recsmith.sharding import Span
+from recsmith.sharding import TYPE_NAMES, Span
 
 QUANTUM = 2.0**-20  # loads are compared as integers of this share of the mean load, so rounding decides nothing
 
@@ -34,6 +34,9 @@ class Ledger:
         on_hosts = np.minimum(self.coverage, self.local) - 1
         self._held: list[int] = (on_hosts * problem.pieces.head.host + problem.pieces.tail.host).tolist()  # last host
         self._full: list[int] = (self.local * problem.pieces.head.host).tolist()  # hosts before the last
+        mixed = (problem.options.count > 0).all(axis=1)
+        self.on_one_host: Bools = problem.modes.type[problem.options.mode] == TYPE_NAMES.index("table_column_wise")
+        self.tied: Bools = mixed | self.on_one_host  # options (O,) whose pieces may not stand anywhere
         self._one_rank: list[bool] = (self.span == int(Span.RANK)).tolist()
         self.clear()
 

@@ -71,7 +71,7 @@ def _best_draft(search: Search, ledger: Ledger, relaxation: Relaxation, bound: f
         search.try_(draft.footprint(ledger.problem) if draft else None)
         best = draft if search.total_s < before else best
         if _rests(search, bound):
-            return best
+            break
     if best is None:
         best = place_simplest(ledger, relaxation)
         search.try_(best.footprint(ledger.problem) if best else None)

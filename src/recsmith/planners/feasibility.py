@@ -16,7 +16,7 @@ from recsmith.costs.relaxation import DEAREST, Relaxation
 from recsmith.errors import Infeasible, UsageError
 from recsmith.planners._ledger import Ledger
 from recsmith.planners.greedy import place_simplest
-from recsmith.problems import Problem, build_problem, check_sequence_widths
+from recsmith.problems import Problem, build_problem
 from recsmith.units import format_size
 
 HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
@@ -121,7 +121,6 @@ def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
     try:
         cluster_ = replace(changed.cluster, **cluster)
         problem = build_problem(changed.workload, cluster_, changed.space, changed.constraints)
-        check_sequence_widths(problem)
     except UsageError:  # such as more ranks than a table has blocks of rows
         return False
     evaluator = model.compile(problem)

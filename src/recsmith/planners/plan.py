@@ -20,7 +20,6 @@ from recsmith.problems import (
     Problem,
     Space,
     build_problem,
-    check_sequence_widths,
     constraints_to_raw,
     footprint_of,
     memory_used,
@@ -68,7 +67,6 @@ def plan(
     cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
     model, searcher = find_cost_model(cost_model), find_planner(planner)
     problem = build_problem(workload, cluster, space, constraints)
-    check_sequence_widths(problem)
     evaluator = model.compile(problem)
     check_feasible(evaluator, model)
     solution = searcher.plan(

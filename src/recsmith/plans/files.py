@@ -32,6 +32,7 @@ class _Body:
     bound: Bound
     gap: float | None
     digest: str = ""
+    shards: tuple[Shard, ...] | None = None
 
 
 def load_plan(source: str) -> Plan:
@@ -115,7 +116,6 @@ def plan_from_raw(raw: Raw, source: str) -> Plan:
         raise CorruptFile(f"'{source}' is a plan without `{missing[0]}`; plan again")
     workload = workload_from_raw(cast(Raw, body.pop("workload")), source)
     cluster = cluster_from_raw(cast(Raw, body.pop("cluster")), source)
-    shards = body.pop("shards", None)
     body.pop("versions", None)
     rest = decode(_Body, body, source)
     plan = Plan(
@@ -125,8 +125,8 @@ def plan_from_raw(raw: Raw, source: str) -> Plan:
     )  # fmt: skip
     try:
         check_placements(plan.placements, workload, cluster)
-        if shards is not None:
-            check_shards(decode(tuple[Shard, ...], shards, source), plan.shards(), workload.tables)
+        if rest.shards is not None:
+            check_shards(rest.shards, plan.shards(), workload.tables)
     except PlanMismatch as error:
         raise PlanMismatch(f"'{source}': {error}") from None
     digest = digest_of(workload, cluster, plan.constraints, plan.placements)

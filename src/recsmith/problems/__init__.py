@@ -1,7 +1,7 @@
 """The search problem: what may be chosen, as arrays; and where pieces stand."""
 
 from recsmith.problems.footprint import Footprint, footprint_of, memory_used, option_pieces, placements_of, spread
-from recsmith.problems.problem import NO_PIECE, Problem, build_problem, check_sequence_widths
+from recsmith.problems.problem import NO_PIECE, Problem, build_problem
 from recsmith.problems.space import Constraints, Space, TableRule, constraints_from_raw, constraints_to_raw, load_rules
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Space",
     "TableRule",
     "build_problem",
-    "check_sequence_widths",
     "constraints_from_raw",
     "constraints_to_raw",
     "footprint_of",

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from recsmith._types import Floats, Ints
+from recsmith._types import Bools, Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems.demand import Demand
@@ -61,12 +61,16 @@ class PieceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Per option (O,), in order of tables: its mode, and up to two (piece, count) pairs, shape (O, 2)."""
+    """Per option (O,), in order of tables: its mode, and up to two (piece, count) pairs, shape (O, 2).
+
+    barred: legal alone, but not beside other tables' options; bounds count them, searches leave them out.
+    """
 
     table: Ints
     mode: Ints
     piece: Ints
     count: Ints
+    barred: Bools
     start: Ints  # (T + 1,): the options of table t are start[t] .. start[t + 1]
 
 
@@ -139,25 +143,6 @@ def build_problem(
     head, tail = shell.memory(pieces.mode, pieces.width)
     weighed = PieceTable(mode=pieces.mode, width=pieces.width, head=head, tail=tail)
     return replace(shell, pieces=weighed)
-
-
-def check_sequence_widths(problem: Problem) -> None:
-    """Refuse sequence tables of one collection that a search could make column_wise with different widths.
-
-    TorchRec runs one width per collection, and a search chooses for each table alone.
-    """
-    options, seen = problem.options, dict[str, tuple[int, str]]()
-    column_wise = problem.modes.type[options.mode] == TYPE_NAMES.index("column_wise")
-    for option in np.flatnonzero(column_wise & ~problem.demand.pooled[options.table]):
-        table = problem.tables[int(options.table[option])]
-        width = int(problem.pieces.width[options.piece[option, 0]])
-        first, name = seen.setdefault(table.collection, (width, table.name))
-        if width != first:
-            raise UsageError(
-                f"sequence tables '{name}' and '{table.name}' of collection '{table.collection}' would be column_wise "
-                f"with widths {first} and {width}, and TorchRec runs one width per collection; name the collection of "
-                "each, give them one dim and min_width, or leave column_wise out"
-            )
 
 
 def canonical_order(tables: tuple[Table, ...], rules: dict[str, TableRule | None]) -> tuple[Table, ...]:
@@ -290,7 +275,22 @@ def _build_options(
     nothing = Bytes(none, none)
     pieces = PieceTable(mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing)
     piece, count = np.stack([piece1, piece2], axis=1), np.stack([count1, count2], axis=1)
-    return pieces, Options(table=table, mode=mode, piece=piece, count=count, start=start)
+    barred = _barred(tables, modes.type[mode], table, pieces.width[piece1])
+    return pieces, Options(table=table, mode=mode, piece=piece, count=count, barred=barred, start=start)
+
+
+def _barred(tables: tuple[Table, ...], kind: Ints, table: Ints, width: Ints) -> Bools:
+    """Column-wise options of sequence tables that TorchRec cannot run beside others: one width per collection.
+
+    Searches choose for each table alone, so of each collection only one width stays open: that of its first table.
+    """
+    barred = np.zeros(len(kind), dtype=bool)
+    kept: dict[str, int] = {}
+    sequence = np.array([not each.pooled for each in tables])[table]
+    for i in np.flatnonzero(sequence & (kind == TYPE_NAMES.index("column_wise"))).tolist():
+        collection = tables[int(table[i])].collection
+        barred[i] = kept.setdefault(collection, int(width[i])) != int(width[i])
+    return barred
 
 
 def _families(demand: Demand, modes: Modes, least_width: Ints) -> list[tuple[tuple[int, int | None], Ints]]:
@@ -313,7 +313,7 @@ def _splits(
         return (((table.embedding_dim, 1),),)
     least, most = sharding.column_counts(table, cluster)
     rule = space.widths if table.pooled else "torchrec"
-    return column_splits(table.embedding_dim, least, most, rule, min_width, sharding.equal_widths(table))
+    return column_splits(table.embedding_dim, least, most, rule, min_width, sharding.equal_widths(table, cluster))
 
 
 def _memory(problem: Problem, modes: Ints, widths: Ints, rows: Ints) -> Bytes:
@@ -340,5 +340,4 @@ __all__ = [
     "Problem",
     "build_problem",
     "canonical_order",
-    "check_sequence_widths",
 ]

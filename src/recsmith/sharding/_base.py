@@ -73,7 +73,7 @@ class ShardingType:
         """Least and largest number of column pieces of the table."""
         return 1, table.embedding_dim // WIDTH_STEP if self.splits_columns else 1
 
-    def equal_widths(self, table: Table) -> bool:
+    def equal_widths(self, table: Table, cluster: Cluster) -> bool:
         """Whether all column pieces of the table must be equally wide."""
         return False
 
@@ -114,7 +114,7 @@ class ShardingType:
         least, most = self.column_counts(table, cluster)
         if not least <= len(widths) <= most:
             raise PlanMismatch(f"{where}: {len(widths)} column pieces; between {least} and {most} are possible")
-        if self.equal_widths(table) and len(set(widths)) > 1:
+        if self.equal_widths(table, cluster) and len(set(widths)) > 1:
             raise PlanMismatch(f"{where}: widths {list(widths)} differ; {self.name} of this table takes equal ones")
         unknown = next((rank for rank in ranks if not 0 <= rank < cluster.world_size), None)
         if unknown is not None:
@@ -122,7 +122,20 @@ class ShardingType:
         expected = len(widths) * self.coverage(cluster)
         if len(ranks) != expected or self.ranks(self.targets(ranks, cluster), cluster) != tuple(ranks):
             raise PlanMismatch(f"{where}: ranks {list(ranks)[:16]} must be {self._ranks_rule(len(widths), cluster)}")
+        self._check_neighbours(ranks, widths, where)
         self.check_targets(self.targets(ranks, cluster), where, cluster)
+
+    def _check_neighbours(self, ranks: Sequence[int], widths: Sequence[int], where: str) -> None:
+        """Pieces of a table on one rank are equally wide: TorchRec views them as one tensor (batched_embedding_kernel)."""
+        if self.span != Span.RANK or len(set(widths)) == 1:
+            return
+        width_on: dict[int, int] = {}
+        for rank, width in zip(ranks, widths, strict=True):
+            if width_on.setdefault(rank, width) != width:
+                raise PlanMismatch(
+                    f"{where}: rank {rank} holds pieces of {width_on[rank]} and {width} columns; "
+                    "pieces of a table on one rank must be equally wide"
+                )
 
     def check_targets(self, targets: Sequence[int], where: str, cluster: Cluster) -> None:
         """Refuse pieces that may not stand together; most types allow any."""

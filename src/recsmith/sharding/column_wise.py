@@ -1,5 +1,6 @@
 """column_wise: ranges of columns, each on any rank; widths may differ and ranks may repeat."""
 
+from recsmith.clusters import Cluster
 from recsmith.sharding._base import Collective, ShardingType, Span
 from recsmith.workloads import Table
 
@@ -14,6 +15,9 @@ class ColumnWise(ShardingType):
     forward = (Collective("all_to_all", "world"),)
     backward = (Collective("all_to_all", "world"),)
 
-    def equal_widths(self, table: Table) -> bool:
-        """TorchRec takes the width of the first shard for all sequence tables (distributed/embedding.py, line 574)."""
-        return not table.pooled
+    def equal_widths(self, table: Table, cluster: Cluster) -> bool:
+        """On one rank all pieces are neighbours; and TorchRec takes a sequence's first width for all of them.
+
+        Source: torchrec 1.8, distributed/embedding.py, line 574.
+        """
+        return not table.pooled or cluster.world_size == 1

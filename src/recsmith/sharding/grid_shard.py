@@ -19,7 +19,7 @@ class GridShard(ShardingType):
         """At least two pieces, at most one per host."""
         return 2, min(table.embedding_dim // WIDTH_STEP, cluster.hosts)
 
-    def equal_widths(self, table: Table) -> bool:
+    def equal_widths(self, table: Table, cluster: Cluster) -> bool:
         """TorchRec's grid takes one block size."""
         return True
 

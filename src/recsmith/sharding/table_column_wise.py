@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.sharding._base import Collective, ShardingType, Span
+from recsmith.workloads import Table
 
 
 class TableColumnWise(ShardingType):
@@ -15,6 +16,10 @@ class TableColumnWise(ShardingType):
     splits_columns = True
     forward = (Collective("all_to_all", "world"),)
     backward = (Collective("all_to_all", "world"),)
+
+    def equal_widths(self, table: Table, cluster: Cluster) -> bool:
+        """On a host of one rank all pieces are neighbours."""
+        return cluster.local_world_size == 1
 
     def check_targets(self, targets: Sequence[int], where: str, cluster: Cluster) -> None:
         """All pieces stand on one host."""

@@ -1,0 +1,112 @@
+"""`recsmith simulate`, `diff` and `schema`: files in, tables and JSON out."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recsmith.cli.schema import NOUNS
+from recsmith.reports.schemas import schema_of
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def plans(run: Run, tables: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two plans of the same tables."""
+    found = tmp_path / "a.json", tmp_path / "b.json"
+    assert run("plan", tables, "--cluster", "h100:2", "--types", "table_wise", "-o", found[0]).code == 0
+    assert run("plan", tables, "--cluster", "h100:2", "--types", "row_wise", "-o", found[1]).code == 0
+    return found
+
+
+# --- simulate -----------------------------------------------------------------------------------------------------
+
+
+def test_simulate_prints_the_price_that_the_plan_was_made_with(run: Run, plans: tuple[Path, Path]):
+    done = run("simulate", plans[0], "--format", "json")
+    made = json.loads(plans[0].read_text())
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("}\n")
+    assert not done.out.endswith("\n\n")
+    assert json.loads(done.out) == {key: made[key] for key in ("cost_model", "cost", "bound", "gap")}
+
+
+def test_simulate_reads_stdin(run: Run, plans: tuple[Path, Path]):
+    assert run("simulate", "-", stdin=plans[0].read_text()).out == run("simulate", plans[0]).out
+
+
+def test_simulate_prints_a_table(run: Run, plans: tuple[Path, Path]):
+    done = run("simulate", plans[0], "--cost-model", "torchrec")
+    assert (done.code, done.err) == (0, "")
+    assert "3 tables" in done.out
+
+
+def test_simulate_notes_devices_that_are_too_small(run: Run, plans: tuple[Path, Path]):
+    raw = json.loads(plans[0].read_text())
+    raw["cluster"]["hbm_bytes"] = 2**20
+    del raw["digest"]
+    plans[0].write_text(json.dumps(raw))
+    done = run("simulate", plans[0], "--format", "json")
+    assert done.code == 0
+    assert done.err == (
+        "recsmith: note: 2 devices need more memory than they have, the first is rank 0; plan again for this cluster\n"
+    )
+    assert json.loads(done.out)["gap"] is None
+
+
+def test_simulate_names_an_unknown_cost_model(run: Run, plans: tuple[Path, Path]):
+    done = run("simulate", plans[0], "--cost-model", "torchrek")
+    assert (done.code, done.out) == (2, "")
+    assert "did you mean 'torchrec'" in done.err
+
+
+# --- diff ---------------------------------------------------------------------------------------------------------
+
+
+def test_diff_says_what_changed(run: Run, plans: tuple[Path, Path]):
+    raw = json.loads(run("diff", *plans, "--format", "json").out)
+    assert [change["table"] for change in raw["changes"]] == ["large", "medium", "small"]
+    assert raw["moved_bytes"] == sum(change["moved_bytes"] for change in raw["changes"])
+    assert raw["moved_bytes"] == (10**6 * 128 + 10**5 * 64 + 100 * 16) * 4 / 2
+    assert raw["unchanged"] == 0
+    table = run("diff", *plans)
+    assert (table.code, table.err) == (0, "")
+    assert "row_wise on 0, 1" in table.out
+
+
+def test_diff_of_a_plan_with_itself_is_empty(run: Run, plans: tuple[Path, Path]):
+    raw = json.loads(run("diff", plans[0], plans[0], "--format", "json").out)
+    assert (raw["changes"], raw["moved_bytes"], raw["unchanged"]) == ([], 0, 3)
+    assert not run("diff", plans[0], plans[0], "--format", "json").out.endswith("\n\n")
+    assert raw["before_s"] == raw["after_s"]
+
+
+def test_diff_takes_stdin_for_one_of_them(run: Run, plans: tuple[Path, Path]):
+    assert run("diff", "-", plans[1], stdin=plans[0].read_text()).code == 0
+    assert run("diff", "-", "-", stdin=plans[0].read_text()).code == 2
+
+
+@pytest.mark.parametrize("command", ["simulate", "diff"])
+def test_a_bad_plan_ends_with_2(run: Run, plans: tuple[Path, Path], command: str):
+    plans[1].write_text(plans[1].read_text().replace('"batch_size": 64', '"batch_size": 65'))
+    done = run(command, *(plans if command == "diff" else plans[1:]))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"recsmith: '{plans[1]}' was changed after it was written")
+
+
+# --- schema -------------------------------------------------------------------------------------------------------
+
+
+def test_the_nouns_of_schema_are_frozen():
+    assert NOUNS == ("workload", "cluster", "constraints", "plan", "result")
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_schema_prints_json(run: Run, noun: str):
+    done = run("schema", noun)
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out) == schema_of(noun)
+    assert json.loads(done.out)["properties"]["schema"] == {"const": f"recsmith/{noun}/1"}

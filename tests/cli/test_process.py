@@ -1,0 +1,110 @@
+"""The command as a process: pipes, full disks, closed streams, signals. Never a traceback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recsmith
+
+Shell = Callable[..., Any]
+PLAN = "$RECSMITH plan criteo-kaggle --cluster h100:2"
+
+
+def test_python_m_recsmith_is_the_command(shell: Shell):
+    done = shell("$RECSMITH --version")
+    assert done == (0, f"recsmith, version {recsmith.__version__}\n", "")
+
+
+def test_shells_can_complete_its_words(shell: Shell):
+    done = shell("$RECSMITH", _RECSMITH_COMPLETE="bash_complete", COMP_WORDS="recsmith plan --clu", COMP_CWORD="2")
+    assert done == (0, "plain,--cluster\n", "")
+
+
+def test_a_plan_goes_through_a_pipe(shell: Shell):
+    done = shell(f"set -o pipefail; {PLAN} -o - | $RECSMITH simulate - --format json")
+    assert done.code == 0
+    assert json.loads(done.out)["cost_model"] == "torchrec"
+
+
+@pytest.mark.parametrize("words", ["--format table", "--format json", "--help"])
+def test_a_reader_that_goes_away_is_no_failure(shell: Shell, words: str):
+    done = shell(f"{PLAN} {words} | true; exit ${{PIPESTATUS[0]}}")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_reader_that_takes_one_line_gets_it(shell: Shell):
+    done = shell(f"{PLAN} | head -1; exit ${{PIPESTATUS[0]}}")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("plan     26 tables")
+
+
+@pytest.mark.parametrize("words", ["--format table", "--format json", "--help"])
+def test_a_full_disk_behind_stdout_is_a_failure(shell: Shell, words: str):
+    done = shell(f"{PLAN} {words} > /dev/full")
+    assert done.code == 1
+    assert done.err == (
+        "recsmith: cannot write the output: No space left on device; check the disk and that stdout is open\n"
+    )
+
+
+def test_a_closed_stdout_is_a_failure_before_any_work(shell: Shell, tmp_path: Path):
+    done = shell(f"{PLAN} -o plan.json >&-")
+    assert (done.code, done.err) == (1, "recsmith: standard output is closed; send it to a file, or to /dev/null\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_stdin_is_a_usage_error(shell: Shell):
+    done = shell("$RECSMITH plan - --cluster h100:2 <&-")
+    assert done.code == 2
+    assert "standard input is closed" in done.err
+
+
+def test_a_closed_stderr_changes_no_exit_code(shell: Shell):
+    assert shell("$RECSMITH plan nowhere.yaml --cluster h100:2 2>&-") == (2, "", "")
+
+
+def test_a_full_disk_behind_o_leaves_the_old_file(shell: Shell, tmp_path: Path):
+    (tmp_path / "plan.json").write_text("old")
+    done = shell(f"ulimit -f 1; {PLAN} -o plan.json")
+    assert done.code == 1
+    assert "cannot write 'plan.json': File too large; any file that was there is unchanged" in done.err
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan.json", "old")]
+
+
+def test_o_writes_to_pipes(shell: Shell):
+    done = shell(f"mkfifo pipe; wc -l < pipe > lines & {PLAN} -o pipe > /dev/null && wait && cat lines")
+    assert done.code == 0
+    assert int(done.out) > 26
+
+
+def test_an_output_that_stdout_cannot_spell_is_a_failure(shell: Shell):
+    done = shell("$RECSMITH plan criteo-kaggle --cluster h100:8x3", PYTHONIOENCODING="latin-1")
+    assert done.code == 1
+    assert done.err.endswith("; set PYTHONIOENCODING=utf-8\n")
+
+
+def test_plans_are_the_same_for_any_hash_seed(shell: Shell):
+    first, second = (shell(f"{PLAN} -o -", PYTHONHASHSEED=seed) for seed in ("0", "1"))
+    assert first.out == second.out != ""
+
+
+def test_an_interrupt_is_one_line(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recsmith", "plan", str(pipe), "--cluster", "h100:2"],
+        env={**os.environ, "PYTHONPATH": str(Path(recsmith.__file__).parents[1])},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with pipe.open("wb"):  # opens once the command reads its workload
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, "recsmith: interrupted before a plan was found\n")

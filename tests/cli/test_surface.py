@@ -1,0 +1,99 @@
+"""The words of the command line are frozen: a new one is a decision, a lost one a break."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+import pytest
+
+from recsmith.cli.app import COMMANDS, app
+
+PROBLEM = {
+    "--cluster -c",
+    "--hbm",
+    "--reserve",
+    "--batch-size",
+    "--optimizer",
+    "--types",
+    "--widths",
+    "--kernels",
+    "--memory",
+    "--constraints",
+}
+SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
+WORDS = {
+    "plan": {"workload", *PROBLEM, *SEARCH, "-o --output", "--format"},
+    "simulate": {"plan", "--cost-model", "--format"},
+    "diff": {"before", "after", "--format"},
+    "schema": {"noun"},
+}
+
+
+def command(name: str) -> click.Command:
+    found = app.get_command(click.Context(app), name)
+    assert found is not None
+    return found
+
+
+def test_the_commands_are_frozen():
+    assert list(COMMANDS) == list(WORDS)
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_the_words_of_a_command_are_frozen(name: str):
+    found = {" ".join(parameter.opts) for parameter in command(name).params}
+    assert found == WORDS[name]
+
+
+def test_the_defaults_are_frozen():
+    found = {
+        each.opts[-1]: each.default for each in command("plan").params if each.to_info_dict()["default"] is not None
+    }
+    assert found == {"--widths": "any", "--memory": "real", "--planner": "auto", "--seed": 0, "--format": "table"}
+
+
+def test_help_shows_the_defaults(run: Callable[..., Any]):
+    assert run("plan", "--help").out.count("[default: ") == 5
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_command_is_named_helped_and_listed_alike(name: str):
+    found = command(name)
+    assert found.name == name
+    assert found.help
+    assert COMMANDS[name].endswith(".")
+    for parameter in found.params:
+        assert not isinstance(parameter, click.Option) or parameter.help
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_examples_of_the_help_use_known_words(name: str):
+    for line in (command(name).help or "").splitlines():
+        words = line.split()
+        if words[:1] == ["recsmith"]:
+            assert words[1] == name
+            known = {each for opts in WORDS[name] for each in opts.split()}
+            assert {word for word in words if word.startswith("-")} <= known
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], *([name, "--help"] for name in WORDS)])
+def test_help_goes_to_stdout_and_ends_with_0(run: Callable[..., Any], words: list[str]):
+    done = run(*words)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("Usage: recsmith")
+
+
+def test_the_version_is_the_packages(run: Callable[..., Any]):
+    import recsmith
+
+    assert run("--version").out == f"recsmith, version {recsmith.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["paln"], ["--plan"], ["plan"], ["plan", "dlrm-v2"], ["plan", "a", "b", "-c", "h100"], ["schema", "x"]],
+)
+def test_wrong_words_end_with_2_and_a_usage_line(run: Callable[..., Any], words: list[str]):
+    done = run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert "Usage: recsmith" in done.err

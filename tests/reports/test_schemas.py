@@ -1,0 +1,89 @@
+"""The JSON Schemas of all files: real files fit them, and what the reader refuses they refuse too."""
+
+import json
+from typing import Any
+
+import pytest
+from support.build import cluster, placed, plan_of, table, workload
+from support.schema import problems
+
+from recsmith.clusters import catalogue, cluster_to_raw, load_cluster
+from recsmith.planners import Result
+from recsmith.plans import Cache, Placement, plan_to_raw
+from recsmith.reports.data import result_to_raw
+from recsmith.reports.schemas import schema_of
+from recsmith.workloads import AccessProfile, Feature, builtins, load_workload, workload_to_raw
+
+LONG = workload(
+    table("a", access=AccessProfile(zipf=1.2), pooling="mean", data_type="int8", collection="x.ebc"),
+    table("b", features=(Feature(name="f", pooling_factor=1.0, batch_size=4), Feature(name="g", pooling_factor=0.0))),
+    table("c", access=AccessProfile(reuse_bins=tuple([1 / 17] * 17), lookups=9, unique_rows=3)),
+    comm_dtype="bf16",
+    pipeline="sparse_dist",
+    name="n",
+    source="s",
+)
+PLAN = plan_of(
+    LONG,
+    cluster(hbm_bytes=(2**30, 2**31), reserve_bytes=1, ddr_bytes_per_host=2**40),
+    placed("a", "column_wise", [0, 1], [8, 24]),
+    placed("b", "row_wise", [0, 1]),
+    Placement(
+        table="c", sharding_type="table_wise", compute_kernel="fused_uvm_caching", ranks=(0,),
+        cache=Cache(load_factor=0.2),
+    ),
+)  # fmt: skip
+RULES = [{"tables": "user_*", "sharding_types": ["table_wise"], "compute_kernels": ["fused"], "min_width": 64}]
+REAL = {
+    "workload": [workload_to_raw(LONG), *(workload_to_raw(load_workload(name)) for name in builtins())],
+    "cluster": [cluster_to_raw(PLAN.cluster), *(cluster_to_raw(load_cluster(name)) for name in catalogue())],
+    "constraints": [{"schema": "recsmith/constraints/1", "rules": RULES}],
+    "plan": [plan_to_raw(PLAN)],
+    "result": [result_to_raw(Result(plan=PLAN, elapsed_s=0.5, iterations=3))],
+}
+FILES = [pytest.param(noun, raw, id=f"{noun} {i}") for noun, raws in REAL.items() for i, raw in enumerate(raws)]
+
+
+@pytest.mark.parametrize(("noun", "raw"), FILES)
+def test_real_files_fit_their_schema(noun: str, raw: dict[str, Any]):
+    assert problems(raw, schema_of(noun)) == []
+
+
+@pytest.mark.parametrize(("noun", "raw"), FILES)
+def test_every_top_level_field_is_checked(noun: str, raw: dict[str, Any]):
+    schema = schema_of(noun)
+    assert set(raw) <= set(schema["properties"])
+    assert problems(raw | {"unknown": 1}, schema) == [".unknown is unknown"]
+    for name in schema["required"]:
+        rest = {key: value for key, value in raw.items() if key != name}
+        assert f".{name} is missing" in problems(rest, schema)
+        assert problems(raw | {name: object()}, schema)
+
+
+@pytest.mark.parametrize("noun", REAL)
+def test_a_schema_is_plain_json_and_made_anew_each_time(noun: str):
+    schema = schema_of(noun)
+    assert json.loads(json.dumps(schema)) == schema
+    schema["properties"].clear()
+    assert schema_of(noun)["properties"]
+
+
+def test_a_table_has_features_or_the_short_form():
+    schema = schema_of("workload")
+    raw = workload_to_raw(workload(table("a")))
+    short = raw["tables"][0]
+    raw["tables"] = [short | {"features": [{"name": "a", "pooling_factor": 1}]}]
+    assert problems(raw, schema)
+    del short["pooling_factor"]
+    raw["tables"] = [short]
+    assert problems(raw, schema)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("embedding_dim", "128"), ("embedding_dim", 1.5), ("pooling", "max"), ("weighted", 1), ("x", 1)],
+)
+def test_a_bad_table_fits_no_schema(field: str, value: object):
+    raw = workload_to_raw(workload(table("a")))
+    raw["tables"][0][field] = value
+    assert problems(raw, schema_of("workload"))

@@ -1,0 +1,195 @@
+"""The public face, and who may import whom: guarded, so that neither grows by accident."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import recsmith
+
+PACKAGE = Path(recsmith.__file__).parent
+BASE = ("_types", "_version", "errors", "files", "units")  # no rooms: they may be imported from everywhere
+ROOMS = (
+    ("workloads", "clusters"),  # neither knows the other
+    ("sharding",),
+    ("plans",),
+    ("problems",),
+    ("costs",),
+    ("planners",),
+    ("reports",),
+    ("bridge",),
+    ("torchrec",),  # recsmith.torchrec: the bridge's public name
+    ("cli",),
+)
+LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+CORE = {"numpy", "pydantic", "yaml", "click", "rich", "safetensors"}  # the dependencies of pyproject.toml
+TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
+TORCH_ROOMS = {"bridge"}
+FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports"}}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of the modules that a file imports, wherever in it they are imported."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            yield node.module or ""
+            if node.module == "recsmith":
+                yield from (f"recsmith.{name.name}" for name in node.names)
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py"))
+IMPORTS = {path: sorted(set(imports(path))) for path in FILES}
+
+
+# --- the public face ----------------------------------------------------------------------------------------------
+
+
+def test_the_public_names_are_frozen():
+    assert recsmith.__all__ == [
+        "AccessProfile",
+        "Bound",
+        "Cluster",
+        "Constraints",
+        "CorruptFile",
+        "Device",
+        "Feature",
+        "Infeasible",
+        "Links",
+        "MissingExtra",
+        "NoPlanFound",
+        "Placement",
+        "Plan",
+        "PlanMismatch",
+        "RecSmithError",
+        "Result",
+        "Space",
+        "StepCost",
+        "Table",
+        "TableRule",
+        "UsageError",
+        "Workload",
+        "__version__",
+        "diff",
+        "load_cluster",
+        "load_plan",
+        "load_workload",
+        "plan",
+        "save_plan",
+        "simulate",
+    ]
+
+
+def test_every_public_name_is_there_and_listed():
+    assert dir(recsmith) == sorted(recsmith.__all__)
+    for name in recsmith.__all__:
+        assert getattr(recsmith, name) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in recsmith.__all__ if name != "__version__"])
+def test_every_public_name_has_a_docstring_and_no_room_shadows_it(name: str):
+    assert callable(getattr(recsmith, name))
+    assert getattr(recsmith, name).__doc__
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'recsmith' has no attribute 'paln'"):
+        recsmith.paln  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_errors_are_one_tree_with_exit_codes():
+    codes = {
+        recsmith.RecSmithError: 1,
+        recsmith.UsageError: 2,
+        recsmith.CorruptFile: 2,
+        recsmith.PlanMismatch: 2,
+        recsmith.MissingExtra: 2,
+        recsmith.Infeasible: 3,
+        recsmith.NoPlanFound: 1,
+    }
+    for error, code in codes.items():
+        assert issubclass(error, recsmith.RecSmithError)
+        assert error("x").exit_code == code
+    for error in (recsmith.CorruptFile, recsmith.PlanMismatch, recsmith.MissingExtra):
+        assert issubclass(error, recsmith.UsageError)
+    for error in (recsmith.Infeasible, recsmith.NoPlanFound):
+        assert not issubclass(error, recsmith.UsageError)
+
+
+# --- who may import whom ------------------------------------------------------------------------------------------
+
+
+def test_every_file_lies_in_a_known_room():
+    assert {room_of(path) for path in FILES} == {*LEVEL, *BASE, "__init__", "__main__"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_rooms_import_only_what_comes_before_them(path: Path):
+    room = room_of(path)
+    if room in ("__init__", "__main__"):
+        return
+    for name in IMPORTS[path]:
+        parts = name.split(".")
+        if parts[0] != "recsmith" or len(parts) == 1:
+            continue
+        other = parts[1]
+        if room in BASE:
+            assert other in BASE, f"{path} imports {name}"
+        elif other not in (*BASE, "__version__"):
+            assert other == room or LEVEL[other] < LEVEL[room], f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_core_is_imported_and_torch_only_where_it_belongs(path: Path):
+    foreign = {name.split(".")[0] for name in IMPORTS[path]} - set(sys.stdlib_module_names) - {"recsmith", ""}
+    room = room_of(path)
+    assert foreign <= (CORE | TORCH if room in TORCH_ROOMS else CORE)
+    for name, rooms in FOR_PEOPLE.items():
+        assert name not in foreign or room in rooms
+
+
+def test_nothing_in_the_core_path_names_the_bridge():
+    users = {room_of(path) for path, names in IMPORTS.items() if any("recsmith.bridge" in name for name in names)}
+    assert users <= {"bridge", "torchrec", "cli"}
+
+
+# --- what an import costs -----------------------------------------------------------------------------------------
+
+HEAVY = {"numpy", "pydantic", "yaml", "rich", "torch", "torchrec", "pandas", "fbgemm_gpu", "ortools", "safetensors"}
+
+
+def heavy_after(code: str) -> set[str]:
+    """Heavy modules that a fresh Python holds after running code."""
+    script = f"import sys\nsys.path.insert(0, {str(PACKAGE.parent)!r})\n{code}\nprint('LOADED', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    return HEAVY & set(done.stdout.rpartition("LOADED")[2].split())
+
+
+def command(*words: str) -> str:
+    return (
+        f"from recsmith.cli import main\nsys.argv = {['recsmith', *words]!r}\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert stop.code == 0, stop.code"
+    )
+
+
+def test_importing_recsmith_imports_nothing_heavy():
+    assert heavy_after("import recsmith\ndir(recsmith)\nrecsmith.__version__\nrecsmith.UsageError") == set()
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("plan", "--help"), ("diff", "-h")])
+def test_help_imports_nothing_heavy(words: tuple[str, ...]):
+    assert heavy_after(command(*words)) == set()
+
+
+def test_planning_never_imports_torch_or_pandas():
+    used = heavy_after(command("plan", "criteo-kaggle", "--cluster", "h100:2"))
+    assert used <= {"numpy", "pydantic", "yaml", "rich"}
