@@ -110,7 +110,9 @@ def test_memory_raises_the_bound() -> None:
     assert bound <= tight.plan().plan.cost.total_s * (1 + 1e-9)
 
 
-@given(drawn(lambda pick: make_workload(pick, 4, (4, 8, 64, 192))), st.integers(1, 3), st.sets(st.sampled_from(TYPE_NAMES)))
+@given(
+    drawn(lambda pick: make_workload(pick, 4, (4, 8, 64, 192))), st.integers(1, 3), st.sets(st.sampled_from(TYPE_NAMES))
+)
 def test_a_wider_space_has_no_higher_bound(work, hosts, names) -> None:
     types = tuple(names | {"table_wise"})
     narrow = Case(work, cluster(2, hosts), Space(types=types, widths="torchrec"))
@@ -208,7 +210,9 @@ def _has_room(case: Case, t, kind: str, kernel: int, width: int) -> bool:
     target_count = (case.cluster.world_size, case.cluster.hosts, 1)[sharding_type(kind).span]
     for target in range(target_count):
         ranks = sharding_type(kind).ranks((target,), case.cluster)
-        alone = Placement(table=t.name, sharding_type=kind, compute_kernel=KERNELS[kernel], ranks=ranks, widths=(width,))
+        alone = Placement(
+            table=t.name, sharding_type=kind, compute_kernel=KERNELS[kernel], ranks=ranks, widths=(width,)
+        )
         if fits(case, (alone,)):
             return True
     return False

@@ -6,7 +6,7 @@ from support.cases import Case, cluster, table, workload
 import recsmith
 from recsmith.errors import NoPlanFound, PlanMismatch, UsageError
 from recsmith.planners import PLANNERS, plan
-from recsmith.problems import Space
+from recsmith.problems import Constraints, Space, TableRule
 
 WORKLOAD = workload(table("a", 1000, 8), table("b", 500, 16), table("c", 10, 4))
 CASE = Case(WORKLOAD, cluster(2))
@@ -88,7 +88,6 @@ def test_sequence_tables_of_one_collection_are_not_cut_into_different_widths() -
     with pytest.raises(NoPlanFound):
         plan(workload(*tables), cluster(4), space=Space(types=("column_wise",)))
     assert plan(workload(*tables), cluster(4)).plan.gap is not None
-
 
 
 def _fields(t: recsmith.Table) -> dict[str, object]:

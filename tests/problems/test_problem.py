@@ -120,7 +120,9 @@ def test_rows_and_coverage_of_modes_are_those_of_the_shards(case: Case) -> None:
         t, kind = problem.tables[problem.modes.table[mode]], SHARDING_TYPES[problem.modes.type[mode]]
         targets = (0, 0) if kind.name == "grid_shard" else (0,)
         widths = (t.embedding_dim // 2,) * 2 if kind.name == "grid_shard" else (t.embedding_dim,)
-        shards = kind.shards(t, kind.ranks(targets, case.cluster), widths, case.cluster)[-problem.modes.coverage[mode] :]
+        shards = kind.shards(t, kind.ranks(targets, case.cluster), widths, case.cluster)[
+            -problem.modes.coverage[mode] :
+        ]
         rows = [b - a for a, b in (shard.rows for shard in shards)]
         head, tail = problem.modes.head_rows[mode], problem.modes.tail_rows[mode]
         assert rows == [head] * (len(rows) - 1) + [tail]
@@ -226,7 +228,11 @@ def test_a_dim_that_is_no_multiple_of_4_is_refused_with_the_padded_one(dim: int,
         (Space(types=("grid_shard",)), (), "grid_shard needs two hosts"),
         (Space(types=("table_wise",), kernels=("dense",)), (), "table_wise runs fused"),
         (Space(types=("data_parallel",), kernels=("fused",)), (), "data_parallel runs dense"),
-        (Space(types=("table_wise",)), (TableRule(tables="*", sharding_types=("row_wise",)),), "rules leave out table_w"),
+        (
+            Space(types=("table_wise",)),
+            (TableRule(tables="*", sharding_types=("row_wise",)),),
+            "rules leave out table_w",
+        ),
     ],
 )
 def test_a_table_without_a_legal_type_is_refused_with_the_reason(space: Space, rules, why: str) -> None:
@@ -257,7 +263,6 @@ def test_searches_keep_to_one_column_width_per_collection_of_sequence_tables() -
     assert np.unique(options.table[options.barred]).tolist() == [1]
     apart = workload(tables[0], replace(tables[1], collection="other"))
     assert not build_problem(apart, cluster()).options.barred.any()
-
 
 
 # --- memory -------------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_a_slower_plan_is_told_from_a_faster_one(capsys: pytest.CaptureFixture[s
 
 def test_a_step_of_no_seconds_is_reported(capsys: pytest.CaptureFixture[str]):
     plan = made(value_s=0.0)
-    parts = {name: 0.0 for name in PARTS}
+    parts = dict.fromkeys(PARTS, 0.0)
     idle = tuple(replace(device, **parts) for device in plan.cost.per_device)
     plan = replace(plan, cost=replace(plan.cost, total_s=0.0, per_device=idle))
     assert "rank 0 decides: 0% forward compute; 0.0% over the mean" in text_of(plan_report(plan), capsys)

@@ -139,7 +139,7 @@ def _per_feature(values: Sequence[Any] | None, features: list[str], table: str, 
         return [default] * len(features)
     if len(values) != len(features):
         raise UsageError(
-            f"constraints of table '{table}' give {len(values)} {what} for {len(features)} features; give one per feature"
+            f"constraints of table '{table}' give {len(values)} {what} for {len(features)} features; give one for each"
         )
     return list(values)
 

@@ -80,6 +80,8 @@ def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Assignment | None:
     """Every table in as few pieces as fit a device, longest first; tables that find no room are split further."""
     problem = ledger.problem
     choice = simplest_options(relaxation)
+    if not relaxation.option_fits[choice].all():
+        return None
     for _ in range(max(len(problem.tables), FEWEST_ROUNDS)):
         ledger.clear()
         assignment = Assignment.of(problem, choice)

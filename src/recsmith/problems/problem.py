@@ -26,6 +26,9 @@ from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Bytes, Piec
 from recsmith.workloads import Table, Workload
 
 NO_PIECE = -1
+LARGEST_DIM = 65_536  # columns; splits are searched in steps of 4
+LARGEST_TOTAL = 2.0**62  # bytes over all ranks; below it no sum of integers overflows
+BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting charges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,7 @@ def build_problem(
     rules = {table.name: constraints.rule_for(table.name) for table in workload.tables} if constraints.rules else {}
     tables = canonical_order(workload.tables, rules)
     demand = Demand.of(workload, tables)
+    _check_sizes(tables, demand, cluster)
     modes = _build_modes(tables, demand, cluster, space, rules)
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
     pieces, options = _build_options(tables, demand, modes, cluster, space, least_width)
@@ -143,6 +147,24 @@ def build_problem(
     head, tail = shell.memory(pieces.mode, pieces.width)
     weighed = PieceTable(mode=pieces.mode, width=pieces.width, head=head, tail=tail)
     return replace(shell, pieces=weighed)
+
+
+def _check_sizes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster) -> None:
+    """Refuse what no machine trains, before it overflows: very wide tables, and steps of exabytes."""
+    wide = next((table for table in tables if table.embedding_dim > LARGEST_DIM), None)
+    if wide is not None:
+        raise UsageError(
+            f"table '{wide.name}' has embedding_dim {wide.embedding_dim}; at most {LARGEST_DIM:,} can be planned"
+        )
+    weights = demand.rows.astype(float) * demand.dim * demand.element_bytes
+    buffers = cluster.world_size * (demand.ids + demand.bags * demand.dim)
+    total = float((weights * BYTES_PER_WEIGHT_BYTE + buffers * BYTES_PER_ID).sum()) * cluster.world_size
+    if total > LARGEST_TOTAL:
+        largest = tables[int(np.argmax(weights + buffers))]
+        raise UsageError(
+            f"weights and buffers add up to more than {LARGEST_TOTAL:.0e} bytes, most for table '{largest.name}'; "
+            "check its rows, its pooling factors and the batch size"
+        )
 
 
 def canonical_order(tables: tuple[Table, ...], rules: dict[str, TableRule | None]) -> tuple[Table, ...]:

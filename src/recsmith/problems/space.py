@@ -68,6 +68,13 @@ class TableRule:
 
 
 @noun
+class Rules:
+    """A constraints file: rules for single tables."""
+
+    rules: tuple[TableRule, ...]
+
+
+@noun
 class Constraints:
     """What a plan must keep.
 
@@ -121,4 +128,4 @@ def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
 def load_rules(source: str) -> tuple[TableRule, ...]:
     """The rules of a constraints file: YAML or JSON of schema recsmith/constraints/1 with a list `rules`."""
     raw = check_schema(parse(read_text(source), source), CONSTRAINTS_SCHEMA, source)
-    return decode(Constraints, raw, source).rules
+    return decode(Rules, raw, source).rules

@@ -126,7 +126,7 @@ class ShardingType:
         self.check_targets(self.targets(ranks, cluster), where, cluster)
 
     def _check_neighbours(self, ranks: Sequence[int], widths: Sequence[int], where: str) -> None:
-        """Pieces of a table on one rank are equally wide: TorchRec views them as one tensor (batched_embedding_kernel)."""
+        """Pieces of a table on one rank are equally wide: TorchRec's batched_embedding_kernel views them as one."""
         if self.span != Span.RANK or len(set(widths)) == 1:
             return
         width_on: dict[int, int] = {}
