@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 RUNS = 5
@@ -38,7 +39,7 @@ def generate(count: int, path: Path) -> None:
     path.write_text(json.dumps(workload))
 
 
-def measure(words: list[str], **environment: str) -> tuple[float, float, str]:
+def measure(words: Sequence[str], **environment: str) -> tuple[float, float, str]:
     """(seconds, peak MB, standard output) of one whole command."""
     begun = time.perf_counter()
     command = [sys.executable, "-m", "recsmith", *words]

@@ -9,7 +9,7 @@ from support.cases import LOOSE, TIGHT, Case, check_plan, medium_case, seeded, s
 
 from recsmith.costs.simulate import simulate
 from recsmith.errors import Infeasible, NoPlanFound
-from recsmith.files import dump_json, parse_json
+from recsmith.files import dump_json, parse
 from recsmith.planners import Result
 from recsmith.plans import Placement, Plan, plan_from_raw, plan_to_raw
 from recsmith.workloads import Table
@@ -115,7 +115,7 @@ class PlannerContract:
     def test_a_plan_from_a_file_has_the_same_cost_bound_and_gap(self, planner: str) -> None:
         for _, result in solved(planner):
             text = dump_json(plan_to_raw(result.plan))
-            loaded = plan_from_raw(parse_json(text, "plan"), "plan")
+            loaded = plan_from_raw(parse(text, "plan"), "plan")
             assert loaded == result.plan
             assert simulate(loaded) == result.plan
 

@@ -38,7 +38,7 @@ def test_random_placements_are_legal_but_for_widths_of_sequences(placed) -> None
 def test_spread_adds_a_piece_to_every_rank_that_it_covers(placed) -> None:
     case, placements = placed
     footprint = footprint_of(case.problem, placements)
-    value = 2.0 ** np.arange(len(footprint.mode))
+    value = (2.0 ** np.arange(len(footprint.mode))).astype(np.float64)
     expected = np.zeros(case.cluster.world_size)
     for mode, target, share in zip(footprint.mode, footprint.target, value, strict=True):
         kind = SHARDING_TYPES[case.problem.modes.type[mode]]

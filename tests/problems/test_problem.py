@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,7 +210,8 @@ def test_rules_that_contradict_each_other_are_refused() -> None:
     for field, one, two in (
         ("sharding_types", ("row_wise",), ("table_wise",)), ("compute_kernels", ("fused",), ("dense",)),
     ):  # fmt: skip
-        rules = Constraints(rules=(TableRule(tables="a", **{field: one}), TableRule(tables="*", **{field: two})))
+        limits: list[dict[str, Any]] = [{"tables": "a", field: one}, {"tables": "*", field: two}]
+        rules = Constraints(rules=tuple(TableRule(**limit) for limit in limits))
         assert "rules for table 'a' leave it no sharding type or kernel" in _refusal(SOME, cluster(), Space(), rules)
 
 

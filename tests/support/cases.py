@@ -139,7 +139,8 @@ def make_workload(
     tables = [make_table(pick, f"t{i}", dims, rows) for i in range(count)]
     twins = [replace(tables[0], name=t.name) if pick((False,) * 4 + (True,)) else t for t in tables]
     return Workload(
-        batch_size=pick((1, 4, 16)), tables=tuple(twins), pipeline=pick(("none", "sparse_dist", "prefetch_sparse_dist")),
+        batch_size=pick((1, 4, 16)), tables=tuple(twins),
+        pipeline=pick(("none", "sparse_dist", "prefetch_sparse_dist")),
         optimizer=pick(("sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb")),
         comm_dtype=pick((None, None, "fp16", "fp32")),
     )  # fmt: skip

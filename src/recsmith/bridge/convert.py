@@ -4,17 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
+from torch.distributed._shard.metadata import ShardMetadata
+from torch.distributed._shard.sharding_spec.api import EnumerableShardingSpec
+from torch.distributed.remote_device import _remote_device
 from torchrec.distributed.planner import ParameterConstraints
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.sharding_plan import placement as device_word
 from torchrec.distributed.types import (
     CacheParams,
     EmbeddingModuleShardingPlan,
-    EnumerableShardingSpec,
     ModuleSharder,
     ParameterSharding,
     ShardingPlan,
-    ShardMetadata,
 )
 
 from recsmith.bridge.modules import Collection, collections, device_type, table_names
@@ -115,7 +116,7 @@ def _placement(table: Table, parameter: ParameterSharding, cluster: Cluster) -> 
     shards = list(spec.shards) if isinstance(spec, EnumerableShardingSpec) else []
     lefts = {shard.shard_offsets[1]: shard.shard_sizes[1] for shard in shards}
     widths = tuple(lefts[left] for left in sorted(lefts)) or (table.embedding_dim,)
-    ranks = parameter.ranks or [shard.placement.rank() for shard in shards if shard.placement is not None]
+    ranks = parameter.ranks or [_rank(shard) for shard in shards]
     everywhere = parameter.sharding_type in ("data_parallel", "row_wise")
     cache = parameter.cache_params.load_factor if parameter.cache_params else None
     placement = Placement(
@@ -128,6 +129,14 @@ def _placement(table: Table, parameter: ParameterSharding, cluster: Cluster) -> 
     )
     _check_rectangles(placement, table, cluster, shards)
     return placement
+
+
+def _rank(shard: ShardMetadata) -> int:
+    place = shard.placement
+    rank = place.rank() if isinstance(place, _remote_device) else None
+    if rank is None:
+        raise PlanMismatch(f"the sharding plan places a shard on {place}, which names no rank")
+    return rank
 
 
 def _check_rectangles(placement: Placement, table: Table, cluster: Cluster, shards: Sequence[ShardMetadata]) -> None:

@@ -5,6 +5,7 @@ its own, `<table>/<feature>`, so that each output can be told apart.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -97,7 +98,7 @@ def _collection(tables: list[Table], device: torch.device) -> nn.Module:
     return EmbeddingCollection(tables=[EmbeddingConfig(**_config(table)) for table in tables], device=device)
 
 
-def _config(table: Table) -> dict[str, object]:
+def _config(table: Table) -> dict[str, Any]:
     return {
         "name": table.name,
         "embedding_dim": table.embedding_dim,

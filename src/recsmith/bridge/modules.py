@@ -62,9 +62,9 @@ def _walk(module: nn.Module, path: str, by_type: Mapping[type, ModuleSharder[nn.
         return
     parameters = sharder.shardable_parameters(module)
     if type(module) is EmbeddingBagCollection:
-        configs, weighted = module.embedding_bag_configs(), module.is_weighted()
+        configs, weighted = list[BaseEmbeddingConfig](module.embedding_bag_configs()), module.is_weighted()
     elif type(module) is EmbeddingCollection:
-        configs, weighted = module.embedding_configs(), False
+        configs, weighted = list[BaseEmbeddingConfig](module.embedding_configs()), False
     elif not parameters:
         return
     else:

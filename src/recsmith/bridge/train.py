@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 import torchrec.optim
 from torch import nn
-from torch.distributed._shard.sharded_tensor import ShardedTensor
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
