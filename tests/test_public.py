@@ -85,6 +85,7 @@ def test_the_public_names_are_frozen():
         "load_workload",
         "plan",
         "save_plan",
+        "save_workload",
         "simulate",
     ]
 

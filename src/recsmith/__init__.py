@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from recsmith.planners import Result, plan
     from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
     from recsmith.problems import Constraints, Space, TableRule
-    from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload
+    from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
 
 _ROOMS = {
-    "recsmith.workloads": ("AccessProfile", "Feature", "Table", "Workload", "load_workload"),
+    "recsmith.workloads": ("AccessProfile", "Feature", "Table", "Workload", "load_workload", "save_workload"),
     "recsmith.clusters": ("Cluster", "Device", "Links", "load_cluster"),
     "recsmith.problems": ("Constraints", "Space", "TableRule"),
     "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
@@ -72,6 +72,7 @@ __all__ = [
     "load_workload",
     "plan",
     "save_plan",
+    "save_workload",
     "simulate",
 ]
 

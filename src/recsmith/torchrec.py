@@ -12,11 +12,15 @@ require_torch()
 
 from recsmith.bridge.convert import from_sharding_plan, to_parameter_constraints, to_sharding_plan  # noqa: E402
 from recsmith.bridge.modules import read_cluster, read_workload  # noqa: E402
+from recsmith.bridge.observe import observe  # noqa: E402
 from recsmith.bridge.planner import RecSmithPlanner  # noqa: E402
+from recsmith.bridge.worker import leave  # noqa: E402
 
 __all__ = [
     "RecSmithPlanner",
     "from_sharding_plan",
+    "leave",
+    "observe",
     "read_cluster",
     "read_workload",
     "to_parameter_constraints",

@@ -114,8 +114,8 @@ def cluster(local: int = 2, hosts: int = 1, hbm: int | tuple[int, ...] = 2**40, 
 
 
 def make_table(pick: Pick, name: str, dims: Sequence[int], rows: Sequence[int]) -> Table:
-    """A table; tables of sequences are rare."""
-    dim, pooling = pick(dims), pick(("sum",) * 6 + ("mean", "none"))
+    """A table; sequence tables are rare, and may share a collection though their dims differ."""
+    dim, pooling = pick(dims), pick(("sum",) * 6 + ("mean", "none", "none"))
     weighted, twice = pick((False,) * 5 + (True,)), pick((False,) * 4 + (True,))
     names = (name, f"{name}+") if twice else (name,)
     features = tuple(
@@ -128,7 +128,7 @@ def make_table(pick: Pick, name: str, dims: Sequence[int], rows: Sequence[int]) 
     return Table(
         name=name, num_embeddings=pick(rows), embedding_dim=dim, features=features, pooling=pooling,
         data_type=pick(("fp32", "fp32", "fp16", "bf16", "int8")),
-        collection=f"sequences{dim}" if pooling == "none" else pick(("", "", "tower")),
+        collection=pick(("", "", "tower")),
     )  # fmt: skip
 
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from support.build import table
-
 from recsmith import Bound, Cluster, Feature, Placement, Plan, StepCost, Table, Workload, load_cluster
 from recsmith.plans import sorted_by_name
+from support.build import table
 
 COLUMN_SPLITS = {"cw", "cw_uneven", "cw_two_on_a_rank", "twcw", "grid", "seq_cw", "weighted_cw"}
 

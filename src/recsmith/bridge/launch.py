@@ -5,7 +5,7 @@
 Each rank runs `function(**arguments)` inside an initialised process group and returns plain JSON data. What the user
 need not know is done here: loopback and a free port, the interface that gloo must use, one torchrun agent per emulated
 host, a teardown that does not abort, the output of a failing rank, and the end of all children when the parent is
-interrupted or dies.
+interrupted or dies. Linux only. Run as a program, this file is such an agent.
 """
 
 import ctypes
@@ -27,6 +27,7 @@ from recsmith.errors import MissingExtra, RecSmithError, UsageError
 LOOPBACK = "127.0.0.1"
 LAST_LINES = 25  # of a failing rank's output that an error shows
 GRACE_S = 5.0  # between asking children to end and ending them
+PARENT = "RECSMITH_PARENT"  # environment: the process that a child of a job must not outlive
 _IFF_LOOPBACK = 0x8
 _PR_SET_PDEATHSIG = 1
 
@@ -36,7 +37,9 @@ def launch(
 ) -> list[Any]:
     """What `function` (written 'package.module:name') returned on each of `ranks` local ranks, in order of ranks.
 
-    hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data.
+    hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data. The function
+    is found wherever this process finds modules (sys.path), so a script can name one of its own. The ranks use nccl
+    where each has a GPU of its own, gloo on CPU elsewhere.
 
     Raises:
         UsageError: ranks are not a multiple of hosts.
@@ -75,15 +78,15 @@ def _agents(folder: Path, ranks: int, hosts: int) -> Generator[list[subprocess.P
         for host in range(hosts):
             log = (folder / f"agent-{host}.log").open("wb")
             command = [
-                sys.executable, "-m", "torch.distributed.run",
+                sys.executable, "-m", "recsmith.bridge.launch",
                 "--nnodes", str(hosts), "--node-rank", str(host), "--nproc-per-node", str(ranks // hosts),
                 "--master-addr", LOOPBACK, "--master-port", str(port), "--log-dir", str(folder / f"logs-{host}"),
                 "--redirects", "3", "-m", "recsmith.bridge.worker", str(folder),
             ]  # fmt: skip
-            environment = _environment(ranks)
+            # A session of its own: Ctrl-C reaches this process alone, which then ends the agents in order.
             agents.append(
                 subprocess.Popen(
-                    command, stdout=log, stderr=subprocess.STDOUT, env=environment, preexec_fn=end_with_parent
+                    command, stdout=log, stderr=subprocess.STDOUT, env=_environment(ranks), start_new_session=True
                 )
             )
             log.close()
@@ -101,6 +104,7 @@ def _environment(ranks: int) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([entry for entry in sys.path if entry]),
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "PYTHONWARNINGS": "ignore",
+        PARENT: str(os.getpid()),
     }
     return {**os.environ, **fixed}
 
@@ -121,8 +125,11 @@ def _free_port() -> int:
 
 
 def end_with_parent() -> None:
-    """Ask Linux to end this process when its parent dies (prctl PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    """Have Linux kill this process when its parent dies, even by SIGKILL; leave at once where it is dead already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(os.environ[PARENT]):
+        sys.exit("the process that started this job is gone")
+    os.environ[PARENT] = str(os.getpid())  # for the children of this one
 
 
 def _end(agents: list[subprocess.Popen[bytes]]) -> None:
@@ -141,14 +148,15 @@ def _end(agents: list[subprocess.Popen[bytes]]) -> None:
 def _wait(agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while any(agent.poll() is None for agent in agents):
-        if any(agent.poll() for agent in agents) or time.monotonic() > deadline:
+        if any(agent.poll() for agent in agents):
             break
+        if time.monotonic() > deadline:
+            raise RecSmithError(
+                f"the local job did not end within {timeout_s:g} s; give it more time\n{_failing_output(folder)}"
+            )
         time.sleep(0.05)
-    if all(agent.poll() == 0 for agent in agents):
-        return
-    late = time.monotonic() > deadline
-    what = f"the local job did not end within {timeout_s:g} s" if late else "a rank of the local job failed"
-    raise RecSmithError(f"{what}\n{_failing_output(folder)}")
+    if any(agent.poll() for agent in agents):
+        raise RecSmithError(f"a rank of the local job failed\n{_failing_output(folder)}")
 
 
 def _failing_output(folder: Path) -> str:
@@ -164,3 +172,10 @@ def _failing_output(folder: Path) -> str:
 
 def _result(folder: Path, rank: int) -> Any:
     return json.loads((folder / f"rank-{rank}.json").read_text())
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    from torch.distributed.run import main
+
+    main()

@@ -1,7 +1,11 @@
-"""What each rank of a local job runs: python -m recsmith.bridge.worker FOLDER, started by torchrun."""
+"""What each rank of a local job runs: python -m recsmith.bridge.worker FOLDER, started by torchrun.
+
+torch is imported late, so that a rank is bound to its parent's life from its first milliseconds.
+"""
 
 import gc
 import json
+import logging
 import os
 import sys
 import traceback
@@ -9,9 +13,6 @@ from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
-
-import torch
-import torch.distributed as dist
 
 from recsmith.bridge.launch import end_with_parent
 
@@ -23,26 +24,55 @@ def run(folder: Path) -> None:
     rank = int(os.environ["RANK"])
     job = json.loads((folder / "job.json").read_text())
     module, _, name = job["function"].partition(":")
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    try:
-        dist.init_process_group(backend, timeout=TIMEOUT)
-        result = getattr(import_module(module), name)(**job["arguments"])
-        (folder / f"rank-{rank}.json").write_text(json.dumps(result))
-    except BaseException:
-        (folder / f"rank-{rank}.error").write_text(traceback.format_exc())
-        raise
+    join()
+    result = getattr(import_module(module), name)(**job["arguments"])
+    (folder / f"rank-{rank}.json").write_text(json.dumps(result))
+
+
+def join() -> None:
+    """Join the job's process group: nccl where every rank of this machine has a GPU of its own, gloo elsewhere."""
+    import torch
+    import torch.distributed as dist
+
+    emulated = int(os.environ["GROUP_WORLD_SIZE"]) > 1  # local ranks of two hosts would meet on one GPU
+    if emulated or torch.cuda.device_count() < int(os.environ["WORLD_SIZE"]):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
 
 
 def leave() -> NoReturn:
-    """End without the races of gloo's own teardown: all ranks meet, then go without running destructors."""
+    """End a rank whose work is done with exit code 0: the last call of a script under torchrun, on every rank.
+
+    gloo's own teardown aborts a finished job now and then, in a race between ranks. So all ranks meet, output is
+    flushed, and the process ends without running destructors or atexit functions.
+    """
+    import torch.distributed as dist
+
     gc.collect()
     dist.barrier()
+    _end(0)
+
+
+def _end(code: int) -> NoReturn:
+    logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)
+
+
+def main(folder: Path) -> NoReturn:
+    """Run the job and end; a failure leaves its traceback in the folder, and no teardown can hide or delay it."""
+    try:
+        run(folder)
+        leave()
+    except BaseException:
+        (folder / f"rank-{os.environ['RANK']}.error").write_text(traceback.format_exc())
+        traceback.print_exc()
+        _end(1)
 
 
 if __name__ == "__main__":
     end_with_parent()
-    run(Path(sys.argv[1]))
-    leave()
+    main(Path(sys.argv[1]))

@@ -1,7 +1,14 @@
 """What is trained: features, tables, batch."""
 
 from recsmith.workloads.access import AccessProfile
-from recsmith.workloads.files import builtins, load_workload, workload_from_raw, workload_schema, workload_to_raw
+from recsmith.workloads.files import (
+    builtins,
+    load_workload,
+    save_workload,
+    workload_from_raw,
+    workload_schema,
+    workload_to_raw,
+)
 from recsmith.workloads.table import Feature, Table
 from recsmith.workloads.workload import Workload
 
@@ -12,6 +19,7 @@ __all__ = [
     "Workload",
     "builtins",
     "load_workload",
+    "save_workload",
     "workload_from_raw",
     "workload_schema",
     "workload_to_raw",

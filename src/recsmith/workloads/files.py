@@ -13,12 +13,14 @@ from recsmith.files import (
     check_schema,
     decode,
     did_you_mean,
+    dump_json,
     encode,
     json_schema,
     parse,
     parse_number,
     parse_yaml,
     read_text,
+    write_text,
 )
 from recsmith.workloads import torchrec_report
 from recsmith.workloads.table import Table
@@ -104,6 +106,17 @@ def _misspelt(table: Raw) -> str:
     known = [*SHORT_FORM, *(field.name for field in fields(Table))]
     unknown = next((key for key in table if key not in known), None)
     return f" ('{unknown}' is not a known field{did_you_mean(unknown, known)})" if unknown else ""
+
+
+def save_workload(workload: Workload, target: str) -> None:
+    """Write the workload's file (JSON), whole or not at all; `recsmith plan` and load_workload read it.
+
+    Raises:
+        UsageError: the target ends in .csv, which readers would take for CSV, or cannot be written.
+    """
+    if target.endswith(".csv"):
+        raise UsageError(f"cannot write '{target}': a workload is written as JSON; name the file .json")
+    write_text(target, dump_json(workload_to_raw(workload)))
 
 
 def workload_to_raw(workload: Workload) -> Raw:

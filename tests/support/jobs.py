@@ -1,0 +1,56 @@
+"""What ranks of local jobs run in tests: plain functions that return JSON data."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, EmbeddingCollection, EmbeddingConfig
+from torchrec.distributed.planner import ParameterConstraints
+from torchrec.distributed.sharding_plan import get_default_sharders
+
+from recsmith.errors import RecSmithError
+from recsmith.torchrec import RecSmithPlanner
+
+
+class TwoCollections(nn.Module):
+    """Pooled tables that share a feature, weighted ones, and sequences; two tables have one name."""
+
+    def __init__(self, tables: int = 6, rows: int = 1000) -> None:
+        super().__init__()
+        meta = torch.device("meta")
+        bags = [
+            EmbeddingBagConfig(name=f"t{i}", embedding_dim=32, num_embeddings=rows, feature_names=["shared", f"f{i}"])
+            for i in range(tables)
+        ]
+        weighted = [EmbeddingBagConfig(name="t0", embedding_dim=16, num_embeddings=64, feature_names=["w"])]
+        self.pooled = EmbeddingBagCollection(tables=bags, device=meta)
+        self.weighted = EmbeddingBagCollection(tables=weighted, device=meta, is_weighted=True)
+        self.sequence = EmbeddingCollection(
+            tables=[EmbeddingConfig(name="s", embedding_dim=8, num_embeddings=500, feature_names=["h"])], device=meta
+        )
+
+
+def constraints() -> dict[str, ParameterConstraints]:
+    """What is looked up in TwoCollections, and a limit for one table."""
+    return {
+        "t1": ParameterConstraints(pooling_factors=[3.0, 0.5], num_poolings=[1.0, 2.0]),
+        "t2": ParameterConstraints(sharding_types=["row_wise"], pooling_factors=[1.0, 1.0]),
+    }
+
+
+def collective(rows_of_rank_1: int = 1000, hbm: int | None = None, cluster: str = "cpu:2") -> dict[str, Any]:
+    """collective_plan on every rank: the placements it got, or the error that it raised."""
+    from recsmith import load_cluster
+
+    rows = rows_of_rank_1 if dist.get_rank() == 1 else 1000
+    model = TwoCollections(rows=rows)
+    planner = RecSmithPlanner(load_cluster(cluster).with_memory(hbm), batch_size=16, constraints=constraints())
+    try:
+        plan = planner.collective_plan(model, get_default_sharders())
+    except RecSmithError as error:
+        return {"error": type(error).__name__, "message": str(error)}
+    return {
+        path: {name: [parameter.sharding_type, parameter.ranks] for name, parameter in module.items()}
+        for path, module in plan.plan.items()
+    }
