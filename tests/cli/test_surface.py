@@ -19,6 +19,7 @@ PROBLEM = {
     "--kernels",
     "--memory",
     "--constraints",
+    "--keep-exact",
 }
 SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
 WORDS = {
@@ -49,7 +50,14 @@ def test_the_defaults_are_frozen():
     found = {
         each.opts[-1]: each.default for each in command("plan").params if each.to_info_dict()["default"] is not None
     }
-    assert found == {"--widths": "any", "--memory": "real", "--planner": "auto", "--seed": 0, "--format": "table"}
+    assert found == {
+        "--widths": "any",
+        "--memory": "real",
+        "--planner": "auto",
+        "--seed": 0,
+        "--format": "table",
+        "--keep-exact": False,
+    }
 
 
 def test_help_shows_the_defaults(run: Callable[..., Any]):

@@ -282,3 +282,10 @@ def test_the_accounting_is_the_constraints() -> None:
         for memory in ("real", "torchrec")
     )
     assert (real.pieces.head.device > torchrec.pieces.head.device).all()
+
+
+def test_keep_exact_leaves_no_column_split_under_row_wise_optimizers() -> None:
+    for optimizer, split in (("rowwise_adagrad", False), ("adagrad", True)):
+        work = workload(table("a", 100, 64), optimizer=optimizer)
+        options = build_problem(work, cluster(2, 2), constraints=Constraints(keep_exact=True)).options
+        assert (options.count.sum(axis=1) > 1).any() == split

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch.distributed as dist
@@ -73,7 +74,7 @@ class RecSmithPlanner(ShardingPlanner):
             optimizer=self.optimizer,
         )
         rules = (*self.limits.rules, *_rules(self.constraints or {}))
-        limits = Constraints(memory=self.limits.memory, rules=rules)
+        limits = replace(self.limits, rules=rules)
         return make_plan(workload, self.cluster, space=self.space, constraints=limits, **self.search)
 
     def collective_plan(  # type: ignore[override]

@@ -11,7 +11,6 @@ import ctypes
 import gc
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,8 @@ def measure(plan: dict[str, Any], steps: int, seed: int = 0) -> dict[str, Any]:
         "before": before,
         "peak": max(step["peak"] for step in done) - before,
         "held": done[-1]["held"] - before,
-        "fpeak": done[-1]["fpeak"] - before, "bpeak": done[-1]["bpeak"] - before,
+        "fpeak": done[-1]["fpeak"] - before,
+        "bpeak": done[-1]["bpeak"] - before,
         **{f"{part}_s": statistics.median(step[part] for step in timed) for part in ("forward", "backward", "step")},
     }
 
@@ -92,7 +92,8 @@ def _step(sharded: Any, dense: Any, batch: Any) -> dict[str, float]:
         "backward": ended - forward,
         "step": ended - begun,
         "peak": max(forward_peak, _resident("VmHWM")),
-        "fpeak": forward_peak, "bpeak": _resident("VmHWM"),
+        "fpeak": forward_peak,
+        "bpeak": _resident("VmHWM"),
         "held": held,
     }
 

@@ -43,6 +43,7 @@ problem_options = _stack(
     click.option("--kernels", callback=_words, metavar="A,B", help="Compute kernels (default: fused,dense)."),
     click.option("--memory", type=click.Choice(["real", "torchrec"]), default="real", show_default=True,
                  help="Memory accounting that must fit."),
+    click.option("--keep-exact", is_flag=True, default=False, help="No column splits under row-wise optimizers."),
     click.option("--constraints", metavar="FILE", help="Rules for single tables."),
 )  # fmt: skip
 

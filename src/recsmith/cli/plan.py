@@ -47,7 +47,7 @@ def command(workload: str, output: str | None, format_: str, **words: Any) -> No
         seed=words["seed"],
         iterations=words["iterations"],
         time_limit_s=words["time_limit"],
-        constraints=Constraints(memory=words["memory"], rules=rules),
+        constraints=Constraints(memory=words["memory"], rules=rules, keep_exact=words["keep_exact"]),
         space=space,
     )
     if result.truncated:

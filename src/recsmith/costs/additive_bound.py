@@ -137,8 +137,9 @@ def additive_bound(evaluator: Evaluator) -> Bound:
 
 def describe_space(problem: Problem) -> str:
     """The words of the space that a bound holds for."""
+    exact = "; keep_exact" if problem.constraints.keep_exact else ""
     rules = f"; {len(problem.constraints.rules)} table rules" if problem.constraints.rules else ""
-    return f"{problem.space.describe()}; memory {problem.constraints.memory}{rules}"
+    return f"{problem.space.describe()}; memory {problem.constraints.memory}{exact}{rules}"
 
 
 def _least_limit(totals: TableTotals, price: float, world: int, room: float) -> float | None:

@@ -40,6 +40,7 @@ def in_space(problem: Problem, plan: Plan) -> bool:
     """Whether a plan lies in a problem's space: types, kernels, widths and rules."""
     space, constraints = problem.space, problem.constraints
     tables = {table.name: table for table in problem.tables}
+    least_width = dict(zip(tables, problem.least_width.tolist(), strict=True))
     for placement in plan.placements:
         rule = constraints.rule_for(placement.table) if constraints.rules else None
         types = set(space.types) & set(rule.sharding_types or () if rule else space.types)
@@ -48,7 +49,7 @@ def in_space(problem: Problem, plan: Plan) -> bool:
             return False
         dim = tables[placement.table].embedding_dim
         widths = placement.widths_of(dim)
-        least = (rule.min_width if rule else None) or 0
+        least = least_width[placement.table]
         if min(widths) < min(least, dim):
             return False
         splits = placement.kind.splits_columns and space.widths == "torchrec"

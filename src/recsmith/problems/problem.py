@@ -24,6 +24,7 @@ from recsmith.problems.widths import Split, column_splits
 from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, ShardingType
 from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Bytes, Pieces
 from recsmith.workloads import Table, Workload
+from recsmith.workloads.workload import ROW_WISE_OPTIMIZERS
 
 NO_PIECE = -1
 LARGEST_DIM = 65_536  # columns; splits are searched in steps of 4
@@ -136,6 +137,8 @@ def build_problem(
     _check_sizes(tables, demand, cluster)
     modes = _build_modes(tables, demand, cluster, space, rules)
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
+    if constraints.keep_exact and workload.optimizer in ROW_WISE_OPTIMIZERS:
+        least_width = demand.dim
     pieces, options = _build_options(tables, demand, modes, cluster, space, least_width)
     bare = next((table for table, count in zip(tables, np.diff(options.start), strict=True) if count == 0), None)
     if bare is not None:

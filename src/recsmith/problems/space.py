@@ -80,10 +80,13 @@ class Constraints:
 
     memory: the accounting that must fit: 'real' (what a job allocates) or 'torchrec' (its planner's estimate).
     rules: limits for single tables; all rules that match a table hold.
+    keep_exact: train as the unsharded model would: no column splits under row-wise optimizers, where each column
+        shard keeps a row statistic of its own.
     """
 
     memory: Literal["real", "torchrec"] = "real"
     rules: tuple[TableRule, ...] = ()
+    keep_exact: bool = False
 
     def check_names(self, tables: list[str]) -> None:
         """Refuse rules that match no table: they are misspelt."""
@@ -113,6 +116,8 @@ def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
     """Plain data of a space and constraints, as a plan keeps it: every word written out."""
     raw: Raw = {"types": list(space.types), "widths": space.widths, "kernels": list(space.kernels)}
     raw["memory"] = constraints.memory
+    if constraints.keep_exact:
+        raw["keep_exact"] = True
     if constraints.rules:
         raw["rules"] = encode(constraints)["rules"]
     return raw

@@ -14,6 +14,7 @@ from recsmith.plans import PARTS, DeviceCost, Plan, PlanDiff, StepCost
 from recsmith.plans.diff import Change
 from recsmith.plans.plan import Placement
 from recsmith.units import format_gap, format_size, format_time
+from recsmith.workloads.workload import ROW_WISE_OPTIMIZERS
 
 MOST_DEVICES = 16  # more ranks than this are summed up by the busiest and the idlest
 SHOWN = 6
@@ -44,8 +45,26 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     ]
     if run:
         lines.append(_line("search", run))
+    split = inexact_tables(plan)
+    if split:
+        lines.append(_line("note", _inexact_words(plan, split)))
     lines.append(_line("digest", plan.digest[:16]))
     return Group(*lines, device_grid(plan.cost))
+
+
+def inexact_tables(plan: Plan) -> list[str]:
+    """Tables that train differently from the unsharded model: split by columns under a row-wise optimizer."""
+    if plan.workload.optimizer not in ROW_WISE_OPTIMIZERS:
+        return []
+    return [placement.table for placement in plan.placements if len(placement.widths) > 1]
+
+
+def _inexact_words(plan: Plan, tables: list[str]) -> str:
+    count = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
+    return (
+        f"{count} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, "
+        "so training\n         differs from the unsharded model; --keep-exact forbids it"
+    )
 
 
 def _line(word: str, text: str) -> Text:

@@ -9,6 +9,7 @@ from recsmith.errors import UsageError
 from recsmith.workloads.table import DataType, Table, check_count
 
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb"]
+ROW_WISE_OPTIMIZERS = ("rowwise_adagrad", "partial_rowwise_adam")  # one statistic per row of a shard
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
 
 
