@@ -15,8 +15,8 @@ from torch import nn
 from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor
 from torchrec.datasets.utils import Batch
 from torchrec.distributed import DistributedModelParallel, TrainPipelineSparseDist
-from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.planner import ParameterConstraints
+from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.optim import CombinedOptimizer, KeyedOptimizerWrapper, RowWiseAdagrad
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 from torchrec.optim.optimizers import in_backward_optimizer_filter
@@ -63,34 +63,34 @@ class Model(nn.Module):
 
 def train(steps: int) -> dict[str, Any]:
     """Plan, shard and train on every rank of an initialised process group."""
-    world, hosts = dist.get_world_size(), dist.get_world_size() // int(os.environ["LOCAL_WORLD_SIZE"])
+    world, local = dist.get_world_size(), int(os.environ["LOCAL_WORLD_SIZE"])
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
-    model, sharders = Model(), [EmbeddingBagCollectionSharder()]
+    model, sharders = Model(), get_default_sharders()
 
     # RecSmith is free to choose; two tables are told their type, so that the plan shows one of each.
     constraints = {name: ParameterConstraints(pooling_factors=[float(n)]) for name, (_, n) in TABLES.items()}
     constraints["user"].sharding_types = ["row_wise"]
     constraints["device"].sharding_types = ["data_parallel"]
-    cluster = f"{'h100' if cuda else 'cpu'}:{world // hosts}x{hosts}"
+    cluster = f"{'h100' if cuda else 'cpu'}:{local}x{world // local}"  # name your own device, or pass a Topology
     planner = RecSmithPlanner(cluster, batch_size=BATCH_SIZE, constraints=constraints, optimizer="rowwise_adagrad")
     plan = planner.collective_plan(model, sharders, dist.group.WORLD)
-    types = {table: sharding.sharding_type for table, sharding in plan.plan["tables"].items()}
+    placed: Any = plan.plan["tables"]
+    types = {table: sharding.sharding_type for table, sharding in placed.items()}
 
     # Sharded tables are updated inside backward; data_parallel ones are not, and step with the dense layers below.
     for table, bag in model.tables.embedding_bags.items():
         if types[table] != "data_parallel":
             apply_optimizer_in_backward(RowWiseAdagrad, bag.parameters(), {"lr": 0.05})
     sharded = DistributedModelParallel(model, device=device, plan=plan, sharders=sharders)
-    dense = dict(in_backward_optimizer_filter(sharded.named_parameters()))
-    optimizer = CombinedOptimizer(
-        [sharded.fused_optimizer, KeyedOptimizerWrapper(dense, lambda them: torch.optim.Adagrad(them, lr=0.05))]
-    )
+    rest = dict(in_backward_optimizer_filter(sharded.named_parameters()))  # all that no fused optimizer updates
+    adagrad = KeyedOptimizerWrapper(rest, lambda parameters: torch.optim.Adagrad(parameters, lr=0.05))
+    optimizer = CombinedOptimizer([sharded.fused_optimizer, adagrad])
 
     pipeline = TrainPipelineSparseDist(sharded, optimizer, device)
     batches = random_batches(steps, seed=dist.get_rank())
     losses = [float(pipeline.progress(batches)) for _ in range(steps)]
-    return {"types": types, "dense": sorted(dense), "losses": losses}
+    return {"types": types, "losses": losses}
 
 
 def show(result: dict[str, Any]) -> None:

@@ -161,9 +161,9 @@ def _wait(agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float)
 
 def _failing_output(folder: Path) -> str:
     """Last lines of the rank that failed first, or of the agents where no rank said anything."""
-    errors = sorted(folder.glob("rank-*.error"), key=lambda path: path.stat().st_mtime)
+    errors = sorted(folder.glob("*.error"))  # their names begin with the time
     if errors:
-        return f"{errors[0].stem}: {errors[0].read_text().strip()}"
+        return f"{errors[0].stem.partition('.')[2]}: {errors[0].read_text().strip()}"
     logs = [*folder.glob("logs-*/**/stderr.log"), *folder.glob("agent-*.log")]
     texts = [(path, path.read_text(errors="replace").strip()) for path in logs]
     lines = [f"{path.parent.name}: {line}" for path, text in texts for line in text.splitlines()[-LAST_LINES:]]
@@ -171,7 +171,10 @@ def _failing_output(folder: Path) -> str:
 
 
 def _result(folder: Path, rank: int) -> Any:
-    return json.loads((folder / f"rank-{rank}.json").read_text())
+    file = folder / f"rank-{rank}.json"
+    if not file.exists():
+        raise RecSmithError(f"rank {rank} ended without a result; let the function return, not end the process")
+    return json.loads(file.read_text())
 
 
 if __name__ == "__main__":

@@ -140,7 +140,8 @@ def train_step(sharded: nn.Module, dense: torch.optim.Optimizer | None, batch: B
 def compare(plan: dict[str, Any], optimizers: list[str], steps: int, batch_size: int) -> list[dict[str, Any]]:
     """Train sharded and unsharded side by side, per optimizer: the largest differences of outputs and of weights.
 
-    Differences of weights are by table, relative to its largest weight; NaN counts as infinite.
+    Differences of weights are by table, relative to its largest weight; NaN counts as infinite. `moved` is how far
+    training took each table's weights, so that a table that was never trained cannot pass for an exact one.
     """
     made = plan_from_raw(plan, "job")
     return [_compare(made, optimizer, steps, batch_size) for optimizer in optimizers]
@@ -161,7 +162,12 @@ def _compare(plan: Plan, optimizer: str, steps: int, batch_size: int) -> dict[st
         train_step(sharded, dense, mine.to(device()))
         if reference is not None:
             reference.step(batches)
-    return {"forward": forward, "weights": _apart(sharded, reference, weights)}
+    trained = _share(reference.weights() if reference is not None else {}, like=weights)
+    return {
+        "forward": forward,
+        "weights": _apart(sharded, trained),
+        "moved": {table: _finite((trained[table] - weights[table]).abs().max()) for table in trained},
+    }
 
 
 def _batches(plan: Plan, step: int, batch_size: int) -> list[Batch]:
@@ -171,18 +177,22 @@ def _batches(plan: Plan, step: int, batch_size: int) -> list[Batch]:
     return [random_batch(plan.workload, batch_size, generator) for generator in seeds]
 
 
-def _apart(sharded: nn.Module, reference: Reference | None, like: dict[str, torch.Tensor]) -> dict[str, float]:
-    """How far this rank's shards are from the reference that rank 0 trained, by table."""
-    trained = reference.weights() if reference is not None else {}
-    whole = {table: trained.get(table, torch.empty_like(weights)).contiguous() for table, weights in like.items()}
-    for table in sorted(whole):
-        on_device = whole[table].to(device())
-        dist.broadcast(on_device, 0)
-        whole[table] = on_device.cpu()
+def _share(trained: dict[str, torch.Tensor], like: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights that rank 0 trained, on every rank."""
+    shared: dict[str, torch.Tensor] = {}
+    for table in sorted(like):
+        whole = trained.get(table, torch.empty_like(like[table])).contiguous().to(device())
+        dist.broadcast(whole, 0)
+        shared[table] = whole.cpu()
+    return shared
+
+
+def _apart(sharded: nn.Module, trained: dict[str, torch.Tensor]) -> dict[str, float]:
+    """How far this rank's shards are from whole trained tables."""
     apart: dict[str, float] = {}
     for table, corner, tensor in local_shards(sharded):
-        difference = (tensor.cpu() - cut(whole[table], corner, tensor.shape)).abs().max() / whole[table].abs().max()
-        apart[table] = max(apart.get(table, 0.0), _finite(difference))
+        difference = (tensor.cpu() - cut(trained[table], corner, tensor.shape)).abs().max()
+        apart[table] = max(apart.get(table, 0.0), _finite(difference / trained[table].abs().max()))
     return apart
 
 

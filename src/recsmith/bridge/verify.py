@@ -66,6 +66,7 @@ def _train(plan: Plan, steps: int, seed: int) -> list[dict[str, float]]:
     for _ in range(steps):
         batch = random_batch(plan.workload, plan.workload.batch_size, generator).to(device())
         gc.collect()
+        _libc().malloc_trim(0)
         dist.barrier()
         done.append(_step(sharded, dense, batch))
         del batch

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import time
 import traceback
 from datetime import timedelta
 from importlib import import_module
@@ -68,7 +69,7 @@ def main(folder: Path) -> NoReturn:
         run(folder)
         leave()
     except BaseException:
-        (folder / f"rank-{os.environ['RANK']}.error").write_text(traceback.format_exc())
+        (folder / f"{time.time_ns()}.rank-{os.environ['RANK']}.error").write_text(traceback.format_exc())
         traceback.print_exc()
         _end(1)
 
