@@ -139,7 +139,7 @@ def test_many_ids_agree_with_counting_them_one_by_one() -> None:
     bins: Counter[int] = Counter()
     for ids in lists:
         bins.update(min(16, math.ceil(math.log2(reads))) for reads in Counter(ids.tolist()).values())
-    access = table(workload, "user").access
+    access: Any = table(workload, "user").access
     assert access.reuse_bins == tuple(bins[i] / bins.total() for i in range(17))
     assert (access.lookups, access.unique_rows) == (500, round(bins.total() / 3))
 
@@ -147,7 +147,7 @@ def test_many_ids_agree_with_counting_them_one_by_one() -> None:
 def test_a_feature_shared_by_two_tables_is_read_by_both() -> None:
     workload = observe([jagged({"f": [[1, 2], [3]]})], bags([("a", 10, ["f"]), ("b", 20, ["f"])]))
     assert [table.features[0].pooling_factor for table in workload.tables] == [1.5, 1.5]
-    assert [table.access.lookups for table in workload.tables] == [3, 3]
+    assert [table.access and table.access.lookups for table in workload.tables] == [3, 3]
 
 
 def test_variable_strides_give_poolings_per_sample() -> None:
@@ -197,7 +197,7 @@ def test_a_feature_without_ids_has_pooling_0_and_its_table_no_profile() -> None:
 
 def test_a_rare_table_has_at_least_one_lookup_per_batch() -> None:
     rare = [jagged({"user_id": [[i] if i == 3 else []]}) for i in range(10)]
-    access = table(observe(rare, bags(SPARSE[:1])), "user").access
+    access: Any = table(observe(rare, bags(SPARSE[:1])), "user").access
     assert (access.lookups, access.unique_rows) == (1, 1)
 
 
@@ -207,12 +207,15 @@ def test_a_feature_that_some_batches_lack_counts_nothing_there() -> None:
     assert workload.batch_size == 1
 
 
-def test_batches_are_left_as_they_were() -> None:
-    given = batch()
+def test_batches_and_threads_are_left_as_they_were() -> None:
+    import torch
+
+    given, threads = batch(), torch.get_num_threads()
     before = given.values().clone(), given.lengths().clone()
     assert observe([given], bags()) == observe([given], bags())
     assert (given.values() == before[0]).all()
     assert (given.lengths() == before[1]).all()
+    assert torch.get_num_threads() == threads
 
 
 # --- where batches come from --------------------------------------------------------------------------------------

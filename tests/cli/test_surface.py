@@ -25,6 +25,7 @@ SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
 WORDS = {
     "plan": {"workload", *PROBLEM, *SEARCH, "-o --output", "--format"},
     "simulate": {"plan", "--cost-model", "--format"},
+    "verify": {"plan", "--torchrec", "--steps", "--batch-size", "--format"},
     "diff": {"before", "after", "--format"},
     "schema": {"noun"},
 }

@@ -218,6 +218,18 @@ def _has_room(case: Case, t, kind: str, kernel: int, width: int) -> bool:
     return False
 
 
+@pytest.mark.parametrize(("host_rows", "fits_"), [(4, False), (5, False), (6, True)])
+def test_a_piece_of_the_world_fits_only_where_its_fullest_host_has_room(host_rows: int, fits_: bool) -> None:
+    """10 rows in 4 blocks are 3 + 3 on the first host and 3 + 1 on the last."""
+    case = Case(
+        workload(table("a", 10, 8, 0.0), optimizer="sgd"),
+        cluster(2, 2, ddr_bytes_per_host=host_rows * 8 * 4),
+        Space(types=("row_wise",), kernels=("fused_uvm",)),
+    )
+    pieces = case.problem.pieces
+    assert fits_alone(case.problem, pieces.mode, pieces.head, pieces.tail).tolist() == [fits_]
+
+
 @given(TINY)
 def test_a_fitting_price_makes_picks_fit(case: Case) -> None:
     relaxation, room = Relaxation(case.evaluator), float(sum(case.cluster.capacities))

@@ -88,7 +88,3 @@ def test_sequence_tables_of_one_collection_are_not_cut_into_different_widths() -
     with pytest.raises(NoPlanFound):
         plan(workload(*tables), cluster(4), space=Space(types=("column_wise",)))
     assert plan(workload(*tables), cluster(4)).plan.gap is not None
-
-
-def _fields(t: recsmith.Table) -> dict[str, object]:
-    return {name: getattr(t, name) for name in recsmith.Table.__dataclass_fields__}

@@ -11,6 +11,7 @@ interrupted or dies. Linux only. Run as a program, this file is such an agent.
 import ctypes
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +120,13 @@ def loopback_interface() -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """A port that is free, and that Linux gives to no outgoing connection (32768 and up) before torchrun listens."""
+    for _ in range(100):
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    raise RecSmithError(f"found no free port on {LOOPBACK} in 100 tries from 20000 to 31999; free one and try again")
 
 
 def end_with_parent() -> None:

@@ -5,7 +5,8 @@ bins (17,)   rows by their reads: (0,1], (1,2], (2,4] ... (16384,32768], >32768
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import islice
 from typing import Any
@@ -181,8 +182,9 @@ class _Seen:
         self.batches += 1
         self.samples += max((jagged.samples for jagged in found if self.wanted & jagged.index.keys()), default=0)
         self.keys.update(key for jagged in found for key in jagged.index)
-        for table in self.tables:
-            self._add_table(table, found)
+        with _one_thread():
+            for table in self.tables:
+                self._add_table(table, found)
 
     def _add_table(self, table: Table, found: Sequence[_Jagged]) -> None:
         parts: list[torch.Tensor] = []
@@ -266,6 +268,17 @@ def _bins(ids: torch.Tensor, table: Table) -> torch.Tensor:
                 f"{table.num_embeddings - 1}); hash or remap the ids as training does, or make the table larger"
             )
     return torch.bincount(torch.bucketize(reads, _EDGES.to(reads.device)), minlength=NUM_REUSE_BINS).cpu()
+
+
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """Let torch sort in one thread: where others keep the cores busy (loader workers), two took 40 times as long."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _listed(words: Sequence[str]) -> str:

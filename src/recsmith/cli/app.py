@@ -14,6 +14,7 @@ from recsmith.errors import NoPlanFound, RecSmithError
 COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in recsmith.cli.<name>
     "plan": "Find a sharding plan for a workload on a cluster.",
     "simulate": "Price a plan: cost, bound and gap under a cost model.",
+    "verify": "Run a plan in a real TorchRec job and measure it.",
     "diff": "Show what changed between two plans.",
     "schema": "Print the JSON Schema of a file.",
 }

@@ -1,8 +1,9 @@
 """What a shard weighs, in two named accountings.
 
 `torchrec` repeats TorchRec 1.8's planner byte for byte (shard_estimators.py), so that its numbers can be compared.
-`real` counts what a training job allocates; docs/memory.md holds it against measurements. They differ: TorchRec
-under-counts row-wise optimizer state of column shards, counts no gradient for data_parallel, and no sort workspace.
+`real` counts what a training job allocates: on CPU held against measurements (docs/memory.md), on CUDA not measured.
+They differ: TorchRec under-counts row-wise optimizer state of column shards, counts no gradient for data_parallel, and
+no sort workspace.
 
 Legend: N pieces; every field is an array (N,).
 """
@@ -20,6 +21,15 @@ STATE_BYTES = 4  # optimizer state is fp32
 OUTPUT_BYTES = 4  # FBGEMM returns fp32
 INT8_ROW_HEADER = 8  # bytes of scale and bias per int8 row (FBGEMM INT8_EMB_ROW_DIM_OFFSET)
 SORT_BYTES_PER_ID = 36  # FBGEMM transpose_embedding_input: linear ids 8, sorted 8, infos 4 and 4 sorted, runs 8 and 4
+# FBGEMM's backward on CPU (csr2csc in embedding_forward_split_cpu.cpp), in bytes that it writes:
+CPU_SORT_PER_ID = 16  # keys and rows, 4 each, and their copies of the radix sort
+CPU_SORT_PER_WEIGHTED_ID = 36  # keys and (row, weight) pairs twice (24), and rows, weights and segments (12)
+CPU_SORT_PER_ROW = 8  # a segment's start and its row, of each distinct id
+CPU_WEIGHT_GRADIENT = 4  # per id weight; computed whether or not it is wanted
+# Of sequences: two hash maps of hash maps and one vector of fp32, of each distinct id, in glibc blocks
+# (split_embedding_nobag_backward_exact_cpu_kernel): nodes 80 + 48 + 80 + 32, buckets 2 x 112, list and tables 8 + 16.
+CPU_MAP_PER_ROW = 488
+CPU_VECTOR_HEADER = 16  # of the vector's block
 PIPELINE_DEPTH = {"none": 1, "sparse_dist": 2, "prefetch_sparse_dist": 3}  # batches of ids in flight
 
 
@@ -29,6 +39,9 @@ class Pieces:
 
     rows, width: of the shard; table_rows, table_dim: of the table.
     ids, bags: looked up and returned a step; outputs: TorchRec's estimate of bags, with min(1, pooling factor).
+
+    on_cpu: ranks are processes on a CPU that talk through gloo. What only the CPU's terms depend on (None: nowhere):
+    sequence: not pooled; mean: pooled by FBGEMM with a mean; gathered: gradients come by all-gather (rows are split).
     """
 
     rows: Ints
@@ -44,6 +57,10 @@ class Pieces:
     data_parallel: Bools
     kernel: Ints
     cache_load_factor: Floats
+    on_cpu: bool = False
+    sequence: Bools | None = None
+    mean: Bools | None = None
+    gathered: Bools | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +126,76 @@ def _torchrec_cache(pieces: Pieces, caching: Bools, optimizer: str) -> Ints:
     return cached
 
 
-def real_bytes(pieces: Pieces, optimizer: str, pipeline: str, kernels: tuple[str, ...]) -> Bytes:
-    """Memory that a training job allocates for a shard at the peak of its step.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the `real` accounting of a shard adds up, in bytes at the peak of a step."""
 
-    weights + optimizer state per shard (row-wise state once per column shard) + gradient (data_parallel)
-    + ids, offsets and id weights of the batches in flight + fp32 outputs + FBGEMM's sort workspace in backward.
-    """
-    row_bytes = pieces.width * pieces.element_bytes + np.where(pieces.int8, INT8_ROW_HEADER, 0)
-    tensor = pieces.rows * row_bytes
-    state = _real_state(pieces, optimizer)
-    gradient = np.where(pieces.data_parallel, tensor, 0)
-    depth = PIPELINE_DEPTH[pipeline]
-    id_bytes = ID_BYTES + np.where(pieces.weighted, 4, 0)
-    buffers = _ceil(depth * (pieces.ids * id_bytes + pieces.bags * ID_BYTES))
-    buffers = buffers + _ceil(pieces.bags * pieces.width * OUTPUT_BYTES) + _ceil(pieces.ids * SORT_BYTES_PER_ID)
+    weights: Ints
+    state: Ints
+    gradient: Ints
+    ids: Ints
+    outputs: Ints
+    sort: Ints
+
+
+def real_bytes(pieces: Pieces, optimizer: str, pipeline: str, kernels: tuple[str, ...]) -> Bytes:
+    """Memory that a training job allocates for a shard at the peak of its step."""
+    parts = real_parts(pieces, optimizer, pipeline)
     cached_rows = _ceil(pieces.rows * pieces.cache_load_factor)
-    cached = cached_rows * (row_bytes + 16) + pieces.rows * 4
-    return _place(pieces, tensor + state + gradient, cached, buffers, kernels)
+    cached = cached_rows * (_row_bytes(pieces) + 16) + pieces.rows * 4
+    stored = parts.weights + parts.state + parts.gradient
+    return _place(pieces, stored, cached, parts.ids + parts.outputs + parts.sort, kernels)
+
+
+def real_parts(pieces: Pieces, optimizer: str, pipeline: str) -> Parts:
+    """The parts of the `real` accounting: state once per column shard, gradients of data_parallel, ids in flight."""
+    weights = pieces.rows * _row_bytes(pieces)
+    id_bytes = ID_BYTES + np.where(pieces.weighted, 4, 0)
+    ids = PIPELINE_DEPTH[pipeline] * (pieces.ids * id_bytes + pieces.bags * _bag_bytes(pieces))
+    outputs = _ceil(pieces.bags * pieces.width * OUTPUT_BYTES)
+    if pieces.on_cpu:
+        outputs = outputs * np.where(_flag(pieces.gathered), 2, 1)  # gloo's all-gather fills a flat copy first
+    return Parts(
+        weights=weights,
+        state=_real_state(pieces, optimizer),
+        gradient=np.where(pieces.data_parallel, _dense_gradient(pieces, weights), 0),
+        ids=_ceil(ids),
+        outputs=outputs,
+        sort=_ceil(_cpu_sort(pieces) if pieces.on_cpu else pieces.ids * SORT_BYTES_PER_ID),
+    )
+
+
+def _flag(values: Bools | None) -> Bools:
+    return np.zeros(1, dtype=bool) if values is None else values
+
+
+def _row_bytes(pieces: Pieces) -> Ints:
+    return pieces.width * pieces.element_bytes + np.where(pieces.int8, INT8_ROW_HEADER, 0)
+
+
+def _bag_bytes(pieces: Pieces) -> Ints:
+    """Bytes per bag: its offset, and on CPU its length too; a sequence has far fewer bags than the ids counted here."""
+    if not pieces.on_cpu:
+        return np.full(np.shape(pieces.bags), ID_BYTES)
+    return np.where(_flag(pieces.sequence), 0, 2 * ID_BYTES)
+
+
+def _dense_gradient(pieces: Pieces, weights: Ints) -> Ints:
+    """The gradient in DDP's bucket; measured on CPU, also FBGEMM's own in fp32, and its cast to narrower weights."""
+    if not pieces.on_cpu:
+        return weights
+    cast = np.where(pieces.element_bytes < STATE_BYTES, weights, 0)
+    return weights + pieces.rows * pieces.width * STATE_BYTES + cast
+
+
+def _cpu_sort(pieces: Pieces) -> Floats:
+    """What FBGEMM's backward writes on CPU to bring equal ids together; the dense kernel adds without sorting."""
+    distinct = -pieces.rows * np.expm1(-pieces.ids / pieces.rows)  # of ids drawn evenly, the most that ids can be
+    weighted = pieces.weighted | _flag(pieces.mean)
+    pooled = pieces.ids * np.where(weighted, CPU_SORT_PER_WEIGHTED_ID, CPU_SORT_PER_ID) + distinct * CPU_SORT_PER_ROW
+    pooled = pooled + pieces.ids * np.where(pieces.weighted, CPU_WEIGHT_GRADIENT, 0)
+    rows = distinct * (CPU_MAP_PER_ROW + CPU_VECTOR_HEADER + pieces.width * OUTPUT_BYTES)
+    return np.where(pieces.data_parallel, 0.0, np.where(_flag(pieces.sequence), rows, pooled))
 
 
 def _real_state(pieces: Pieces, optimizer: str) -> Ints:
