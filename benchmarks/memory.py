@@ -1,10 +1,13 @@
 """The table of docs/memory.md: memory that the `real` accounting predicts beside what TorchRec takes on CPU.
 
     python benchmarks/memory.py
+    python benchmarks/memory.py stress    # plans whose buffers outweigh their tables
 
 Needs TorchRec, Linux and about 4 GiB; ten plans, some minutes. Each rank's peak resident memory in a step, less what it
 had before tables and batches existed, against predicted bytes (src/recsmith/bridge/verify.py).
 """
+
+import sys
 
 from recsmith import Feature, Placement, Plan, Table, Workload, load_cluster
 from recsmith.bridge.verify import verify
@@ -78,9 +81,38 @@ PLANS = {
 }  # fmt: skip
 
 
+STRESS = {
+    "wide outputs: table_wise, 2 ranks": make(
+        "cpu:2", "sgd", 65_536,
+        (table(A, 100_000, 128), place(A, "table_wise", (0,))),
+        (table(B, 100_000, 128), place(B, "table_wise", (1,))),
+    ),
+    "wide outputs: row_wise, 2 ranks": make(
+        "cpu:2", "sgd", 65_536, (table(A, 100_000, 128), place(A, "row_wise", (0, 1)))
+    ),
+    "many ids: table_wise, 2 ranks": make(
+        "cpu:2", "sgd", 8192,
+        (table(A, 1_000_000, 16, 200), place(A, "table_wise", (0,))),
+        (table(B, 1_000_000, 16, 200), place(B, "table_wise", (1,))),
+    ),
+    "many ids: row_wise, 2 ranks": make(
+        "cpu:2", "sgd", 8192, (table(A, 1_000_000, 16, 200), place(A, "row_wise", (0, 1)))
+    ),
+    "many ids: 4 tables of one rank": make(
+        "cpu:1", "sgd", 8192,
+        *[(table(name, 200_000, 16, 100), place(name, "table_wise", (0,))) for name in (A, B, C, D)],
+    ),
+    "sequences: table_wise, 2 ranks": make(
+        "cpu:2", "sgd", 8192,
+        (table(A, 200_000, 32, 20, pooling="none"), place(A, "table_wise", (0,))),
+        (table(B, 200_000, 32, 20, pooling="none"), place(B, "table_wise", (1,))),
+    ),
+}  # fmt: skip
+
+
 def main() -> None:
     print("| plan | rank | predicted MB | of it base | measured MB | predicted / measured |\n|---|---|---|---|---|---|")
-    for name, plan in PLANS.items():
+    for name, plan in (STRESS if sys.argv[1:] == ["stress"] else PLANS).items():
         for rank in verify(plan, steps=STEPS).ranks:
             sizes = (rank.predicted_bytes, rank.base_bytes, rank.peak_bytes)
             words = " | ".join(f"{size / MB:.1f}" for size in sizes)

@@ -37,13 +37,25 @@ def weigh(
     accounting: str = "real", optimizer: str = "sgd", pipeline: str = "none", kernel: str = "fused", **fields: Any
 ) -> tuple[int, int]:
     """(device, host) bytes of one shard, of the whole table and without lookups unless the fields say otherwise."""
+    return weigh_pieces(accounting, {}, optimizer, pipeline, kernel, **fields)
+
+
+def weigh_pieces(
+    accounting: str,
+    extra: dict[str, Any],
+    optimizer: str = "sgd",
+    pipeline: str = "none",
+    kernel: str = "fused",
+    **fields: Any,
+) -> tuple[int, int]:
+    """The same, with fields of `Pieces` that are not numbers."""
     shard: dict[str, Any] = {
         "rows": 100, "width": 16, "element_bytes": 4, "ids": 0.0, "bags": 0.0, "outputs": 0.0,
         "weighted": False, "int8": False, "data_parallel": False, "cache_load_factor": CACHE_LOAD_FACTOR,
         **fields, "kernel": KERNELS.index(kernel),
     }  # fmt: skip
     shard = {"table_rows": shard["rows"], "table_dim": shard["width"], **shard}
-    pieces = Pieces(**{name: np.array([value]) for name, value in shard.items()})
+    pieces = Pieces(**{name: np.array([value]) for name, value in shard.items()}, **extra)
     made: Bytes = ACCOUNTINGS[accounting](pieces, optimizer, pipeline, KERNELS)
     return int(made.device[0]), int(made.host[0])
 
@@ -164,6 +176,45 @@ def test_real_buffers_are_ids_offsets_outputs_and_the_sort(ids: int, bags: int, 
     assert plain == depth * 8 * (ids + bags) + 4 * bags * width + 36 * ids
     weighted = weigh(pipeline=pipeline, weighted=True, **lookups)[0] - weigh(rows=1, width=width)[0]
     assert weighted - plain == depth * 4 * ids
+
+
+# --- real, on CPU -------------------------------------------------------------------------------------------------
+
+
+def on_cpu(**fields: Any) -> int:
+    flags = {name: np.array([fields.pop(name)]) for name in ("sequence", "mean", "gathered") if name in fields}
+    return weigh_pieces("real", {"on_cpu": True, **flags}, **fields)[0]
+
+
+@given(ids=st.integers(1, 10**6), width=dims)
+def test_cpu_sorts_in_less_than_cuda_and_more_with_weights(ids: int, width: int) -> None:
+    lookups = {"rows": 1, "width": width, "ids": float(ids), "bags": 0.0}
+    empty = 4 * width
+    plain, mean, weighted = on_cpu(**lookups), on_cpu(mean=True, **lookups), on_cpu(weighted=True, **lookups)
+    assert plain - empty == pytest.approx(ids * (8 + 16) + 8, abs=8)
+    assert mean - plain == pytest.approx(20 * ids, abs=1)
+    assert weighted - mean == pytest.approx((4 + 4) * ids, abs=1)
+    assert on_cpu(data_parallel=True, **lookups) == 3 * empty + 8 * ids
+
+
+@given(ids=st.integers(1, 10**6), rows=st.integers(1, 10**6), width=dims)
+def test_cpu_keeps_a_vector_of_each_distinct_id_of_a_sequence(ids: int, rows: int, width: int) -> None:
+    lookups = {"rows": rows, "width": width, "ids": float(ids), "bags": float(ids)}
+    maps = on_cpu(sequence=True, **lookups) - 4 * rows * width - ids * (8 + 4 * width)
+    assert 0 <= maps <= min(ids, rows) * (504 + 4 * width) + 1
+
+
+@given(bags=st.integers(0, 10**6), width=dims)
+def test_gloo_gathers_gradients_into_a_copy(bags: int, width: int) -> None:
+    lookups = {"width": width, "bags": float(bags)}
+    assert on_cpu(gathered=True, **lookups) - on_cpu(**lookups) == 4 * bags * width
+
+
+@given(rows=row_counts, width=dims)
+def test_cpu_holds_the_dense_gradient_in_fp32_beside_its_bucket(rows: int, width: int) -> None:
+    shape: dict[str, Any] = {"rows": rows, "width": width, "kernel": "dense", "data_parallel": True}
+    assert on_cpu(element_bytes=4, **shape) == 3 * 4 * rows * width  # weights, bucket, FBGEMM's gradient
+    assert on_cpu(element_bytes=2, **shape) == (2 + 2 + 4 + 2) * rows * width  # and its cast to fp16
 
 
 # --- a whole table ------------------------------------------------------------------------------------------------

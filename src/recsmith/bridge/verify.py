@@ -48,7 +48,8 @@ ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, 
 class RankMeasure:
     """A rank's step, measured (medians) beside predicted, and the memory of embeddings at its peak.
 
-    shards_bytes: the plan's `real` accounting; base_bytes: what no plan changes. Their sum is predicted_bytes.
+    shards_bytes: the plan's `real` accounting; base_bytes: its batch, outputs and gradients. The sum is
+    predicted_bytes.
     """
 
     rank: int
@@ -99,7 +100,7 @@ def verify(plan: Plan, *, steps: int = STEPS, batch_size: int | None = None) -> 
     with _without_gpu():
         measured = launch(
             "recsmith.bridge.verify:measure",
-            {"plan": plan_to_raw(plan), "steps": steps},
+            {"plan": plan_to_raw(replace(plan, digest="")), "steps": steps},
             ranks=cluster.world_size,
             hosts=cluster.hosts,
         )
@@ -116,22 +117,22 @@ def verify(plan: Plan, *, steps: int = STEPS, batch_size: int | None = None) -> 
 
 def runnable(plan: Plan, batch_size: int | None) -> Plan:
     """The plan as the local job trains it: one batch size, one bag per sample and feature, no pipeline."""
-
-    def of(table: Table) -> Table:
-        features = [
-            replace(feature, pooling_factor=feature.pooling_factor * feature.num_poolings, num_poolings=1.0, batch_size=None)
-            for feature in table.features
-        ]  # fmt: skip
-        return replace(table, features=tuple(features))
-
     workload = plan.workload
     workload = replace(
         workload,
         batch_size=batch_size or workload.batch_size,
         pipeline="none",
-        tables=tuple(of(table) for table in workload.tables),
+        tables=tuple(_one_bag(table) for table in workload.tables),
     )
     return replace(plan, workload=workload)
+
+
+def _one_bag(table: Table) -> Table:
+    features = tuple(
+        replace(f, pooling_factor=f.pooling_factor * f.num_poolings, num_poolings=1.0, batch_size=None)
+        for f in table.features
+    )
+    return replace(table, features=features)
 
 
 # --- what this machine can run ------------------------------------------------------------------------------------
@@ -193,10 +194,10 @@ def _without_gpu() -> Generator[None]:
 
 
 def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
-    """(bytes of its shards in the `real` accounting on CPU, bytes that no plan changes) of each rank."""
+    """(bytes of its shards in the `real` accounting on CPU, bytes of its batch and outputs) of each rank."""
     shards = plan.shards()
     parts = real_parts(_pieces(plan, shards), plan.workload.optimizer, plan.workload.pipeline)
-    whole = sum(getattr(parts, name) for name in Parts.__dataclass_fields__)
+    whole = np.sum([getattr(parts, name) for name in Parts.__dataclass_fields__], axis=0)
     ranks = np.array([shard.rank for shard in shards])
     return [
         (int(whole[ranks == rank].sum()), _base(plan, int(parts.sort[ranks == rank].sum())))

@@ -23,9 +23,9 @@ def command(plan: str, torchrec: bool, steps: int, batch_size: int | None, forma
     if not torchrec:
         raise UsageError("verify needs to know what runs the plan; add --torchrec, the only one so far")
     from recsmith.bridge.verify import verify
+    from recsmith.bridge.verify_report import verification_report, verification_to_raw
     from recsmith.files import dump_json
     from recsmith.plans import load_plan
-    from recsmith.reports.verify import verification_report, verification_to_raw
 
     done = verify(load_plan(plan), steps=steps, batch_size=batch_size)
     if format_ == "json":

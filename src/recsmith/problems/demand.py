@@ -26,6 +26,7 @@ class Demand:
     bags: Floats
     outputs: Floats
     pooled: Bools
+    mean: Bools
     weighted: Bools
     int8: Bools
 
@@ -41,6 +42,7 @@ class Demand:
             bags=asked[:, 1],
             outputs=asked[:, 2],
             pooled=np.array([table.pooled for table in tables]),
+            mean=np.array([table.pooling == "mean" for table in tables]),
             weighted=np.array([table.weighted for table in tables]),
             int8=np.array([table.data_type == "int8" for table in tables]),
         )

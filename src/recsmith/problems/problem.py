@@ -344,16 +344,19 @@ def _splits(
 def _memory(problem: Problem, modes: Ints, widths: Ints, rows: Ints) -> Bytes:
     demand, table = problem.demand, problem.modes.table[modes]
     kind, kernel = problem.modes.type[modes], problem.modes.kernel[modes]
-    data_parallel = next(i for i, sharding in enumerate(SHARDING_TYPES) if sharding.name == "data_parallel")
+    split_rows = np.isin(kind, [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows])
+    on_cpu = problem.cluster.device.kind == "cpu"
     pieces = Pieces(
         rows=rows, width=widths, table_rows=demand.rows[table], table_dim=demand.dim[table],
         element_bytes=demand.element_bytes[table], ids=problem.modes.ids[modes], bags=problem.modes.bags[modes],
         outputs=problem.modes.outputs[modes], weighted=demand.weighted[table], int8=demand.int8[table],
-        data_parallel=kind == data_parallel, kernel=kernel,
+        data_parallel=kind == TYPE_NAMES.index("data_parallel"), kernel=kernel,
         cache_load_factor=np.full(np.shape(modes), CACHE_LOAD_FACTOR),
+        on_cpu=on_cpu, sequence=~demand.pooled[table], mean=demand.mean[table],
+        gathered=split_rows & demand.pooled[table],
     )  # fmt: skip
     workload, accounting = problem.workload, problem.constraints.memory
-    plain = accounting == "torchrec" and problem.cluster.device.kind == "cpu"  # TorchRec counts no pipeline there
+    plain = accounting == "torchrec" and on_cpu  # TorchRec counts no pipeline there
     return ACCOUNTINGS[accounting](pieces, workload.optimizer, "none" if plain else workload.pipeline, KERNELS)
 
 
