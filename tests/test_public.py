@@ -28,7 +28,7 @@ LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 CORE = {"numpy", "pydantic", "yaml", "click", "rich", "safetensors"}  # the dependencies of pyproject.toml
 TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
 TORCH_ROOMS = {"bridge"}
-FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports"}}
+FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "bridge"}}
 
 
 def room_of(path: Path) -> str:

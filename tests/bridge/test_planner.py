@@ -111,7 +111,7 @@ def test_modules_that_are_not_planned_are_refused_by_name() -> None:
     model = torch.nn.Sequential()
     model.add_module("fused", FusedEmbeddingBagCollection(tables, torch.optim.SGD, {"lr": 0.1}))
     with pytest.raises(UsageError, match="module 'fused' is a FusedEmbeddingBagCollection"):
-        read_workload(model, [FusedEmbeddingBagCollectionSharder()], batch_size=16)
+        read_workload(model, [FusedEmbeddingBagCollectionSharder()], batch_size=16)  # type: ignore[list-item]
 
 
 def _collective(**words: Any) -> list[Any]:

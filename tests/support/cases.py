@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from hypothesis import strategies as st
@@ -303,7 +303,7 @@ def _shard_bytes(case: Case, t: Table, kind_name: str, kernel: str, rows: int, w
     }  # fmt: skip
     account = ACCOUNTINGS[case.constraints.memory]
     size = account(
-        Pieces(**{key: np.array([value]) for key, value in one.items()}),
+        Pieces(**cast(Any, {key: np.array([value]) for key, value in one.items()})),
         case.workload.optimizer, case.workload.pipeline, KERNELS,
     )  # fmt: skip
     return int(size.device[0]), int(size.host[0])

@@ -9,11 +9,11 @@ from support.build import table
 COLUMN_SPLITS = {"cw", "cw_uneven", "cw_two_on_a_rank", "twcw", "grid", "seq_cw", "weighted_cw"}
 
 
-def _table(name: str, dim: int = 16, **fields: object) -> Table:
+def _table(name: str, dim: int = 16) -> Table:
     weighted = name.startswith("weighted")
     features = tuple(Feature(name=f"{name}_{i}", pooling_factor=2.5, weighted=weighted) for i in range(2))
     pooling = "none" if name.startswith("seq") else "mean" if name == "mean" else "sum"
-    return table(name, 41, dim, features=features, pooling=pooling, **fields)
+    return table(name, 41, dim, features=features, pooling=pooling)
 
 
 def every_type(cluster: Cluster) -> Plan:

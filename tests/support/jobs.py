@@ -51,6 +51,6 @@ def collective(rows_of_rank_1: int = 1000, hbm: int | None = None, cluster: str 
     except RecSmithError as error:
         return {"error": type(error).__name__, "message": str(error)}
     return {
-        path: {name: [parameter.sharding_type, parameter.ranks] for name, parameter in module.items()}
+        path: {name: [parameter.sharding_type, parameter.ranks] for name, parameter in module.items()}  # type: ignore[attr-defined]
         for path, module in plan.plan.items()
     }
