@@ -6,7 +6,7 @@ plan = RecSmithPlanner("h100:8", batch_size=8192).collective_plan(model, sharder
 model = DistributedModelParallel(model, plan=plan, sharders=sharders)
 """
 
-from recsmith.bridge.launch import require_torch
+from recsmith.bridge.doctor import require_torch
 
 require_torch()
 

@@ -28,6 +28,7 @@ WORDS = {
     "verify": {"plan", "--torchrec", "--steps", "--batch-size", "--format"},
     "diff": {"before", "after", "--format"},
     "schema": {"noun"},
+    "doctor": set(),
 }
 
 

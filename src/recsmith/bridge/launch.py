@@ -23,7 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from recsmith.errors import MissingExtra, RecSmithError, UsageError
+from recsmith.bridge.doctor import require_torch
+from recsmith.errors import RecSmithError, UsageError
 
 LOOPBACK = "127.0.0.1"
 LAST_LINES = 25  # of a failing rank's output that an error shows
@@ -56,18 +57,6 @@ def launch(
         with _agents(folder, ranks, hosts) as agents:
             _wait(agents, folder, timeout_s)
         return [_result(folder, rank) for rank in range(ranks)]
-
-
-def require_torch() -> None:
-    """Refuse to go on without torch, with the two commands that install it."""
-    from importlib.util import find_spec
-
-    for package in ("torch", "fbgemm_gpu", "torchrec"):
-        if find_spec(package) is None:
-            raise MissingExtra(
-                f"{package} is not installed; this needs the trio: pip install 'recsmith[torchrec-cpu]' and then "
-                "pip install --no-deps torchrec==1.8.0 (with a GPU: pip install 'recsmith[torchrec]')"
-            )
 
 
 @contextmanager

@@ -22,7 +22,8 @@ from typing import Any, cast
 import numpy as np
 
 from recsmith._types import noun
-from recsmith.bridge.launch import launch, require_torch
+from recsmith.bridge.doctor import require_torch
+from recsmith.bridge.launch import launch
 from recsmith.costs.simulate import simulate
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan, plan_from_raw, plan_to_raw

@@ -17,6 +17,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "verify": "Run a plan in a real TorchRec job and measure it.",
     "diff": "Show what changed between two plans.",
     "schema": "Print the JSON Schema of a file.",
+    "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
 }
 
 
