@@ -24,16 +24,21 @@ def _model(plan: Plan) -> Any:
 
 
 def _random_plan(seed: int) -> Plan | None:
-    """A random legal plan; None where its sequence tables clash."""
+    """A random plan for `Model`; None where its sequence tables would share a collection with different widths."""
+    from recsmith.bridge.model import adopt
+
     case = medium_case(seeded(seed))
-    placements = random_placements(seeded(seed), case)
-    try:
-        check_placements(placements, case.workload, case.cluster)
-    except PlanMismatch:
-        return None
     tables = tuple(replace(table, data_type="fp32") for table in case.workload.tables)
+    placements = random_placements(seeded(seed), case)
+    blank = every_type(cpu_cluster(1, 1))
     workload = sorted_by_name(replace(case.workload, tables=tables))
-    return replace(every_type(cpu_cluster(1, 1)), workload=workload, cluster=case.cluster, placements=placements)
+    plan = adopt(replace(blank, workload=workload, cluster=case.cluster, placements=placements))
+    try:
+        check_placements(plan.placements, plan.workload, plan.cluster)
+    except PlanMismatch as error:
+        assert "one width per collection" in str(error)
+        return None
+    return plan
 
 
 def test_random_plans_survive_the_way_to_torchrec_and_back() -> None:
@@ -44,11 +49,9 @@ def test_random_plans_survive_the_way_to_torchrec_and_back() -> None:
         plan, seed = _random_plan(seed), seed + 1
         if plan is None:
             continue
-        from recsmith.bridge.model import adopt
-
-        home, made = adopt(plan), made + 1
-        sharding_plan = to_sharding_plan(home, _model(home), device="cpu")
-        assert from_sharding_plan(sharding_plan, home.workload, home.cluster) == plan.placements
+        made += 1
+        sharding_plan = to_sharding_plan(plan, _model(plan), device="cpu")
+        assert from_sharding_plan(sharding_plan, plan.workload, plan.cluster) == plan.placements
 
 
 def test_every_shard_stands_where_the_plan_says() -> None:
