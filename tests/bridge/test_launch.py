@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.process import heed_interrupts
 
 from recsmith.bridge.launch import launch, require_torch
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
@@ -113,7 +114,9 @@ def sleeper(jobs: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     started = tmp_path / "started"
     started.mkdir()
     command = [sys.executable, "-c", LAUNCH_AND_SLEEP, str(started)]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    ) as parent:
         try:
             assert wait_for(lambda: len(list(started.iterdir())) == 2), "the ranks did not start"
             assert len(children(jobs)) == 3  # one agent, two ranks

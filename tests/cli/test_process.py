@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.process import heed_interrupts
 
 import recsmith
 
@@ -103,6 +104,7 @@ def test_an_interrupt_is_one_line(tmp_path: Path):
         env={**os.environ, "PYTHONPATH": str(Path(recsmith.__file__).parents[1])},
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
     with pipe.open("wb"):  # opens once the command reads its workload
         process.send_signal(signal.SIGINT)

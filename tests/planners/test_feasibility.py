@@ -1,13 +1,28 @@
 """Infeasible is proved, and the changes that its message names work."""
 
+import contextlib
 import re
 from dataclasses import replace
 
 import pytest
-from support.cases import Case, cluster, impossible, large_case, medium_case, seeded, small_case, table, workload
+from support.cases import (
+    Case,
+    check_plan,
+    cluster,
+    fits,
+    impossible,
+    large_case,
+    medium_case,
+    seeded,
+    slow_memory,
+    small_case,
+    table,
+    workload,
+)
 
 from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.plans import Placement, check_placements
 from recsmith.problems import Space
 from recsmith.units import parse_size
 
@@ -93,6 +108,21 @@ def test_a_change_that_breaks_a_rule_is_not_named() -> None:
     rows = workload(table("a", 7, 4, 50.0, pooling="none"), batch_size=1000)
     case = Case(rows, cluster(1, 2, hbm=1000), Space(types=("row_wise",)))
     assert "Checked to work: --hbm 0.1GiB." in _message(case)
+
+
+def test_a_plan_that_only_an_untried_split_allows_is_not_called_infeasible() -> None:
+    """88 columns on 11 ranks of 8 columns each: searches try 10 and 12 pieces, and only 11 fit, to the last byte."""
+    eleven = Placement(
+        table="a", sharding_type="column_wise", compute_kernel="fused", ranks=tuple(range(11)), widths=(8,) * 11
+    )
+    roomy = Case(workload(table("a", 1000, 88)), cluster(11), Space(types=("column_wise",)))
+    (need,) = set(slow_memory(roomy, (eleven,))[0])
+    exact = replace(roomy, cluster=cluster(11, hbm=need))
+    check_placements((eleven,), exact.workload, exact.cluster)
+    assert fits(exact, (eleven,))
+    with contextlib.suppress(NoPlanFound):  # a search may miss it, but must not deny it
+        check_plan(exact, exact.plan().plan)
+    assert "Proved" in _message(replace(roomy, cluster=cluster(11, hbm=need - 1)))
 
 
 @pytest.mark.parametrize("chunk", range(4))
