@@ -34,7 +34,7 @@ def test_a_device_is_overfull_above_its_capacity():
 
 @pytest.mark.parametrize(
     ("value_s", "total_s", "gap"),
-    [(None, 1.0, None), (1.0, 1.0, 0.0), (1.0, 1.5, 0.5), (2.0, 3.0, 0.5), (1.0, 1 - 1e-10, 0.0), (0.0, 1.0, 0.0)],
+    [(None, 1.0, None), (1.0, 1.0, 0.0), (1.0, 1.5, 0.5), (2.0, 3.0, 0.5), (1.0, 1 - 1e-10, 0.0), (0.0, 1.0, None)],
 )
 def test_the_gap_is_total_over_bound_less_1(value_s: float | None, total_s: float, gap: float | None):
     assert bound(value_s).gap(total_s) == gap

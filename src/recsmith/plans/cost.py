@@ -55,11 +55,13 @@ class Bound:
     space: str
 
     def gap(self, total_s: float) -> float | None:
-        """How far a plan of this cost can be from the best: total / bound - 1."""
+        """How far a plan of this cost can be from the best: total / bound - 1; None where nothing bounds it."""
         if self.value_s is None:
             return None
         if total_s < self.value_s * (1 - 1e-9):
             raise UsageError(
                 f"a plan of {total_s} s lies below its bound of {self.value_s} s: the plan is not in the space"
             )
-        return max(0.0, total_s / self.value_s - 1) if self.value_s > 0 else 0.0
+        if self.value_s == 0:
+            return 0.0 if total_s == 0 else None
+        return max(0.0, total_s / self.value_s - 1)

@@ -80,7 +80,7 @@ def _summary(plan: Plan) -> str:
 
 def _bound_words(plan: Plan) -> str:
     bound = plan.bound
-    if bound.value_s is None:
+    if not bound.value_s:
         return f"none ({bound.kind})"
     gap = "the plan lies outside this space" if plan.gap is None else f"at most {format_gap(plan.gap)} above the best"
     return f"{format_time(bound.value_s)} proven, {gap}\n{'':<9}space: {bound.space}"
