@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
@@ -404,6 +404,3 @@ def reading(source: str) -> Generator[None]:
         raise
     except UsageError as error:
         raise CorruptFile(f"'{source}': {error}") from None
-
-
-Reader = Callable[[str, str], Noun]

@@ -1,6 +1,6 @@
 """Starts local torchrun jobs: the one way in which RecSmith runs several ranks on this machine.
 
-    results = launch("recsmith.bridge.tasks:train", {"steps": 10}, ranks=4, hosts=2)
+    results = launch("package.module:function", {"steps": 10}, ranks=4, hosts=2)
 
 Each rank runs `function(**arguments)` inside an initialised process group and returns plain JSON data. What the user
 need not know is done here: loopback and a free port, the interface that gloo must use, one torchrun agent per emulated

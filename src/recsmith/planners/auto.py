@@ -119,8 +119,9 @@ def _below(relaxation: Relaxation, target: float, price: float) -> Choice:
 def _placed(ledger: Ledger, relaxation: Relaxation, choice: Choice) -> Assignment | None:
     """The picks placed by seconds or, if that leaves pieces without room, by seconds and bytes; repaired at last."""
     problem = ledger.problem
-    seconds = ledger.seconds / max(float(ledger.seconds[choice_pieces(problem, choice)].mean()), 1e-300)
-    weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[choice_pieces(problem, choice)].mean()), 1e-300)
+    first = problem.options.piece[choice.option, 0]  # the orders are scaled by the chosen options' first pieces
+    seconds = ledger.seconds / max(float(ledger.seconds[first].mean()), 1e-300)
+    weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[first].mean()), 1e-300)
     for order in (seconds, seconds + weight, weight):
         ledger.clear()
         assignment = Assignment.of(problem, choice.option)
@@ -129,8 +130,3 @@ def _placed(ledger: Ledger, relaxation: Relaxation, choice: Choice) -> Assignmen
         if assignment.complete:
             return assignment
     return None
-
-
-def choice_pieces(problem: Problem, choice: Choice) -> np.ndarray:
-    """First pieces of the chosen options: what the orders are scaled by."""
-    return problem.options.piece[choice.option, 0]
