@@ -1,0 +1,131 @@
+"""How often the rows of tables are read again: how many a batch touches, and how many reads the hottest serve.
+
+A table's access profile is a Zipf exponent, the counts of one batch, or nothing: DEFAULT_ZIPF then. From counts, fewer
+lookups are a binomial thinning of the counted batch; more are extrapolated by the Zipf law that meets the counts.
+
+Legend: T tables; N questions, each of a table (by index) and an amount; 17 bins by reads of a row in a batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.workloads.access import NUM_REUSE_BINS, AccessProfile
+from recsmith.workloads.table import Table
+from recsmith.workloads.zipf import fit_zipf, reads_per_bin, zipf_hot_share, zipf_reuse_bins, zipf_unique_rows
+
+__all__ = [
+    "DEFAULT_ZIPF",
+    "Reuse",
+    "fit_zipf",
+    "reads_per_bin",
+    "zipf_hot_share",
+    "zipf_reuse_bins",
+    "zipf_unique_rows",
+]
+
+DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tables of sample.py's shared pool read 0.14
+# unique rows a lookup in 65,536 samples, as Meta's published batches do (docs/workloads.md)
+
+_MOST = 2.0 ** np.arange(NUM_REUSE_BINS)  # reads of a row of each bin: 1, 2, 4, 8 ...; the last has no such end
+_FEWEST = np.concatenate([[1.0], _MOST[:-1] + 1])  # 1, 2, 3, 5 ... 32769
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """How the rows of many tables are read; arrays over tables.
+
+    rows: of the table (T,).
+    zipf: exponent; given, assumed, or fitted to the counts (T,).
+    scale: what the Zipf law's unique rows are multiplied with, to meet the counts (T,).
+    counted: lookups of the counted batch (T,); 0 where nothing was counted, as in the next two.
+    unique: rows read in the counted batch (T,).
+    bins: of these, the rows in each bin (T, 17).
+    reads: what a row of each bin is taken to be read in the counted batch (T, 17).
+    """
+
+    rows: Floats
+    zipf: Floats
+    scale: Floats
+    counted: Floats
+    unique: Floats
+    bins: Floats
+    reads: Floats
+
+    @classmethod
+    def of(cls, tables: Sequence[Table]) -> "Reuse":
+        """Read the access profiles of tables; counts of more rows than a table has are taken as all its rows."""
+        rows = np.array([table.num_embeddings for table in tables], dtype=np.float64)
+        profiles = [table.access or AccessProfile(zipf=DEFAULT_ZIPF) for table in tables]
+        told = np.array([profile.reuse_bins is not None for profile in profiles], dtype=bool)
+        zipf, scale = np.array([profile.zipf or 0.0 for profile in profiles]), np.ones(len(tables))
+        counted = told * np.array([profile.lookups or 0.0 for profile in profiles])
+        unique = told * np.minimum(rows, np.array([profile.unique_rows or 0.0 for profile in profiles]))
+        bins = unique[:, None] * _shares(profiles)
+        zipf[told] = fit_zipf(rows[told], counted[told], unique[told])
+        scale[told] = unique[told] / zipf_unique_rows(zipf[told], rows[told], counted[told])
+        reads = _reads_of_a_row(bins, counted)
+        return cls(rows=rows, zipf=zipf, scale=scale, counted=counted, unique=unique, bins=bins, reads=reads)
+
+    def unique_rows(self, table: Ints, lookups: Floats) -> Floats:
+        """How many different rows a table reads in so many lookups, as expected (N,); never above rows nor lookups."""
+        unique = np.empty(len(table))
+        counted = lookups <= self.counted[table]
+        unique[counted] = self._thinned(table[counted], lookups[counted])
+        other, more = table[~counted], lookups[~counted]
+        unique[~counted] = self.scale[other] * zipf_unique_rows(self.zipf[other], self.rows[other], more)
+        return np.minimum(unique, np.minimum(self.rows[table], lookups))
+
+    def extrapolated(self, table: Ints, lookups: Floats) -> Bools:
+        """Where a table's counts are asked for more lookups than were counted, (N,)."""
+        return (self.counted[table] > 0) & (lookups > self.counted[table])
+
+    def hot_share(self, table: Ints, rows: Floats) -> Floats:
+        """Which share (0..1) of a table's reads goes to its most read rows, (N,); 1 if those are all that are read."""
+        share = np.empty(len(table))
+        counted = self.counted[table] > 0
+        share[counted] = self._counted_share(table[counted], rows[counted])
+        other = table[~counted]
+        share[~counted] = zipf_hot_share(self.zipf[other], self.rows[other], rows[~counted])
+        return share
+
+    def _thinned(self, table: Ints, lookups: Floats) -> Floats:
+        """Rows left of the counted batch if each read stays with chance q: of those read c times, 1 - (1 - q) ** c."""
+        with np.errstate(divide="ignore"):  # the counted batch itself: q is 1
+            log_lost = np.log1p(-lookups / np.maximum(self.counted[table], 1))
+        return -(self.bins[table] * np.expm1(self.reads[table] * log_lost[:, None])).sum(axis=1)
+
+    def _counted_share(self, table: Ints, rows: Floats) -> Floats:
+        """Linear within a bin, most read bin first."""
+        left, served, total = rows, np.zeros(len(table)), (self.bins * self.reads).sum(axis=1)
+        for bin_ in reversed(range(NUM_REUSE_BINS)):
+            taken = np.minimum(left, self.bins[table, bin_])
+            left, served = left - taken, served + taken * self.reads[table, bin_]
+        return np.where(rows >= self.unique[table], 1.0, np.minimum(served / total[table], 1))
+
+
+def _shares(profiles: Sequence[AccessProfile]) -> Floats:
+    """Shares of the counted rows in each bin, (T, 17); files may round them, here they add up to 1."""
+    nothing = (0.0,) * NUM_REUSE_BINS
+    shares = np.array([profile.reuse_bins or nothing for profile in profiles]).reshape(-1, NUM_REUSE_BINS)
+    return shares / np.maximum(shares.sum(axis=1, keepdims=True), 0.5)
+
+
+def _reads_of_a_row(bins: Floats, counted: Floats) -> Floats:
+    """Reads of a row of each bin, (T, 17), such that all reads are those counted, as nearly as the bins allow.
+
+    The geometric middle of a bin; the open last bin takes what reads are left. What still differs moves the reads of
+    all bins by one part of the way to their lower, or their upper, end.
+    """
+    most = np.tile(_MOST, (len(bins), 1))
+    most[:, -1] = np.maximum(counted, _FEWEST[-1])
+    reads = np.sqrt(_FEWEST * most)
+    left = counted - (bins * reads)[:, :-1].sum(axis=1)
+    reads[:, -1] = np.clip(left / np.maximum(bins[:, -1], 1e-300), _FEWEST[-1], most[:, -1])
+    missing = counted - (bins * reads).sum(axis=1)
+    way = np.where(missing[:, None] > 0, most, _FEWEST) - reads
+    reach = (bins * way).sum(axis=1)
+    part = np.divide(missing, reach, out=np.zeros_like(reach), where=reach != 0)
+    return reads + way * np.clip(part, 0, 1)[:, None]
