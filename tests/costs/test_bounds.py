@@ -24,7 +24,7 @@ from support.cases import (
 )
 
 from recsmith.costs import price
-from recsmith.costs.additive_bound import TableTotals
+from recsmith.costs.table_totals import TableTotals
 from recsmith.costs.partitions import cheapest_partition
 from recsmith.costs.relaxation import DEAREST, Relaxation, fits_alone, fitting_price
 from recsmith.errors import Infeasible, NoPlanFound
@@ -37,7 +37,7 @@ TINY = drawn(lambda pick: medium_case(pick, (0.5, 1.0, 3.0)))
 
 
 def _bound(case: Case) -> float | None:
-    return case.evaluator.bound().value_s
+    return case.evaluator.outlook.bound.value_s
 
 
 # --- the law ------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_the_bound_names_its_space() -> None:
     rules = Constraints(rules=(TableRule(tables="a", min_width=8),))
     case = Case(workload(table("a", 100, 8)), cluster(2), Space(types=("row_wise", "table_wise")), rules)
     space = "table_wise + row_wise; widths any; kernels fused, dense; memory real; 1 table rules"
-    assert case.evaluator.bound().space == space
+    assert case.evaluator.outlook.bound.space == space
 
 
 def test_there_is_no_bound_where_a_table_fits_nowhere() -> None:

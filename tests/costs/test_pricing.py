@@ -33,7 +33,7 @@ def _priced(pick) -> tuple[Case, Plan]:
     cost = price(case.evaluator, footprint_of(case.problem, placements))
     plan = Plan(
         workload=case.workload, cluster=case.cluster, placements=placements, planner="hand", cost_model="torchrec",
-        constraints=constraints_to_raw(case.space, case.constraints), cost=cost, bound=case.evaluator.bound(), gap=None,
+        constraints=constraints_to_raw(case.space, case.constraints), cost=cost, bound=case.evaluator.outlook.bound, gap=None,
     )  # fmt: skip
     return case, plan
 
@@ -118,7 +118,7 @@ def _plan(**space) -> Plan:
     cost = price(wide.evaluator, footprint_of(wide.problem, placements))
     return Plan(
         workload=case.workload, cluster=case.cluster, placements=placements, planner="hand", cost_model="torchrec",
-        constraints=constraints_to_raw(case.space, Constraints()), cost=cost, bound=case.evaluator.bound(), gap=None,
+        constraints=constraints_to_raw(case.space, Constraints()), cost=cost, bound=case.evaluator.outlook.bound, gap=None,
     )  # fmt: skip
 
 

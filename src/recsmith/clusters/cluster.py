@@ -28,7 +28,8 @@ class Device:
     hbm_bytes: device memory that a program sees (not the marketing size).
     hbm_bandwidth: device memory.
     host_link_bandwidth: between device and host memory, for tables in host memory.
-    l2_bytes, launch_s: second-level cache; time to launch a kernel.
+    l2_bytes, l2_bandwidth: second-level cache.
+    launch_s: time to launch a kernel.
     """
 
     name: str
@@ -37,13 +38,14 @@ class Device:
     hbm_bandwidth: float
     host_link_bandwidth: float | None = None
     l2_bytes: int | None = None
+    l2_bandwidth: float | None = None
     launch_s: float | None = None
 
     def __post_init__(self) -> None:
         """Check sizes and speeds."""
         _check_bytes(self.hbm_bytes, f"hbm_bytes of device '{self.name}'")
         _check_bytes(self.l2_bytes, f"l2_bytes of device '{self.name}'")
-        for field in ("hbm_bandwidth", "host_link_bandwidth", "launch_s"):
+        for field in ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth", "launch_s"):
             _check_speed(getattr(self, field), f"{field} of device '{self.name}'")
 
 

@@ -1,12 +1,23 @@
 """What plans cost: cost models, bounds, and pricing of plans."""
 
-from recsmith.costs._base import CostModel, Evaluator, piece_seconds, price, step_seconds
+from recsmith.costs._base import (
+    CostModel,
+    Evaluator,
+    Outlook,
+    Plane,
+    device_sums,
+    phase_seconds,
+    piece_seconds,
+    price,
+    step_seconds,
+)
+from recsmith.costs.analytic import AnalyticCostModel
 from recsmith.costs.torchrec import TorchRecCostModel
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 
-COST_MODELS: dict[str, CostModel] = {model.name: model for model in (TorchRecCostModel(),)}
-DEFAULT_COST_MODEL = "torchrec"
+COST_MODELS: dict[str, CostModel] = {model.name: model for model in (AnalyticCostModel(), TorchRecCostModel())}
+DEFAULT_COST_MODEL = "analytic"
 
 
 def cost_model(name: str | None = None) -> CostModel:
@@ -22,7 +33,11 @@ __all__ = [
     "DEFAULT_COST_MODEL",
     "CostModel",
     "Evaluator",
+    "Outlook",
+    "Plane",
     "cost_model",
+    "device_sums",
+    "phase_seconds",
     "piece_seconds",
     "price",
     "step_seconds",

@@ -2,22 +2,49 @@
 
     model.compile(problem) -> Evaluator      once per problem
     evaluator.terms(modes, widths)           once for all pieces, and for the pieces of a plan
-    evaluator.head(sums)                     often: a planner's candidate loads
-    evaluator.step(parts)                    once per plan: from the devices' parts to the step
-    evaluator.bound()                        once per problem
+    evaluator.head(sums)                     once per plan: seconds of a group on a rank, in four parts
+    evaluator.loads(sums), .compute(sums)    often, while searching: sums of these parts
+    evaluator.outlook                        once per problem: the bound, and where good plans are
 
-The cost of a device is the sum over fusion groups of head(sum of its pieces' terms), so a move changes a few vectors.
+The cost of a device is the sum over fusion groups of head(sum of its pieces' terms), so a move changes a few vectors;
+to it every rank adds what the collectives of all groups in use cost it even when it sends nothing (`shared`). The
+step is a sequence of phases, after each of which all ranks wait for the slowest.
 
-Legend: N pieces, k work terms, G fusion groups, W ranks; the four parts are recsmith.plans.PARTS.
+Legend: N pieces, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS.
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from recsmith._types import Floats, Ints
+from recsmith._types import Bools, Floats, Ints
 from recsmith.plans import PARTS, Bound, DeviceCost, StepCost
 from recsmith.problems import Footprint, Problem, memory_used, spread
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """A plane below the head of a cost model: head(sums) adds up to at least sums @ slopes + opening.
+
+    slopes (k,): seconds per term. opening: seconds of a group that holds at least one piece on a rank; 0 or more.
+    """
+
+    slopes: Floats
+    opening: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is known of a problem before any search: a bound, and sets of fusion groups that good plans may use.
+
+    plane: the plane below the head that the bound rests on; None where the model has none.
+    menus: masks (G,) of groups, the most promising first; the last of them allows every group.
+    """
+
+    bound: Bound
+    plane: Plane | None
+    menus: tuple[Bools, ...]
 
 
 class Evaluator(Protocol):
@@ -40,7 +67,27 @@ class Evaluator(Protocol):
 
     @property
     def additive(self) -> bool:
-        """Whether head is linear, so that costs of pieces add up."""
+        """Whether head is linear and nothing is shared, so that costs of pieces add up."""
+        ...
+
+    @property
+    def shared(self) -> Floats:
+        """Seconds (G, 4) that every rank spends once any piece of a group stands anywhere."""
+        ...
+
+    @property
+    def phases(self) -> tuple[tuple[int, ...], ...]:
+        """Parts of each phase of the step; ranks wait for the slowest at the end of a phase."""
+        ...
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """Planes below the head, as tight as a few can be; none where the model gives no bound."""
+        ...
+
+    @property
+    def outlook(self) -> Outlook:
+        """The bound of the problem's space, and where good plans are to be sought."""
         ...
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
@@ -51,12 +98,12 @@ class Evaluator(Protocol):
         """Seconds in the four parts (..., 4) of a group with summed terms (..., k)."""
         ...
 
-    def step(self, parts: Floats) -> tuple[float, Floats]:
-        """(seconds of the step, seconds that each rank waits (W,)) from the ranks' parts (W, 4)."""
+    def loads(self, sums: Floats) -> Floats:
+        """Seconds of each phase (F, ...) of a group with summed terms (..., k): head's parts, for searches."""
         ...
 
-    def bound(self) -> Bound:
-        """What no plan of the problem's space can undercut."""
+    def compute(self, sums: Floats) -> Floats:
+        """Seconds of kernels (...) of a group with summed terms (..., k): head's first two parts, for searches."""
         ...
 
 
@@ -78,23 +125,40 @@ def piece_seconds(evaluator: Evaluator, modes: Ints, widths: Ints) -> Floats:
     return evaluator.head(evaluator.terms(modes, widths)).sum(axis=-1)
 
 
-def device_parts(evaluator: Evaluator, footprint: Footprint) -> Floats:
-    """Seconds of each rank in the four parts (W, 4)."""
+def device_sums(evaluator: Evaluator, footprint: Footprint) -> Floats:
+    """Summed terms of each rank and group (W, G, k)."""
     terms = evaluator.terms(footprint.mode, footprint.width)
     grouped = np.zeros((len(footprint.mode), evaluator.groups, terms.shape[1]))
     grouped[np.arange(len(footprint.mode)), evaluator.group[footprint.mode]] = terms
-    return evaluator.head(spread(grouped, footprint, evaluator.problem)).sum(axis=1)  # (W, G, 4) -> (W, 4)
+    return spread(grouped, footprint, evaluator.problem)
+
+
+def device_parts(evaluator: Evaluator, footprint: Footprint) -> Floats:
+    """Seconds of each rank in the four parts (W, 4)."""
+    local = evaluator.head(device_sums(evaluator, footprint)).sum(axis=1)  # (W, G, 4) -> (W, 4)
+    return local + evaluator.shared[np.unique(evaluator.group[footprint.mode])].sum(axis=0)
+
+
+def phase_seconds(evaluator: Evaluator, parts: Floats) -> Floats:
+    """Seconds of each phase (F, ...) from seconds in the four parts (..., 4)."""
+    return np.stack([parts[..., phase].sum(axis=-1) for phase in evaluator.phases])
+
+
+def step_of(evaluator: Evaluator, parts: Floats) -> float:
+    """Seconds of the step from the ranks' parts (W, 4): the slowest rank of each phase."""
+    return float(phase_seconds(evaluator, parts).max(axis=1).sum())
 
 
 def step_seconds(evaluator: Evaluator, footprint: Footprint) -> float:
     """Seconds of a step with these placed pieces."""
-    return evaluator.step(device_parts(evaluator, footprint))[0]
+    return step_of(evaluator, device_parts(evaluator, footprint))
 
 
 def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
     """What a step costs with these placed pieces, rank by rank."""
     parts = device_parts(evaluator, footprint)
-    total, wait = evaluator.step(parts)
+    total = step_of(evaluator, parts)
+    wait = np.maximum(total - parts.sum(axis=1), 0.0)
     used, _ = memory_used(evaluator.problem, footprint)
     capacity = evaluator.problem.capacity
     devices = zip(parts.tolist(), wait.tolist(), used.tolist(), capacity.tolist(), strict=True)

@@ -2,8 +2,9 @@
 
 For a limit z on what one piece may cost and a price on memory, every table alone picks the option of least
 cost + price * memory, summed over the ranks it covers, among options whose pieces cost at most z and fit a device.
+Where a cost model is not additive, a plane below its head (costs/_base.py) takes its place.
 
-Legend: T tables, O options, P pieces.
+Legend: T tables, O options, P pieces, G fusion groups.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.costs._base import Evaluator, piece_seconds
+from recsmith.costs._base import Evaluator, Plane
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
 from recsmith.sharding.memory import Bytes
@@ -46,15 +47,18 @@ class Choice:
 
 
 class Relaxation:
-    """Prices of all pieces and options of a problem under an additive evaluator; cheap to ask again and again.
+    """Prices of all pieces and options of a problem; cheap to ask again and again.
 
+    plane: what takes the place of the head; the evaluator's mean plane by default.
     barred: whether options count that are legal alone but not beside others: for bounds, not for searches.
     """
 
-    def __init__(self, evaluator: Evaluator, *, barred: bool = False) -> None:
+    def __init__(self, evaluator: Evaluator, *, plane: Plane | None = None, barred: bool = False) -> None:
         problem = self.problem = evaluator.problem
-        self.evaluator = evaluator
-        self.piece_seconds = piece_seconds(evaluator, problem.pieces.mode, problem.pieces.width)
+        self.evaluator, self.plane = evaluator, plane or mean_plane(evaluator)
+        self.piece_seconds, self.piece_alone = plane_seconds(
+            evaluator, self.plane, problem.pieces.mode, problem.pieces.width
+        )
         self.piece_bytes = covered_bytes(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
         self.piece_fits = fits_alone(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
         piece, count = problem.options.piece, problem.options.count
@@ -64,14 +68,20 @@ class Relaxation:
         self.option_bytes = (self.piece_bytes[piece] * count).sum(axis=1)
         shared = problem.modes.span[problem.options.mode] != Span.RANK
         self.option_everywhere = np.where(shared, self.option_seconds / problem.cluster.world_size, 0.0)
-        self.option_largest = np.where(used, self.piece_seconds[piece], 0.0).max(axis=1)
+        self.option_largest = np.where(used, self.piece_alone[piece], 0.0).max(axis=1)
+        self.option_group = evaluator.group[problem.options.mode]
         self.option_fits = (self.piece_fits[piece] | ~used).all(axis=1) & (~problem.options.barred | barred)
         heaviest = np.maximum(problem.pieces.head.device, problem.pieces.tail.device)
         self.option_heaviest = np.where(used, heaviest[piece], 0).max(axis=1)
 
-    def choose(self, limit: float = np.inf, price: float = 0.0) -> Choice:
-        """What each table picks with pieces of at most `limit` seconds, at `price` seconds per byte."""
+    def choose(self, limit: float = np.inf, price: float = 0.0, menu: Bools | None = None) -> Choice:
+        """What each table picks from a menu of groups (G,), with pieces of at most `limit` seconds, at `price` a byte.
+
+        The limit is on what a piece alone costs beyond the opening of its group.
+        """
         open_ = self.option_fits & (self.option_largest <= limit)
+        if menu is not None:
+            open_ = open_ & menu[self.option_group]
         value = np.where(open_, self.option_seconds + price * self.option_bytes, np.inf)
         start = self.problem.options.start
         least = np.minimum.reduceat(value, start[:-1])
@@ -102,6 +112,20 @@ def fitting_price(at: Callable[[float], Weighed], room: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if float(np.sum(at(middle).bytes)) > room else (low, middle)
     return high
+
+
+def mean_plane(evaluator: Evaluator) -> Plane:
+    """The mean of a cost model's planes, a plane below its head as well."""
+    planes = evaluator.planes
+    slopes = np.mean([plane.slopes for plane in planes], axis=0)
+    return Plane(slopes, float(np.mean([plane.opening for plane in planes])))
+
+
+def plane_seconds(evaluator: Evaluator, plane: Plane, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
+    """(seconds on the plane (N,), seconds alone beyond the opening (N,)) of pieces on each rank that they cover."""
+    terms = evaluator.terms(modes, widths)
+    alone = evaluator.head(terms).sum(axis=-1) - plane.opening
+    return alone if evaluator.additive else terms @ plane.slopes, alone
 
 
 def covered_bytes(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Floats:

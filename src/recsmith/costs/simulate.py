@@ -31,7 +31,7 @@ def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
     )
     footprint = footprint_of(host.problem, plan.placements)
     cost = price(host, footprint)
-    bound = evaluator.bound()
+    bound = evaluator.outlook.bound
     legal = in_space(problem, plan) and fits(host.problem, footprint)
     return replace(plan, cost_model=model.name, cost=cost, bound=bound, gap=bound.gap(cost.total_s) if legal else None)
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster
-from recsmith.costs.additive_bound import additive_bound
+from recsmith.costs._base import Outlook, Plane
+from recsmith.costs.bounds import outlook
 from recsmith.errors import UsageError
-from recsmith.plans import Bound
+from recsmith.plans import PARTS
 from recsmith.problems import Problem
 from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, Collective
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, ID_BYTES
@@ -41,13 +42,27 @@ _DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
 
 @dataclass(frozen=True)
 class TorchRecEvaluator:
-    """TorchRec's estimate for one problem; terms are the seconds of the four parts."""
+    """TorchRec's estimate for one problem; terms are the seconds of the four parts.
+
+    The step is one phase: the largest per-rank sum of the parts.
+    """
 
     problem: Problem
     kernel_bandwidth: Floats
     group: Ints
     groups: int = 1
     additive: bool = True
+    phases: tuple[tuple[int, ...], ...] = (tuple(range(len(PARTS))),)
+
+    @property
+    def shared(self) -> Floats:
+        """Nothing: the estimator has no latencies."""
+        return np.zeros((self.groups, len(PARTS)))
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """The sum of the parts itself."""
+        return (Plane(np.ones(len(PARTS)), 0.0),)
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
         """Seconds (N, 4) of forward compute, backward compute, forward comm and backward comm."""
@@ -90,18 +105,18 @@ class TorchRecEvaluator:
         """The terms are seconds already."""
         return sums
 
-    def step(self, parts: Floats) -> tuple[float, Floats]:
-        """TorchRec's rule: the step is the largest per-rank sum of the parts."""
-        busy = parts.sum(axis=1)
-        return float(busy.max()), busy.max() - busy
+    def loads(self, sums: Floats) -> Floats:
+        """The sum of the four parts (1, ...)."""
+        return sums.sum(axis=-1)[None]
 
-    def bound(self) -> Bound:
-        """The additive bound over the whole space."""
-        return self._bound
+    def compute(self, sums: Floats) -> Floats:
+        """Forward and backward compute."""
+        return sums[..., 0] + sums[..., 1]
 
     @cached_property
-    def _bound(self) -> Bound:
-        return additive_bound(self)
+    def outlook(self) -> Outlook:
+        """The additive bound over the whole space."""
+        return outlook(self)
 
 
 def _penalty(widths: Ints) -> Floats:

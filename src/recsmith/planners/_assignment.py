@@ -49,13 +49,14 @@ class Assignment:
 
 
 def place_longest_first(ledger: Ledger, assignment: Assignment, order: Floats) -> None:
-    """Put each piece, in falling `order` (P,), on the target whose load stays least among those with room.
+    """Put each piece, in falling `order` (P,), on the target that it suits best among those with room.
 
     Pieces of the whole world go first, then those of hosts, then those of ranks. Equal loads go to the lowest target.
     Cost: N steps over W ranks.
     """
     span = ledger.span[assignment.piece]
-    mean = max(float((ledger.seconds[assignment.piece]).sum()) / len(ledger.load), 1e-300)
+    ledger.expect(assignment.piece)
+    mean = max(float((ledger.seconds[assignment.piece]).sum()) / len(ledger.free), 1e-300)
     sequence = np.lexsort((np.arange(len(span)), -order[assignment.piece], -span))
     for i in sequence.tolist():
         place_best(ledger, assignment, i, mean * QUANTUM)
@@ -67,8 +68,8 @@ def place_best(ledger: Ledger, assignment: Assignment, i: int, quantum: float) -
     room = ledger.fits(piece) & allowed_targets(ledger, assignment, i)
     if not room.any():
         return False
-    load = np.where(room, ledger.load_with(piece) / quantum, np.inf)
-    target = int(np.floor(load, out=load).argmin())
+    score = np.where(room, ledger.preference(piece) / quantum, np.inf)
+    target = int(np.floor(score, out=score).argmin())
     ledger.place(piece, target)
     assignment.target[i] = target
     return True
@@ -80,7 +81,7 @@ def allowed_targets(ledger: Ledger, assignment: Assignment, i: int) -> Bools:
         return np.ones(1, dtype=bool)
     others = siblings(assignment, i)
     others = others[assignment.target[others] != NOWHERE]
-    allowed = np.ones(len(ledger.load), dtype=bool)
+    allowed = np.ones(len(ledger.free), dtype=bool)
     allowed[assignment.target[others][assignment.piece[others] != assignment.piece[i]]] = False  # other widths
     if others.size and ledger.on_one_host[assignment.option[assignment.table[i]]]:
         allowed &= np.arange(len(allowed)) // ledger.local == assignment.target[others[0]] // ledger.local
@@ -141,7 +142,7 @@ def _victim(ledger: Ledger, assignment: Assignment, i: int) -> int:
     size, held = device[assignment.piece[others]], host[assignment.piece[others]]
     makes_room = ledger.free[target] + size >= device[piece]
     makes_room &= ledger.host_free[target // ledger.local] + held >= host[piece]
-    allowed = np.broadcast_to(allowed_targets(ledger, assignment, i), ledger.load.shape)
+    allowed = np.broadcast_to(allowed_targets(ledger, assignment, i), ledger.free.shape)
     makes_room &= (size < device[piece]) & allowed[target]
     makes_room &= ~ledger.tied[assignment.option[assignment.table[others]]]
     if not makes_room.any():

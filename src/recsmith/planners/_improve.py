@@ -1,9 +1,9 @@
-"""Local search around the rank that decides the step: move or swap its pieces, or lay one of its tables differently.
+"""Local search around the ranks that decide the step: move or swap their pieces, or lay one of their tables anew.
 
-Every change keeps legality and memory and makes the plan better: pieces go where both ranks end below the slowest, and
-a table is laid anew only where the sum of high powers of all loads falls. The search ends where no single change helps.
+Every change keeps legality and memory and lowers a smooth stand-in of the step: in each phase, the norm of all loads to
+a power so high that the slowest ranks decide. The search ends where no single change lowers it.
 
-Legend: W ranks, T tables, N placed pieces, m pieces of the slowest rank.
+Legend: W ranks, T tables, N placed pieces, m pieces of a slowest rank, n their partners, F phases.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,11 @@ from recsmith.planners._ledger import QUANTUM, Ledger
 from recsmith.problems import NO_PIECE, option_pieces
 from recsmith.sharding import Span
 
-LEAST_GAIN = 1e-7  # relative; smaller gains are not worth a change
-SHARPNESS = 24  # power of the loads whose sum a new layout must lower: high enough that the slowest ranks decide
-MOST_PIECES = 64  # of the slowest rank that are tried against all others
-MOST_TABLES = 24  # of the slowest rank that are laid anew in one round
+LEAST_GAIN = 1e-7  # of a slowest rank's load; smaller gains are not worth a change
+SHARPNESS = 24  # power of the loads whose sum a change must lower
+MOST_PIECES = 64  # of a slowest rank that are tried against all others
+MOST_PARTNERS = 4096  # pieces of other ranks, of the least loaded first, that they are swapped for
+MOST_TABLES = 24  # of a slowest rank that are laid anew in one round
 
 
 @dataclass
@@ -42,6 +43,7 @@ class LocalSearch:
         tables = zip(draft.option.tolist(), pieces, targets, strict=True)
         self.parts: list[Assignment] = [Assignment.of_table(*table) for table in tables]
         ledger.clear()
+        ledger.expect(draft.piece)
         for part in self.parts:
             self._place(part)
         self._flatten()
@@ -61,29 +63,46 @@ class LocalSearch:
         self.free = (self.ledger.span[self.piece] == int(Span.RANK)) & ~self.ledger.tied[option[self.table]]
 
     def round(self) -> bool:
-        """One change that helps the slowest rank; False where there is none."""
-        worst = int(self.ledger.load.argmax())
-        return self._shift(worst) or self._lay_anew(worst)
+        """One change that helps a slowest rank; False where there is none."""
+        self._look()
+        worst = list(dict.fromkeys(self.ledger.loads.argmax(axis=1).tolist()))
+        return any(self._shift(rank) for rank in worst) or any(self._lay_anew(rank) for rank in worst)
+
+    # --- what is lowered --------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Take the loads as they are for reference: their maxima, powers, and what a power weighs in seconds."""
+        ledger = self.ledger
+        self.reference = np.maximum((ledger.loads + ledger.common[:, None]).max(axis=1), 1e-300)  # (F,)
+        self.ratio = (ledger.loads + ledger.common[:, None]) / self.reference[:, None]  # (F, W)
+        self.power = _sharpen(self.ratio)
+        self.weight = self.reference * self.power.sum(axis=1) ** (1 / SHARPNESS - 1) / SHARPNESS
+        self.score = float(self.weight @ self.power.sum(axis=1))
+
+    def _score_now(self) -> float:
+        """The weighed powers of the loads as they now are: the norm's tangent, which the norm never exceeds."""
+        ledger = self.ledger
+        ratio = (np.maximum(ledger.loads, 0.0) + ledger.common[:, None]) / self.reference[:, None]
+        return float(self.weight @ _sharpen(ratio).sum(axis=1))
+
+    def _goal(self, rank: int) -> float:
+        """The score that a change for this rank must reach."""
+        return self.score - LEAST_GAIN * SHARPNESS * float(self.weight @ self.power[:, rank])
 
     # --- move and swap ----------------------------------------------------------------------------------------------
 
     def _shift(self, worst: int) -> bool:
-        """Move a piece of the slowest rank, or swap it for a lighter one, so that both ranks end below it."""
+        """Move a piece of a slowest rank, or swap it for another, whichever lowers the score most."""
         ledger = self.ledger
         mine = np.flatnonzero(self.free & (self.target == worst))
         if not mine.size:
             return False
-        seconds, size = ledger.seconds, ledger.problem.pieces.tail.device
-        mine = mine[np.argsort(-seconds[self.piece[mine]], kind="stable")][:MOST_PIECES]
-        own, own_size = seconds[self.piece[mine]][:, None], size[self.piece[mine]][:, None]
-        goal = ledger.load[worst] * (1 - LEAST_GAIN)
-
-        after = np.maximum(ledger.load[worst] - own, ledger.load[None, :] + own)  # (m, W)
-        moves = np.where((ledger.free[None, :] >= own_size) & (np.arange(len(ledger.load)) != worst), after, np.inf)
-        others = np.flatnonzero(self.free & (self.target != worst))
-        swaps = self._swaps(worst, own, own_size, others)  # (m, N)
+        mine = mine[np.argsort(-ledger.seconds[self.piece[mine]], kind="stable")][:MOST_PIECES]
+        moves, others = self._moves(worst, mine), self._partners(worst)
+        swaps = self._swaps(worst, mine, others)
         move, swap = moves.min(initial=np.inf), swaps.min(initial=np.inf)
-        if min(move, swap) >= goal:
+        goal = self._goal(worst)
+        if self.score + min(move, swap) >= goal:
             return False
         if move <= swap:
             i, target = np.unravel_index(int(moves.argmin()), moves.shape)
@@ -92,22 +111,45 @@ class LocalSearch:
         partner = int(others[j])
         return self._exchange([(int(mine[i]), int(self.target[partner])), (partner, worst)], goal)
 
-    def _swaps(self, worst: int, own: Floats, own_size: Ints, others: Ints) -> Floats:
-        """Load of the slower of the two ranks after each swap (m, N); infinite where memory forbids it."""
-        ledger, rank = self.ledger, self.target[others]
-        gain = own - ledger.seconds[self.piece[others]]
-        grown = own_size - ledger.problem.pieces.tail.device[self.piece[others]]
+    def _moves(self, worst: int, mine: Ints) -> Floats:
+        """How each move of a piece to a rank changes the score (m, W); infinite where memory forbids it."""
+        ledger = self.ledger
+        size = ledger.problem.pieces.tail.device[self.piece[mine]]
+        fits: Bools = (ledger.free[None, :] >= size[:, None]) & (np.arange(len(ledger.free)) != worst)
+        own = ledger.marginal[:, self.piece[mine]] / self.reference[:, None]  # (F, m)
+        return np.where(fits, self._change(worst, slice(None), own[:, :, None]), np.inf)
+
+    def _swaps(self, worst: int, mine: Ints, others: Ints) -> Floats:
+        """How each swap of two pieces changes the score (m, n); infinite where memory forbids it."""
+        ledger, rank, tail = self.ledger, self.target[others], self.ledger.problem.pieces.tail.device
+        grown = tail[self.piece[mine]][:, None] - tail[self.piece[others]]
         fits: Bools = (ledger.free[rank] >= grown) & (ledger.free[worst] >= -grown)
-        after = np.maximum(ledger.load[worst] - gain, ledger.load[rank] + gain)
-        return np.where(fits & (gain > 0), after, np.inf)
+        seconds = ledger.marginal / self.reference[:, None]
+        given = seconds[:, self.piece[mine]][:, :, None] - seconds[:, self.piece[others]][:, None, :]  # (F, m, n)
+        return np.where(fits, self._change(worst, rank, given), np.inf)
+
+    def _change(self, worst: int, rank: Ints | slice, given: Floats) -> Floats:
+        """How the score changes when the slowest rank gives loads (F, m, n) to other ranks (n,)."""
+        total = np.zeros(np.broadcast_shapes(given.shape[1:], (1, self.ratio[0, rank].size)))
+        for phase, weight in enumerate(self.weight.tolist()):
+            before = self.power[phase, worst] + self.power[phase, rank]
+            left = _sharpen(np.maximum(self.ratio[phase, worst] - given[phase], 0.0))
+            total += weight * (left + _sharpen(self.ratio[phase, rank] + given[phase]) - before)
+        return total
+
+    def _partners(self, worst: int) -> Ints:
+        """Pieces of other ranks, of the least loaded ranks first."""
+        others = np.flatnonzero(self.free & (self.target != worst))
+        if len(others) <= MOST_PARTNERS:
+            return others
+        load = self.ledger.load[self.target[others]]
+        return np.sort(others[np.argsort(load, kind="stable")[:MOST_PARTNERS]])
 
     def _exchange(self, changes: list[tuple[int, int]], goal: float) -> bool:
         """Put pieces on other ranks; undone where host memory or the true loads say no."""
-        ledger = self.ledger
         before = [(slot, int(self.target[slot])) for slot, _ in changes]
         self._put(changes)
-        ranks = [target for _, target in changes + before]
-        if (ledger.host_free >= 0).all() and ledger.load[ranks].max() < goal:
+        if (self.ledger.host_free >= 0).all() and self._score_now() < goal:
             return True
         self._put(before)
         return False
@@ -124,16 +166,15 @@ class LocalSearch:
     # --- lay a table anew -------------------------------------------------------------------------------------------
 
     def _lay_anew(self, worst: int) -> bool:
-        """Give one table of the slowest rank another option, wherever its pieces then fit best."""
-        self.reference = float(self.ledger.load[worst])
-        best = _Best(self._score() * (1 - LEAST_GAIN))
+        """Give one table of a slowest rank another option, wherever its pieces then fit best."""
+        best = _Best(self._goal(worst))
         for table in self._tables_of(worst):
             old = self.parts[table]
             self._place(old, -1)
             for option in self._options(table):
                 trial = self._trial(option)
                 if trial is not None:
-                    score = self._score()
+                    score = self._score_now()
                     if score < best.score:
                         best = _Best(score, table, option)
                     self._place(trial, -1)
@@ -148,7 +189,7 @@ class LocalSearch:
         return True
 
     def _tables_of(self, worst: int) -> list[int]:
-        """Tables with a piece on the slowest rank, those first that cost it most."""
+        """Tables with a piece on a rank, those first that cost it most."""
         ledger = self.ledger
         covers = self.target == worst // np.maximum(ledger.coverage[self.piece], 1)
         here = np.flatnonzero(covers)
@@ -156,20 +197,20 @@ class LocalSearch:
         return list(dict.fromkeys(self.table[order].tolist()))[:MOST_TABLES]
 
     def _options(self, table: int) -> list[int]:
-        """Options whose extra work still fits below the slowest rank, were all loads level."""
+        """Options whose extra work still fits below the slowest ranks, were all loads level."""
         relaxation, load = self.relaxation, self.ledger.load
-        options = relaxation.problem.options
+        options, most = relaxation.problem.options, float(self.reference.sum())
         own = np.arange(int(options.start[table]), int(options.start[table + 1]))
         level = float(load.sum()) + relaxation.option_seconds[own]
-        fits = relaxation.option_fits[own] & (relaxation.option_largest[own] < self.reference)
-        return own[fits & (level < self.reference * len(load))].tolist()
+        fits = relaxation.option_fits[own] & (relaxation.option_largest[own] < most)
+        return own[fits & (level < most * len(load))].tolist()
 
     def _trial(self, option: int) -> Assignment | None:
         """The option's pieces, placed; None (and nothing placed) where one finds no room."""
         pieces = np.array(option_pieces(self.ledger.problem, option), dtype=np.int64)
         part = Assignment.of_table(option, pieces, np.full(len(pieces), NOWHERE))
         for i in range(len(pieces)):
-            if not place_best(self.ledger, part, i, self.reference * QUANTUM):
+            if not place_best(self.ledger, part, i, float(self.reference.sum()) * QUANTUM):
                 self._place(part, -1)
                 return None
         return part
@@ -179,6 +220,10 @@ class LocalSearch:
             if target != NOWHERE:
                 self.ledger.place(piece, target, sign)
 
-    def _score(self) -> float:
-        """Sum of high powers of the loads, over the slowest rank's: falls when slow ranks get faster."""
-        return float(((np.maximum(self.ledger.load, 0.0) / self.reference) ** SHARPNESS).sum())
+
+def _sharpen(ratio: Floats) -> Floats:
+    """Ratio ** SHARPNESS (24), by squaring."""
+    square = ratio * ratio
+    eighth = square * square
+    eighth *= eighth
+    return eighth * eighth * eighth

@@ -1,27 +1,37 @@
 """Loads and memory of all devices while a search places pieces and takes them back.
 
-Legend: P pieces, W ranks, H hosts, L ranks a host, G fusion groups, k work terms. A piece's targets are the ranks,
-the hosts, or the one world, by its span.
+Legend: P pieces, W ranks, H hosts, L ranks a host, G fusion groups, F phases of the step, k work terms. A piece's
+targets are the ranks, the hosts, or the one world, by its span.
 """
 
 import numpy as np
 
-from recsmith._types import Bools, Floats
-from recsmith.costs import Evaluator
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs import Evaluator, phase_seconds
 from recsmith.sharding import TYPE_NAMES, Span
 
 QUANTUM = 2.0**-20  # loads are compared as integers of this share of the mean load, so rounding decides nothing
 
 
 class Ledger:
-    """What every device carries. `weights` (P,) replaces the cost model's seconds by a plain score to balance."""
+    """What every device carries. `weights` (P,) replaces the cost model's seconds by a plain score to balance.
+
+    loads (F, W): seconds of the pieces on each rank; common (F,): what every rank spends on top, whatever it holds.
+    level (F,): mean loads to expect; only their proportion matters.
+    """
 
     def __init__(self, evaluator: Evaluator, weights: Floats | None = None) -> None:
         problem = self.problem = evaluator.problem
         self.evaluator = evaluator
         self.terms = evaluator.terms(problem.pieces.mode, problem.pieces.width)
-        self.seconds = evaluator.head(self.terms).sum(axis=-1) if weights is None else weights
-        self.additive = evaluator.additive or weights is not None
+        alone = evaluator.loads(self.terms) if weights is None else weights[None]
+        self.phases: Floats = alone  # (F, P)
+        self.seconds: Floats = alone.sum(axis=0)
+        self.marginal: Floats = self._marginal() if weights is None else alone
+        self.additive = weights is not None or (evaluator.additive and len(alone) == 1)
+        self.shared: Floats = phase_seconds(evaluator, evaluator.shared).T  # (G, F)
+        self.shares = weights is None and bool(self.shared.any())
+        self.level = np.ones(len(alone))
         self.span = problem.modes.span[problem.pieces.mode]
         self.coverage = problem.modes.coverage[problem.pieces.mode]
         self.hosts, self.local = problem.cluster.hosts, problem.cluster.local_world_size
@@ -40,14 +50,36 @@ class Ledger:
         self._one_rank: list[bool] = (self.span == int(Span.RANK)).tolist()
         self.clear()
 
+    def _marginal(self) -> Floats:
+        """Seconds per phase (F, P) that a piece adds to a group that holds its like already."""
+        return self.evaluator.loads(2 * self.terms) - self.evaluator.loads(self.terms)
+
     def clear(self) -> None:
         """Take everything back."""
-        world, groups = self.problem.cluster.world_size, self.evaluator.groups
-        self.load = np.zeros(world)
+        world, groups, phases = self.problem.cluster.world_size, self.evaluator.groups, len(self.phases)
+        self.loads = np.zeros((phases, world))
+        self.common = np.zeros(phases)
         self.free = self.problem.capacity.copy()
         self.host_free = self.problem.host_capacity.copy()
-        self.sums = np.zeros((0 if self.additive else world, groups, self.terms.shape[1]))
-        self.group_load = np.zeros((0 if self.additive else world, groups))
+        self.in_group = [0] * groups
+        detail = 0 if self.additive else groups
+        self.sums = np.zeros((detail, world, self.terms.shape[1]))
+        self.group_loads = np.zeros((detail, phases, world))
+
+    def expect(self, pieces: Ints) -> None:
+        """Tell what is going to be placed, so that phases are weighed by how much there is of each."""
+        total = (self.phases[:, pieces] * self.coverage[pieces]).sum(axis=1) / self.loads.shape[1]
+        self.level = np.maximum(total, max(float(total.max(initial=0.0)) * QUANTUM, 1e-300))
+
+    @property
+    def load(self) -> Floats:
+        """Seconds of the pieces on each rank (W,), over all phases."""
+        return self.loads[0] if len(self.loads) == 1 else self.loads.sum(axis=0)
+
+    @property
+    def total(self) -> float:
+        """Seconds of the step."""
+        return float((self.loads.max(axis=1) + self.common).sum())
 
     def fits(self, piece: int) -> Bools:
         """Which targets have room for a piece."""
@@ -60,15 +92,22 @@ class Ledger:
         hosts = self.host_free.reshape(len(free), -1)
         return room & (hosts[:, :-1] >= self._full[piece]).all(axis=1) & (hosts[:, -1] >= held)
 
-    def load_with(self, piece: int) -> Floats:
-        """Load of each target, were the piece there: its rank's, or the largest of its ranks'."""
+    def preference(self, piece: int) -> Floats:
+        """How unwelcome a piece is on each target: the load there, with several phases the growth of their squares."""
         if self.additive:
-            load = self.load + self._seconds[piece]
+            score = self.loads[0] + self._seconds[piece]
         else:
-            group = self._group[piece]
-            after = self.evaluator.head(self.sums[:, group] + self.terms[piece]).sum(axis=-1)
-            load = self.load - self.group_load[:, group] + after
-        return load if self._one_rank[piece] else load.reshape(-1, self._size[piece]).max(axis=1)
+            after = self._loads_with(piece)
+            score = after[0]
+            if len(after) > 1:
+                score = ((after * after - self.loads * self.loads) / self.level[:, None]).sum(axis=0)
+        return score if self._one_rank[piece] else score.reshape(-1, self._size[piece]).max(axis=1)
+
+    def _loads_with(self, piece: int) -> Floats:
+        """Loads (F, W) of each rank, were the piece on it."""
+        group = self._group[piece]
+        after = self.evaluator.loads(self.sums[group] + self.terms[piece])
+        return self.loads - self.group_loads[group] + after
 
     def place(self, piece: int, target: int, sign: int = 1) -> None:
         """Put a piece on a target; sign -1 takes it back."""
@@ -81,10 +120,13 @@ class Ledger:
             self.host_free[first:last] -= sign * self._full[piece]
             self.host_free[last] -= sign * self._held[piece]
         if self.additive:
-            self.load[ranks] += sign * self._seconds[piece]
+            self.loads[0, ranks] += sign * self._seconds[piece]
             return
         group = self._group[piece]
-        self.sums[ranks, group] += sign * self.terms[piece]
-        after = self.evaluator.head(self.sums[ranks, group]).sum(axis=-1)
-        self.load[ranks] += after - self.group_load[ranks, group]
-        self.group_load[ranks, group] = after
+        self.in_group[group] += sign
+        if self.shares and self.in_group[group] == max(sign, 0):  # the first to come, or the last to go
+            self.common += sign * self.shared[group]
+        self.sums[group, ranks] += sign * self.terms[piece]
+        after = self.evaluator.loads(self.sums[group, ranks])
+        self.loads[:, ranks] += after - self.group_loads[group][:, ranks]
+        self.group_loads[group][:, ranks] = after

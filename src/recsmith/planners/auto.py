@@ -1,15 +1,18 @@
 """The default planner: let every table choose freely below a limit, then place what they chose, longest first.
 
-The bound tells the limit z that no plan can go below. For a limit a little above it, and a price on memory where
-memory is short, every table picks its cheapest option (costs/relaxation.py); longest-first placement then turns the
-picks into a plan. Pieces are small next to z, so the plan lands close to the bound.
+The bound tells the limit z that no plan can go below, and which fusion groups plans near it use (a menu). For a menu, a
+limit a little above the bound, and a price on memory where memory is short, every table picks its cheapest option
+(costs/relaxation.py); longest-first placement then turns the picks into a plan. Pieces are small next to z, so the plan
+lands close to the bound.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
-from recsmith.costs import Evaluator
+from recsmith._types import Bools
+from recsmith.costs import Evaluator, Outlook
 from recsmith.costs.relaxation import Choice, Relaxation, fitting_price
 from recsmith.errors import NoPlanFound
 from recsmith.planners._assignment import Assignment, place_longest_first, repair
@@ -22,6 +25,7 @@ from recsmith.problems import NO_PIECE, Footprint, Problem
 LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
 PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
 LEAST_ROUNDS, MOST_ROUNDS, WORK = 20, 2000, 1_000_000  # rounds of local search: WORK over the number of pieces
+LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
 ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
 
@@ -43,10 +47,11 @@ class Auto:
     ) -> Solution:
         """The best of some tens of placements; NoPlanFound where none is complete."""
         search = Search(evaluator, budget, start, on_improve)
-        ledger, relaxation = Ledger(evaluator), Relaxation(evaluator)
-        bound = evaluator.bound().value_s or 0.0
+        outlook = evaluator.outlook
+        ledger, relaxation = Ledger(evaluator), Relaxation(evaluator, plane=outlook.plane)
+        bound = outlook.bound.value_s or 0.0
         with search.interruptible():
-            draft = _best_draft(search, ledger, relaxation, bound)
+            draft = _best_draft(search, ledger, relaxation, outlook)
             if draft is not None and not _rests(search, bound):
                 _improve(search, ledger, relaxation, draft, bound)
         solution = search.solution()
@@ -62,10 +67,12 @@ def _rests(search: Search, bound: float) -> bool:
     return search.stop or search.total_s <= bound * (1 + GOOD_ENOUGH)
 
 
-def _best_draft(search: Search, ledger: Ledger, relaxation: Relaxation, bound: float) -> Assignment | None:
+def _best_draft(search: Search, ledger: Ledger, relaxation: Relaxation, outlook: Outlook) -> Assignment | None:
     """The best of what tables pick, placed longest first; as few pieces as possible where no pick finds room."""
     best: Assignment | None = None
-    for choice in _choices(relaxation, bound):
+    bound = outlook.bound.value_s or 0.0
+    most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(ledger.problem.tables)))
+    for choice in islice(_choices(relaxation, bound, outlook.menus), most):
         before = search.total_s
         draft = _placed(ledger, relaxation, choice)
         search.try_(draft.footprint(ledger.problem) if draft else None)
@@ -90,26 +97,27 @@ def _improve(search: Search, ledger: Ledger, relaxation: Relaxation, draft: Assi
             break
 
 
-def _choices(relaxation: Relaxation, bound: float) -> Iterator[Choice]:
-    """What tables pick, for limits from the bound upwards and prices that make the picks fit; no pick set twice."""
+def _choices(relaxation: Relaxation, bound: float, menus: tuple[Bools, ...]) -> Iterator[Choice]:
+    """What tables pick, for menus, limits from the bound upwards and prices that fit; no pick set twice."""
     room = float(relaxation.problem.capacity.sum())
     seen: set[bytes] = set()
-    for target in (bound * factor if factor < np.inf else np.inf for factor in LIMITS):
-        price = fitting_price(lambda p, z=target: _below(relaxation, z, p), room)
-        for scale in PRICES if price > 0 else (0.0,):
-            choice = _below(relaxation, target, price * scale)
-            key = choice.option.tobytes()
-            if key not in seen and (choice.option != NO_PIECE).all():
-                seen.add(key)
-                yield choice
+    for menu in menus:
+        for target in (bound * factor if factor < np.inf else np.inf for factor in LIMITS):
+            price = fitting_price(lambda p, z=target, m=menu: _below(relaxation, z, p, m), room)
+            for scale in PRICES if price > 0 else (0.0,):
+                choice = _below(relaxation, target, price * scale, menu)
+                key = choice.option.tobytes()
+                if key not in seen and (choice.option != NO_PIECE).all():
+                    seen.add(key)
+                    yield choice
 
 
-def _below(relaxation: Relaxation, target: float, price: float) -> Choice:
+def _below(relaxation: Relaxation, target: float, price: float, menu: Bools) -> Choice:
     """What tables pick so that a piece of one rank still fits under the target on top of what every rank carries."""
-    choice = relaxation.choose(target, price)
+    choice = relaxation.choose(target, price, menu)
     for _ in range(ROUNDS if target < np.inf else 0):
         everywhere = float(relaxation.option_everywhere[choice.option[choice.option != NO_PIECE]].sum())
-        closer = relaxation.choose(target - everywhere, price)
+        closer = relaxation.choose(target - everywhere, price, menu)
         if (closer.option == NO_PIECE).any() or (closer.option == choice.option).all():
             break
         choice = closer

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from recsmith.costs import CostModel, Evaluator
-from recsmith.costs.additive_bound import TableTotals
 from recsmith.costs.relaxation import DEAREST, Relaxation
+from recsmith.costs.table_totals import TableTotals
 from recsmith.errors import Infeasible, UsageError
 from recsmith.planners._ledger import Ledger
 from recsmith.planners.greedy import place_simplest
@@ -31,12 +31,12 @@ def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
     room = float(problem.capacity.sum())
     if np.isfinite(light.seconds).all() and light.bytes.sum() <= room:
         return  # the options at hand fit already; no need to ask for every split
-    value, least_bytes = TableTotals(evaluator).per_table(np.inf, DEAREST)
-    homeless = np.flatnonzero(~np.isfinite(value))
+    least = TableTotals(evaluator).per_table(np.inf, DEAREST)
+    homeless = np.flatnonzero(~np.isfinite(least.value))
     if homeless.size:
         raise Infeasible(_homeless_message(problem, model, homeless.tolist()))
-    if least_bytes.sum() > room:
-        raise Infeasible(_overfull_message(problem, model, float(least_bytes.sum()), room))
+    if least.bytes.sum() > room:
+        raise Infeasible(_overfull_message(problem, model, float(least.bytes.sum()), room))
 
 
 def _homeless_message(problem: Problem, model: CostModel, homeless: list[int]) -> str:
@@ -52,7 +52,7 @@ def _homeless_message(problem: Problem, model: CostModel, homeless: list[int]) -
 
 def _overfull_message(problem: Problem, model: CostModel, need: float, room: float) -> str:
     world = problem.cluster.world_size
-    least = float(_roomy_totals(problem, model).per_table(np.inf, DEAREST)[1].sum())
+    least = float(_roomy_totals(problem, model).per_table(np.inf, DEAREST).bytes.sum())
     floor = f": no plan exists below {format_size(least / world)} a device" if least > room else ""
     return (
         f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
@@ -75,7 +75,7 @@ def _more_memory(problem: Problem, model: CostModel) -> str | None:
     reserve, world = problem.cluster.reserve_bytes, problem.cluster.world_size
     totals = _roomy_totals(problem, model)
     roomy = totals.relaxation.problem
-    _, least = totals.per_table(np.inf, DEAREST)
+    least = totals.per_table(np.inf, DEAREST).bytes
     heaviest = np.minimum.reduceat(totals.relaxation.option_heaviest, roomy.options.start[:-1]).max()
     start = max(float(least.sum()) / world, float(heaviest))
     for step in HBM_STEPS:
@@ -98,7 +98,7 @@ def _more_hosts(problem: Problem, model: CostModel) -> str | None:
     cluster = problem.cluster
     if isinstance(cluster.hbm_bytes, tuple):
         return None
-    need = TableTotals(model.compile(problem)).per_table(np.inf, DEAREST)[1].sum()
+    need = TableTotals(model.compile(problem)).per_table(np.inf, DEAREST).bytes.sum()
     least = max(cluster.hosts + 1, int(np.ceil(need / problem.capacity.max() / cluster.local_world_size)))
     tried = sorted({int(np.ceil(least * step)) for step in DEVICE_STEPS})
     for hosts in tried:

@@ -12,6 +12,7 @@ from recsmith.planners._base import Budget, OnImprove, Planner
 from recsmith.planners.auto import Auto
 from recsmith.planners.feasibility import check_feasible
 from recsmith.planners.greedy import GREEDIES
+from recsmith.planners.neuroshard import NeuroShard
 from recsmith.planners.result import Result
 from recsmith.plans import Plan, check_placements, digest_of, sorted_by_name
 from recsmith.problems import (
@@ -27,7 +28,7 @@ from recsmith.problems import (
 )
 from recsmith.workloads import Workload, load_workload
 
-PLANNERS: dict[str, Planner] = {planner.name: planner for planner in (Auto(), *GREEDIES)}
+PLANNERS: dict[str, Planner] = {planner.name: planner for planner in (Auto(), NeuroShard(), *GREEDIES)}
 
 
 def find_planner(name: str) -> Planner:
@@ -89,7 +90,7 @@ def plan(
 def make_plan(evaluator: Evaluator, footprint: Footprint, planner: str, model: CostModel) -> Plan:
     """The Plan of placed pieces: placements by name, price, bound, gap, digest."""
     problem = evaluator.problem
-    cost, bound = price(evaluator, footprint), evaluator.bound()
+    cost, bound = price(evaluator, footprint), evaluator.outlook.bound
     workload = sorted_by_name(problem.workload)
     placements = placements_of(problem, footprint)
     constraints = constraints_to_raw(problem.space, problem.constraints)

@@ -1,0 +1,185 @@
+"""What embedding kernels read and write: bytes of device memory and of cache, forward and backward, in seconds.
+
+The kernels are FBGEMM's table-batched ones. Forward, a bag's rows are read, summed and written. Backward, the ids are
+sorted so that each different row is updated once, from the gradients of all its reads. A row that was read a moment
+ago comes from the second-level cache; how often that is follows from the table's access profile.
+
+Sources: [L] Lin et al., Building a Performance Model for DLRM Training on GPUs (HiPC 2022) and its code,
+owensgroup/ml_perf_model; [F] FBGEMM 1.8, fbgemm_gpu/codegen; [T] torchrec 1.8, planner/constants.py. The efficiencies
+are calibrated on published figures: docs/cost-models.md lists them, and how far the model is off.
+
+Legend: N pieces, M modes.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.errors import UsageError
+from recsmith.problems import Problem
+from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES
+from recsmith.sharding.memory import CACHE_LOAD_FACTOR, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
+from recsmith.workloads.reuse import Reuse
+
+SECTOR = 32  # bytes that memory moves at least [L]
+L2_SHARE = 0.7  # of the cache that keeps its full speed (gpu-benches, a100_80.txt and h100_pcie.txt)
+NARROW = ((33, 1.55), (65, 1.1))  # rows of fewer columns cost this much more [L]
+SORT_BYTES = 160  # per id: linear ids, four passes of radix sort over (id, place), run lengths [F]
+ELEMENTWISE = 9.22  # passes over a data_parallel table to clear, add and apply its gradient [T]
+WEIGHT_BYTES = 4  # of an id's own weight
+FORWARD_EFFICIENCY = 0.75  # of the peak of device memory: 0.65 to 0.83 are published
+BACKWARD_EFFICIENCY = 0.5  # 0.42 to 0.56 by the one published pair of a weighted kernel
+LINK_EFFICIENCY = 0.5  # of the host link that kernels reach: 16 to 17 GB/s of PCIe 4 are published
+CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
+
+_UVM, _UVM_CACHING = KERNELS.index("fused_uvm"), KERNELS.index("fused_uvm_caching")
+_DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
+_SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
+_STATE = {"sgd": (0, 0), "adagrad": (1, 0), "rowwise_adagrad": (0, 1), "partial_rowwise_adam": (1, 1), "adam": (2, 0),
+          "lamb": (2, 0)}  # optimizer: states per element and per row  # fmt: skip
+
+
+class Work(NamedTuple):
+    """Seconds (N,) of a kernel: it takes the longer of what device memory and cache need, summed over its tables."""
+
+    memory: Floats
+    cache: Floats
+
+
+class _Piece(NamedTuple):
+    """What a piece asks of a rank (N,): ids, bags, different rows, row reads that miss the cache, and bytes of rows."""
+
+    ids: Floats
+    bags: Floats
+    unique: Floats
+    missed: Floats
+    row: Floats
+    gradient: Floats
+    state: Floats
+
+
+@dataclass(frozen=True)
+class EmbeddingKernels:
+    """The kernels of a problem. blocks, unique (M,): row blocks of a mode, and different rows read in each."""
+
+    problem: Problem
+    reuse: Reuse
+    blocks: Ints
+    unique: Floats
+
+    @classmethod
+    def of(cls, problem: Problem) -> "EmbeddingKernels":
+        """The kernels of a problem; UsageError where the device lacks a figure that they need."""
+        modes, device = problem.modes, problem.cluster.device
+        if device.host_link_bandwidth is None and np.isin(modes.kernel, (_UVM, _UVM_CACHING)).any():
+            raise UsageError(
+                f"kernels fused_uvm* on device '{device.name}' need its host_link_bandwidth; give it, or use fused"
+            )
+        reuse = Reuse.of(problem.tables)
+        blocks = np.where(np.isin(modes.type, _SPLIT_ROWS), modes.coverage, 1)
+        return cls(problem, reuse, blocks, reuse.unique_rows(modes.table, modes.ids * blocks) / blocks)
+
+    def forward(self, modes: Ints, widths: Ints) -> Work:
+        """Read ids and offsets, read each id's row, write each bag's sum: [L] with the hit rate of `_missed`."""
+        piece, link = self._piece(modes, widths), self._link_share(modes)
+        weight = np.where(self._weighted(modes), WEIGHT_BYTES, 0)
+        stream = piece.ids * (ID_BYTES + weight) + piece.bags * (ID_BYTES + widths * OUTPUT_BYTES)
+        distant = self._distant(piece.missed * piece.row * link)
+        memory = (stream + piece.missed * piece.row * (1 - link)) / self._memory_speed(FORWARD_EFFICIENCY)
+        return Work(memory + distant, (stream + piece.ids * piece.row) / self._cache_speed + distant)
+
+    def backward(self, modes: Ints, widths: Ints) -> Work:
+        """Sort the ids, read the gradient of each id's bag, read and write each different row and its state [F].
+
+        Of weighted features the gradient of the weights reads rows and gradients once more. data_parallel updates no
+        rows but writes, reduces and applies a gradient of the whole table.
+        """
+        piece, link = self._piece(modes, widths), self._link_share(modes)
+        copies = self.problem.modes.type[modes] == _DATA_PARALLEL
+        update = np.where(copies, 0.0, 2 * piece.unique * (piece.row + piece.state))
+        gradients = self._gradients(piece)
+        stream = piece.ids * SORT_BYTES + np.where(copies, ELEMENTWISE * self._weights(modes, widths), 0.0)
+        again = np.where(self._weighted(modes), 1.0, 0.0)
+        memory = stream + gradients * (1 + again) + update * (1 - link) + again * piece.missed * piece.row * (1 - link)
+        cache = stream + piece.ids * piece.gradient * (1 + again) + update + again * piece.ids * piece.row
+        distant = self._distant((update + again * piece.missed * piece.row) * link)
+        return Work(memory / self._memory_speed(BACKWARD_EFFICIENCY) + distant, cache / self._cache_speed + distant)
+
+    # --- bytes ----------------------------------------------------------------------------------------------------
+
+    def _piece(self, modes: Ints, widths: Ints) -> _Piece:
+        table = self.problem.modes.table[modes]
+        row = _sectors(widths * self.problem.demand.element_bytes[table]) * _narrow(widths)
+        by_element, by_row = _STATE[self.problem.workload.optimizer]
+        return _Piece(
+            ids=self.problem.modes.ids[modes], bags=self.problem.modes.bags[modes], unique=self.unique[modes],
+            missed=self._missed(modes, row), row=row, gradient=_sectors(widths * OUTPUT_BYTES) * _narrow(widths),
+            state=by_element * _sectors(widths * STATE_BYTES) + by_row * SECTOR,
+        )  # fmt: skip
+
+    def _missed(self, modes: Ints, row: Floats) -> Floats:
+        """Row reads that miss the cache: each different row once; beyond what the cache holds, all but the hottest.
+
+        [L] for even access, where the share of the reads that go to the X cached of E rows is X / E. Bags are served
+        table by table, so each table has the cache to itself.
+        """
+        ids, unique = self.problem.modes.ids[modes], self.unique[modes]
+        held = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) / row, unique)
+        crowded = np.flatnonzero(held < unique)
+        missed = unique.copy()
+        hot = self.reuse.hot_share(
+            self.problem.modes.table[modes[crowded]], held[crowded] * self.blocks[modes[crowded]]
+        )
+        beyond = held[crowded] + (ids[crowded] - held[crowded]) * (1 - hot)
+        missed[crowded] = np.clip(beyond, unique[crowded], np.maximum(ids[crowded], unique[crowded]))
+        return missed
+
+    def _gradients(self, piece: _Piece) -> Floats:
+        """Bytes of gradients read from memory: each bag's once; in order of rows, they come from cache if they fit."""
+        size = piece.bags * piece.gradient
+        l2 = self.problem.cluster.device.l2_bytes or 0
+        cached = np.minimum(1.0, L2_SHARE * l2 / np.maximum(size, 1.0))
+        first = np.minimum(piece.ids, piece.bags)
+        return (first + (piece.ids - first) * (1 - cached)) * piece.gradient
+
+    def _weights(self, modes: Ints, widths: Ints) -> Floats:
+        table = self.problem.modes.table[modes]
+        return (self.problem.demand.rows[table] * widths * self.problem.demand.element_bytes[table]).astype(float)
+
+    def _weighted(self, modes: Ints) -> Bools:
+        return self.problem.demand.weighted[self.problem.modes.table[modes]]
+
+    # --- speeds ---------------------------------------------------------------------------------------------------
+
+    def _link_share(self, modes: Ints) -> Floats:
+        """Share of the rows that come over the host link: all of fused_uvm's, what the cache of UVM caching misses."""
+        kernel, table = self.problem.modes.kernel[modes], self.problem.modes.table[modes]
+        share = np.where(kernel == _UVM, 1.0, 0.0)
+        caching = np.flatnonzero(kernel == _UVM_CACHING)
+        rows = CACHE_LOAD_FACTOR * self.problem.demand.rows[table[caching]]
+        share[caching] = 1 - self.reuse.hot_share(table[caching], rows)
+        return share
+
+    def _distant(self, size: Floats) -> Floats:
+        """Seconds of bytes over the host link."""
+        link = self.problem.cluster.device.host_link_bandwidth
+        return np.zeros(len(size)) if link is None else size / (link * LINK_EFFICIENCY)
+
+    def _memory_speed(self, efficiency: float) -> float:
+        return self.problem.cluster.device.hbm_bandwidth * efficiency
+
+    @property
+    def _cache_speed(self) -> float:
+        device = self.problem.cluster.device
+        return device.l2_bandwidth or CACHE_OVER_MEMORY * device.hbm_bandwidth
+
+
+def _sectors(size: Ints) -> Floats:
+    """Bytes rounded up to whole sectors."""
+    return (-(-size // SECTOR) * SECTOR).astype(np.float64)
+
+
+def _narrow(widths: Ints) -> Floats:
+    return np.select([widths < limit for limit, _ in NARROW], [factor for _, factor in NARROW], 1.0)

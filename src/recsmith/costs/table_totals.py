@@ -1,0 +1,124 @@
+"""The least that tables can cost under a limit, over every split of their columns: the left side of a bound.
+
+Under `widths any` the least total is taken over every split into multiples of 4 (costs/partitions.py), not only over
+the options that planners try.
+
+Legend: T tables, G fusion groups, m modes of one dim, n = dim / 4 width steps.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs._base import Evaluator, Plane
+from recsmith.costs.partitions import cheapest_partition
+from recsmith.costs.relaxation import Relaxation, covered_bytes, fits_alone, plane_seconds
+from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
+
+
+@dataclass(frozen=True)
+class Total:
+    """Least totals over all tables at one limit and price: seconds, bytes, and seconds + price * bytes."""
+
+    seconds: float
+    bytes: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Least:
+    """Per table (T,) the least value at one limit and price, and the bytes and fusion group of who has it."""
+
+    value: Floats
+    bytes: Floats
+    group: Ints
+
+
+class _Splits:
+    """All pieces of every width of the modes of one dim, and their cheapest partitions."""
+
+    def __init__(self, evaluator: Evaluator, plane: Plane, modes: Ints, dim: int, least_width: int) -> None:
+        problem = evaluator.problem
+        steps = dim // WIDTH_STEP
+        every_mode = np.repeat(modes, steps)
+        widths = np.tile(WIDTH_STEP * (1 + np.arange(steps)), len(modes))
+        head, tail = problem.memory(every_mode, widths)
+        fits = fits_alone(problem, every_mode, head, tail) & (widths >= min(least_width, dim))
+        shape = (len(modes), steps)
+        flat, alone = (each.reshape(shape) for each in plane_seconds(evaluator, plane, every_mode, widths))
+        fits = fits.reshape(shape)
+        seconds, alone = np.where(fits, flat, np.inf), np.where(fits, alone, 0.0)
+        size = covered_bytes(problem, every_mode, head, tail).reshape(shape)
+        coverage = problem.modes.coverage[modes][:, None].astype(np.float64)
+        key = np.stack([problem.modes.table[modes], evaluator.group[modes]], axis=1).astype(np.float64)
+        unlike = _first_of_kind(np.hstack([key, coverage, seconds, alone, size]))
+        self.table, self.coverage = problem.modes.table[modes][unlike], coverage[unlike]
+        self.group = evaluator.group[modes][unlike]
+        self.seconds, self.bytes, self.alone = seconds[unlike], size[unlike], alone[unlike]
+        self.dearest = self.alone.max(axis=1, initial=0.0)
+        self._kept: dict[float, tuple[Floats, Floats]] = {}
+
+    def cheapest(self, limit: float, price: float) -> tuple[Floats, Floats]:
+        """(least value, its bytes) (m,) of each mode's partitions into pieces of at most `limit` seconds."""
+        if price not in self._kept:
+            self._kept = {price: self._solve(np.arange(len(self.table)), np.inf, price)}
+        value, size = self._kept[price]
+        limited = np.flatnonzero(self.dearest > limit)
+        if not limited.size:
+            return value, size
+        value, size = value.copy(), size.copy()
+        value[limited], size[limited] = self._solve(limited, limit, price)
+        return value, size
+
+    def _solve(self, rows: Ints, limit: float, price: float) -> tuple[Floats, Floats]:
+        seconds, size = self.seconds[rows], self.bytes[rows]
+        allowed = np.isfinite(seconds) & (self.alone[rows] <= limit)
+        return cheapest_partition(np.where(allowed, self.coverage[rows] * seconds + price * size, np.inf), size)
+
+
+def _first_of_kind(rows: Floats) -> Ints:
+    """The first of each set of equal rows: types that price alike (column_wise on one host or on any) count once."""
+    return np.sort(np.array(list({row.tobytes(): i for i, row in reversed(list(enumerate(rows)))}.values())))
+
+
+class TableTotals:
+    """The least totals as a function of limit, price and menu (G,), table by table or summed."""
+
+    def __init__(self, evaluator: Evaluator, plane: Plane | None = None) -> None:
+        self.relaxation = Relaxation(evaluator, plane=plane, barred=True)
+        any_width = evaluator.problem.space.widths == "any"
+        self.splits = _split_families(evaluator, self.relaxation.plane) if any_width else []
+
+    def at(self, limit: float, price: float, menu: Bools | None = None) -> Total:
+        """The sums over all tables; infinite where a table has no option left."""
+        least = self.per_table(limit, price, menu)
+        total, weight = float(least.value.sum()), float(least.bytes.sum())
+        return Total(total - price * weight if np.isfinite(total) else np.inf, weight, total)
+
+    def per_table(self, limit: float, price: float, menu: Bools | None = None) -> Least:
+        """The least seconds + price * bytes of every table."""
+        choice = self.relaxation.choose(limit, price, menu)
+        value, size = choice.seconds + price * choice.bytes, choice.bytes.copy()
+        group = self.relaxation.option_group[choice.option]
+        for family in self.splits:
+            split_value, split_bytes = family.cheapest(limit, price)
+            better = split_value < value[family.table]
+            if menu is not None:
+                better &= menu[family.group]
+            for i in np.flatnonzero(better):  # few: whole tables are mostly cheapest
+                t = family.table[i]
+                if split_value[i] < value[t]:
+                    value[t], size[t], group[t] = split_value[i], split_bytes[i], family.group[i]
+        return Least(value, size, group)
+
+
+def _split_families(evaluator: Evaluator, plane: Plane) -> list[_Splits]:
+    problem = evaluator.problem
+    splitting = np.isin(problem.modes.type, [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns])
+    modes = np.flatnonzero(splitting)
+    dims, limits = problem.demand.dim[problem.modes.table[modes]], problem.least_width[problem.modes.table[modes]]
+    keys = {(int(dim), int(limit)) for dim, limit in zip(dims, limits, strict=True)}
+    return [
+        _Splits(evaluator, plane, modes[(dims == dim) & (limits == limit)], dim, limit) for dim, limit in sorted(keys)
+    ]
