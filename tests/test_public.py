@@ -84,7 +84,8 @@ def test_the_public_names_are_frozen():
         "load_plan",
         "load_workload",
         "plan",
-        "save_plan",
+        "sample_workload",
+    "save_plan",
         "save_workload",
         "simulate",
     ]

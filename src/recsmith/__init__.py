@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
     from recsmith.problems import Constraints, Space, TableRule
     from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
+    from recsmith.workloads.sample import sample_workload
 
 _ROOMS = {
     "recsmith.workloads": ("AccessProfile", "Feature", "Table", "Workload", "load_workload", "save_workload"),
+    "recsmith.workloads.sample": ("sample_workload",),
     "recsmith.clusters": ("Cluster", "Device", "Links", "load_cluster"),
     "recsmith.problems": ("Constraints", "Space", "TableRule"),
     "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
@@ -71,6 +73,7 @@ __all__ = [
     "load_plan",
     "load_workload",
     "plan",
+    "sample_workload",
     "save_plan",
     "save_workload",
     "simulate",

@@ -27,6 +27,7 @@ WORDS = {
     "simulate": {"plan", "--cost-model", "--format"},
     "verify": {"plan", "--torchrec", "--steps", "--batch-size", "--format"},
     "diff": {"before", "after", "--format"},
+    "workload": set(),
     "schema": {"noun"},
     "doctor": set(),
 }

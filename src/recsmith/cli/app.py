@@ -16,6 +16,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "simulate": "Price a plan: cost, bound and gap under a cost model.",
     "verify": "Run a plan in a real TorchRec job and measure it.",
     "diff": "Show what changed between two plans.",
+    "workload": "Make workloads: sample tables like those of a production model.",
     "schema": "Print the JSON Schema of a file.",
     "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
 }

@@ -10,11 +10,11 @@ from recsmith.cli.options import format_option
 @click.argument("after")
 @format_option
 def command(before: str, after: str, format_: str) -> None:
-    r"""Show what changed between the plans BEFORE and AFTER: tables, weights to move, and the step's cost.
+    """Show what changed between the plans BEFORE and AFTER: tables, weights to move, and the step's cost.
 
     \b
     recsmith diff a.json b.json
-    """
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import dump_json
     from recsmith.plans import diff, load_plan
     from recsmith.reports.data import diff_to_raw

@@ -49,7 +49,7 @@ problem_options = _stack(
 
 search_options = _stack(
     click.option("--planner", default="auto", show_default=True, metavar="P", help="Planner."),
-    click.option("--cost-model", metavar="M", help="Cost model (default: torchrec)."),
+    click.option("--cost-model", metavar="M", help="Cost model: analytic or torchrec (default: analytic)."),
     click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Stop after N iterations."),
     click.option("--time-limit", callback=_time, metavar="TIME", help="Stop after a time such as 10s."),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",

@@ -14,15 +14,15 @@ from recsmith.cli.options import format_option, problem_options, search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @format_option
 def command(workload: str, output: str | None, format_: str, **words: Any) -> None:
-    r"""Find a sharding plan for WORKLOAD on a cluster.
+    """Find a sharding plan for WORKLOAD on a cluster.
 
-    WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle) or a file: YAML, JSON, CSV, or the text that
-    TorchRec's planner logs; '-' reads stdin.
+    WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal) or a file: YAML, JSON,
+    CSV, or the text that TorchRec's planner logs; '-' reads stdin.
 
     \b
     recsmith plan dlrm-v2 --cluster h100:8
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
-    """
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.clusters import load_cluster
     from recsmith.files import check_target
     from recsmith.planners import plan

@@ -8,11 +8,11 @@ NOUNS = ("workload", "cluster", "constraints", "plan", "result")
 @click.command(name="schema")
 @click.argument("noun", type=click.Choice(NOUNS))
 def command(noun: str) -> None:
-    r"""Print the JSON Schema of a file: workload, cluster, constraints, plan or result.
+    """Print the JSON Schema of a file: workload, cluster, constraints, plan or result.
 
     \b
     recsmith schema workload > workload.schema.json
-    """
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
     import json
 
     from recsmith.reports.schemas import schema_of

@@ -10,12 +10,12 @@ from recsmith.cli.options import format_option
 @click.option("--cost-model", metavar="M", help="Cost model (default: the plan's own).")
 @format_option
 def command(plan: str, cost_model: str | None, format_: str) -> None:
-    r"""Price PLAN (a file, '-' for stdin): cost per device, bound and gap under a cost model.
+    """Price PLAN (a file, '-' for stdin): cost per device, bound and gap under a cost model.
 
     \b
     recsmith simulate plan.json
     recsmith simulate plan.json --format json
-    """
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.costs.simulate import simulate
     from recsmith.files import dump_json
     from recsmith.plans import load_plan

@@ -12,12 +12,12 @@ from recsmith.cli.options import format_option
 @click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per rank and step.")
 @format_option
 def command(plan: str, torchrec: bool, steps: int, batch_size: int | None, format_: str) -> None:
-    r"""Run PLAN (a file, '-' for stdin) on this machine: step times and memory, measured beside predicted.
+    """Run PLAN (a file, '-' for stdin) on this machine: step times and memory, measured beside predicted.
 
     \b
     recsmith verify plan.json --torchrec
     recsmith verify plan.json --torchrec --batch-size 1024 --format json
-    """
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.errors import UsageError
 
     if not torchrec:

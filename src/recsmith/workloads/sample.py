@@ -1,0 +1,193 @@
+"""Workloads like a production model's: tables drawn from figures distilled from a public sharding report.
+
+The figures stand in population.yaml; `benchmarks/table_population.py` distils them and shows how well they fit.
+
+Legend: N tables, K kinds of tables (by dim, and one of them by rows), Q quantile levels.
+"""
+
+import math
+from functools import cache
+from importlib import resources
+from statistics import NormalDist
+from typing import cast, get_args
+
+import numpy as np
+
+from recsmith._types import Floats, Ints, noun
+from recsmith.errors import UsageError
+from recsmith.files import decode, did_you_mean, parse_yaml
+from recsmith.units import format_size
+from recsmith.workloads.access import AccessProfile
+from recsmith.workloads.table import ELEMENT_BYTES, Feature, Table
+from recsmith.workloads.workload import Optimizer, Workload
+
+STRIDES = 1.1673039782614187 ** -np.arange(1.0, 5.0)  # per table, of its kind, dim, rows and pooling: powers of the
+# root of x^5 = x + 1 (Roberts' extension of the golden ratio), whose multiples fill the cube evenly
+LEAST_POOLING = 1e-3  # ids per sample; the report rounds to three decimals, so its 0.000 stands for less than this
+POOL_TABLES, POOL_SEED = 856, 0
+POOL_SHA256 = "da9ccc7fe032212430b185b45dcf5614dfe27916382adc45ddccd40d7cc3cc1f"
+"""SHA-256 of the file that `recsmith workload sample --tables 856 --seed 0` prints."""
+
+
+@noun
+class TableKind:
+    """Tables of some dims: how many of each the report has, and the quantiles of their rows and pooling factors.
+
+    rows, pooling: (Q,) quantiles at even levels from 0 to 1; between them their logarithms are interpolated.
+    correlation: of the Gaussian copula that couples rows and pooling.
+    """
+
+    dims: tuple[int, ...]
+    tables: tuple[int, ...]
+    correlation: float
+    rows: tuple[float, ...]
+    pooling: tuple[float, ...]
+
+    def draw(self, uniform: Floats) -> Floats:
+        """Rows, dims and pooling factors (3, n) from (n, 3) uniform numbers."""
+        dims = np.array(self.dims)[_choose(self.tables, uniform[:, 0])]
+        rows = np.rint(_quantile(self.rows, uniform[:, 1]))
+        pooling = _quantile(self.pooling, _couple(uniform[:, 1], uniform[:, 2], self.correlation))
+        return np.stack([rows, dims, np.maximum(np.round(pooling, 3), LEAST_POOLING)])
+
+
+@noun
+class AccessRule:
+    """The Zipf exponent of a table, from how often a batch of `batch_size` samples reads its rows on average.
+
+    zipf = intercept - slope * log10(ids of the batch / rows), kept between lowest and highest. That exponents follow
+    the reads per row is assumed, not measured; the numbers are fitted to published counts of whole batches.
+    """
+
+    batch_size: int
+    intercept: float
+    slope: float
+    lowest: float
+    highest: float
+
+    def zipf(self, rows: Floats, pooling: Floats) -> Floats:
+        """(N,) exponents, in steps of 0.001."""
+        exponents = self.intercept - self.slope * np.log10(self.batch_size * pooling / rows)
+        return np.round(np.clip(exponents, self.lowest, self.highest), 3)
+
+
+@noun
+class Population:
+    """What tables are drawn from."""
+
+    source: str
+    kinds: tuple[TableKind, ...]
+    access: AccessRule
+
+    def draw(self, uniform: Floats) -> Floats:
+        """Rows, dims and pooling factors (3, n) from (n, 4) uniform numbers."""
+        drawn = np.empty((3, len(uniform)))
+        kinds = _choose([sum(kind.tables) for kind in self.kinds], uniform[:, 0])
+        for index, kind in enumerate(self.kinds):
+            mine = kinds == index
+            drawn[:, mine] = kind.draw(uniform[mine, 1:])
+        return drawn
+
+    def sample(self, tables: int, seed: int, max_bytes: float = math.inf) -> Floats:
+        """Rows, dims and pooling factors (3, N) of the first N tables of a seed that weigh at most max_bytes."""
+        shift = np.random.default_rng(seed).random(len(STRIDES))
+        found, tried = np.empty((3, 0)), 0
+        while found.shape[1] < tables:
+            drawn = self.draw((shift + np.outer(np.arange(tried, tried + tables), STRIDES)) % 1.0)
+            light = drawn[0] * drawn[1] * ELEMENT_BYTES["fp32"] <= max_bytes
+            found, tried = np.concatenate([found, drawn[:, light]], axis=1), tried + tables
+        return found[:, :tables]
+
+    @property
+    def least_bytes(self) -> int:
+        """fp32 bytes of the smallest table that can be drawn."""
+        return min(round(min(kind.rows)) * min(kind.dims) for kind in self.kinds) * ELEMENT_BYTES["fp32"]
+
+
+@cache
+def population() -> Population:
+    """The figures that ship with RecSmith."""
+    file = resources.files("recsmith.workloads") / "population.yaml"
+    return decode(Population, parse_yaml(file.read_text("utf-8"), file.name), file.name)
+
+
+def sample_workload(
+    tables: int,
+    seed: int,
+    *,
+    max_bytes: int | None = None,
+    batch_size: int = 8192,
+    optimizer: str = "rowwise_adagrad",
+) -> Workload:
+    """A workload of tables like those of a production model: rows, dims, pooling factors and Zipf exponents.
+
+    The same seed gives the same tables on every machine, and the first tables of a longer sample are those of a shorter
+    one. Tables are fp32, sum-pooled, with one pooling a sample. Tables above `max_bytes` of weights are passed over.
+
+    Raises:
+        UsageError: tables or seed is out of range, no optimizer has that name, or no table is as small as max_bytes.
+    """
+    drawn = population()
+    _check(tables, seed, max_bytes, drawn.least_bytes, optimizer)
+    rows, dims, pooling = drawn.sample(tables, seed, math.inf if max_bytes is None else max_bytes)
+    columns = zip(rows, dims, pooling, drawn.access.zipf(rows, pooling), strict=True)
+    limit = "" if max_bytes is None else f" --max-bytes {max_bytes}B"
+    return Workload(
+        batch_size=batch_size,
+        optimizer=cast(Optimizer, optimizer),
+        tables=tuple(_table(i, int(n), int(d), float(p), float(z)) for i, (n, d, p, z) in enumerate(columns)),
+        name=f"sample-{tables}-{seed}",
+        source=f"recsmith workload sample --tables {tables} --seed {seed}{limit}; {drawn.source}",
+    )
+
+
+def shared_pool() -> Workload:
+    """The pool of 856 tables that benchmarks share; its file has the digest POOL_SHA256."""
+    return sample_workload(POOL_TABLES, POOL_SEED)
+
+
+def _check(tables: int, seed: int, max_bytes: int | None, least: int, optimizer: str) -> None:
+    if tables < 1:
+        raise UsageError(f"cannot sample {tables} tables; ask for at least 1")
+    if seed < 0:
+        raise UsageError(f"seed is {seed}; it must be 0 or more")
+    if optimizer not in get_args(Optimizer):
+        raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(get_args(Optimizer)))}")
+    if max_bytes is not None and max_bytes < least:
+        raise UsageError(
+            f"no table takes at most {format_size(max_bytes)}: the smallest takes {format_size(least)}; allow that much"
+        )
+
+
+def _table(index: int, rows: int, dim: int, pooling: float, zipf: float) -> Table:
+    name = f"table_{index:04d}"
+    return Table(
+        name=name,
+        num_embeddings=rows,
+        embedding_dim=dim,
+        features=(Feature(name=name, pooling_factor=pooling),),
+        access=AccessProfile(zipf=zipf),
+    )
+
+
+def _choose(weights: tuple[int, ...] | list[int], uniform: Floats) -> Ints:
+    """(n,) positions in `weights`, each as often as its weight says."""
+    shares: Ints = np.cumsum(weights)
+    return np.searchsorted(shares, uniform * float(shares[-1]), side="right").astype(np.int64)
+
+
+def _quantile(values: tuple[float, ...], level: Floats) -> Floats:
+    """The value at each level, by straight lines between the logarithms of the quantiles."""
+    return np.exp(np.interp(level, np.linspace(0.0, 1.0, len(values)), np.log(values)))
+
+
+def _couple(first: Floats, second: Floats, correlation: float) -> Floats:
+    """(n,) uniform numbers that hang together with `first` by a Gaussian copula."""
+    normal = NormalDist()
+    score = correlation * _scores(first) + np.sqrt(1 - correlation**2) * _scores(second)
+    return np.array([normal.cdf(each) for each in score.tolist()])
+
+
+def _scores(uniform: Floats) -> Floats:
+    normal = NormalDist()
+    return np.array([normal.inv_cdf(each) for each in np.maximum(uniform, 2.0**-53).tolist()])

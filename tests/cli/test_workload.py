@@ -1,0 +1,75 @@
+"""`recsmith workload sample`: a workload on stdout or in a file."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from recsmith.cli.workload import command
+from recsmith.workloads import load_workload
+from recsmith.workloads.sample import POOL_SHA256, sample_workload
+
+Run = Callable[..., Any]
+
+
+def test_the_words_are_frozen():
+    assert isinstance(command, click.Group)
+    assert list(command.commands) == ["sample"]
+    sample = command.commands["sample"]
+    found = {" ".join(each.opts): each.default for each in sample.params}
+    assert list(found) == ["--tables", "--seed", "--max-bytes", "--batch-size", "--optimizer", "-o --output"]
+    defaults = {word: found[word] for word in ("--seed", "--batch-size", "--optimizer", "-o --output")}
+    assert list(defaults.values()) == [0, 8192, "rowwise_adagrad", "-"]
+    assert all(isinstance(each, click.Option) and each.help for each in sample.params)
+
+
+def test_sample_prints_the_shared_pool(run: Run):
+    done = run("workload", "sample", "--tables", 856)
+    assert (done.code, done.err) == (0, "")
+    assert hashlib.sha256(done.out.encode()).hexdigest() == POOL_SHA256
+
+
+def test_sample_writes_a_file_that_load_workload_reads(run: Run, tmp_path: Path):
+    file = tmp_path / "pool.json"
+    words = ("--seed", 3, "--max-bytes", "1MiB", "--batch-size", 64, "--optimizer", "sgd", "-o", file)
+    done = run("workload", "sample", "--tables", 20, *words)
+    made = sample_workload(20, 3, max_bytes=2**20, batch_size=64, optimizer="sgd")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("recsmith: note: 20 tables, ")
+    assert done.err.endswith(f" of weights, written to {file}\n")
+    assert load_workload(str(file)) == made
+
+
+def test_a_sample_can_be_planned(run: Run):
+    drawn = run("workload", "sample", "--tables", 30, "--max-bytes", "1GiB")
+    assert run("plan", "-", "--cluster", "h100:2", stdin=drawn.out).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ((), "Missing option '--tables'"),
+        (("--tables", 0), "0 is not in the range x>=1"),
+        (("--tables", 1, "--seed", -1), "-1 is not in the range x>=0"),
+        (("--tables", 1, "--max-bytes", "31B"), "the smallest takes 32 B"),
+        (("--tables", 1, "--max-bytes", "4"), "'4' is not a quantity with a unit"),
+        (("--tables", 1, "--optimizer", "sgdd"), "did you mean 'sgd'?"),
+        (("--tables", 1, "-o", "/nowhere/pool.json"), "create it first"),
+        (("--tables", 1, "-o", "pool.csv"), "name the file .json"),
+    ],
+)
+def test_wrong_words_end_with_2(run: Run, words: tuple[object, ...], rule: str):
+    done = run("workload", "sample", *words)
+    assert (done.code, done.out) == (2, "")
+    assert rule in done.err
+
+
+def test_help_names_the_subcommand(run: Run):
+    assert "Draw a workload of tables" in run("workload", "--help").out
+    done = run("workload", "sample", "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("Usage: recsmith workload sample")
+    assert "  recsmith workload sample --tables 856 --seed 0 -o pool.json\n" in done.out
