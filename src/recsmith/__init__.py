@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from recsmith.planners import Result, plan
+    from recsmith.planners.compare import compare
+    from recsmith.planners.explain import explain
     from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
     from recsmith.problems import Constraints, Space, TableRule
     from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
@@ -37,6 +39,8 @@ _ROOMS = {
     "recsmith.problems": ("Constraints", "Space", "TableRule"),
     "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
     "recsmith.costs.simulate": ("simulate",),
+    "recsmith.planners.compare": ("compare",),
+    "recsmith.planners.explain": ("explain",),
     "recsmith.planners": ("Result", "plan"),
     "recsmith.errors": (
         "CorruptFile", "Infeasible", "MissingExtra", "NoPlanFound", "PlanMismatch", "RecSmithError", "UsageError",
@@ -68,7 +72,9 @@ __all__ = [
     "UsageError",
     "Workload",
     "__version__",
+    "compare",
     "diff",
+    "explain",
     "load_cluster",
     "load_plan",
     "load_workload",

@@ -25,6 +25,8 @@ SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
 WORDS = {
     "plan": {"workload", *PROBLEM, *SEARCH, "-o --output", "--format"},
     "simulate": {"plan", "--cost-model", "--format"},
+    "compare": {"workload", *PROBLEM, "--planners", "--judges", "--baseline", *(SEARCH - {"--planner"}), "--format"},
+    "explain": {"plan", "--table", "--cost-model", "--format"},
     "verify": {"plan", "--torchrec", "--steps", "--batch-size", "--format"},
     "diff": {"before", "after", "--format"},
     "workload": set(),

@@ -14,6 +14,8 @@ from recsmith.errors import NoPlanFound, RecSmithError
 COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in recsmith.cli.<name>
     "plan": "Find a sharding plan for a workload on a cluster.",
     "simulate": "Price a plan: cost, bound and gap under a cost model.",
+    "compare": "Compare planners, and the plan that runs today.",
+    "explain": "Explain what binds the step of a plan, and one table's alternatives.",
     "verify": "Run a plan in a real TorchRec job and measure it.",
     "diff": "Show what changed between two plans.",
     "workload": "Make workloads: sample tables like those of a production model.",

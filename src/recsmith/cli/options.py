@@ -19,7 +19,8 @@ def _stack(*options: Callable[[Command], Command]) -> Callable[[Command], Comman
     return decorate
 
 
-def _words(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+def words(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """A list of words with commas between them, as a tuple."""
     return None if value is None else tuple(word.strip() for word in value.split(",") if word.strip())
 
 
@@ -37,18 +38,17 @@ problem_options = _stack(
     click.option("--reserve", callback=_size, metavar="SIZE", help="Memory kept free on every device."),
     click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step."),
     click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's."),
-    click.option("--types", callback=_words, metavar="A,B", help="Sharding types to choose from (default: all)."),
+    click.option("--types", callback=words, metavar="A,B", help="Sharding types to choose from (default: all)."),
     click.option("--widths", type=click.Choice(["torchrec", "any"]), default="any", show_default=True,
                  help="Column widths: TorchRec's one width, or any multiples of 4."),
-    click.option("--kernels", callback=_words, metavar="A,B", help="Compute kernels (default: fused,dense)."),
+    click.option("--kernels", callback=words, metavar="A,B", help="Compute kernels (default: fused,dense)."),
     click.option("--memory", type=click.Choice(["real", "torchrec"]), default="real", show_default=True,
                  help="Memory accounting that must fit."),
     click.option("--keep-exact", is_flag=True, default=False, help="No column splits under row-wise optimizers."),
     click.option("--constraints", metavar="FILE", help="Rules for single tables."),
 )  # fmt: skip
 
-search_options = _stack(
-    click.option("--planner", default="auto", show_default=True, metavar="P", help="Planner."),
+limit_options = _stack(
     click.option("--cost-model", metavar="M", help="Cost model: analytic or torchrec (default: analytic)."),
     click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Stop after N iterations."),
     click.option("--time-limit", callback=_time, metavar="TIME", help="Stop after a time such as 10s."),
@@ -56,6 +56,26 @@ search_options = _stack(
                  help="Seed of random planners."),
 )  # fmt: skip
 
+search_options = _stack(
+    click.option("--planner", default="auto", show_default=True, metavar="P", help="Planner."), limit_options
+)
+
 format_option = click.option(
     "--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output."
 )
+
+
+def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The words of `problem_options` as the arguments `workload`, `cluster`, `constraints` and `space` of `plan`."""
+    from recsmith.clusters import load_cluster
+    from recsmith.problems import Constraints, Space, load_rules
+    from recsmith.workloads import load_workload
+
+    chosen = {name: options[name] for name in ("types", "kernels") if options[name] is not None}
+    rules = load_rules(options["constraints"]) if options["constraints"] else ()
+    return {
+        "space": Space(widths=options["widths"], **chosen),
+        "constraints": Constraints(memory=options["memory"], rules=rules, keep_exact=options["keep_exact"]),
+        "cluster": load_cluster(options["cluster"]).with_memory(options["hbm"], options["reserve"]),
+        "workload": load_workload(workload, batch_size=options["batch_size"], optimizer=options["optimizer"]),
+    }

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import format_option, problem_options, search_options
+from recsmith.cli.options import format_option, problem_options, read_problem, search_options
 
 
 @click.command(name="plan")
@@ -23,32 +23,18 @@ def command(workload: str, output: str | None, format_: str, **words: Any) -> No
     recsmith plan dlrm-v2 --cluster h100:8
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.clusters import load_cluster
     from recsmith.files import check_target
     from recsmith.planners import plan
     from recsmith.plans import save_plan
-    from recsmith.problems import Constraints, Space, load_rules
-    from recsmith.workloads import load_workload
 
     check_target(output)
-    defaults = Space()
-    space = Space(
-        types=defaults.types if words["types"] is None else words["types"],
-        widths=words["widths"],
-        kernels=defaults.kernels if words["kernels"] is None else words["kernels"],
-    )
-    rules = load_rules(words["constraints"]) if words["constraints"] else ()
-    cluster = load_cluster(words["cluster"]).with_memory(words["hbm"], words["reserve"])
     result = plan(
-        load_workload(workload, batch_size=words["batch_size"], optimizer=words["optimizer"]),
-        cluster,
+        **read_problem(workload, words),
         planner=words["planner"],
         cost_model=words["cost_model"],
         seed=words["seed"],
         iterations=words["iterations"],
         time_limit_s=words["time_limit"],
-        constraints=Constraints(memory=words["memory"], rules=rules, keep_exact=words["keep_exact"]),
-        space=space,
     )
     if result.truncated:
         click.echo("recsmith: note: the search was cut short; this is the best plan by then", err=True)

@@ -23,9 +23,11 @@ def command(plan: str, cost_model: str | None, format_: str) -> None:
 
     priced = simulate(load_plan(plan), cost_model)
     for device in priced.cost.overfull[:1]:
+        others = len(priced.cost.overfull) - 1
+        more = f" and {others} more" if others else ""
         click.echo(
-            f"recsmith: note: {len(priced.cost.overfull)} devices need more memory than they have, the first is rank "
-            f"{device.rank}; plan again for this cluster",
+            f"recsmith: note: rank {device.rank}{more} would need more memory than there is; "
+            "plan again for this cluster",
             err=True,
         )
     if format_ == "json":

@@ -35,16 +35,39 @@ class Plane:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """What is known of a problem before any search: a bound, and sets of fusion groups that good plans may use.
+class Floor:
+    """A plane below the head of each fusion group: slopes (G, k), and the least opening of all groups."""
 
-    plane: the plane below the head that the bound rests on; None where the model has none.
-    menus: masks (G,) of groups, the most promising first; the last of them allows every group.
+    slopes: Floats
+    opening: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Under which terms tables pick their cheapest options.
+
+    limit: most seconds of a piece; local: most seconds of one that does not span the world. price: seconds per byte.
+    menu: fusion groups (G,) to pick from. toll: share by which options that span the world look dearer.
+    """
+
+    limit: float = np.inf
+    price: float = 0.0
+    menu: Bools | None = None
+    local: float = np.inf
+    toll: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is known of a problem before any search: a bound, and under which terms tables pick what good plans use.
+
+    floor: the planes below the head that the bound rests on; None where the model has none.
+    leads: terms, the most promising first; the last of them allows everything.
     """
 
     bound: Bound
-    plane: Plane | None
-    menus: tuple[Bools, ...]
+    floor: Floor | None
+    leads: tuple[Terms, ...]
 
 
 class Evaluator(Protocol):

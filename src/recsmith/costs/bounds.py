@@ -18,24 +18,28 @@ Legend: T tables, W ranks, G fusion groups, O options, k work terms, J planes.
 """
 
 import heapq
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.costs._base import Evaluator, Outlook, Plane
+from recsmith.costs._base import Evaluator, Floor, Outlook, Terms
 from recsmith.costs.relaxation import fitting_price
-from recsmith.costs.table_totals import TableTotals
+from recsmith.costs.table_totals import Least, TableTotals
 from recsmith.plans import Bound
 from recsmith.problems import NO_PIECE, Problem
-from recsmith.sharding import Span
+from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Span
 
 ROUNDING = 1e-9  # sums are exact to far less
 TOLERANCE = 1e-6  # relative, of the bisections; the lower end counts
 MOST_STEPS = 60
 MOST_NODES, WORK = 64, 400_000  # sets of groups that are looked at: WORK over the number of options
 CLOSE = 5e-4  # relative; branching ends where it can gain no more than this
-MOST_MENUS = 8
+MOST_LEADS = 12
+TIE_TOLL = 1e-3  # prefers options that do not span the world where that costs next to nothing
+STAND_INS = (("table_wise", "column_wise"), ("table_column_wise", "column_wise"), ("table_row_wise", "row_wise"))
+TOLLS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)  # tried in turn while they raise the bound
 MOST_MIXES = 6
 PLANE_STEPS = (1.0, 0.5, 0.25, 0.125)  # of the line search between planes
 
@@ -43,16 +47,17 @@ PLANE_STEPS = (1.0, 0.5, 0.25, 0.125)  # of the line search between planes
 def outlook(evaluator: Evaluator) -> Outlook:
     """The bound of an evaluator over its problem's space (see the module), and the menus met on the way."""
     problem = evaluator.problem
-    everything = np.ones(evaluator.groups, dtype=bool)
     if not evaluator.planes:
         return Outlook(Bound(value_s=None, kind="none: the cost model is not convex", space=describe_space(problem)),
-                       None, (everything,))  # fmt: skip
-    plane = tightest_plane(evaluator)
-    value, menus = _Branching(evaluator, plane).solve()
+                       None, (Terms(),))  # fmt: skip
+    floor = tightest_floor(evaluator)
+    value, leads = _Branching(evaluator, floor).solve()
     kind = "additive: mean load, largest piece, memory"
     if not evaluator.additive:
         kind = "convex: planes below the cost, fusion groups, mean load, largest piece, memory"
-    return Outlook(Bound(value_s=value, kind=kind, space=describe_space(problem)), plane, (*menus, everything))
+    return Outlook(
+        Bound(value_s=value, kind=kind, space=describe_space(problem)), floor, (*leads, Terms(limit=value or np.inf))
+    )
 
 
 def describe_space(problem: Problem) -> str:
@@ -62,91 +67,160 @@ def describe_space(problem: Problem) -> str:
     return f"{problem.space.describe()}; memory {problem.constraints.memory}{exact}{rules}"
 
 
-# --- which groups are used ----------------------------------------------------------------------------------------
+# --- which groups are used, and how much room the world leaves ------------------------------------------------------
 
 
 @dataclass(order=True)
 class _Node:
-    """Plans that use only groups of `allowed`, and all groups of `paid`; `used` by what tables pick."""
+    """Plans that use only groups of `allowed` and all groups of `paid`.
+
+    What spans the world leaves every rank between `low` and `high` seconds of the limit. `terms` and `least`: what
+    tables pick, and under which terms.
+    """
 
     value: float
     number: int
     allowed: Bools = field(compare=False)
     paid: Bools = field(compare=False)
-    used: Bools = field(compare=False)
+    low: float = field(compare=False)
+    high: float = field(compare=False)
+    terms: Terms = field(compare=False, default=Terms())
+    least: Least | None = field(compare=False, default=None)
+
+    @property
+    def used(self) -> Bools:
+        """Groups (G,) of what tables pick."""
+        used = np.zeros(len(self.allowed), dtype=bool)
+        used[self._least.group] = True
+        return used
+
+    @property
+    def room(self) -> float:
+        """Seconds that the picks that span the world leave every rank; at least what the node promises."""
+        return max(self.low, self.terms.limit - float(self._least.everywhere.sum()))
+
+    @property
+    def largest(self) -> float:
+        """Seconds of the largest piece of the picks that does not span the world."""
+        return float(self._least.largest.max())
+
+    @property
+    def _least(self) -> Least:
+        assert self.least is not None, "a node is solved before it is asked"
+        return self.least
 
 
 class _Branching:
-    """Best-first branch and bound over the groups that a plan uses."""
+    """Best-first branch and bound."""
 
-    def __init__(self, evaluator: Evaluator, plane: Plane) -> None:
+    def __init__(self, evaluator: Evaluator, floor: Floor) -> None:
         problem = evaluator.problem
-        self.totals = TableTotals(evaluator, plane)
-        self.groups, self.opening = evaluator.groups, plane.opening
-        self.world, self.room = problem.cluster.world_size, float(problem.capacity.sum())
+        self.totals = TableTotals(evaluator, floor)
+        self.groups, self.opening = evaluator.groups, floor.opening
+        self.world, self.capacity = problem.cluster.world_size, float(problem.capacity.sum())
         self.everywhere = np.zeros(evaluator.groups, dtype=bool)
         self.everywhere[evaluator.group[problem.modes.span == Span.WORLD]] = not evaluator.additive
-        self.fixed = evaluator.shared.sum(axis=1) + np.where(self.everywhere, plane.opening, 0.0)
+        self.fixed = evaluator.shared.sum(axis=1) + np.where(self.everywhere, floor.opening, 0.0)
         self.budget = max(1, min(MOST_NODES, WORK // len(problem.options.mode)))
         self.made = 0
 
-    def solve(self) -> tuple[float | None, list[Bools]]:
-        """(the bound, the promising sets of groups)."""
-        root = self._node(np.ones(self.groups, dtype=bool), np.zeros(self.groups, dtype=bool), 0.0)
+    def solve(self) -> tuple[float | None, list[Terms]]:
+        """(the bound, promising terms)."""
+        none = np.zeros(self.groups, dtype=bool)
+        root = self._solved(_Node(0.0, 0, ~_needless(self.totals.relaxation.evaluator), none, 0.0, np.inf))
         if root is None:
             return None, []
-        open_, estimates = [root], {root.used.tobytes(): (self._estimate(root), root.used)}
+        open_, seen = [root], [root]
         while self.made < self.budget:
-            node = open_[0]
-            if node.value >= min(value for value, _ in estimates.values()) * (1 - CLOSE):
+            children = self._children(open_[0])
+            if not children:
                 break
             heapq.heappop(open_)
-            for child in self._children(node):
+            for child in filter(None, map(self._solved, children)):
                 heapq.heappush(open_, child)
-                estimates.setdefault(child.used.tobytes(), (self._estimate(child), child.used))
-        ranked = sorted(estimates.values(), key=lambda pair: pair[0])
-        return open_[0].value, [used for _, used in ranked[:MOST_MENUS]]
+                seen.append(child)
+            if not open_:
+                return None, []
+        return open_[0].value, self._leads(seen)
+
+    def _leads(self, seen: list[_Node]) -> list[Terms]:
+        """The terms of the nodes whose picks would cost least, one node for each set of groups and room."""
+        leads: dict[tuple[bytes, float], Terms] = {}
+        for node in sorted(seen, key=lambda node: (self._estimate(node), node.number)):
+            terms = replace(node.terms, menu=node.used, toll=node.terms.toll + TIE_TOLL)
+            leads.setdefault((node.used.tobytes(), terms.local, terms.toll), terms)
+        return list(leads.values())[:MOST_LEADS]
 
     def _children(self, node: _Node) -> list[_Node]:
-        """The node split by whether the dearest group that is used but not paid is in use."""
-        unpaid = node.used & ~node.paid
-        group = int(np.where(unpaid, self.fixed + self.opening, -1.0).argmax())
-        with_, without = node.paid.copy(), node.allowed.copy()
-        with_[group], without[group] = True, False
-        pair = self._node(node.allowed, with_, node.value), self._node(without, node.paid, node.value)
-        return [child for child in pair if child is not None]
+        """The node split by what its picks break most: groups that are not paid, or room that is not there."""
+        unpaid, missing = node.used & ~node.paid, node.largest - node.room
+        dearest = float(np.where(unpaid, self.fixed + self._opens(node), 0.0).max())
+        if max(dearest, missing) <= CLOSE * node.value:
+            return []
+        if dearest > CLOSE * node.value:
+            group = int(np.where(unpaid, self.fixed + self._opens(node), -1.0).argmax())
+            with_, without = node.paid.copy(), node.allowed.copy()
+            with_[group], without[group] = True, False
+            return [replace(node, paid=with_), replace(node, allowed=without)]
+        middle = (node.largest + node.room) / 2
+        return [replace(node, high=middle), replace(node, low=middle)]
+
+    def _opens(self, node: _Node) -> Floats:
+        """Seconds (G,) of the first launch of groups of single ranks or hosts, unless one is paid already."""
+        return np.where(self.everywhere | self._local(node.paid), 0.0, self.opening)
+
+    def _local(self, groups: Bools) -> bool:
+        return bool((groups & ~self.everywhere).any())
 
     def _cost_of(self, paid: Bools) -> float:
         """Seconds that these groups cost the slowest rank at least, before any piece."""
-        local = bool((paid & ~self.everywhere).any())
-        return float(self.fixed[paid].sum()) + (self.opening if local else 0.0)
+        return float(self.fixed[paid].sum()) + (self.opening if self._local(paid) else 0.0)
 
     def _estimate(self, node: _Node) -> float:
-        """What the node's picks would cost with all their groups paid."""
-        return node.value - self._cost_of(node.paid) + self._cost_of(node.paid | node.used)
+        """What the node's picks would cost with all their groups paid, and with room for their largest piece."""
+        missing = max(0.0, node.largest - node.room)
+        return node.value - self._cost_of(node.paid) + self._cost_of(node.paid | node.used) + missing
 
-    def _node(self, allowed: Bools, paid: Bools, parent: float) -> _Node | None:
-        """The bound of a node; None where tables have no option left."""
+    def _solved(self, node: _Node) -> _Node | None:
+        """The node with its bound; None where tables have no option left."""
         self.made += 1
-        left = _least_limit(self.totals, 0.0, allowed, self.world, self.room)
+        terms = Terms(menu=node.allowed, local=node.high)
+        left = self._least_limit(terms, node.low)
         if left is None:
             return None
-        price = 0.0
-        if self.totals.at(left, 0.0, allowed).bytes > self.room:
-            price = fitting_price(lambda p: self.totals.at(left, p, allowed), self.room)
-            left = max(left, _least_limit(self.totals, price, allowed, self.world, self.room) or left)
-        least = self.totals.per_table(left * (1 + 2 * TOLERANCE), price, allowed)
-        used = np.zeros(self.groups, dtype=bool)
-        used[least.group] = True
-        return _Node(max(parent, left + self._cost_of(paid)), self.made, allowed, paid, used)
+        if self.totals.at(replace(terms, limit=left)).bytes > self.capacity:
+            price = fitting_price(lambda p: self.totals.at(replace(terms, limit=left, price=p)), self.capacity)
+            terms = replace(terms, price=price)
+            left = max(left, self._least_limit(terms, node.low) or left)
+        left, terms = self._with_toll(left, terms, node.low)
+        at_left = replace(terms, limit=left * (1 + 2 * TOLERANCE) + 1e-12, toll=terms.toll + TIE_TOLL)
+        least = self.totals.per_table(at_left)
+        value = max(node.value, left + self._cost_of(node.paid))
+        return replace(node, value=value, number=self.made, terms=replace(terms, limit=left), least=least)
+
+    def _with_toll(self, left: float, terms: Terms, low: float) -> tuple[float, Terms]:
+        """The best limit over some tolls on options that span the world, where those leave less room than `low`."""
+        for toll in TOLLS if low > 0 else ():
+            tolled = replace(terms, toll=toll)
+            higher = self._least_limit(tolled, low)
+            if higher is None or higher <= left:
+                break
+            left, terms = higher, tolled
+        return left, terms
+
+    def _least_limit(self, terms: Terms, low: float) -> float | None:
+        """The smallest z that satisfies the inequality of the module, with toll; None where tables fit no device."""
+        toll, bought = terms.toll, terms.price * self.capacity
+
+        def needed(limit: float) -> float:
+            value = self.totals.at(replace(terms, limit=limit)).value
+            return ((value - bought) / self.world + toll * low) / (1 + toll)
+
+        return _fixed_point(needed)
 
 
-def _least_limit(totals: TableTotals, price: float, menu: Bools, world: int, room: float) -> float | None:
-    """The smallest z with totals(z) - price * room <= world * z; None where tables fit no device at all."""
-
-    def needed(limit: float) -> float:
-        return (totals.at(limit, price, menu).value - price * room) / world
-
+def _fixed_point(needed: Callable[[float], float]) -> float | None:
+    """The smallest z with needed(z) <= z of a function that falls, from below; None where it is infinite throughout."""
     low = needed(np.inf)
     if not np.isfinite(low):
         return None
@@ -166,30 +240,71 @@ def _least_limit(totals: TableTotals, price: float, menu: Bools, world: int, roo
     return low * (1 - ROUNDING)
 
 
-# --- which plane --------------------------------------------------------------------------------------------------
+def _needless(evaluator: Evaluator) -> Bools:
+    """Groups (G,) of types that another type stands in for at no higher cost: a best plan can do without them.
+
+    On one host row_wise stands in for table_row_wise; column_wise, which may keep a table whole, for table_wise.
+    """
+    modes, needless = evaluator.problem.modes, np.zeros(evaluator.groups, dtype=bool)
+    for mine, other in STAND_INS:
+        kinds = TYPE_NAMES.index(mine), TYPE_NAMES.index(other)
+        keys = zip(modes.table.tolist(), modes.kernel.tolist(), strict=True)
+        stand_in = {key: mode for mode, key in enumerate(keys) if modes.type[mode] == kinds[1]}
+        for group in np.unique(evaluator.group[modes.type == kinds[0]]).tolist():
+            members = np.flatnonzero(evaluator.group == group)
+            found = [stand_in.get((int(modes.table[mode]), int(modes.kernel[mode]))) for mode in members.tolist()]
+            if None not in found and (modes.type[members] == kinds[0]).all():
+                needless[group] = _stands_in(evaluator, members, np.array(found))
+    return needless
 
 
-def tightest_plane(evaluator: Evaluator) -> Plane:
-    """The mix of an evaluator's planes under which the cheapest picks of all tables cost most: a dual ascent.
+def _stands_in(evaluator: Evaluator, modes: Ints, others: Ints) -> bool:
+    """Whether whole tables cost no more by the other modes, weigh the same, and may be split as well."""
+    problem, table = evaluator.problem, evaluator.problem.modes.table[modes]
+    dim = problem.demand.dim[table]
+    mine, theirs = problem.memory(modes, dim), problem.memory(others, dim)
+    weigh_alike = all(
+        np.array_equal(a.device, b.device) and np.array_equal(a.host, b.host) for a, b in zip(mine, theirs, strict=True)
+    )
+    cost_no_more = bool((evaluator.terms(others, dim) <= evaluator.terms(modes, dim) * (1 + ROUNDING)).all())
+    latencies = (evaluator.shared[evaluator.group[others]] <= evaluator.shared[evaluator.group[modes]]).all()
+    splits = SHARDING_TYPES[problem.modes.type[others[0]]].splits_columns
+    any_width = problem.space.widths == "any" and bool(problem.demand.pooled[table].all())
+    same_span = np.array_equal(problem.modes.coverage[modes], problem.modes.coverage[others])
+    return weigh_alike and cost_no_more and bool(latencies) and same_span and (any_width or not splits)
+
+
+# --- which plane ---------------------------------------------------------------------------------------------------
+
+
+def tightest_floor(evaluator: Evaluator) -> Floor:
+    """For each group the mix of planes under which the cheapest picks of all tables cost most: a dual ascent.
 
     Any mix lies below the head, so any gives a valid bound; the best mix gives the tightest.
     """
-    if len(evaluator.planes) == 1:
-        return evaluator.planes[0]
     slopes = np.stack([plane.slopes for plane in evaluator.planes])  # (J, k)
-    work = _option_terms(evaluator)
-    start = evaluator.problem.options.start
-    mix = np.full(len(slopes), 1 / len(slopes))
-    value, totals = _cheapest(work, mix @ slopes, start)
+    opening = min(plane.opening for plane in evaluator.planes)
+    mix = np.full((evaluator.groups, len(slopes)), 1 / len(slopes))
+    if len(slopes) == 1:
+        return Floor(mix @ slopes, opening)
+    work, start = _option_terms(evaluator), evaluator.problem.options.start
+    group = evaluator.group[evaluator.problem.options.mode]
+
+    def cheapest(mixed: Floats) -> tuple[float, Ints]:
+        return _cheapest(np.einsum("ok,ok->o", work, (mixed @ slopes)[group]), start)
+
+    value, picks = cheapest(mix)
     for _ in range(MOST_MIXES):
-        steepest = np.eye(len(slopes))[int((slopes @ totals).argmax())]
+        totals = np.zeros((evaluator.groups, work.shape[1]))
+        np.add.at(totals, group[picks], work[picks])
+        steepest = np.eye(len(slopes))[(totals @ slopes.T).argmax(axis=1)]  # (G, J)
         trials = [(1 - step) * mix + step * steepest for step in PLANE_STEPS]
-        found = [(*_cheapest(work, trial @ slopes, start), trial) for trial in trials]
+        found = [(*cheapest(trial), trial) for trial in trials]
         best = max(found, key=lambda trial: trial[0])
         if best[0] <= value * (1 + CLOSE):
             break
-        value, totals, mix = best
-    return Plane(mix @ slopes, float(mix @ [plane.opening for plane in evaluator.planes]))
+        value, picks, mix = best
+    return Floor(mix @ slopes, opening)
 
 
 def _option_terms(evaluator: Evaluator) -> Floats:
@@ -201,10 +316,8 @@ def _option_terms(evaluator: Evaluator) -> Floats:
     return terms[piece[:, 0]] * used[:, :1] + terms[piece[:, 1]] * used[:, 1:]
 
 
-def _cheapest(work: Floats, slopes: Floats, start: Ints) -> tuple[float, Floats]:
-    """(seconds, terms (k,)) of all tables' cheapest options on a plane."""
-    seconds = work @ slopes
+def _cheapest(seconds: Floats, start: Ints) -> tuple[float, Ints]:
+    """(seconds of all tables' cheapest options, these options (T,))."""
     least = np.minimum.reduceat(seconds, start[:-1])
     cheapest = np.flatnonzero(seconds == np.repeat(least, np.diff(start)))
-    picks = cheapest[np.searchsorted(cheapest, start[:-1])]
-    return float(least.sum()), work[picks].sum(axis=0)
+    return float(least.sum()), cheapest[np.searchsorted(cheapest, start[:-1])]

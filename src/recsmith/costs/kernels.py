@@ -120,20 +120,20 @@ class EmbeddingKernels:
         )  # fmt: skip
 
     def _missed(self, modes: Ints, row: Floats) -> Floats:
-        """Row reads that miss the cache: each different row once; beyond what the cache holds, all but the hottest.
+        """Row reads that miss the cache: each different row once, and repeats of rows that the cache does not hold.
 
-        [L] for even access, where the share of the reads that go to the X cached of E rows is X / E. Bags are served
-        table by table, so each table has the cache to itself.
+        Of the U rows that a batch reads, the cache holds the X hottest, and repeats fall on them as reads do: the hot
+        share of X rows over that of U. For even access X / U, as in [L]. Bags are served table by table, so each table
+        has the cache to itself.
         """
         ids, unique = self.problem.modes.ids[modes], self.unique[modes]
         held = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) / row, unique)
-        crowded = np.flatnonzero(held < unique)
-        missed = unique.copy()
-        hot = self.reuse.hot_share(
-            self.problem.modes.table[modes[crowded]], held[crowded] * self.blocks[modes[crowded]]
-        )
-        beyond = held[crowded] + (ids[crowded] - held[crowded]) * (1 - hot)
-        missed[crowded] = np.clip(beyond, unique[crowded], np.maximum(ids[crowded], unique[crowded]))
+        missed, crowded = unique.copy(), np.flatnonzero(held < unique)
+        table, blocks = self.problem.modes.table[modes[crowded]], self.blocks[modes[crowded]]
+        hot = self.reuse.hot_share(table, held[crowded] * blocks)
+        all_hot = self.reuse.hot_share(table, unique[crowded] * blocks)
+        repeats = np.maximum(ids[crowded] - unique[crowded], 0.0)
+        missed[crowded] += repeats * (1 - np.minimum(hot / np.maximum(all_hot, 1e-300), 1.0))
         return missed
 
     def _gradients(self, piece: _Piece) -> Floats:

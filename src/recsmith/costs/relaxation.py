@@ -14,12 +14,13 @@ from typing import Protocol
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.costs._base import Evaluator, Plane
+from recsmith.costs._base import Evaluator, Floor, Terms
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
 from recsmith.sharding.memory import Bytes
 
 PRICE_STEPS = 24  # halvings of the price of memory
+FREE = Terms()
 DEAREST = 1e6  # seconds per byte: more than any table is worth
 
 
@@ -49,15 +50,15 @@ class Choice:
 class Relaxation:
     """Prices of all pieces and options of a problem; cheap to ask again and again.
 
-    plane: what takes the place of the head; the evaluator's mean plane by default.
+    floor: what takes the place of the head; the mean of the evaluator's planes by default.
     barred: whether options count that are legal alone but not beside others: for bounds, not for searches.
     """
 
-    def __init__(self, evaluator: Evaluator, *, plane: Plane | None = None, barred: bool = False) -> None:
+    def __init__(self, evaluator: Evaluator, *, floor: Floor | None = None, barred: bool = False) -> None:
         problem = self.problem = evaluator.problem
-        self.evaluator, self.plane = evaluator, plane or mean_plane(evaluator)
-        self.piece_seconds, self.piece_alone = plane_seconds(
-            evaluator, self.plane, problem.pieces.mode, problem.pieces.width
+        self.evaluator, self.floor = evaluator, floor or mean_floor(evaluator)
+        self.piece_seconds, self.piece_alone = floor_seconds(
+            evaluator, self.floor, problem.pieces.mode, problem.pieces.width
         )
         self.piece_bytes = covered_bytes(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
         self.piece_fits = fits_alone(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
@@ -67,6 +68,7 @@ class Relaxation:
         self.option_seconds = coverage * (self.piece_seconds[piece] * count).sum(axis=1)
         self.option_bytes = (self.piece_bytes[piece] * count).sum(axis=1)
         shared = problem.modes.span[problem.options.mode] != Span.RANK
+        self.option_worldwide = problem.modes.span[problem.options.mode] == Span.WORLD
         self.option_everywhere = np.where(shared, self.option_seconds / problem.cluster.world_size, 0.0)
         self.option_largest = np.where(used, self.piece_alone[piece], 0.0).max(axis=1)
         self.option_group = evaluator.group[problem.options.mode]
@@ -74,15 +76,14 @@ class Relaxation:
         heaviest = np.maximum(problem.pieces.head.device, problem.pieces.tail.device)
         self.option_heaviest = np.where(used, heaviest[piece], 0).max(axis=1)
 
-    def choose(self, limit: float = np.inf, price: float = 0.0, menu: Bools | None = None) -> Choice:
-        """What each table picks from a menu of groups (G,), with pieces of at most `limit` seconds, at `price` a byte.
-
-        The limit is on what a piece alone costs beyond the opening of its group.
-        """
+    def choose(self, terms: Terms = FREE) -> Choice:
+        """What each table picks under some terms; their limits are on seconds beyond the opening of a group."""
+        limit = np.where(self.option_worldwide, terms.limit, min(terms.limit, terms.local))
         open_ = self.option_fits & (self.option_largest <= limit)
-        if menu is not None:
-            open_ = open_ & menu[self.option_group]
-        value = np.where(open_, self.option_seconds + price * self.option_bytes, np.inf)
+        if terms.menu is not None:
+            open_ = open_ & terms.menu[self.option_group]
+        seconds = self.option_seconds * np.where(self.option_worldwide, 1 + terms.toll, 1.0)
+        value = np.where(open_, seconds + terms.price * self.option_bytes, np.inf)
         start = self.problem.options.start
         least = np.minimum.reduceat(value, start[:-1])
         first = np.flatnonzero((value == np.repeat(least, np.diff(start))) & open_)
@@ -114,18 +115,19 @@ def fitting_price(at: Callable[[float], Weighed], room: float) -> float:
     return high
 
 
-def mean_plane(evaluator: Evaluator) -> Plane:
-    """The mean of a cost model's planes, a plane below its head as well."""
-    planes = evaluator.planes
-    slopes = np.mean([plane.slopes for plane in planes], axis=0)
-    return Plane(slopes, float(np.mean([plane.opening for plane in planes])))
+def mean_floor(evaluator: Evaluator) -> Floor:
+    """The mean of a cost model's planes, for every group."""
+    slopes = np.mean([plane.slopes for plane in evaluator.planes], axis=0)
+    return Floor(np.tile(slopes, (evaluator.groups, 1)), min(plane.opening for plane in evaluator.planes))
 
 
-def plane_seconds(evaluator: Evaluator, plane: Plane, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
-    """(seconds on the plane (N,), seconds alone beyond the opening (N,)) of pieces on each rank that they cover."""
+def floor_seconds(evaluator: Evaluator, floor: Floor, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
+    """(seconds on the floor (N,), seconds alone beyond the opening (N,)) of pieces on each rank that they cover."""
     terms = evaluator.terms(modes, widths)
-    alone = evaluator.head(terms).sum(axis=-1) - plane.opening
-    return alone if evaluator.additive else terms @ plane.slopes, alone
+    alone = evaluator.head(terms).sum(axis=-1) - floor.opening
+    if evaluator.additive:
+        return alone, alone
+    return np.einsum("nk,nk->n", terms, floor.slopes[evaluator.group[modes]]), alone
 
 
 def covered_bytes(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Floats:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs._base import price
+from recsmith.costs.sensitivity import hosting
 from recsmith.plans import Plan
 from recsmith.problems import Footprint, Problem, build_problem, constraints_from_raw, footprint_of, memory_used
 from recsmith.problems.widths import torchrec_width
@@ -18,17 +19,8 @@ def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
     space, constraints = constraints_from_raw(plan.constraints, "plan")
     problem = build_problem(plan.workload, plan.cluster, space, constraints)
     evaluator = model.compile(problem)
-    wide = replace(
-        space,
-        types=(*space.types, *(placement.sharding_type for placement in plan.placements)),
-        kernels=(*space.kernels, *(placement.compute_kernel for placement in plan.placements)),
-    )
-    inside = wide == space and not constraints.rules
-    host = (
-        evaluator
-        if inside
-        else model.compile(build_problem(plan.workload, plan.cluster, wide, replace(constraints, rules=())))
-    )
+    hosts = hosting(problem, plan.placements)
+    host = evaluator if hosts is problem else model.compile(hosts)
     footprint = footprint_of(host.problem, plan.placements)
     cost = price(host, footprint)
     bound = evaluator.outlook.bound

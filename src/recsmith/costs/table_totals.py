@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsmith._types import Bools, Floats, Ints
-from recsmith.costs._base import Evaluator, Plane
+from recsmith._types import Floats, Ints
+from recsmith.costs._base import Evaluator, Floor, Terms
 from recsmith.costs.partitions import cheapest_partition
-from recsmith.costs.relaxation import Relaxation, covered_bytes, fits_alone, plane_seconds
+from recsmith.costs.relaxation import Relaxation, covered_bytes, fits_alone, floor_seconds
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
 
 
@@ -28,17 +28,23 @@ class Total:
 
 @dataclass(frozen=True)
 class Least:
-    """Per table (T,) the least value at one limit and price, and the bytes and fusion group of who has it."""
+    """Per table (T,) the least value under some terms, and bytes and fusion group of who has it.
+
+    everywhere: seconds of it that every rank carries. largest: seconds of its largest piece that does not span the
+    world; 0 where the partition has split it.
+    """
 
     value: Floats
     bytes: Floats
     group: Ints
+    everywhere: Floats
+    largest: Floats
 
 
 class _Splits:
     """All pieces of every width of the modes of one dim, and their cheapest partitions."""
 
-    def __init__(self, evaluator: Evaluator, plane: Plane, modes: Ints, dim: int, least_width: int) -> None:
+    def __init__(self, evaluator: Evaluator, floor: Floor, modes: Ints, dim: int, least_width: int) -> None:
         problem = evaluator.problem
         steps = dim // WIDTH_STEP
         every_mode = np.repeat(modes, steps)
@@ -46,7 +52,7 @@ class _Splits:
         head, tail = problem.memory(every_mode, widths)
         fits = fits_alone(problem, every_mode, head, tail) & (widths >= min(least_width, dim))
         shape = (len(modes), steps)
-        flat, alone = (each.reshape(shape) for each in plane_seconds(evaluator, plane, every_mode, widths))
+        flat, alone = (each.reshape(shape) for each in floor_seconds(evaluator, floor, every_mode, widths))
         fits = fits.reshape(shape)
         seconds, alone = np.where(fits, flat, np.inf), np.where(fits, alone, 0.0)
         size = covered_bytes(problem, every_mode, head, tail).reshape(shape)
@@ -85,40 +91,46 @@ def _first_of_kind(rows: Floats) -> Ints:
 class TableTotals:
     """The least totals as a function of limit, price and menu (G,), table by table or summed."""
 
-    def __init__(self, evaluator: Evaluator, plane: Plane | None = None) -> None:
-        self.relaxation = Relaxation(evaluator, plane=plane, barred=True)
+    def __init__(self, evaluator: Evaluator, floor: Floor | None = None) -> None:
+        self.relaxation = Relaxation(evaluator, floor=floor, barred=True)
         any_width = evaluator.problem.space.widths == "any"
-        self.splits = _split_families(evaluator, self.relaxation.plane) if any_width else []
+        self.splits = _split_families(evaluator, self.relaxation.floor) if any_width else []
 
-    def at(self, limit: float, price: float, menu: Bools | None = None) -> Total:
+    def at(self, terms: Terms) -> Total:
         """The sums over all tables; infinite where a table has no option left."""
-        least = self.per_table(limit, price, menu)
+        least = self.per_table(terms)
         total, weight = float(least.value.sum()), float(least.bytes.sum())
-        return Total(total - price * weight if np.isfinite(total) else np.inf, weight, total)
+        return Total(total - terms.price * weight if np.isfinite(total) else np.inf, weight, total)
 
-    def per_table(self, limit: float, price: float, menu: Bools | None = None) -> Least:
+    def per_table(self, terms: Terms) -> Least:
         """The least seconds + price * bytes of every table."""
-        choice = self.relaxation.choose(limit, price, menu)
-        value, size = choice.seconds + price * choice.bytes, choice.bytes.copy()
-        group = self.relaxation.option_group[choice.option]
+        relaxation = self.relaxation
+        choice = relaxation.choose(terms)
+        worldwide = relaxation.option_worldwide[choice.option]
+        everywhere = np.where(worldwide, relaxation.option_everywhere[choice.option], 0.0)
+        largest = np.where(worldwide, 0.0, relaxation.option_largest[choice.option])
+        tolled = terms.toll * np.where(worldwide & np.isfinite(choice.seconds), choice.seconds, 0.0)
+        value, size = choice.seconds + tolled + terms.price * choice.bytes, choice.bytes.copy()
+        group = relaxation.option_group[choice.option]
         for family in self.splits:
-            split_value, split_bytes = family.cheapest(limit, price)
+            split_value, split_bytes = family.cheapest(min(terms.limit, terms.local), terms.price)
             better = split_value < value[family.table]
-            if menu is not None:
-                better &= menu[family.group]
+            if terms.menu is not None:
+                better &= terms.menu[family.group]
             for i in np.flatnonzero(better):  # few: whole tables are mostly cheapest
                 t = family.table[i]
                 if split_value[i] < value[t]:
                     value[t], size[t], group[t] = split_value[i], split_bytes[i], family.group[i]
-        return Least(value, size, group)
+                    everywhere[t] = largest[t] = 0.0
+        return Least(value, size, group, everywhere, largest)
 
 
-def _split_families(evaluator: Evaluator, plane: Plane) -> list[_Splits]:
+def _split_families(evaluator: Evaluator, floor: Floor) -> list[_Splits]:
     problem = evaluator.problem
     splitting = np.isin(problem.modes.type, [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns])
     modes = np.flatnonzero(splitting)
     dims, limits = problem.demand.dim[problem.modes.table[modes]], problem.least_width[problem.modes.table[modes]]
     keys = {(int(dim), int(limit)) for dim, limit in zip(dims, limits, strict=True)}
     return [
-        _Splits(evaluator, plane, modes[(dims == dim) & (limits == limit)], dim, limit) for dim, limit in sorted(keys)
+        _Splits(evaluator, floor, modes[(dims == dim) & (limits == limit)], dim, limit) for dim, limit in sorted(keys)
     ]

@@ -38,7 +38,8 @@ class Ledger:
         # One piece at a time is asked for below, and plain lists answer faster than arrays.
         self._size: list[int] = self.coverage.tolist()
         self._seconds: list[float] = self.seconds.tolist()
-        self._group: list[int] = evaluator.group[problem.pieces.mode].tolist()
+        self.group: Ints = evaluator.group[problem.pieces.mode]
+        self._group: list[int] = self.group.tolist()
         self._head: list[int] = problem.pieces.head.device.tolist()
         self._tail: list[int] = problem.pieces.tail.device.tolist()
         on_hosts = np.minimum(self.coverage, self.local) - 1

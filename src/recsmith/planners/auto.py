@@ -7,12 +7,12 @@ lands close to the bound.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
-from recsmith._types import Bools
-from recsmith.costs import Evaluator, Outlook
+from recsmith.costs import Evaluator, Outlook, Terms
 from recsmith.costs.relaxation import Choice, Relaxation, fitting_price
 from recsmith.errors import NoPlanFound
 from recsmith.planners._assignment import Assignment, place_longest_first, repair
@@ -25,8 +25,10 @@ from recsmith.problems import NO_PIECE, Footprint, Problem
 LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
 PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
 LEAST_ROUNDS, MOST_ROUNDS, WORK = 20, 2000, 1_000_000  # rounds of local search: WORK over the number of pieces
+LEAST_SHAKES, MOST_SHAKES, SHAKE_WORK = 6, 40, 2_000_000  # rounds in a row that find nothing before the search ends
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
 ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank
+CLOSE_ENOUGH = 1e-3  # relative gap below which only the quick changes are tried
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
 
 
@@ -48,12 +50,12 @@ class Auto:
         """The best of some tens of placements; NoPlanFound where none is complete."""
         search = Search(evaluator, budget, start, on_improve)
         outlook = evaluator.outlook
-        ledger, relaxation = Ledger(evaluator), Relaxation(evaluator, plane=outlook.plane)
+        ledger, relaxation = Ledger(evaluator), Relaxation(evaluator, floor=outlook.floor)
         bound = outlook.bound.value_s or 0.0
         with search.interruptible():
             draft = _best_draft(search, ledger, relaxation, outlook)
             if draft is not None and not _rests(search, bound):
-                _improve(search, ledger, relaxation, draft, bound)
+                _improve(search, ledger, relaxation, draft, bound, seed)
         solution = search.solution()
         if solution is None:
             raise NoPlanFound(
@@ -72,7 +74,7 @@ def _best_draft(search: Search, ledger: Ledger, relaxation: Relaxation, outlook:
     best: Assignment | None = None
     bound = outlook.bound.value_s or 0.0
     most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(ledger.problem.tables)))
-    for choice in islice(_choices(relaxation, bound, outlook.menus), most):
+    for choice in islice(_choices(relaxation, outlook.leads), most):
         before = search.total_s
         draft = _placed(ledger, relaxation, choice)
         search.try_(draft.footprint(ledger.problem) if draft else None)
@@ -85,39 +87,46 @@ def _best_draft(search: Search, ledger: Ledger, relaxation: Relaxation, outlook:
     return best
 
 
-def _improve(search: Search, ledger: Ledger, relaxation: Relaxation, draft: Assignment, bound: float) -> None:
+def _improve(
+    search: Search, ledger: Ledger, relaxation: Relaxation, draft: Assignment, bound: float, seed: int
+) -> None:
     """Local search from a draft, for a number of rounds that falls with the number of pieces."""
     rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, WORK // len(draft.piece)))
-    local = LocalSearch(ledger, relaxation, draft)
+    most = min(MOST_SHAKES, LEAST_SHAKES + 2 * len(draft.option))
+    shakes = min(most, SHAKE_WORK // (len(draft.piece) * ledger.loads.shape[1]))
+    local = LocalSearch(ledger, relaxation, draft, seed)
+    patience = shakes
     for _ in range(rounds):
-        better = local.round()
-        if better:
+        better = local.round(shake=patience > 0 and local.total > bound * (1 + CLOSE_ENOUGH))
+        patience = shakes if better else patience - 1
+        if better and local.total < search.total_s:
             search.try_(local.assignment().footprint(ledger.problem))
-        if not better or _rests(search, bound):
+        if (not better and patience <= 0) or _rests(search, bound):
             break
 
 
-def _choices(relaxation: Relaxation, bound: float, menus: tuple[Bools, ...]) -> Iterator[Choice]:
-    """What tables pick, for menus, limits from the bound upwards and prices that fit; no pick set twice."""
+def _choices(relaxation: Relaxation, leads: tuple[Terms, ...]) -> Iterator[Choice]:
+    """What tables pick under the terms of each lead, its limits loosened and tightened; no pick set twice."""
     room = float(relaxation.problem.capacity.sum())
     seen: set[bytes] = set()
-    for menu in menus:
-        for target in (bound * factor if factor < np.inf else np.inf for factor in LIMITS):
-            price = fitting_price(lambda p, z=target, m=menu: _below(relaxation, z, p, m), room)
-            for scale in PRICES if price > 0 else (0.0,):
-                choice = _below(relaxation, target, price * scale, menu)
-                key = choice.option.tobytes()
-                if key not in seen and (choice.option != NO_PIECE).all():
-                    seen.add(key)
-                    yield choice
+    pairs = sorted((i + j, j, i) for i in range(len(LIMITS)) for j in range(len(leads)))  # both loosen step by step
+    for _, j, i in pairs:
+        terms = replace(leads[j], limit=leads[j].limit * LIMITS[i], local=leads[j].local * LIMITS[i])
+        price = fitting_price(lambda p, t=terms: _below(relaxation, replace(t, price=p)), room)
+        for scale in PRICES if price > 0 else (0.0,):
+            choice = _below(relaxation, replace(terms, price=price * scale))
+            key = choice.option.tobytes()
+            if key not in seen and (choice.option != NO_PIECE).all():
+                seen.add(key)
+                yield choice
 
 
-def _below(relaxation: Relaxation, target: float, price: float, menu: Bools) -> Choice:
-    """What tables pick so that a piece of one rank still fits under the target on top of what every rank carries."""
-    choice = relaxation.choose(target, price, menu)
-    for _ in range(ROUNDS if target < np.inf else 0):
+def _below(relaxation: Relaxation, terms: Terms) -> Choice:
+    """What tables pick so that a piece of one rank still fits under the limit on top of what every rank carries."""
+    choice = relaxation.choose(terms)
+    for _ in range(ROUNDS if terms.limit < np.inf else 0):
         everywhere = float(relaxation.option_everywhere[choice.option[choice.option != NO_PIECE]].sum())
-        closer = relaxation.choose(target - everywhere, price, menu)
+        closer = relaxation.choose(replace(terms, local=min(terms.local, terms.limit - everywhere)))
         if (closer.option == NO_PIECE).any() or (closer.option == choice.option).all():
             break
         choice = closer

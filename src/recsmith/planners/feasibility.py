@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from recsmith.costs import CostModel, Evaluator
+from recsmith.costs import CostModel, Evaluator, Terms
 from recsmith.costs.relaxation import DEAREST, Relaxation
 from recsmith.costs.table_totals import TableTotals
 from recsmith.errors import Infeasible, UsageError
@@ -22,16 +22,17 @@ from recsmith.units import format_size
 HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
 DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 GIB = 2**30
+LIGHTEST = Terms(price=DEAREST)
 
 
 def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
     """Raise Infeasible where no plan can exist, naming tables, bytes, and a change that was checked to work."""
     problem = evaluator.problem
-    light = Relaxation(evaluator).choose(price=DEAREST)
+    light = Relaxation(evaluator).choose(LIGHTEST)
     room = float(problem.capacity.sum())
     if np.isfinite(light.seconds).all() and light.bytes.sum() <= room:
         return  # the options at hand fit already; no need to ask for every split
-    least = TableTotals(evaluator).per_table(np.inf, DEAREST)
+    least = TableTotals(evaluator).per_table(LIGHTEST)
     homeless = np.flatnonzero(~np.isfinite(least.value))
     if homeless.size:
         raise Infeasible(_homeless_message(problem, model, homeless.tolist()))
@@ -52,7 +53,7 @@ def _homeless_message(problem: Problem, model: CostModel, homeless: list[int]) -
 
 def _overfull_message(problem: Problem, model: CostModel, need: float, room: float) -> str:
     world = problem.cluster.world_size
-    least = float(_roomy_totals(problem, model).per_table(np.inf, DEAREST).bytes.sum())
+    least = float(_roomy_totals(problem, model).per_table(LIGHTEST).bytes.sum())
     floor = f": no plan exists below {format_size(least / world)} a device" if least > room else ""
     return (
         f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
@@ -75,7 +76,7 @@ def _more_memory(problem: Problem, model: CostModel) -> str | None:
     reserve, world = problem.cluster.reserve_bytes, problem.cluster.world_size
     totals = _roomy_totals(problem, model)
     roomy = totals.relaxation.problem
-    least = totals.per_table(np.inf, DEAREST).bytes
+    least = totals.per_table(LIGHTEST).bytes
     heaviest = np.minimum.reduceat(totals.relaxation.option_heaviest, roomy.options.start[:-1]).max()
     start = max(float(least.sum()) / world, float(heaviest))
     for step in HBM_STEPS:
@@ -98,7 +99,7 @@ def _more_hosts(problem: Problem, model: CostModel) -> str | None:
     cluster = problem.cluster
     if isinstance(cluster.hbm_bytes, tuple):
         return None
-    need = TableTotals(model.compile(problem)).per_table(np.inf, DEAREST).bytes.sum()
+    need = TableTotals(model.compile(problem)).per_table(LIGHTEST).bytes.sum()
     least = max(cluster.hosts + 1, int(np.ceil(need / problem.capacity.max() / cluster.local_world_size)))
     tried = sorted({int(np.ceil(least * step)) for step in DEVICE_STEPS})
     for hosts in tried:

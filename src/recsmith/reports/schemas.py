@@ -5,22 +5,28 @@ from typing import Any
 from recsmith.clusters import Cluster
 from recsmith.clusters.files import SCHEMA as CLUSTER_SCHEMA
 from recsmith.files import Raw, json_schema
+from recsmith.planners.comparison import Row
+from recsmith.planners.explain import Phase, TableAccount
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
 from recsmith.problems.space import CONSTRAINTS_SCHEMA, TableRule
+from recsmith.reports.comparison import COMPARISON_SCHEMA
 from recsmith.reports.data import RESULT_SCHEMA
+from recsmith.reports.explanation import EXPLANATION_SCHEMA
 from recsmith.sharding import Shard
 from recsmith.workloads import workload_schema
 
 
 def schema_of(noun: str) -> Raw:
-    """The schema of a noun: workload, cluster, constraints, plan or result."""
+    """The schema of a noun: workload, cluster, constraints, plan, result, comparison or explanation."""
     return {
         "workload": workload_schema,
         "cluster": _cluster,
         "constraints": _constraints,
         "plan": _plan,
         "result": _result,
+        "comparison": _comparison,
+        "explanation": _explanation,
     }[noun]()
 
 
@@ -67,6 +73,27 @@ def _result() -> Raw:
             "bound": json_schema(Bound),
             "gap": {"type": ["number", "null"]},
             "plan": _plan(),
+        },
+    )
+
+
+def _comparison() -> Raw:
+    rows: Raw = {"verdict": {"type": "string"}, "judges": json_schema(tuple[str, ...])}
+    return _file(COMPARISON_SCHEMA, rows | {"rows": json_schema(tuple[Row, ...])})
+
+
+def _explanation() -> Raw:
+    maybe = ["number", "null"]
+    return _file(
+        EXPLANATION_SCHEMA,
+        {
+            "digest": {"type": "string"},
+            "cost_model": {"type": "string"},
+            "total_s": {"type": "number"},
+            "bound_s": {"type": maybe},
+            "gap": {"type": maybe},
+            "phases": json_schema(tuple[Phase, ...]),
+            "account": json_schema(TableAccount | None),
         },
     )
 

@@ -1,0 +1,169 @@
+"""The plan that runs today, whatever form it is kept in: a plan file, a planner's report, or a dumped ShardingPlan."""
+
+import re
+from collections.abc import Sequence
+
+from recsmith.clusters import Cluster
+from recsmith.errors import CorruptFile, PlanMismatch
+from recsmith.files import Raw, did_you_mean, parse, read_text
+from recsmith.plans.check import check_placements
+from recsmith.plans.files import SCHEMA, plan_from_raw
+from recsmith.plans.plan import Cache, Placement, Plan
+from recsmith.plans.torchrec_plan import Laid, Running, is_dump, read_dump, read_report
+from recsmith.sharding import TYPE_NAMES, Span, sharding_type
+from recsmith.sharding.memory import CACHE_LOAD_FACTOR
+from recsmith.workloads import Table, Workload, torchrec_report
+
+_TWIN = re.compile(r"#\d+$")  # as readers number tables of the same name
+
+
+def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
+    """The placements of a running plan for the tables of a workload, in order of their names.
+
+    source: a file ('-' is stdin): a plan of RecSmith, the text that TorchRec's planner logs, or a ShardingPlan dumped
+    by `json.dump(plan._serialize(), file)`. Tables are found by name; of those of one name the module and the shape
+    decide, then their order.
+
+    Raises:
+        CorruptFile: it is none of the three.
+        PlanMismatch: another world size, tables that are missing, unknown or of another shape, or what cannot be run.
+    """
+    text = read_text(source)
+    if torchrec_report.matches(text):
+        return _fitted(read_report(text, source), source, workload, cluster)
+    raw = parse(text, source)
+    if is_dump(raw):
+        return _fitted(read_dump(raw, source), source, workload, cluster)
+    if raw.get("schema") != SCHEMA:
+        raise CorruptFile(_unknown_form(raw, source))
+    return placements_for(plan_from_raw(raw, source), source, workload, cluster)
+
+
+def _unknown_form(raw: Raw, source: str) -> str:
+    found = f"has schema '{raw['schema']}'" if "schema" in raw else f"holds {', '.join(list(raw)[:4]) or 'nothing'}"
+    return (
+        f"'{source}' {found}; a running plan is a file of schema {SCHEMA}, the text that TorchRec's planner logs, or "
+        "a ShardingPlan dumped by json.dump(plan._serialize(), file)"
+    )
+
+
+def placements_for(plan: Plan, source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
+    """The placements of a plan for a workload and a cluster; PlanMismatch where it was made for others."""
+    own, other = (plan.cluster.local_world_size, plan.cluster.hosts), (cluster.local_world_size, cluster.hosts)
+    if own != other:
+        raise PlanMismatch(
+            f"'{source}' is for {own[1]} hosts of {own[0]} devices, the cluster has {other[1]} of {other[0]}; "
+            "name the cluster that the job runs on"
+        )
+    tables = {table.name: table for table in plan.workload.tables}
+    for table in workload.tables:
+        if table.name in tables:
+            _check_shape(table, (tables[table.name].num_embeddings, tables[table.name].embedding_dim), source)
+    return _checked(plan.placements, source, workload, cluster)
+
+
+def _checked(
+    placements: Sequence[Placement], source: str, workload: Workload, cluster: Cluster
+) -> tuple[Placement, ...]:
+    try:
+        check_placements(placements, workload, cluster)
+    except PlanMismatch as error:
+        raise PlanMismatch(f"'{source}': {error}") from None
+    return tuple(sorted(placements, key=lambda placement: placement.table))
+
+
+# --- what TorchRec says -------------------------------------------------------------------------------------------
+
+
+def _fitted(running: Running, source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
+    """The running plan's tables matched with the workload's, as placements."""
+    if running.world_size not in (None, cluster.world_size):
+        raise PlanMismatch(
+            f"'{source}' runs on {running.world_size} ranks, the cluster has {cluster.world_size} devices; "
+            "name the cluster that the job runs on"
+        )
+    names = _Names(workload)
+    placements = [_placement(laid, names.claim(laid, source), source, cluster) for laid in running.tables]
+    return _checked(placements, source, workload, cluster)
+
+
+class _Names:
+    """Finds the table that an entry means; each table is claimed once."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.claimed: set[str] = set()
+        self.called: dict[str, list[Table]] = {}
+        for table in workload.tables:
+            own = table.name.removeprefix(f"{table.collection}.")
+            for name in {own, _TWIN.sub("", own)}:
+                self.called.setdefault(name, []).append(table)
+
+    def claim(self, laid: Laid, source: str) -> Table:
+        """The table of an entry: of the entry's name and, if there are several, of its module and shape."""
+        named = self.called.get(laid.table, [])
+        left = [table for table in named if table.name not in self.claimed]
+        if not left:
+            again = f" {len(named) + 1} times; the workload has it {len(named)} times" if named else ""
+            unknown = f", which the workload does not have{did_you_mean(laid.table, list(self.called)[:1000])}"
+            raise PlanMismatch(f"'{source}' places table '{laid.table}'{again or unknown}")
+        found = max(left, key=lambda table: (table.collection == laid.module, _is_shaped(table, laid)))
+        self.claimed.add(found.name)
+        if laid.shape is not None:
+            _check_shape(found, laid.shape, source)
+        return found
+
+
+def _is_shaped(table: Table, laid: Laid) -> bool:
+    return laid.shape == (table.num_embeddings, table.embedding_dim)
+
+
+def _check_shape(table: Table, shape: tuple[int, int], source: str) -> None:
+    if shape != (table.num_embeddings, table.embedding_dim):
+        raise PlanMismatch(
+            f"'{source}': table '{table.name}' has {shape[0]} x {shape[1]} weights there and "
+            f"{table.num_embeddings} x {table.embedding_dim} in the workload"
+        )
+
+
+def _placement(laid: Laid, table: Table, source: str, cluster: Cluster) -> Placement:
+    if laid.sharding_type not in TYPE_NAMES:
+        hint = did_you_mean(laid.sharding_type, list(TYPE_NAMES))
+        raise PlanMismatch(f"'{source}': table '{table.name}' has sharding_type '{laid.sharding_type}'{hint}")
+    kind = sharding_type(laid.sharding_type)
+    ranks = laid.ranks or tuple(range(cluster.world_size))
+    widths = laid.widths
+    if not widths and kind.splits_columns:
+        pieces = max(1, len(ranks) // kind.coverage(cluster))
+        widths = (table.embedding_dim // pieces,) * pieces
+    cache = Cache(load_factor=CACHE_LOAD_FACTOR if laid.load_factor is None else laid.load_factor)
+    placement = Placement(
+        table=table.name, sharding_type=kind.name, compute_kernel=laid.compute_kernel,
+        ranks=ranks if laid.rectangles or kind.span != Span.HOST else _by_hosts(ranks, cluster),
+        widths=widths if len(widths) > 1 else (),
+        cache=cache if laid.compute_kernel == "fused_uvm_caching" else None,
+    )  # fmt: skip
+    _check_rectangles(laid, placement, table, source, cluster)
+    return placement
+
+
+def _by_hosts(ranks: tuple[int, ...], cluster: Cluster) -> tuple[int, ...]:
+    """The ranks of whole hosts, host by host, where a report has sorted them."""
+    local = cluster.local_world_size
+    hosts = [rank // local for rank in sorted(ranks) if rank % local == 0]
+    whole = tuple(rank for host in hosts for rank in range(host * local, (host + 1) * local))
+    return whole if sorted(whole) == sorted(ranks) else ranks
+
+
+def _check_rectangles(laid: Laid, placement: Placement, table: Table, source: str, cluster: Cluster) -> None:
+    """Refuse shards that are not those of their type: TorchRec runs some of them, and trains garbage."""
+    if not laid.rectangles:
+        return
+    widths = placement.widths_of(table.embedding_dim)
+    derived = placement.kind.shards(table, placement.ranks, widths, cluster)
+    expected = {(shard.rank, shard.rows, shard.columns) for shard in derived}
+    odd = next((each for each in laid.rectangles if each not in expected), None)
+    if odd is not None:
+        raise PlanMismatch(
+            f"'{source}': table '{table.name}' ({placement.sharding_type}) has a shard on rank {odd[0]} of rows "
+            f"{list(odd[1])} and columns {list(odd[2])}, which its type does not give"
+        )

@@ -1,0 +1,182 @@
+"""Reads the plan of a running TorchRec job: the text that its planner logs, or a dumped ShardingPlan.
+
+    json.dump(model.plan._serialize(), open("running.json", "w"))     # model: a DistributedModelParallel
+
+The dump is `{"plan": {module: {table: {sharding_type, compute_kernel, ranks, shards}}}}` (torchrec 1.8,
+distributed/types.py); the text is EmbeddingStats' report, whose 'Parameter Info' names sharding, kernel and ranks.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from recsmith._types import noun
+from recsmith.errors import CorruptFile, PlanMismatch
+from recsmith.files import Raw, decode
+from recsmith.workloads.torchrec_report import table_rows
+
+ABBREVIATIONS = {
+    "TW": "table_wise", "CW": "column_wise", "TWCW": "table_column_wise", "RW": "row_wise", "TWRW": "table_row_wise",
+    "GS": "grid_shard", "DP": "data_parallel",
+}  # _get_sharding_type_abbr of torchrec 1.8, distributed/planner/stats.py  # fmt: skip
+_WHOLE_WORLD = ("row_wise", "data_parallel")
+_RANK_ROW = re.compile(r"^#\s+\d+\s+[\d.]+ \(\d+%\)", re.MULTILINE)
+_PLACE = re.compile(r"rank:(\d+)/")
+_COLUMNS = ("Sharding", "Compute Kernel", "Ranks")
+
+Rectangle = tuple[int, tuple[int, int], tuple[int, int]]  # rank, rows, columns
+
+
+class Laid(NamedTuple):
+    """How TorchRec lays one table.
+
+    ranks: of its shards, in any order if `rectangles` is empty; () is every rank.
+    widths: of its column pieces; () where they are not told. shape: rows and columns, where they are told.
+    """
+
+    module: str
+    table: str
+    sharding_type: str
+    compute_kernel: str
+    ranks: tuple[int, ...]
+    widths: tuple[int, ...]
+    shape: tuple[int, int] | None
+    rectangles: tuple[Rectangle, ...] = ()
+    load_factor: float | None = None
+
+
+class Running(NamedTuple):
+    """A running plan, and the number of ranks it runs on where that can be told."""
+
+    world_size: int | None
+    tables: tuple[Laid, ...]
+
+
+# --- the report ---------------------------------------------------------------------------------------------------
+
+
+def read_report(text: str, source: str) -> Running:
+    """The plan of a planner report; CorruptFile where cells cannot be read, PlanMismatch for unknown shardings."""
+    rows = table_rows(text, source)
+    if not rows:
+        raise CorruptFile(
+            f"'{source}' is a planner report without tables; keep its 'Parameter Info', which debug=True logs"
+        )
+    missing = [column for column in _COLUMNS if column not in rows[0]]
+    if missing:
+        raise CorruptFile(f"'{source}' is a planner report without the column '{missing[0]}', which a plan needs")
+    return Running(len(_RANK_ROW.findall(text)) or None, tuple(_row(row, source) for row in rows))
+
+
+def _row(row: dict[str, str], source: str) -> Laid:
+    module, _, name = row["FQN"].rpartition(".")
+    kind = ABBREVIATIONS.get(row["Sharding"])
+    if kind is None:
+        raise PlanMismatch(
+            f"'{source}': table '{name}' has sharding '{row['Sharding']}'; known: {', '.join(ABBREVIATIONS)}"
+        )
+    try:
+        dim, *pieces = (int(each) for each in re.findall(r"\d+", row["Emb Dim (CW Dim)"]))
+        return Laid(
+            module=module, table=name, sharding_type=kind, compute_kernel=row["Compute Kernel"],
+            ranks=_ranks(row["Ranks"]), widths=_equal_widths(dim, pieces[0]) if pieces else (dim,),
+            shape=(int(row["Hash Size"]), dim), load_factor=_load_factor(row.get("Cache Load Factor", "None")),
+        )  # fmt: skip
+    except (ValueError, ZeroDivisionError) as error:
+        raise CorruptFile(f"'{source}': the row of '{row['FQN']}' cannot be read: {error}") from None
+
+
+def _ranks(cell: str) -> tuple[int, ...]:
+    """Ranks of '3', '0-95' or '2,2,5'."""
+    ends = [part.split("-") for part in cell.split(",")]
+    return tuple(rank for part in ends for rank in range(int(part[0]), int(part[-1]) + 1))
+
+
+def _equal_widths(dim: int, width: int) -> tuple[int, ...]:
+    if dim % width:
+        raise ValueError(f"{dim} columns are no multiple of the pieces' {width}")
+    return (width,) * (dim // width)
+
+
+def _load_factor(cell: str) -> float | None:
+    return None if cell == "None" else float(cell)
+
+
+# --- the dump -----------------------------------------------------------------------------------------------------
+
+
+@noun
+class _Shard:
+    shard_offsets: tuple[int, int]
+    shard_sizes: tuple[int, int]
+    placement: str
+
+
+@noun
+class _Parameter:
+    sharding_type: str
+    compute_kernel: str
+    ranks: tuple[int, ...] | None = None
+    shards: tuple[_Shard, ...] | None = None
+
+
+@noun
+class _Dump:
+    plan: dict[str, dict[str, _Parameter]]
+
+
+def is_dump(raw: Raw) -> bool:
+    """Whether plain data is a dumped ShardingPlan."""
+    return set(raw) == {"plan"}
+
+
+def read_dump(raw: Raw, source: str) -> Running:
+    """The plan of a dumped ShardingPlan; CorruptFile where it is none."""
+    modules = decode(_Dump, raw, source).plan
+    tables = tuple(
+        _parameter(module, name, parameter, source)
+        for module, parameters in modules.items()
+        for name, parameter in parameters.items()
+    )
+    everywhere = [len(laid.ranks) for laid in tables if laid.sharding_type in _WHOLE_WORLD and laid.ranks]
+    return Running(max(everywhere, default=None), tables)
+
+
+def _parameter(module: str, name: str, parameter: _Parameter, source: str) -> Laid:
+    shards = parameter.shards or ()
+    rectangles = tuple(sorted((_rectangle(name, shard, source) for shard in shards), key=_reading_order))
+    ranks = tuple(rank for rank, _, _ in rectangles) or parameter.ranks
+    if not ranks and parameter.sharding_type not in _WHOLE_WORLD:
+        raise CorruptFile(f"'{source}': table '{name}' ({parameter.sharding_type}) has neither shards nor ranks")
+    return Laid(
+        module=module, table=name, sharding_type=parameter.sharding_type, compute_kernel=parameter.compute_kernel,
+        ranks=ranks or (), widths=_widths(rectangles), shape=_shape(rectangles), rectangles=rectangles,
+    )  # fmt: skip
+
+
+def _rectangle(name: str, shard: _Shard, source: str) -> Rectangle:
+    place = _PLACE.match(shard.placement)
+    if place is None:
+        raise CorruptFile(
+            f"'{source}': a shard of table '{name}' has placement '{shard.placement}'; wanted 'rank:0/...'"
+        )
+    (top, left), (height, width) = shard.shard_offsets, shard.shard_sizes
+    return int(place[1]), (top, top + height), (left, left + width)
+
+
+def _reading_order(rectangle: Rectangle) -> tuple[int, int]:
+    """Column piece by column piece, block of rows by block, as TorchRec numbers shards."""
+    _, rows, columns = rectangle
+    return columns[0], rows[0]
+
+
+def _widths(rectangles: Sequence[Rectangle]) -> tuple[int, ...]:
+    """Widths of the column pieces, from left to right."""
+    spans = sorted({columns for _, _, columns in rectangles})
+    return tuple(right - left for left, right in spans)
+
+
+def _shape(rectangles: Sequence[Rectangle]) -> tuple[int, int] | None:
+    if not rectangles:
+        return None
+    return max(rows[1] for _, rows, _ in rectangles), max(columns[1] for _, _, columns in rectangles)
