@@ -48,6 +48,7 @@ class Terms:
 
     limit: most seconds of a piece; local: most seconds of one that does not span the world. price: seconds per byte.
     menu: fusion groups (G,) to pick from. toll: share by which options that span the world look dearer.
+    weight: most device bytes of a piece on a rank.
     """
 
     limit: float = np.inf
@@ -55,6 +56,7 @@ class Terms:
     menu: Bools | None = None
     local: float = np.inf
     toll: float = 0.0
+    weight: float = np.inf
 
 
 @dataclass(frozen=True, slots=True)

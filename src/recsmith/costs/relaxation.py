@@ -79,7 +79,7 @@ class Relaxation:
     def choose(self, terms: Terms = FREE) -> Choice:
         """What each table picks under some terms; their limits are on seconds beyond the opening of a group."""
         limit = np.where(self.option_worldwide, terms.limit, min(terms.limit, terms.local))
-        open_ = self.option_fits & (self.option_largest <= limit)
+        open_ = self.option_fits & (self.option_largest <= limit) & (self.option_heaviest <= terms.weight)
         if terms.menu is not None:
             open_ = open_ & terms.menu[self.option_group]
         seconds = self.option_seconds * np.where(self.option_worldwide, 1 + terms.toll, 1.0)

@@ -57,6 +57,8 @@ def place_longest_first(ledger: Ledger, assignment: Assignment, order: Floats) -
     span = ledger.span[assignment.piece]
     ledger.expect(assignment.piece)
     mean = max(float((ledger.seconds[assignment.piece]).sum()) / len(ledger.free), 1e-300)
+    if ledger.powered:
+        mean *= QUANTUM  # powers of small loads are smaller still
     sequence = np.lexsort((np.arange(len(span)), -order[assignment.piece], -span))
     for i in sequence.tolist():
         place_best(ledger, assignment, i, mean * QUANTUM)

@@ -21,6 +21,7 @@ from recsmith.problems import NO_PIECE, memory_used
 
 SHARPNESS = 24  # power of the loads
 HOPELESS = 1e10  # ratio of a load to the slowest one's; its power still adds up without overflow
+STEP_EFFORT = 25_000  # numbers that could be worked on while Python sets up one step
 CHUNK = 200_000  # numbers (trials times ranks) that are worked on at once
 MOST_PIECES = 64  # of a table that is laid anew
 
@@ -196,6 +197,7 @@ class Crowd:
             if step and tied[rows].any():
                 allowed = state.allowed(rows, width[now], tied[rows], on_one_host[rows])
             target[rows, step] = state.place(rows, now, allowed, width[now])
+            ledger.effort += STEP_EFFORT + len(rows) * self.loads.shape[2]
         return state.scores(), target
 
 

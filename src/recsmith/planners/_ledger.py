@@ -18,6 +18,7 @@ class Ledger:
 
     loads (F, W): seconds of the pieces on each rank; common (F,): what every rank spends on top, whatever it holds.
     level (F,): mean loads to expect; only their proportion matters.
+    crowding: what a full device counts for beside its load: 1 as much as one at the level, 0 not at all.
     """
 
     def __init__(self, evaluator: Evaluator, weights: Floats | None = None) -> None:
@@ -32,6 +33,8 @@ class Ledger:
         self.shared: Floats = phase_seconds(evaluator, evaluator.shared).T  # (G, F)
         self.shares = weights is None and bool(self.shared.any())
         self.level = np.ones(len(alone))
+        self.crowding = 0.0
+        self.effort = 0  # numbers worked on by local search: a clock that runs alike on every machine
         self.span = problem.modes.span[problem.pieces.mode]
         self.coverage = problem.modes.coverage[problem.pieces.mode]
         self.hosts, self.local = problem.cluster.hosts, problem.cluster.local_world_size
@@ -73,6 +76,11 @@ class Ledger:
         self.level = np.maximum(total, max(float(total.max(initial=0.0)) * QUANTUM, 1e-300))
 
     @property
+    def powered(self) -> bool:
+        """Whether `preference` is a growth of powers."""
+        return len(self.loads) > 1 or self.crowding > 0
+
+    @property
     def load(self) -> Floats:
         """Seconds of the pieces on each rank (W,), over all phases."""
         return self.loads[0] if len(self.loads) == 1 else self.loads.sum(axis=0)
@@ -94,15 +102,21 @@ class Ledger:
         return room & (hosts[:, :-1] >= self._full[piece]).all(axis=1) & (hosts[:, -1] >= held)
 
     def preference(self, piece: int) -> Floats:
-        """How unwelcome a piece is on each target: the load there, with several phases the growth of their squares."""
-        if self.additive:
-            score = self.loads[0] + self._seconds[piece]
-        else:
-            after = self._loads_with(piece)
-            score = after[0]
-            if len(after) > 1:
-                score = ((after * after - self.loads * self.loads) / self.level[:, None]).sum(axis=0)
+        """How unwelcome a piece is on each target: the load there; beside other phases or bytes, growth of high powers."""
+        after = self.loads + self._seconds[piece] if self.additive else self._loads_with(piece)
+        score = after[0]
+        if self.powered:
+            level = self.level[:, None]
+            score = (level * (_eighth(after / level) - _eighth(self.loads / level))).sum(axis=0)
+        if self.crowding:
+            score = score + self.level.sum() * self._crowded(piece)
         return score if self._one_rank[piece] else score.reshape(-1, self._size[piece]).max(axis=1)
+
+    def _crowded(self, piece: int) -> Floats:
+        """Growth of the power of each rank's used share of memory (W,), were the piece on it."""
+        scale = self.crowding / self.problem.capacity
+        used, size = self.crowding - self.free * scale, self._tail[piece] * scale
+        return _eighth(used + size) - _eighth(used)
 
     def _loads_with(self, piece: int) -> Floats:
         """Loads (F, W) of each rank, were the piece on it."""
@@ -131,3 +145,10 @@ class Ledger:
         after = self.evaluator.loads(self.sums[group, ranks])
         self.loads[:, ranks] += after - self.group_loads[group][:, ranks]
         self.group_loads[group][:, ranks] = after
+
+
+def _eighth(ratio: Floats) -> Floats:
+    """The eighth power, by squaring: high enough that balance in the fullest dimension decides."""
+    square = ratio * ratio
+    square *= square
+    return square * square

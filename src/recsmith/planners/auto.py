@@ -6,6 +6,7 @@ limit a little above the bound, and a price on memory where memory is short, eve
 lands close to the bound.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -25,8 +26,11 @@ from recsmith.problems import NO_PIECE, Footprint, Problem
 LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
 PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
 LEAST_ROUNDS, MOST_ROUNDS, WORK = 20, 2000, 1_000_000  # rounds of local search: WORK over the number of pieces
-LEAST_SHAKES, MOST_SHAKES, SHAKE_WORK = 6, 40, 2_000_000  # rounds in a row that find nothing before the search ends
+SHAKES = 6  # and two a table: rounds in a row that find nothing before the search ends
+EFFORT, EFFORT_PER_CELL = 80_000_000, 200  # numbers worked on by local search, more for each piece and device
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
+SCARCE = 0.5  # share of all memory that picks take, from which on bytes are balanced as well as seconds
+WEIGHTS = (1.0, 0.5, 0.25)  # of a device's memory: most bytes of a piece
 ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank
 CLOSE_ENOUGH = 1e-3  # relative gap below which only the quick changes are tried
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
@@ -90,18 +94,17 @@ def _best_draft(search: Search, ledger: Ledger, relaxation: Relaxation, outlook:
 def _improve(
     search: Search, ledger: Ledger, relaxation: Relaxation, draft: Assignment, bound: float, seed: int
 ) -> None:
-    """Local search from a draft, for a number of rounds that falls with the number of pieces."""
-    rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, WORK // len(draft.piece)))
-    most = min(MOST_SHAKES, LEAST_SHAKES + 2 * len(draft.option))
-    shakes = min(most, SHAKE_WORK // (len(draft.piece) * ledger.loads.shape[1]))
-    local = LocalSearch(ledger, relaxation, draft, seed)
-    patience = shakes
-    for _ in range(rounds):
-        better = local.round(shake=patience > 0 and local.total > bound * (1 + CLOSE_ENOUGH))
-        patience = shakes if better else patience - 1
+    """Local search from a draft: until nothing helps, or the effort is spent; with a budget, until that is."""
+    local, limited = LocalSearch(ledger, relaxation, draft, seed), search.budget == Budget()
+    effort = EFFORT + EFFORT_PER_CELL * len(draft.piece) * len(ledger.free)
+    patience = most = SHAKES + 2 * len(draft.option) if limited else sys.maxsize
+    for _ in range(max(LEAST_ROUNDS, min(MOST_ROUNDS, WORK // len(draft.piece))) if limited else sys.maxsize):
+        better = local.round(shake=local.total > bound * (1 + CLOSE_ENOUGH))
+        patience = min(most, SHAKES + 2 * len(draft.option)) if better else patience - 1
         if better and local.total < search.total_s:
             search.try_(local.assignment().footprint(ledger.problem))
-        if (not better and patience <= 0) or _rests(search, bound):
+        shaken = better or local.total > bound * (1 + CLOSE_ENOUGH)
+        if patience <= 0 or not shaken or (limited and ledger.effort > effort) or _rests(search, bound):
             break
 
 
@@ -111,14 +114,24 @@ def _choices(relaxation: Relaxation, leads: tuple[Terms, ...]) -> Iterator[Choic
     seen: set[bytes] = set()
     pairs = sorted((i + j, j, i) for i in range(len(LIMITS)) for j in range(len(leads)))  # both loosen step by step
     for _, j, i in pairs:
-        terms = replace(leads[j], limit=leads[j].limit * LIMITS[i], local=leads[j].local * LIMITS[i])
-        price = fitting_price(lambda p, t=terms: _below(relaxation, replace(t, price=p)), room)
-        for scale in PRICES if price > 0 else (0.0,):
-            choice = _below(relaxation, replace(terms, price=price * scale))
+        loose = replace(leads[j], limit=leads[j].limit * LIMITS[i], local=leads[j].local * LIMITS[i])
+        for choice in _priced(relaxation, loose, room):
             key = choice.option.tobytes()
             if key not in seen and (choice.option != NO_PIECE).all():
                 seen.add(key)
                 yield choice
+
+
+def _priced(relaxation: Relaxation, terms: Terms, room: float) -> Iterator[Choice]:
+    """What tables pick at prices at which it fits; where memory is scarce, also without pieces that nearly fill a device."""
+    for share in WEIGHTS:
+        light = replace(terms, weight=share * float(relaxation.problem.capacity.max()))
+        price = fitting_price(lambda p, t=light: _below(relaxation, replace(t, price=p)), room)
+        for scale in PRICES if price > 0 else (0.0,):
+            choice = _below(relaxation, replace(light, price=price * scale))
+            yield choice
+            if choice.bytes.sum() < SCARCE * room:
+                return
 
 
 def _below(relaxation: Relaxation, terms: Terms) -> Choice:
@@ -139,11 +152,19 @@ def _placed(ledger: Ledger, relaxation: Relaxation, choice: Choice) -> Assignmen
     first = problem.options.piece[choice.option, 0]  # the orders are scaled by the chosen options' first pieces
     seconds = ledger.seconds / max(float(ledger.seconds[first].mean()), 1e-300)
     weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[first].mean()), 1e-300)
-    for order in (seconds, seconds + weight, weight):
+    scarce = choice.bytes.sum() >= SCARCE * float(problem.capacity.sum())
+    best, least = None, np.inf
+    level = max(float(choice.seconds.sum()) / len(ledger.free), 1e-300)
+    share, load = problem.pieces.tail.device / float(problem.capacity.max()), ledger.seconds / level
+    for order, crowding in ((seconds, 0.0), (np.maximum(load, share), 1.0), (load + 0.8 * share, 0.8), (weight, 1.0)):
         ledger.clear()
+        ledger.crowding = crowding
         assignment = Assignment.of(problem, choice.option)
         place_longest_first(ledger, assignment, order)
         repair(ledger, assignment)
-        if assignment.complete:
-            return assignment
-    return None
+        ledger.crowding = 0.0
+        if assignment.complete and ledger.total < least:
+            best, least = assignment, ledger.total
+        if best is not None and not scarce:
+            break
+    return best

@@ -54,11 +54,22 @@ def _homeless_message(problem: Problem, model: CostModel, homeless: list[int]) -
 def _overfull_message(problem: Problem, model: CostModel, need: float, room: float) -> str:
     world = problem.cluster.world_size
     least = float(_roomy_totals(problem, model).per_table(LIGHTEST).bytes.sum())
-    floor = f": no plan exists below {format_size(least / world)} a device" if least > room else ""
+    floor = (
+        f": no plan exists below {format_size(least / world)} a device, {_fewest(problem, least)}"
+        if least > room
+        else ""
+    )
     return (
         f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
         f"{world} devices offer {format_size(room)}. Proved{floor}. {_fix(problem, model)}"
     )
+
+
+def _fewest(problem: Problem, least: float) -> str:
+    """The least number of devices, in whole hosts: more ranks serve more samples, so no table gets lighter."""
+    cluster = problem.cluster
+    hosts = int(np.ceil(least / float(problem.capacity.max()) / cluster.local_world_size))
+    return f"nor below {hosts * cluster.local_world_size} devices of this size"
 
 
 def _fix(problem: Problem, model: CostModel) -> str:
