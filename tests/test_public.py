@@ -90,6 +90,7 @@ def test_the_public_names_are_frozen():
         "save_plan",
         "save_workload",
         "simulate",
+        "sweep",
     ]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from recsmith.planners import Result, plan
     from recsmith.planners.compare import compare
     from recsmith.planners.explain import explain
+    from recsmith.planners.sweep import sweep
     from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
     from recsmith.problems import Constraints, Space, TableRule
     from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
@@ -41,6 +42,7 @@ _ROOMS = {
     "recsmith.costs.simulate": ("simulate",),
     "recsmith.planners.compare": ("compare",),
     "recsmith.planners.explain": ("explain",),
+    "recsmith.planners.sweep": ("sweep",),
     "recsmith.planners": ("Result", "plan"),
     "recsmith.errors": (
         "CorruptFile", "Infeasible", "MissingExtra", "NoPlanFound", "PlanMismatch", "RecSmithError", "UsageError",
@@ -83,6 +85,7 @@ __all__ = [
     "save_plan",
     "save_workload",
     "simulate",
+    "sweep",
 ]
 
 

@@ -101,7 +101,7 @@ def test_a_bad_plan_ends_with_2(run: Run, plans: tuple[Path, Path], command: str
 
 
 def test_the_nouns_of_schema_are_frozen():
-    assert NOUNS == ("workload", "cluster", "constraints", "plan", "result", "comparison", "explanation")
+    assert NOUNS == ("workload", "cluster", "constraints", "plan", "result", "comparison", "sweep", "explanation")
 
 
 @pytest.mark.parametrize("noun", NOUNS)

@@ -15,6 +15,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "plan": "Find a sharding plan for a workload on a cluster.",
     "simulate": "Price a plan: cost, bound and gap under a cost model.",
     "compare": "Compare planners, and the plan that runs today.",
+    "sweep": "Plan for several numbers of devices, and show where more stop to pay.",
     "explain": "Explain what binds the step of a plan, and one table's alternatives.",
     "verify": "Run a plan in a real TorchRec job and measure it.",
     "diff": "Show what changed between two plans.",

@@ -32,11 +32,9 @@ def _time(_: click.Context, __: click.Parameter, value: str | None) -> float | N
     return None if value is None else parse_time(value)
 
 
-problem_options = _stack(
-    click.option("--cluster", "-c", required=True, metavar="C", help="`<device>:<per host>[x<hosts>]` or a file."),
+shape_options = _stack(  # of the problem but for its cluster and batch, which a sweep varies
     click.option("--hbm", callback=_size, metavar="SIZE", help="Device memory, such as 60GiB."),
     click.option("--reserve", callback=_size, metavar="SIZE", help="Memory kept free on every device."),
-    click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step."),
     click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's."),
     click.option("--types", callback=words, metavar="A,B", help="Sharding types to choose from (default: all)."),
     click.option("--widths", type=click.Choice(["torchrec", "any"]), default="any", show_default=True,
@@ -47,6 +45,12 @@ problem_options = _stack(
     click.option("--keep-exact", is_flag=True, default=False, help="No column splits under row-wise optimizers."),
     click.option("--constraints", metavar="FILE", help="Rules for single tables."),
 )  # fmt: skip
+
+problem_options = _stack(
+    click.option("--cluster", "-c", required=True, metavar="C", help="`<device>:<per host>[x<hosts>]` or a file."),
+    click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step."),
+    shape_options,
+)
 
 limit_options = _stack(
     click.option("--cost-model", metavar="M", help="Cost model: analytic or torchrec (default: analytic)."),
@@ -67,7 +71,18 @@ format_option = click.option(
 
 def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:
     """The words of `problem_options` as the arguments `workload`, `cluster`, `constraints` and `space` of `plan`."""
+    return {"cluster": read_cluster(options["cluster"], options)} | read_shape(workload, options["batch_size"], options)
+
+
+def read_cluster(name: str, options: dict[str, Any]) -> Any:
+    """The cluster of a name or file, with the memory of the words."""
     from recsmith.clusters import load_cluster
+
+    return load_cluster(name).with_memory(options["hbm"], options["reserve"])
+
+
+def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The words of `shape_options` as the arguments `workload`, `constraints` and `space`."""
     from recsmith.problems import Constraints, Space, load_rules
     from recsmith.workloads import load_workload
 
@@ -76,6 +91,5 @@ def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:
     return {
         "space": Space(widths=options["widths"], **chosen),
         "constraints": Constraints(memory=options["memory"], rules=rules, keep_exact=options["keep_exact"]),
-        "cluster": load_cluster(options["cluster"]).with_memory(options["hbm"], options["reserve"]),
-        "workload": load_workload(workload, batch_size=options["batch_size"], optimizer=options["optimizer"]),
+        "workload": load_workload(workload, batch_size=batch_size, optimizer=options["optimizer"]),
     }

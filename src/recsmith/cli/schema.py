@@ -2,13 +2,13 @@
 
 import click
 
-NOUNS = ("workload", "cluster", "constraints", "plan", "result", "comparison", "explanation")
+NOUNS = ("workload", "cluster", "constraints", "plan", "result", "comparison", "sweep", "explanation")
 
 
 @click.command(name="schema")
 @click.argument("noun", type=click.Choice(NOUNS))
 def command(noun: str) -> None:
-    """Print the JSON Schema of a file: workload, cluster, constraints, plan, result, comparison or explanation.
+    """Print the JSON Schema of a file: workload, cluster, constraints, plan, result, comparison, sweep or explanation.
 
     \b
     recsmith schema workload > workload.schema.json

@@ -4,6 +4,7 @@ Legend: T tables, P pieces, N placed pieces.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -34,6 +35,22 @@ class Assignment:
         return cls(choice, table, pieces[pieces != NO_PIECE], np.full(len(table), NOWHERE))
 
     @classmethod
+    def from_footprint(cls, problem: Problem, footprint: Footprint) -> "Assignment | None":
+        """The assignment of placed pieces; None where a table is split in a way that is none of its options."""
+        table = problem.modes.table[footprint.mode]
+        order = np.lexsort((footprint.target, -footprint.width, table))
+        mode, width, target = footprint.mode[order], footprint.width[order], footprint.target[order]
+        start = np.searchsorted(table[order], np.arange(len(problem.tables) + 1)).tolist()
+        choice = np.array(
+            [_option_of(problem, t, int(mode[a]), width[a:b]) for t, (a, b) in enumerate(pairwise(start))]
+        )
+        if (choice == NO_PIECE).any():
+            return None
+        made = cls.of(problem, choice)
+        made.target[:] = target
+        return made
+
+    @classmethod
     def of_table(cls, option: int, piece: Ints, target: Ints) -> "Assignment":
         """The pieces of one table alone."""
         return cls(np.array([option]), np.zeros(len(piece), dtype=np.int64), piece, target)
@@ -46,6 +63,18 @@ class Assignment:
     def complete(self) -> bool:
         """Whether every piece stands somewhere."""
         return bool((self.target != NOWHERE).all())
+
+
+def _option_of(problem: Problem, table: int, mode: int, widths: Ints) -> int:
+    """The option of a table with this mode and these widths (wide first), or NO_PIECE."""
+    options = problem.options
+    own = np.arange(int(options.start[table]), int(options.start[table + 1]))
+    own = own[(options.mode[own] == mode) & (options.count[own].sum(axis=1) == len(widths))]
+    for option in own.tolist():
+        pieces = np.repeat(options.piece[option], options.count[option])
+        if np.array_equal(problem.pieces.width[pieces], widths):
+            return option
+    return NO_PIECE
 
 
 def place_longest_first(ledger: Ledger, assignment: Assignment, order: Floats) -> None:

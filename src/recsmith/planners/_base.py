@@ -30,12 +30,16 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """What a search found: where pieces stand, the step's seconds, and how long it took."""
+    """What a search found: where pieces stand, the step's seconds, and how long it took.
+
+    members: planners that took part and finished, where the search is made of several.
+    """
 
     footprint: Footprint
     total_s: float
     iterations: int
     truncated: bool = False
+    members: tuple[str, ...] = ()
 
 
 class Planner(Protocol):

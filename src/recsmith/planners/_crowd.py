@@ -19,45 +19,46 @@ from recsmith.planners._assignment import NOWHERE, Assignment
 from recsmith.planners._ledger import Ledger
 from recsmith.problems import NO_PIECE, memory_used
 
-SHARPNESS = 24  # power of the loads
-HOPELESS = 1e10  # ratio of a load to the slowest one's; its power still adds up without overflow
 STEP_EFFORT = 25_000  # numbers that could be worked on while Python sets up one step
 CHUNK = 200_000  # numbers (trials times ranks) that are worked on at once
 MOST_PIECES = 64  # of a table that is laid anew
 
 
 class Aim(NamedTuple):
-    """What is lowered: sum over phases of weight * sum over ranks of (load / reference) ** SHARPNESS.
+    """What is lowered: sum over phases of weight * sum over ranks of (load / reference) ** sharpness.
 
-    It is the tangent, at the loads it was made from, of the sum of norms; where it falls, the sum of norms falls.
+    It is the tangent, at the loads it was made from, of the sum of norms; where it falls, the sum of norms falls. The
+    sharper, the nearer the norm to the slowest rank, and the less it says of all others.
     """
 
     reference: Floats  # (F,)
     weight: Floats  # (F,)
+    sharpness: int  # 3 * 2 ** i
 
     @classmethod
-    def at(cls, loads: Floats) -> "Aim":
+    def at(cls, loads: Floats, sharpness: int) -> "Aim":
         """The aim at loads (F, W)."""
         reference = np.maximum(loads.max(axis=1), 1e-300)
-        total = np.maximum(sharpen(loads / reference[:, None]).sum(axis=1), 1.0)
-        return cls(reference, reference * total ** (1 / SHARPNESS - 1) / SHARPNESS)
+        total = np.maximum(sharpen(loads / reference[:, None], sharpness).sum(axis=1), 1.0)
+        return cls(reference, reference * total ** (1 / sharpness - 1) / sharpness, sharpness)
 
     def powers(self, loads: Floats) -> Floats:
         """What each rank adds to the score (..., W), from loads (..., F, W)."""
-        return np.einsum("f,...fw->...w", self.weight, sharpen(loads / self.reference[:, None]))
+        ratio = np.maximum(loads, 0.0) / self.reference[:, None]  # rounding may leave less than nothing
+        return np.einsum("f,...fw->...w", self.weight, sharpen(ratio, self.sharpness))
 
     def score(self, loads: Floats) -> Floats:
         """The score (...) of loads (..., F, W)."""
         return self.powers(loads).sum(axis=-1)
 
 
-def sharpen(ratio: Floats) -> Floats:
-    """The power SHARPNESS (24) of ratios that are not negative, by squaring; hopeless ratios count as HOPELESS."""
-    ratio = np.minimum(ratio, HOPELESS)
-    square = ratio * ratio
-    eighth = square * square
-    eighth *= eighth
-    return eighth * eighth * eighth
+def sharpen(ratio: Floats, sharpness: int) -> Floats:
+    """A power (3 * 2 ** i) of ratios that are not negative, by squaring; hopeless ones are cut, so sums stay finite."""
+    ratio = np.minimum(ratio, 10.0 ** (280 / sharpness))
+    power = ratio * ratio * ratio
+    for _ in range((sharpness // 3).bit_length() - 1):
+        power *= power
+    return power
 
 
 @dataclass

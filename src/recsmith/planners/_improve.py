@@ -15,11 +15,12 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.relaxation import Relaxation
 from recsmith.planners._assignment import Assignment
-from recsmith.planners._crowd import MOST_PIECES, SHARPNESS, Aim, Crowd, Trial, sharpen
+from recsmith.planners._crowd import MOST_PIECES, Aim, Crowd, Trial, sharpen
 from recsmith.planners._ledger import Ledger
 from recsmith.sharding import Span
 
 LEAST_GAIN = 1e-7  # of a slowest rank's load; smaller gains are not worth a change
+SHARPNESS = (24, 96, 384)  # powers of the loads whose sum is lowered, in turn
 MOST_MOVED = 64  # pieces of a slowest rank that are tried against all others
 MOST_PARTNERS = 4096  # pieces of other ranks, of the least loaded first, that they are swapped for
 MOST_TABLES = 24  # of a slowest rank that are laid anew in one round
@@ -38,6 +39,7 @@ class LocalSearch:
         self.ledger, self.relaxation = ledger, relaxation
         self.crowd = Crowd.of(ledger, draft)
         self.random = np.random.default_rng(seed)
+        self.sharpness = SHARPNESS[0]
         self.options: dict[tuple[int, int], Ints] = {}
 
     def assignment(self) -> Assignment:
@@ -53,7 +55,7 @@ class LocalSearch:
         """One change for the better; False where none was found. shake: also take several tables out at once."""
         loads = self.crowd.full_loads()[0]
         self.pieces = _Placed(self.ledger, self.crowd)
-        self.aim = Aim.at(loads)
+        self.aim = Aim.at(loads, self.sharpness)
         self.powers = self.aim.powers(loads)
         self.score = float(self.powers.sum())
         worst = list(dict.fromkeys([int(self.powers.argmax()), *loads.argmax(axis=1).tolist()]))
@@ -65,7 +67,7 @@ class LocalSearch:
 
     def _goal(self, rank: int) -> float:
         """The score that a change for a rank must reach."""
-        return self.score - LEAST_GAIN * SHARPNESS * float(self.powers[rank])
+        return self.score - LEAST_GAIN * self.sharpness * float(self.powers[rank])
 
     # --- move and swap pieces -------------------------------------------------------------------------------------
 
@@ -106,11 +108,12 @@ class LocalSearch:
 
     def _change(self, worst: int, rank: Ints | slice, given: Floats) -> Floats:
         """How the score changes when the slowest rank gives seconds (F, m, n) to other ranks (n,)."""
-        loads = self.crowd.full_loads()[0]
+        loads, aim = self.crowd.full_loads()[0], self.aim
         total = -self.powers[rank] - self.powers[worst]
-        for load, reference, weight, seconds in zip(loads, self.aim.reference, self.aim.weight, given, strict=True):
-            left = sharpen(np.maximum(load[worst] - seconds, 0.0) / reference)
-            total = total + weight * (left + sharpen(np.maximum(load[rank] + seconds, 0.0) / reference))
+        for load, reference, weight, seconds in zip(loads, aim.reference, aim.weight, given, strict=True):
+            left = sharpen(np.maximum(load[worst] - seconds, 0.0) / reference, aim.sharpness)
+            right = sharpen(np.maximum(load[rank] + seconds, 0.0) / reference, aim.sharpness)
+            total = total + weight * (left + right)
         return total
 
     def _exchange(self, pieces: "_Placed", changes: list[tuple[int, int]], goal: float) -> bool:
@@ -132,7 +135,7 @@ class LocalSearch:
             crowd.insert(0, table, Trial(0.0, option, spots))
 
     def _score_now(self) -> float:
-        return float(self.aim.score(np.maximum(self.crowd.full_loads()[0], 0.0)))
+        return float(self.aim.score(self.crowd.full_loads()[0]))
 
     # --- lay tables anew --------------------------------------------------------------------------------------------
 

@@ -102,7 +102,7 @@ class Ledger:
         return room & (hosts[:, :-1] >= self._full[piece]).all(axis=1) & (hosts[:, -1] >= held)
 
     def preference(self, piece: int) -> Floats:
-        """How unwelcome a piece is on each target: the load there; beside other phases or bytes, growth of high powers."""
+        """How unwelcome a piece is on each target: its load then; beside other phases or bytes, growth of powers."""
         after = self.loads + self._seconds[piece] if self.additive else self._loads_with(piece)
         score = after[0]
         if self.powered:

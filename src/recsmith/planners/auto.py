@@ -6,28 +6,30 @@ limit a little above the bound, and a price on memory where memory is short, eve
 lands close to the bound.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import cycle, islice
 
 import numpy as np
 
-from recsmith.costs import Evaluator, Outlook, Terms
+from recsmith.costs import Evaluator, Terms, step_seconds
 from recsmith.costs.relaxation import Choice, Relaxation, fitting_price
 from recsmith.errors import NoPlanFound
 from recsmith.planners._assignment import Assignment, place_longest_first, repair
 from recsmith.planners._base import Budget, OnImprove, Search, Solution
-from recsmith.planners._improve import LocalSearch
+from recsmith.planners._improve import SHARPNESS, LocalSearch
 from recsmith.planners._ledger import Ledger
 from recsmith.planners.greedy import place_simplest
+from recsmith.planners.neuroshard import NeuroShard
 from recsmith.problems import NO_PIECE, Footprint, Problem
 
 LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
 PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
-LEAST_ROUNDS, MOST_ROUNDS, WORK = 20, 2000, 1_000_000  # rounds of local search: WORK over the number of pieces
-SHAKES = 6  # and two a table: rounds in a row that find nothing before the search ends
-EFFORT, EFFORT_PER_CELL = 80_000_000, 200  # numbers worked on by local search, more for each piece and device
+MOST_STARTS = 3  # drafts that local search starts from
+QUICK = 4_000  # tables times devices up to which other planners take part
+SHAKES = 6  # and one a table: rounds in a row that find nothing before the search ends
+LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 50_000_000, 200
+# numbers worked on by local search: at least, for each piece and device of small and at most, and of large problems
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
 SCARCE = 0.5  # share of all memory that picks take, from which on bytes are balanced as well as seconds
 WEIGHTS = (1.0, 0.5, 0.25)  # of a device's memory: most bytes of a piece
@@ -53,59 +55,109 @@ class Auto:
     ) -> Solution:
         """The best of some tens of placements; NoPlanFound where none is complete."""
         search = Search(evaluator, budget, start, on_improve)
-        outlook = evaluator.outlook
-        ledger, relaxation = Ledger(evaluator), Relaxation(evaluator, floor=outlook.floor)
-        bound = outlook.bound.value_s or 0.0
+        team = _Team(search, Ledger(evaluator), Relaxation(evaluator, floor=evaluator.outlook.floor), seed)
         with search.interruptible():
-            draft = _best_draft(search, ledger, relaxation, outlook)
-            if draft is not None and not _rests(search, bound):
-                _improve(search, ledger, relaxation, draft, bound, seed)
+            team.work()
         solution = search.solution()
         if solution is None:
             raise NoPlanFound(
                 "no plan was found, and none was proved impossible: memory is tight; "
                 "allow more types or widths any, reserve less, or add devices"
             )
-        return solution
+        return replace(solution, members=tuple(team.finished))
 
 
-def _rests(search: Search, bound: float) -> bool:
-    return search.stop or search.total_s <= bound * (1 + GOOD_ENOUGH)
+class _Team:
+    """The members of the search, one after the other; what they find is kept by `search`, the best starts here."""
 
+    def __init__(self, search: Search, ledger: Ledger, relaxation: Relaxation, seed: int) -> None:
+        self.search, self.ledger, self.relaxation, self.seed = search, ledger, relaxation, seed
+        self.problem, self.evaluator = ledger.problem, ledger.evaluator
+        self.bound = ledger.evaluator.outlook.bound.value_s or 0.0
+        self.starts: list[tuple[float, int, Assignment]] = []
+        self.finished: list[str] = []
 
-def _best_draft(search: Search, ledger: Ledger, relaxation: Relaxation, outlook: Outlook) -> Assignment | None:
-    """The best of what tables pick, placed longest first; as few pieces as possible where no pick finds room."""
-    best: Assignment | None = None
-    bound = outlook.bound.value_s or 0.0
-    most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(ledger.problem.tables)))
-    for choice in islice(_choices(relaxation, outlook.leads), most):
-        before = search.total_s
-        draft = _placed(ledger, relaxation, choice)
-        search.try_(draft.footprint(ledger.problem) if draft else None)
-        best = draft if search.total_s < before else best
-        if _rests(search, bound):
-            break
-    if best is None:
-        best = place_simplest(ledger, relaxation)
-        search.try_(best.footprint(ledger.problem) if best else None)
-    return best
+    def work(self) -> None:
+        """Drafts first, then other planners where they are quick, then local search from the best few."""
+        for name, member in (("picks", self._picks), ("cost_greedy", self._greedy), ("neuroshard", self._neuroshard)):
+            if self.search.best is not None and (self.search.stop or self._rests):
+                return
+            if member():
+                self.finished.append(name)
+        if self.starts and not self.search.stop and not self._rests:
+            self._improve()
+            self.finished.append("local_search")
 
+    @property
+    def _rests(self) -> bool:
+        return self.search.stop or self.search.total_s <= self.bound * (1 + GOOD_ENOUGH)
 
-def _improve(
-    search: Search, ledger: Ledger, relaxation: Relaxation, draft: Assignment, bound: float, seed: int
-) -> None:
-    """Local search from a draft: until nothing helps, or the effort is spent; with a budget, until that is."""
-    local, limited = LocalSearch(ledger, relaxation, draft, seed), search.budget == Budget()
-    effort = EFFORT + EFFORT_PER_CELL * len(draft.piece) * len(ledger.free)
-    patience = most = SHAKES + 2 * len(draft.option) if limited else sys.maxsize
-    for _ in range(max(LEAST_ROUNDS, min(MOST_ROUNDS, WORK // len(draft.piece))) if limited else sys.maxsize):
-        better = local.round(shake=local.total > bound * (1 + CLOSE_ENOUGH))
-        patience = min(most, SHAKES + 2 * len(draft.option)) if better else patience - 1
-        if better and local.total < search.total_s:
-            search.try_(local.assignment().footprint(ledger.problem))
-        shaken = better or local.total > bound * (1 + CLOSE_ENOUGH)
-        if patience <= 0 or not shaken or (limited and ledger.effort > effort) or _rests(search, bound):
-            break
+    def _keep(self, draft: Assignment | None) -> None:
+        """Count a draft, and keep it as a start if it is among the best."""
+        footprint = draft.footprint(self.problem) if draft else None
+        self.search.try_(footprint)
+        if draft is not None and footprint is not None:
+            self.starts.append((step_seconds(self.evaluator, footprint), len(self.starts), draft))
+            self.starts = sorted(self.starts, key=lambda start: start[:2])[:MOST_STARTS]
+
+    def _picks(self) -> bool:
+        """What tables pick under the terms that the bound found promising, placed longest first."""
+        most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
+        for choice in islice(_choices(self.relaxation, self.evaluator.outlook.leads), most):
+            self._keep(_placed(self.ledger, self.relaxation, choice))
+            if self._rests:
+                break
+        return True
+
+    def _greedy(self) -> bool:
+        """As few pieces as possible; for large problems only where no pick found room."""
+        quick = len(self.problem.tables) * len(self.ledger.free) <= QUICK
+        if quick or not self.starts:
+            self._keep(place_simplest(self.ledger, self.relaxation))
+        return quick or bool(self.starts)
+
+    def _neuroshard(self) -> bool:
+        """NeuroShard's beam over columns; not where it would take long."""
+        if len(self.problem.tables) * len(self.ledger.free) > QUICK:
+            return False
+        try:
+            found = NeuroShard().plan(self.problem, self.evaluator)
+        except NoPlanFound:
+            return True
+        draft = Assignment.from_footprint(self.problem, found.footprint)
+        if draft is None:
+            self.search.try_(found.footprint)
+        else:
+            self._keep(draft)
+        return True
+
+    def _improve(self) -> None:
+        """Local search from the best starts, the effort shared between them; with a budget, until that is spent."""
+        limited, most = self.search.budget == Budget(), SHAKES + len(self.problem.tables)
+        for number, (_, _, draft) in enumerate(self.starts if limited else self.starts[:1]):
+            local = LocalSearch(self.ledger, self.relaxation, draft, self.seed)
+            cells = len(draft.piece) * len(self.ledger.free)
+            effort = min(MOST_EFFORT, LEAST_EFFORT + SMALL_EFFORT * cells) + LARGE_EFFORT * cells
+            limit = effort * (number + 1) // len(self.starts) if limited else None
+            for sharpness in SHARPNESS if limited else cycle(SHARPNESS):
+                local.sharpness = sharpness
+                if not self._descend(local, most, limit):
+                    break
+            if self._rests:
+                return
+
+    def _descend(self, local: LocalSearch, most: int, limit: int | None) -> bool:
+        """Rounds until `most` in a row find nothing; False where the search is to end."""
+        patience = most
+        while patience > 0 and not self._rests:
+            shake = local.total > self.bound * (1 + CLOSE_ENOUGH)
+            better = local.round(shake=shake)
+            patience = most if better else patience - 1 if shake else 0
+            if better and local.total < self.search.total_s:
+                self.search.try_(local.assignment().footprint(self.problem))
+            if limit is not None and self.ledger.effort > limit:
+                return False
+        return not self._rests and local.total > self.bound * (1 + CLOSE_ENOUGH)
 
 
 def _choices(relaxation: Relaxation, leads: tuple[Terms, ...]) -> Iterator[Choice]:
@@ -113,7 +165,7 @@ def _choices(relaxation: Relaxation, leads: tuple[Terms, ...]) -> Iterator[Choic
     room = float(relaxation.problem.capacity.sum())
     seen: set[bytes] = set()
     pairs = sorted((i + j, j, i) for i in range(len(LIMITS)) for j in range(len(leads)))  # both loosen step by step
-    for _, j, i in pairs:
+    for _, j, i in pairs[: LEAST_DRAFTS + 4 * len(relaxation.problem.tables)]:
         loose = replace(leads[j], limit=leads[j].limit * LIMITS[i], local=leads[j].local * LIMITS[i])
         for choice in _priced(relaxation, loose, room):
             key = choice.option.tobytes()

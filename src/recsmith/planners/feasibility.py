@@ -66,10 +66,13 @@ def _overfull_message(problem: Problem, model: CostModel, need: float, room: flo
 
 
 def _fewest(problem: Problem, least: float) -> str:
-    """The least number of devices, in whole hosts: more ranks serve more samples, so no table gets lighter."""
+    """The least number of devices: more ranks serve more samples, so no table gets lighter."""
     cluster = problem.cluster
-    hosts = int(np.ceil(least / float(problem.capacity.max()) / cluster.local_world_size))
-    return f"nor below {hosts * cluster.local_world_size} devices of this size"
+    devices = int(np.ceil(least / float(problem.capacity.max())))
+    if cluster.hosts == 1:
+        return f"nor below {devices} devices of this size"
+    local = cluster.local_world_size
+    return f"nor below {-(-devices // local) * local} devices of this size in hosts of {local}"
 
 
 def _fix(problem: Problem, model: CostModel) -> str:

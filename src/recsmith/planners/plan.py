@@ -84,6 +84,7 @@ def plan(
         elapsed_s=time.perf_counter() - begun,
         iterations=solution.iterations,
         truncated=solution.truncated,
+        members=solution.members,
     )
 
 

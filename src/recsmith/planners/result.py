@@ -6,9 +6,13 @@ from recsmith.plans import Plan
 
 @noun
 class Result:
-    """A plan with seconds, iterations and whether a limit cut the search short."""
+    """A plan with seconds, iterations and whether a limit cut the search short.
+
+    members: the parts of a search made of several that finished; the plan is no worse than any of theirs.
+    """
 
     plan: Plan
     elapsed_s: float
     iterations: int
     truncated: bool = False
+    members: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ def result_to_raw(result: Result) -> Raw:
         "elapsed_s": result.elapsed_s,
         "iterations": result.iterations,
         "truncated": result.truncated,
+        **({"members": list(result.members)} if result.members else {}),
         **price_to_raw(result.plan),
         "plan": plan_to_raw(result.plan),
     }

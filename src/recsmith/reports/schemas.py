@@ -7,18 +7,20 @@ from recsmith.clusters.files import SCHEMA as CLUSTER_SCHEMA
 from recsmith.files import Raw, json_schema
 from recsmith.planners.comparison import Row
 from recsmith.planners.explain import Phase, TableAccount
+from recsmith.planners.scaling import Knee, Point
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
 from recsmith.problems.space import CONSTRAINTS_SCHEMA, TableRule
 from recsmith.reports.comparison import COMPARISON_SCHEMA
 from recsmith.reports.data import RESULT_SCHEMA
 from recsmith.reports.explanation import EXPLANATION_SCHEMA
+from recsmith.reports.sweep import SWEEP_SCHEMA
 from recsmith.sharding import Shard
 from recsmith.workloads import workload_schema
 
 
 def schema_of(noun: str) -> Raw:
-    """The schema of a noun: workload, cluster, constraints, plan, result, comparison or explanation."""
+    """The schema of a noun: workload, cluster, constraints, plan, result, comparison, sweep or explanation."""
     return {
         "workload": workload_schema,
         "cluster": _cluster,
@@ -26,6 +28,7 @@ def schema_of(noun: str) -> Raw:
         "plan": _plan,
         "result": _result,
         "comparison": _comparison,
+        "sweep": _sweep,
         "explanation": _explanation,
     }[noun]()
 
@@ -74,12 +77,29 @@ def _result() -> Raw:
             "gap": {"type": ["number", "null"]},
             "plan": _plan(),
         },
+        {"members": json_schema(tuple[str, ...])},
     )
 
 
 def _comparison() -> Raw:
     rows: Raw = {"verdict": {"type": "string"}, "judges": json_schema(tuple[str, ...])}
     return _file(COMPARISON_SCHEMA, rows | {"rows": json_schema(tuple[Row, ...])})
+
+
+def _sweep() -> Raw:
+    text = {"type": "string"}
+    return _file(
+        SWEEP_SCHEMA,
+        {
+            "planner": text,
+            "cost_model": text,
+            "space": text,
+            "fixed": {"enum": ["batch_size", "global_batch_size"]},
+            "left": {"type": "integer"},
+            "knees": json_schema(tuple[Knee, ...]),
+            "points": json_schema(tuple[Point, ...]),
+        },
+    )
 
 
 def _explanation() -> Raw:

@@ -1,0 +1,124 @@
+"""Planners side by side: NeuroShard's search and its growth, and every planner under both cost models.
+
+    python benchmarks/planning.py speed               # search times of neuroshard, and the cluster that is too small
+    python benchmarks/planning.py growth              # of neuroshard, in tables and in devices
+    python benchmarks/planning.py judges [sharding_stats_example.txt]  # every planner on built-ins and, with its file, production tables
+
+Seconds are of the search alone, the median of the runs where there are several; the rest of the command (reading,
+compiling the cost model, the bound) is the same for all planners. Costs are predictions.
+"""
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+from production import faithful
+
+import recsmith
+from recsmith.clusters import load_cluster
+from recsmith.costs import cost_model
+from recsmith.errors import RecSmithError
+from recsmith.planners import find_planner
+from recsmith.planners.comparison import Row
+from recsmith.problems import build_problem
+from recsmith.workloads import Workload, load_workload
+from recsmith.workloads.sample import sample_workload
+
+JUDGES = ("analytic", "torchrec")
+PLANNERS = ("auto", "neuroshard", "cost_greedy", "size_lookup_greedy", "lookup_greedy", "dim_greedy", "size_greedy",
+            "random")  # fmt: skip
+SPEED = (("100 sampled tables", 100, "h100:4", 5), ("nvidia-jumbo", None, "h100:8x16", 3),
+         ("2,000 sampled tables", 2000, "h100:8x16", 1), ("nvidia-colossal", None, "h200:8x64", 1))  # fmt: skip
+CASES = (("dlrm-v2", "h100:8"), ("nvidia-tiny", "h100:8"), ("nvidia-small", "h100:8"), ("nvidia-medium", "h100:8"),
+         ("nvidia-large", "h100:8x4"), ("nvidia-jumbo", "h100:8x16"), ("nvidia-colossal", "h200:8x64"))  # fmt: skip
+
+
+def main() -> None:
+    """Run one of the parts."""
+    part = sys.argv[1] if len(sys.argv) > 1 else ""
+    if part == "one":
+        one(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    elif part == "speed":
+        speed()
+    elif part == "growth":
+        growth()
+    elif part == "judges":
+        judges(sys.argv[2:])
+    else:
+        sys.exit(__doc__)
+
+
+def speed() -> None:
+    """Each case in a process of its own, so that its memory can be told."""
+    print("| case | devices | neuroshard, search | predicted step | memory |\n|---|---|---|---|---|", flush=True)
+    for name, tables, cluster, runs in SPEED:
+        words = [sys.executable, __file__, "one", name if tables is None else str(tables), cluster, str(runs)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        print(f"| {name} | {cluster} | {done.stdout.strip()} |", flush=True)
+    try:
+        recsmith.plan("nvidia-colossal", "h200:8x16", planner="neuroshard")
+    except RecSmithError as error:
+        print(f"\nnvidia-colossal on 128 devices, exit {error.exit_code}: {error}")
+
+
+def one(name: str, cluster: str, runs: int) -> None:
+    """One case of `speed`."""
+    workload = sample_workload(int(name), 0) if name.isdigit() else load_workload(name)
+    seconds, total = _searched(workload, cluster, runs)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{seconds:.2f} s | {total * 1e3:.4g} ms | {memory:.2f} GB")
+
+
+def _searched(workload: Workload, cluster: str, runs: int) -> tuple[float, float]:
+    evaluator = cost_model("analytic").compile(build_problem(workload, load_cluster(cluster)))
+    times, total = [], 0.0
+    for _ in range(runs):
+        begun = time.perf_counter()
+        total = find_planner("neuroshard").plan(evaluator.problem, evaluator).total_s
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times), total
+
+
+def growth() -> None:
+    """Times over doublings, and the exponent of a line through their logarithms."""
+    by_tables = {count: _searched(sample_workload(count, 0), "h100:8x2", 1)[0] for count in (125, 250, 500, 1000)}
+    by_hosts = {hosts * 8: _searched(sample_workload(250, 0), f"h100:8x{hosts}", 1)[0] for hosts in (1, 2, 4, 8, 16)}
+    for what, found in (("tables on 16 devices", by_tables), ("devices for 250 tables", by_hosts)):
+        slope = np.polyfit(np.log(list(found)), np.log(list(found.values())), 1)[0]
+        times = ", ".join(f"{size}: {seconds:.2f} s" for size, seconds in found.items())
+        print(f"{what}: {times}; grows with the power {slope:.2f}")
+
+
+def judges(paths: list[str]) -> None:
+    """Every planner searches under `analytic`; both cost models judge."""
+    cases: list[tuple[str, Workload, str]] = [(name, load_workload(name), cluster) for name, cluster in CASES]
+    if paths:
+        cases.append(("1,933 production tables", faithful(paths[0]), "h100:8x12"))
+    print("| workload | cluster | planner | search | analytic | gap | torchrec | gap | if pooling is off by 20 % |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, workload, cluster in cases:
+        found = recsmith.compare(workload, cluster, planners=PLANNERS, judges=JUDGES)
+        for row in found.rows:
+            print(f"| {name} | {cluster} | {row.name} | {_cells(row)} |", flush=True)
+        print(f"| {name} | | | | | | | | {found.verdict} |", flush=True)
+
+
+def _cells(row: Row) -> str:
+    if row.error:
+        return f"{row.search_s:.2f} s | no plan found | | | | "
+    prices = [f"{each.total_s * 1e3:.4g} ms | " + _percent(each.gap) for each in row.judgements]
+    spread = row.sensitivity
+    return (
+        f"{row.search_s:.2f} s | " + " | ".join(prices) + f" | {spread.median_s * 1e3:.4g}, {spread.p95_s * 1e3:.4g} ms"
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+if __name__ == "__main__":
+    main()

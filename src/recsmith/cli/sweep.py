@@ -1,0 +1,132 @@
+"""`recsmith sweep`."""
+
+import sys
+from dataclasses import replace
+from typing import Any, cast
+
+import click
+
+from recsmith.cli.options import read_cluster, read_shape, search_options, shape_options, words
+from recsmith.errors import Infeasible, NoPlanFound, UsageError
+
+
+def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    """Whole numbers with commas between them, as a tuple."""
+    if value is None:
+        return None
+    listed = [word.strip() for word in value.split(",") if word.strip()]
+    odd = next((word for word in listed if not (word.isascii() and word.isdigit())), None)
+    if odd is not None:
+        raise UsageError(f"{option.opts[-1]}: '{odd}' is not a whole number; write for example 8,16,32")
+    return tuple(map(int, listed))
+
+
+@click.command(name="sweep")
+@click.argument("workload")
+@click.option("--devices", callback=_counts, required=True, metavar="N,M", help="Numbers of devices, in whole hosts.")
+@click.option("--device", callback=words, required=True, metavar="A,B", help="Device types, or files of clusters.")
+@click.option("--per-host", type=click.IntRange(min=1), metavar="N", help="Devices of a host (default: the device's).")
+@click.option("--batch-size", callback=_counts, metavar="N,M", help="Samples per device and step.")
+@click.option("--global-batch", callback=_counts, metavar="N,M", help="Samples of all devices and a step, instead.")
+@shape_options
+@search_options
+@click.option("-o", "--output", metavar="FILE", help="Write the points to a file, JSON or .csv ('-' for stdout).")
+@click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
+              help="Output.")  # fmt: skip
+def command(workload: str, output: str | None, format_: str, **options: Any) -> None:
+    """Plan WORKLOAD for several numbers of devices, device types and batches, and show where more devices stop to pay.
+
+    \b
+    recsmith sweep dlrm-v2 --devices 8,16,32 --device h100,h200
+    recsmith sweep tables.json --devices 8,16,32,64 --device h100 --global-batch 65536 -o sweep.csv
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.files import check_target
+    from recsmith.planners.sweep import sweep
+
+    check_target(output)
+    found = sweep(
+        **_read_sweep(workload, options),
+        planner=options["planner"],
+        cost_model=options["cost_model"],
+        seed=options["seed"],
+        iterations=options["iterations"],
+        time_limit_s=options["time_limit"],
+        on_point=_say if _watched() else None,
+    )
+    _notes(found)
+    _print(found, output, format_)
+    _end(found)
+
+
+def _read_sweep(workload: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The problem's words as arguments of `sweep`; the batch of a CSV workload is the sweep's."""
+    hosts = [read_cluster(name, options) for name in options["device"]]
+    if options["per_host"]:
+        hosts = [_host_of(host, options["per_host"]) for host in hosts]
+    any_batch = next(iter((options["batch_size"] or ()) + (options["global_batch"] or ())), None)
+    return read_shape(workload, any_batch, options) | {
+        "devices": options["devices"],
+        "device": hosts,
+        "batch_sizes": options["batch_size"],
+        "global_batches": options["global_batch"],
+    }
+
+
+def _host_of(cluster: Any, per_host: int) -> Any:
+    """A host of so many devices; where devices differ in memory, `sweep` says why it takes none."""
+    if isinstance(cluster.hbm_bytes, tuple):
+        return cluster
+    return replace(cluster, local_world_size=per_host, hosts=1)
+
+
+def _watched() -> bool:
+    """Whether a person follows standard error, which may be closed."""
+    return cast(Any, sys.stderr) is not None and sys.stderr.isatty()
+
+
+def _say(point: Any) -> None:
+    from recsmith.reports.sweep import OUTCOMES, point_words
+    from recsmith.units import format_time
+
+    said = OUTCOMES[point.outcome] if point.error else format_time(point.total_s)
+    click.echo(f"recsmith: {point_words(point)}: {said} ({point.elapsed_s:.1f} s)", err=True)
+
+
+def _notes(found: Any) -> None:
+    from recsmith.reports.sweep import point_words
+
+    for point in found.points:
+        if point.truncated:
+            click.echo(
+                f"recsmith: note: the search of {point_words(point)} was cut short; its plan is the best by then",
+                err=True,
+            )
+    if found.left:
+        total = len(found.points) + found.left
+        click.echo(f"recsmith: note: interrupted; {found.left} of {total} points are not done", err=True)
+
+
+def _print(found: Any, output: str | None, format_: str) -> None:
+    from recsmith.files import dump_json, write_text
+    from recsmith.reports.sweep import sweep_report, sweep_to_csv, sweep_to_raw
+    from recsmith.reports.text import show
+
+    def data(as_csv: bool) -> str:
+        return sweep_to_csv(found) if as_csv else dump_json(sweep_to_raw(found))
+
+    if output and output != "-":
+        write_text(output, data(format_ == "csv" or output.endswith(".csv")))
+    if format_ == "table" and output != "-":
+        show(sweep_report(found))
+    else:
+        click.echo(data(format_ == "csv"), nl=False)
+
+
+def _end(found: Any) -> None:
+    """A sweep without any plan is a failure, though its points are printed."""
+    outcomes = {point.outcome for point in found.points}
+    if "planned" in outcomes:
+        return
+    if outcomes == {"infeasible"} and not found.left:
+        raise Infeasible("no point of the sweep has a plan, proved for each; the points say what would help")
+    raise NoPlanFound("no point of the sweep has a plan; the points say why")
