@@ -2,7 +2,7 @@
 
     python benchmarks/planning.py speed               # search times of neuroshard, and the cluster that is too small
     python benchmarks/planning.py growth              # of neuroshard, in tables and in devices
-    python benchmarks/planning.py judges [sharding_stats_example.txt]  # every planner on built-ins and, with its file, production tables
+    python benchmarks/planning.py judges [sharding_stats_example.txt]  # every planner on built-ins, production tables
 
 Seconds are of the search alone, the median of the runs where there are several; the rest of the command (reading,
 compiling the cost model, the bound) is the same for all planners. Costs are predictions.
@@ -111,6 +111,7 @@ def _cells(row: Row) -> str:
         return f"{row.search_s:.2f} s | no plan found | | | | "
     prices = [f"{each.total_s * 1e3:.4g} ms | " + _percent(each.gap) for each in row.judgements]
     spread = row.sensitivity
+    assert spread is not None, "what has a plan has its spread"
     return (
         f"{row.search_s:.2f} s | " + " | ".join(prices) + f" | {spread.median_s * 1e3:.4g}, {spread.p95_s * 1e3:.4g} ms"
     )

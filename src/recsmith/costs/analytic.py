@@ -47,44 +47,20 @@ class AnalyticEvaluator:
     problem: Problem
     kernels: EmbeddingKernels
     launch_s: float
+    group: Ints
+    groups: int
+    shared: Floats
+    planes: tuple[Plane, ...]
     additive: bool = False
     phases: tuple[tuple[int, ...], ...] = ((0, 1, 3), (2,))  # ready, then the forward collectives
 
     @property
-    def group(self) -> Ints:
-        """Tables that TorchRec fuses share a group."""
-        return self.problem.modes.group
-
-    @cached_property
-    def groups(self) -> int:
-        """Number of fusion groups."""
-        return int(self.group.max()) + 1
-
-    @cached_property
-    def shared(self) -> Floats:
-        """Latencies (G, 4) of the collectives of each group."""
-        seconds = np.zeros((self.groups, len(PARTS)))
-        kinds = np.zeros(self.groups, dtype=np.int64)
-        kinds[self.group] = self.problem.modes.type
-        for group, kind in enumerate(kinds.tolist()):
-            for part, calls in ((2, SHARDING_TYPES[kind].forward), (3, SHARDING_TYPES[kind].backward)):
-                seconds[group, part] = sum(latency(call, self.problem.cluster) for call in calls)
-        return seconds
-
-    @cached_property
-    def planes(self) -> tuple[Plane, ...]:
-        """Memory or cache decides, forward and backward: four planes."""
-        planes: list[Plane] = []
-        for forward in (FORWARD_MEMORY, FORWARD_CACHE):
-            for backward in (BACKWARD_MEMORY, BACKWARD_CACHE):
-                slopes = np.zeros(7)
-                slopes[[forward, backward, FORWARD_COMM, BACKWARD_COMM]] = 1.0
-                planes.append(Plane(slopes, (FORWARD_KERNELS + BACKWARD_KERNELS) * self.launch_s))
-        return tuple(planes)
-
-    @cached_property
     def outlook(self) -> Outlook:
         """The bound over the whole space."""
+        return self._outlook
+
+    @cached_property
+    def _outlook(self) -> Outlook:
         return outlook(self)
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
@@ -152,5 +128,32 @@ class AnalyticCostModel:
 
     def compile(self, problem: Problem) -> AnalyticEvaluator:
         """The model for a problem; UsageError where the device lacks a figure that its kernels need."""
-        launch_s = problem.cluster.device.launch_s
-        return AnalyticEvaluator(problem, EmbeddingKernels.of(problem), LAUNCH_S if launch_s is None else launch_s)
+        launch_s = LAUNCH_S if problem.cluster.device.launch_s is None else problem.cluster.device.launch_s
+        group = problem.modes.group
+        return AnalyticEvaluator(
+            problem, EmbeddingKernels.of(problem), launch_s, group=group, groups=int(group.max()) + 1,
+            shared=_latencies(problem), planes=_planes(launch_s),
+        )  # fmt: skip
+
+
+def _latencies(problem: Problem) -> Floats:
+    """Latencies (G, 4) of the collectives of each fusion group."""
+    group = problem.modes.group
+    kinds = np.zeros(int(group.max()) + 1, dtype=np.int64)
+    kinds[group] = problem.modes.type
+    seconds = np.zeros((len(kinds), len(PARTS)))
+    for each, kind in enumerate(kinds.tolist()):
+        for part, calls in ((2, SHARDING_TYPES[kind].forward), (3, SHARDING_TYPES[kind].backward)):
+            seconds[each, part] = sum(latency(call, problem.cluster) for call in calls)
+    return seconds
+
+
+def _planes(launch_s: float) -> tuple[Plane, ...]:
+    """Memory or cache decides, forward and backward: four planes."""
+    planes: list[Plane] = []
+    for forward in (FORWARD_MEMORY, FORWARD_CACHE):
+        for backward in (BACKWARD_MEMORY, BACKWARD_CACHE):
+            slopes = np.zeros(7)
+            slopes[[forward, backward, FORWARD_COMM, BACKWARD_COMM]] = 1.0
+            planes.append(Plane(slopes, (FORWARD_KERNELS + BACKWARD_KERNELS) * launch_s))
+    return tuple(planes)

@@ -145,7 +145,7 @@ class _Branching:
 
     def _leads(self, seen: list[_Node]) -> list[Terms]:
         """The terms of the nodes whose picks would cost least, one node for each set of groups and room."""
-        leads: dict[tuple[bytes, float], Terms] = {}
+        leads: dict[tuple[bytes, float, float], Terms] = {}
         for node in sorted(seen, key=lambda node: (self._estimate(node), node.number)):
             terms = replace(node.terms, menu=node.used, toll=node.terms.toll + TIE_TOLL)
             leads.setdefault((node.used.tobytes(), terms.local, terms.toll), terms)

@@ -127,11 +127,11 @@ class EmbeddingKernels:
         has the cache to itself.
         """
         ids, unique = self.problem.modes.ids[modes], self.unique[modes]
-        held = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) / row, unique)
+        held: Floats = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) / row, unique)
         missed, crowded = unique.copy(), np.flatnonzero(held < unique)
         table, blocks = self.problem.modes.table[modes[crowded]], self.blocks[modes[crowded]]
         hot = self.reuse.hot_share(table, held[crowded] * blocks)
-        all_hot = self.reuse.hot_share(table, unique[crowded] * blocks)
+        all_hot = self.reuse.hot_share(table, np.asarray(unique[crowded] * blocks, dtype=np.float64))
         repeats = np.maximum(ids[crowded] - unique[crowded], 0.0)
         missed[crowded] += repeats * (1 - np.minimum(hot / np.maximum(all_hot, 1e-300), 1.0))
         return missed
@@ -158,7 +158,7 @@ class EmbeddingKernels:
         kernel, table = self.problem.modes.kernel[modes], self.problem.modes.table[modes]
         share = np.where(kernel == _UVM, 1.0, 0.0)
         caching = np.flatnonzero(kernel == _UVM_CACHING)
-        rows = CACHE_LOAD_FACTOR * self.problem.demand.rows[table[caching]]
+        rows: Floats = CACHE_LOAD_FACTOR * self.problem.demand.rows[table[caching]].astype(np.float64)
         share[caching] = 1 - self.reuse.hot_share(table[caching], rows)
         return share
 

@@ -113,9 +113,13 @@ class TorchRecEvaluator:
         """Forward and backward compute."""
         return sums[..., 0] + sums[..., 1]
 
-    @cached_property
+    @property
     def outlook(self) -> Outlook:
         """The additive bound over the whole space."""
+        return self._outlook
+
+    @cached_property
+    def _outlook(self) -> Outlook:
         return outlook(self)
 
 

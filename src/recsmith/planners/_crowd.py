@@ -95,7 +95,7 @@ class Crowd:
     def take(self, plans: Ints) -> "Crowd":
         """Copies of some plans, as often as they are named."""
         return Crowd(
-            self.ledger, self.option[plans], [list(self.spots[plan]) for plan in plans.tolist()], self.sums[plans],
+            self.ledger, self.option[plans], [list(self.spots[int(plan)]) for plan in plans], self.sums[plans],
             self.group_loads[plans], self.loads[plans], self.common[plans], self.in_group[plans], self.free[plans],
             self.host_free[plans],
         )  # fmt: skip
@@ -193,7 +193,8 @@ class Crowd:
         width = problem.pieces.width
         for step in range(target.shape[1]):
             rows = np.flatnonzero(pieces > step)
-            now = np.where(step < count[rows, 0], piece[rows, 0], piece[rows, 1])
+            second = count[rows, 0] <= step
+            now: Ints = piece[rows, second.astype(np.int64)]
             allowed = None
             if step and tied[rows].any():
                 allowed = state.allowed(rows, width[now], tied[rows], on_one_host[rows])

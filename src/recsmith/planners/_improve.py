@@ -242,8 +242,8 @@ class _Placed:
     """The pieces of a plan (N,), in order of tables."""
 
     def __init__(self, ledger: Ledger, crowd: Crowd) -> None:
-        spots = crowd.spots[0]
-        sizes = np.array([len(some) for some in spots])
+        spots: list[Ints] = crowd.spots[0]
+        sizes = np.array([some.size for some in spots], dtype=np.int64)
         options = ledger.problem.options
         self.piece = np.repeat(options.piece[crowd.option[0]].ravel(), options.count[crowd.option[0]].ravel())
         self.target = np.concatenate(spots)

@@ -175,7 +175,7 @@ def _choices(relaxation: Relaxation, leads: tuple[Terms, ...]) -> Iterator[Choic
 
 
 def _priced(relaxation: Relaxation, terms: Terms, room: float) -> Iterator[Choice]:
-    """What tables pick at prices at which it fits; where memory is scarce, also without pieces that nearly fill a device."""
+    """What tables pick at prices at which it fits; where memory is scarce, also without the heaviest pieces."""
     for share in WEIGHTS:
         light = replace(terms, weight=share * float(relaxation.problem.capacity.max()))
         price = fitting_price(lambda p, t=light: _below(relaxation, replace(t, price=p)), room)

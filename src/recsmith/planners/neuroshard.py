@@ -97,7 +97,8 @@ def _halvings(problem: Problem, table: int, mode: int) -> Iterator[int]:
     """Widths of a table's pieces: its own, and halves of it while they stay legal."""
     width = problem.tables[table].embedding_dim
     yield width
-    splits = SHARDING_TYPES[problem.modes.type[mode]].splits_columns and problem.tables[table].pooled
+    kind = SHARDING_TYPES[int(problem.modes.type[mode])]
+    splits = kind.splits_columns and problem.tables[table].pooled
     least = max(int(problem.least_width[table]), WIDTH_STEP)
     while splits and problem.space.widths == "any" and width % (2 * WIDTH_STEP) == 0 and width // 2 >= least:
         width //= 2
@@ -144,7 +145,9 @@ class NeuroShard:
         halves = Halves.of(problem, evaluator)
         with search.interruptible():
             first = _first(problem, evaluator, halves)
-            for node in self._levels(problem, evaluator, halves, first) if first else ():
+            levels = () if first is None else self._levels(problem, evaluator, halves, first)
+            for node in levels:
+                assert first is not None, "there are no levels without it"
                 search.try_(None if node.target is None else _footprint(problem, halves, node, first))
                 if search.stop:
                     break
