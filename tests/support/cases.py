@@ -23,7 +23,7 @@ from recsmith.plans.plan import Cache
 from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem
 from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, Shard, Span
 from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Pieces
-from recsmith.workloads import Feature, Table, Workload
+from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 Pick = Callable[[Sequence[Any]], Any]
 
@@ -43,6 +43,7 @@ TIGHT = (
 )  # capacity of all devices over the tables' bytes
 LOOSE = (1.5, 3.0, 50.0)
 MOST_PLANS = 150_000  # of one brute force
+BOTH = tuple(COST_MODELS)
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Case:
     cluster: Cluster
     space: Space = Space()
     constraints: Constraints = Constraints()
+    cost_model: str = "torchrec"
 
     @cached_property
     def known(self) -> dict[Any, Any]:
@@ -65,11 +67,11 @@ class Case:
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        return COST_MODELS["torchrec"].compile(self.problem)
+        return COST_MODELS[self.cost_model].compile(self.problem)
 
     def plan(self, planner: str = "auto", **words: Any) -> Result:
         return plan(
-            self.workload, self.cluster, planner=planner, cost_model="torchrec",
+            self.workload, self.cluster, planner=planner, cost_model=self.cost_model,
             space=self.space, constraints=self.constraints, **words,
         )  # fmt: skip
 
@@ -197,7 +199,39 @@ def legal(case: Case) -> Case:
     return case
 
 
-def small_case(pick: Pick, tightness: Sequence[float] = TIGHT) -> Case:
+def under(pick: Pick, case: Case, models: Sequence[str]) -> Case:
+    """The case under one of these cost models, with all that matters to it drawn too.
+
+    Overheads are as small as what the small tables cost, so that both decide which plans are good.
+    """
+    case = replace(case, cost_model=pick(models))
+    if case.cost_model == "torchrec":
+        return case
+    device = replace(
+        case.cluster.device, l2_bytes=pick((None, 1000, 50_000, 10**7)), l2_bandwidth=pick((None, None, 5e11, 4e12)),
+        launch_s=pick((None, 1e-9, 1e-10, 1e-10)),
+    )  # fmt: skip
+    links = replace(
+        case.cluster.links, intra_host_latency_s=pick((None, 1e-9, 1e-8)), inter_host_latency_s=pick((None, 1e-8, 1e-7))
+    )
+    tables = tuple(replace(t, access=make_access(pick)) for t in case.workload.tables)
+    return replace(
+        case,
+        workload=replace(case.workload, tables=tables),
+        cluster=replace(case.cluster, device=device, links=links),
+    )
+
+
+def make_access(pick: Pick) -> AccessProfile | None:
+    """Nothing known, a Zipf exponent, or counts of a batch."""
+    if pick((True, True, False)):
+        return pick((None, None, AccessProfile(zipf=0.0), AccessProfile(zipf=1.3), AccessProfile(zipf=2.0)))
+    bins = pick(((1.0,), (0.5, 0.3, 0.2), (0.7, 0.1, 0.05, 0.05, 0.05, 0.05)))
+    lookups, unique = pick(((20, 10), (100, 40), (1000, 300)))
+    return AccessProfile(reuse_bins=bins + (0.0,) * (17 - len(bins)), lookups=lookups, unique_rows=unique)
+
+
+def small_case(pick: Pick, tightness: Sequence[float] = TIGHT, models: Sequence[str] = ("torchrec",)) -> Case:
     """One to three tables on one to four ranks, so that every plan can be listed."""
     shapes = ((1, 1), (2, 1), (2, 1), (3, 1), (3, 1), (1, 2), (1, 3), (2, 2))
     case = make_case(pick, counts=(1, 2, 2, 3, 3), dims=(4, 8, 8, 12, 16), shapes=shapes, tightness=tightness)
@@ -207,13 +241,16 @@ def small_case(pick: Pick, tightness: Sequence[float] = TIGHT) -> Case:
         case = replace(
             case, workload=replace(case.workload, tables=fewer), constraints=replace(case.constraints, rules=rules)
         )
-    return case
+    return under(pick, case, models)
 
 
-def medium_case(pick: Pick, tightness: Sequence[float] = TIGHT) -> Case:
+def medium_case(
+    pick: Pick, tightness: Sequence[float] = TIGHT, models: Sequence[str] = ("torchrec",),
+    counts: Sequence[int] = (1, 2, 4, 8), dims: Sequence[int] = (4, 8, 20, 64, 192),
+) -> Case:  # fmt: skip
     """Up to eight tables on up to eight ranks."""
     shapes = ((1, 1), (2, 1), (4, 1), (1, 3), (2, 2), (3, 2), (4, 2))
-    return make_case(pick, counts=(1, 2, 4, 8), dims=(4, 8, 20, 64, 192), shapes=shapes, tightness=tightness)
+    return under(pick, make_case(pick, counts=counts, dims=dims, shapes=shapes, tightness=tightness), models)
 
 
 def large_case(pick: Pick) -> Case:
@@ -319,7 +356,7 @@ def shard_terms(evaluator: Evaluator, t: str, kind_name: str, kernel: str, width
 
 
 def slow_parts(evaluator: Evaluator, plan: Plan) -> Any:
-    """Seconds (W, 4): for each rank and fusion group, the head of the sum of its shards' terms."""
+    """Seconds (W, 4): for each rank and fusion group, the head of the sum of its shards' terms; and what is shared."""
     how = {placement.table: placement for placement in plan.placements}
     sums: dict[tuple[int, int], Any] = {}
     for shard in plan.shards():
@@ -332,7 +369,14 @@ def slow_parts(evaluator: Evaluator, plan: Plan) -> Any:
     parts = np.zeros((plan.cluster.world_size, 4))
     for (rank, _), terms in sums.items():
         parts[rank] += evaluator.head(terms[None])[0]
+    for group in {group for _, group in sums}:
+        parts += evaluator.shared[group]
     return parts
+
+
+def slow_total(evaluator: Evaluator, parts: Any) -> float:
+    """Seconds of the step from the ranks' parts (W, 4): phase by phase, that of the slowest rank."""
+    return sum(max(sum(rank[part] for part in phase) for rank in parts.tolist()) for phase in evaluator.phases)
 
 
 def slow_memory(case: Case, placements: Sequence[Placement]) -> tuple[list[int], list[int]]:
@@ -470,47 +514,87 @@ class BruteForce:
 
 
 def brute_force(case: Case) -> BruteForce:
-    """Lists all plans. Seconds of additive models only, whose step is the busiest rank's."""
-    assert case.evaluator.additive
+    """Lists all plans."""
     every = all_placements(case)
     tables = {t.name: t for t in case.workload.tables}
-    rows = [_distinct([_row(case, tables[name], placement) for placement in every[name]]) for name in every]
-    total = rows[0]
-    for more in rows[1:]:
-        total = (total[:, None, :] + more[None, :, :]).reshape(-1, total.shape[1])
-    world, hosts = case.cluster.world_size, case.cluster.hosts
-    seconds, device, host, widths = np.split(total, np.cumsum([world, world, hosts]), axis=1)
-    room = np.array(case.cluster.capacities)
-    legal = (device <= room).all(axis=1) & (host <= (case.cluster.ddr_bytes_per_host or 0)).all(axis=1)
-    legal &= _one_width(case, widths)
-    least = float(seconds[legal].max(axis=1).min()) if legal.any() else None
-    return BruteForce({name: frozenset(found) for name, found in every.items()}, least)
+    found = [_Placed.of(case, tables[name], placements) for name, placements in every.items()]
+    picks = np.indices([len(placed.group) for placed in found]).reshape(len(found), -1)
+    picks = picks[:, _within_limits(case, found, picks)]
+    least = float(_totals(case, found, picks).min()) if picks.size else None
+    return BruteForce({name: frozenset(placements) for name, placements in every.items()}, least)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """The placements (n,) of a table that differ: fusion group, terms on each rank (n, W, k), and what has limits.
+
+    limits: device bytes per rank, host bytes per host, and the column_wise sequence width of each table.
+    """
+
+    group: Any
+    terms: Any
+    limits: Any
+
+    @classmethod
+    def of(cls, case: Case, t: Table, placements: Sequence[Placement]) -> "_Placed":
+        rows = np.unique([_row(case, t, placement) for placement in placements], axis=0)
+        world, hosts, count = case.cluster.world_size, case.cluster.hosts, len(case.workload.tables)
+        group, terms, limits = np.split(rows, [1, rows.shape[1] - world - hosts - count], axis=1)
+        return cls(group[:, 0].astype(int), terms.reshape(len(rows), world, -1), limits)
 
 
 def _row(case: Case, t: Table, placement: Placement) -> list[float]:
-    """Seconds per rank, device bytes per rank, host bytes per host, and the column_wise sequence width per table."""
-    seconds = [0.0] * case.cluster.world_size
-    for shard in shards_of(case, t, placement):
-        width = shard.columns[1] - shard.columns[0]
-        seconds[shard.rank] += _shard_seconds(case, t.name, placement, width)
+    """The fields of `_Placed` for one placement, flat."""
+    shards = shards_of(case, t, placement)
+    made = [_terms(case, t, placement, shard.columns[1] - shard.columns[0]) for shard in shards]
+    terms = np.zeros((case.cluster.world_size, len(made[0][1])))
+    for shard, (_, each) in zip(shards, made, strict=True):
+        terms[shard.rank] += each
     device, host = slow_memory(case, (placement,))
-    runs = not t.pooled and placement.sharding_type == "column_wise"
-    shared = [0.0] * len(case.workload.tables)
-    if runs:
-        shared[case.workload.tables.index(t)] = placement.widths_of(t.embedding_dim)[0]
-    return [*seconds, *device, *host, *shared]
+    widths = [0.0] * len(case.workload.tables)
+    if not t.pooled and placement.sharding_type == "column_wise":
+        widths[case.workload.tables.index(t)] = placement.widths_of(t.embedding_dim)[0]
+    return [made[0][0], *terms.ravel().tolist(), *device, *host, *widths]
 
 
-def _shard_seconds(case: Case, name: str, placement: Placement, width: int) -> float:
-    key = ("seconds", name, placement.sharding_type, placement.compute_kernel, width)
-    if key not in case.known:
-        _, terms = shard_terms(case.evaluator, *key[1:])
-        case.known[key] = float(case.evaluator.head(terms[None]).sum())
-    return case.known[key]
+def _terms(case: Case, t: Table, placement: Placement, width: int) -> tuple[int, Any]:
+    """(fusion group, terms (k,)) of a shard; those of all widths of all modes are asked for at once."""
+    problem = case.problem
+    if "terms" not in case.known:
+        pairs = [(m, width) for m, i in enumerate(problem.modes.table) for width in _widths(problem.tables[i])]
+        terms = case.evaluator.terms(*np.array(pairs).T)
+        case.known["terms"] = dict(zip(pairs, terms, strict=True))
+    mode = problem.find_mode(problem.tables.index(t), placement.sharding_type, placement.compute_kernel)
+    assert mode is not None
+    return int(case.evaluator.group[mode]), case.known["terms"][mode, width]
 
 
-def _distinct(rows: list[list[float]]) -> Any:
-    return np.unique(np.array(rows), axis=0)
+def _widths(t: Table) -> range:
+    return range(4, t.embedding_dim + 1, 4)
+
+
+def _within_limits(case: Case, found: Sequence[_Placed], picks: Any) -> Any:
+    """Which plans (picks (T, N) of placements) fit memory and run one width per collection of sequences."""
+    limits = sum(placed.limits[pick] for placed, pick in zip(found, picks, strict=True))
+    world, hosts = case.cluster.world_size, case.cluster.hosts
+    device, host, widths = np.split(limits, np.cumsum([world, hosts]), axis=1)
+    room = np.array(case.cluster.capacities)
+    legal = (device <= room).all(axis=1) & (host <= (case.cluster.ddr_bytes_per_host or 0)).all(axis=1)
+    return legal & _one_width(case, widths)
+
+
+def _totals(case: Case, found: Sequence[_Placed], picks: Any) -> Any:
+    """Seconds (N,) of plans: each table that is first of its group prices the terms of the whole group."""
+    evaluator = case.evaluator
+    groups = np.stack([placed.group[pick] for placed, pick in zip(found, picks, strict=True)])  # (T, N)
+    parts = np.zeros((picks.shape[1], case.cluster.world_size, 4))
+    for i, group in enumerate(groups):
+        first = np.flatnonzero((groups[:i] != group).all(axis=0))
+        sums = np.zeros((len(first), *found[i].terms.shape[1:]))
+        for placed, pick, other in zip(found[i:], picks[i:], groups[i:], strict=True):
+            sums += np.where((other == group)[first, None, None], placed.terms[pick[first]], 0.0)
+        parts[first] += evaluator.head(sums) + evaluator.shared[group[first], None, :]
+    return sum(parts[..., phase].sum(axis=-1).max(axis=1) for phase in evaluator.phases)
 
 
 def _one_width(case: Case, widths: Any) -> Any:

@@ -25,13 +25,14 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs._base import Evaluator, Floor, Outlook, Terms
-from recsmith.costs.relaxation import fitting_price
+from recsmith.costs.relaxation import DEAREST, fitting_price
 from recsmith.costs.table_totals import Least, TableTotals
 from recsmith.plans import Bound
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Span
 
 ROUNDING = 1e-9  # sums are exact to far less
+SLACK = 1e-13  # of bytes times their price, which may be far larger than the seconds that they are added to
 TOLERANCE = 1e-6  # relative, of the bisections; the lower end counts
 MOST_STEPS = 60
 MOST_NODES, WORK = 64, 400_000  # sets of groups that are looked at: WORK over the number of options
@@ -191,12 +192,18 @@ class _Branching:
         if self.totals.at(replace(terms, limit=left)).bytes > self.capacity:
             price = fitting_price(lambda p: self.totals.at(replace(terms, limit=left, price=p)), self.capacity)
             terms = replace(terms, price=price)
+            if self.totals.at(replace(terms, limit=left)).bytes > self.capacity and self._too_heavy(terms):
+                return None
             left = max(left, self._least_limit(terms, node.low) or left)
         left, terms = self._with_toll(left, terms, node.low)
         at_left = replace(terms, limit=left * (1 + 2 * TOLERANCE) + 1e-12, toll=terms.toll + TIE_TOLL)
         least = self.totals.per_table(at_left)
         value = max(node.value, left + self._cost_of(node.paid))
         return replace(node, value=value, number=self.made, terms=replace(terms, limit=left), least=least)
+
+    def _too_heavy(self, terms: Terms) -> bool:
+        """Whether tables outweigh all devices even in their lightest options."""
+        return self.totals.at(replace(terms, limit=np.inf, price=DEAREST)).bytes > self.capacity
 
     def _with_toll(self, left: float, terms: Terms, low: float) -> tuple[float, Terms]:
         """The best limit over some tolls on options that span the world, where those leave less room than `low`."""
@@ -210,7 +217,7 @@ class _Branching:
 
     def _least_limit(self, terms: Terms, low: float) -> float | None:
         """The smallest z that satisfies the inequality of the module, with toll; None where tables fit no device."""
-        toll, bought = terms.toll, terms.price * self.capacity
+        toll, bought = terms.toll, terms.price * self.capacity * (1 + SLACK)
 
         def needed(limit: float) -> float:
             value = self.totals.at(replace(terms, limit=limit)).value

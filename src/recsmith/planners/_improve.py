@@ -234,7 +234,8 @@ class LocalSearch:
         mine = self.random.choice(here, size=min(len(here), int(self.random.integers(1, 3))), replace=False)
         others = self.random.choice(len(self.ledger.problem.tables), size=count, replace=True)
         chosen = list(dict.fromkeys([*mine.tolist(), *others.tolist()]))[:count]
-        few = [table for table in chosen if len(self.crowd.spots[0][table]) <= MOST_PIECES]
+        spots: list[Ints] = self.crowd.spots[0]
+        few = [table for table in chosen if spots[table].size <= MOST_PIECES]
         return self.random.permutation(few).tolist()
 
 

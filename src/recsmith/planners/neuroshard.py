@@ -269,7 +269,7 @@ class _Rollouts:
             state.place(step, {i * caps + cap: steps for i, steps in earlier.items() for cap in range(caps)})
         totals = state.totals().reshape(-1, caps)
         for i, node in enumerate(nodes):
-            best = int(totals[i].argmin())
+            best = int(np.floor(totals[i] / self.quantum).argmin())  # of equal plans the narrowest cap's
             if np.isfinite(totals[i, best]):
                 node.total_s, node.target = float(totals[i, best]), state.target[i * caps + best]
             else:
