@@ -234,9 +234,12 @@ class LocalSearch:
         mine = self.random.choice(here, size=min(len(here), int(self.random.integers(1, 3))), replace=False)
         others = self.random.choice(len(self.ledger.problem.tables), size=count, replace=True)
         chosen = list(dict.fromkeys([*mine.tolist(), *others.tolist()]))[:count]
-        spots: list[Ints] = self.crowd.spots[0]
-        few = [table for table in chosen if spots[table].size <= MOST_PIECES]
+        few = [table for table in chosen if self._pieces_of(int(table)) <= MOST_PIECES]
         return self.random.permutation(few).tolist()
+
+    def _pieces_of(self, table: int) -> int:
+        """Pieces that a table has now."""
+        return len(self.crowd.spots[0][table])
 
 
 class _Placed:
