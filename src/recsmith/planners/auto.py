@@ -137,7 +137,7 @@ class _Team:
         for number, (_, _, draft) in enumerate(self.starts if limited else self.starts[:1]):
             local = LocalSearch(self.ledger, self.relaxation, draft, self.seed)
             cells = len(draft.piece) * len(self.ledger.free)
-            effort = min(MOST_EFFORT, LEAST_EFFORT + SMALL_EFFORT * cells) + LARGE_EFFORT * cells
+            effort = min(MOST_EFFORT, LEAST_EFFORT + SMALL_EFFORT * cells) + min(MOST_EFFORT, LARGE_EFFORT * cells)
             limit = effort * (number + 1) // len(self.starts) if limited else None
             for sharpness in SHARPNESS if limited else cycle(SHARPNESS):
                 local.sharpness = sharpness
