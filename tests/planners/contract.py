@@ -17,7 +17,7 @@ from recsmith.plans import Placement, Plan, plan_from_raw, plan_to_raw
 from recsmith.workloads import Table
 
 MEDIUM, SMALL = 8, 16  # contract cases
-FEW_GROUPS = 14  # every law prices every case anew, and bounds of convex models branch over fusion groups
+FEW_GROUPS = 10  # every law prices every case anew, and bounds of convex models branch over fusion groups
 
 
 @cache

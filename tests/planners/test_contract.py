@@ -5,14 +5,14 @@ import subprocess
 import sys
 
 import pytest
-from planners.contract import MEDIUM, SMALL, PlannerContract
+from planners.contract import PlannerContract, contract_cases
 
 from recsmith.planners import PLANNERS
 
 DIGESTS = """
 from planners.contract import contract_cases, digest
 from recsmith.planners import PLANNERS
-for case in contract_cases():
+for case in contract_cases()[::2]:
     print(*(digest(case, planner, seed=1) for planner in PLANNERS))
 """
 
@@ -28,7 +28,7 @@ def test_neither_hash_seed_nor_threads_change_a_plan() -> None:
     running = [_print_digests(hash_seed, threads) for hash_seed, threads in settings]
     printed = [process.communicate()[0] for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
-    assert len(printed[0].split()) == (MEDIUM + SMALL) * len(PLANNERS)
+    assert len(printed[0].split()) == len(contract_cases()[::2]) * len(PLANNERS)
     assert printed[0] == printed[1] == printed[2]
 
 
