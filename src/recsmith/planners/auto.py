@@ -155,6 +155,8 @@ class _Team:
             patience = most if better else patience - 1 if shake else 0
             if better and local.total < self.search.total_s:
                 self.search.try_(local.assignment().footprint(self.problem))
+            elif limit is None:
+                self.search.try_(None)  # a round counts against a budget whether or not it finds something
             if limit is not None and self.ledger.effort > limit:
                 return False
         return not self._rests and local.total > self.bound * (1 + CLOSE_ENOUGH)
