@@ -88,3 +88,8 @@ def test_sequence_tables_of_one_collection_are_not_cut_into_different_widths() -
     with pytest.raises(NoPlanFound):
         plan(workload(*tables), cluster(4), space=Space(types=("column_wise",)))
     assert plan(workload(*tables), cluster(4)).plan.gap is not None
+
+
+def test_a_budget_of_iterations_ends_a_search_that_finds_nothing_more() -> None:
+    found = plan("nvidia-tiny", "h100:8", iterations=40)
+    assert found.iterations == 40
