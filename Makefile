@@ -3,6 +3,7 @@
 # make venv   that set-up alone
 # make lint   ruff and pyright
 # make bench  the tables of docs/benchmarks
+# make measurements  the samples that ship with the package: two hours of one quiet core
 #
 # Without a GPU on Linux, `make test TORCH_INDEX=https://download.pytorch.org/whl/cpu` takes PyTorch's CPU build and
 # saves some gigabytes of CUDA libraries; the plain install works too.
@@ -12,7 +13,7 @@ TORCH_INDEX ?=
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint venv bench
+.PHONY: demo test lint venv bench measurements
 
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
@@ -27,6 +28,13 @@ lint: $(VENV)/.test
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/pyright
 
+SHIPPED := src/recsmith/measuring/shipped
+
+measurements: $(VENV)/.test
+	$(VENV)/bin/recsmith measure compute --hardware cpu --check
+	$(VENV)/bin/recsmith measure compute --hardware cpu --samples 16000 --output $(SHIPPED)/cpu
+	$(VENV)/bin/recsmith measure comm --ranks 2 --budget 2m --output $(SHIPPED)/comm-2
+
 bench: $(VENV)/.core
 	$(VENV)/bin/python benchmarks/production.py
 
@@ -37,6 +45,6 @@ $(VENV)/.core: pyproject.toml
 
 # The trio in two steps: torchrec's own requirements would pull the CUDA build of FBGEMM (docs/decisions/0003).
 $(VENV)/.test: $(VENV)/.core
-	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,test,lint]'
+	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,measure,test,lint]'
 	$(PIP) install --no-deps torchrec==1.8.0
 	@touch $@

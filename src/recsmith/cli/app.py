@@ -21,6 +21,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "diff": "Show what changed between two plans.",
     "workload": "Make workloads: sample tables like those of a production model.",
     "schema": "Print the JSON Schema of a file.",
+    "measure": "Measure embedding kernels and all-to-alls: the ground truth of cost models.",
     "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
 }
 

@@ -1,0 +1,178 @@
+"""`recsmith measure`."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import click
+
+from recsmith.cli.options import format_option, words
+
+SAY_EVERY_S = 60.0  # where nobody watches
+
+
+def _time(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    from recsmith.units import parse_time
+
+    return None if value is None else parse_time(value)
+
+
+budget_option = click.option("--budget", callback=_time, metavar="TIME", help="Stop after a time such as 20m.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed of the cases."
+)
+output_option = click.option("-o", "--output", metavar="FOLDER", help="Folder to add to (default: measurements/...).")
+
+
+@click.group(name="measure")
+def command() -> None:
+    """Measure embedding kernels and all-to-alls: the ground truth of cost models."""
+
+
+@command.command(name="compute")
+@click.option("--hardware", required=True, metavar="H", help="cpu, cuda, or simulated:<gpu>[?noise=0.03].")
+@budget_option
+@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Stop once the folder holds N steady samples.")
+@click.option("--scale", metavar="S", help="How large cases get: cpu or gpu (default: the hardware's).")
+@click.option("--optimizers", callback=words, metavar="A,B", help="Only these optimizers.")
+@click.option("--data-types", callback=words, metavar="A,B", help="Only these data types.")
+@seed_option
+@click.option("--check", is_flag=True, help="Compare FBGEMM with PyTorch on small cases instead; measure nothing.")
+@output_option
+def compute(
+    hardware: str, budget: float | None, samples: int | None, scale: str | None, optimizers: tuple[str, ...] | None,
+    data_types: tuple[str, ...] | None, seed: int, check: bool, output: str | None,
+) -> None:  # fmt: skip
+    """Time fused embedding kernels, forward and backward with update, on random groups of tables.
+
+    Samples are added to a folder of parquet parts; a second run goes on where the first one ended (docs/measuring.md).
+
+    \b
+    recsmith measure compute --hardware cpu --budget 20m
+    recsmith measure compute --hardware simulated:h100 --samples 1000 -o simulated
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    if check:
+        _check(hardware)
+        return
+    from recsmith.hardware import load_hardware
+    from recsmith.measuring.cases import DATA_TYPES, OPTIMIZERS, Cases
+    from recsmith.measuring.run import Limit, measure_compute
+
+    limit = Limit(budget_s=budget, samples=samples)
+    opened = load_hardware(hardware, scale)
+    chosen = {"optimizers": optimizers or OPTIMIZERS, "data_types": data_types or DATA_TYPES}
+    cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
+    folder = _folder(output, hardware)
+    done = measure_compute(opened, cases, folder, limit, _teller())
+    _note(f"{done.samples:,} samples in {done.elapsed_s:.0f} s ({done.per_hour:,.0f} an hour) added to {folder}")
+    _note_journal(folder)
+
+
+@command.command(name="comm")
+@click.option("--ranks", type=click.IntRange(min=2), default=2, show_default=True, metavar="N", help="Local ranks.")
+@budget_option
+@seed_option
+@output_option
+def comm(ranks: int, budget: float | None, seed: int, output: str | None) -> None:
+    """Time all-to-alls of pooled embeddings between local ranks: gloo, or nccl where each rank has a GPU.
+
+    \b
+    recsmith measure comm --ranks 2 --budget 1m
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.measuring.comm import measure_comm, oversubscribed
+    from recsmith.measuring.run import Limit
+
+    limit = Limit(budget_s=budget)
+    if oversubscribed(ranks):
+        _note(f"{ranks} ranks outnumber the cores of this machine: on CPU the scheduler is measured, not a link")
+    folder = _folder(output, f"comm-{ranks}")
+    added = measure_comm(folder, ranks, limit, seed)
+    _note(f"{added:,} exchanges added to {folder}")
+    _note_journal(folder)
+
+
+@command.command(name="show")
+@click.argument("folder")
+@format_option
+def show(folder: str, format_: str) -> None:
+    """Say what a FOLDER of measurements holds, or shipped:NAME: samples, work, noise floor, speed, device.
+
+    \b
+    recsmith measure show measurements/cpu
+    recsmith measure show shipped:cpu
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.files import dump_json
+    from recsmith.measuring.shipped import locate
+    from recsmith.measuring.show import summary_lines, summary_to_raw
+
+    path = locate(folder)
+    if format_ == "json":
+        click.echo(dump_json(summary_to_raw(path)), nl=False)
+    else:
+        click.echo("\n".join(summary_lines(path)))
+
+
+@command.command(name="fold")
+@click.argument("folder")
+def fold(folder: str) -> None:
+    """Turn the journal of a FOLDER into parquet, where it was measured without pyarrow.
+
+    \b
+    recsmith measure fold measurements/cuda
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from pathlib import Path
+
+    from recsmith.measuring.folder import load_about, open_folder
+
+    path = Path(folder)
+    with open_folder(path, load_about(path)) as opened:
+        part = opened.fold()
+    _note(f"wrote {part}" if part else f"the journal of {path} is empty; nothing to fold")
+
+
+def _folder(output: str | None, name: str) -> Any:
+    from pathlib import Path
+
+    return Path(output or f"measurements/{name.replace(':', '-').replace('/', '-').replace('?', '-')}")
+
+
+def _check(hardware: str) -> None:
+    from recsmith.errors import RecSmithError
+    from recsmith.measuring.check import check
+
+    found = check(hardware)
+    click.echo(f"{'optimizer':<16}{'weights':<9}{'cases':>5}  outputs differ by  updated weights by")
+    for each in found:
+        differ = f"{each.outputs:>17.1e}{each.weights:>20.1e}"
+        click.echo(f"{each.optimizer:<16}{each.data_type:<9}{each.cases:>5}{differ}{'' if each.agrees else '  WRONG'}")
+    if not all(each.agrees for each in found):
+        raise RecSmithError("FBGEMM and PyTorch disagree by more than rounding; do not trust measurements of this pair")
+
+
+def _note_journal(folder: Any) -> None:
+    from recsmith.measuring.parts import has_pyarrow
+
+    if not has_pyarrow():
+        _note(f"without pyarrow samples stay in the journal; `recsmith measure fold {folder}` makes parquet of it")
+
+
+def _note(text: str) -> None:
+    click.echo(f"recsmith: note: {text}", err=True)
+
+
+def _teller() -> Callable[[Any], None]:
+    """Says how far a run is: on one line for a person, now and then in a log."""
+    watched = cast(Any, sys.stderr) is not None and sys.stderr.isatty()
+    said = time.monotonic()
+
+    def tell(progress: Any) -> None:
+        nonlocal said
+        if time.monotonic() - said < (0.5 if watched else SAY_EVERY_S):
+            return
+        said = time.monotonic()
+        left = "" if progress.left_s is None else f", {progress.left_s / 60:.1f} min left"
+        text = f"recsmith: {progress.samples:,} samples, {progress.per_hour:,.0f} an hour{left}"
+        click.echo(f"\r{text}   " if watched else text, err=True, nl=not watched)
+
+    return tell

@@ -1,0 +1,65 @@
+"""What can be measured: this CPU, a GPU, or a simulated one; all answer `measure(case)`."""
+
+from importlib import import_module
+from typing import Any
+
+from recsmith.errors import MissingExtra, UsageError
+from recsmith.files import did_you_mean, parse_number
+from recsmith.hardware.case import SCALES, Case, Hardware, Measurement, Scale
+from recsmith.hardware.installed import REMEDY, require_fbgemm
+
+NAMES = "cpu, cuda, simulated:<gpu> such as simulated:h100, or simulated:h100?noise=0.03"
+
+
+def load_hardware(name: str, scale: str | None = None) -> Hardware:
+    """The hardware of a name: cpu, cuda, or simulated:<gpu>[?noise=0.03], a device of the catalogue or a cluster file.
+
+    scale: how large its cases get (default: cpu for cpu, gpu for the others).
+
+    Raises:
+        UsageError: the name or the scale is unknown, or there is no such device here.
+        MissingExtra: PyTorch or FBGEMM is missing, or they do not belong together.
+    """
+    kind, _, source = name.partition(":")
+    size = scale_of(scale or ("cpu" if kind == "cpu" else "gpu"))
+    if name in ("cpu", "cuda"):
+        versions = require_fbgemm(cuda=name == "cuda")
+        return _import(f"recsmith.hardware.{name}", name.title())(size, versions)
+    if kind == "simulated" and source:
+        from recsmith.hardware.simulated import Simulated
+
+        device, _, words = source.partition("?")
+        return Simulated(device, size, _noise(words))
+    raise UsageError(f"no hardware is called '{name}'; there are {NAMES}")
+
+
+def scale_of(name: str) -> Scale:
+    """The scale of a name."""
+    if name not in SCALES:
+        raise UsageError(f"no scale is called '{name}'{did_you_mean(name, list(SCALES))}")
+    return SCALES[name]
+
+
+def _import(module: str, name: str) -> Any:
+    """A class of a module that imports FBGEMM, which fails in several ways where a library does not fit."""
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise MissingExtra(f"PyTorch or FBGEMM cannot be loaded ({reason}); install a pair: {REMEDY}") from None
+
+
+def _noise(words: str) -> float:
+    """The number of 'noise=0.03'; 0 of nothing."""
+    if not words:
+        return 0.0
+    key, _, value = words.partition("=")
+    try:
+        if key == "noise":
+            return float(parse_number(value))
+    except ValueError:
+        pass
+    raise UsageError(f"'?{words}' is not an option of simulated hardware; write for example ?noise=0.03")
+
+
+__all__ = ["NAMES", "SCALES", "Case", "Hardware", "Measurement", "Scale", "load_hardware", "scale_of"]

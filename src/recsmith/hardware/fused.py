@@ -1,0 +1,147 @@
+# pyright: basic
+"""The loop that measures fused tables, whatever the clock (imports torch and FBGEMM)."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.hardware.case import Case, Measurement, Scale
+from recsmith.hardware.lookups import Lookups, draw_lookups, uniform_pool
+from recsmith.hardware.tables import DATA_TYPES, OPTIMIZERS, FusedTables, Memory
+from recsmith.units import format_size
+from recsmith.workloads import AccessProfile, Feature, Table, Workload
+
+REPETITIONS, MOST_REPETITIONS = 7, 100  # that are timed, after one that is not
+LEAST_S = 0.1  # repetitions go on until they took as long
+PROBE_S, PROBE_MOVED = 0.02, 0.03  # how long the probe runs; how far it may move from before to after a sample
+
+
+class Times(NamedTuple):
+    """Seconds of a repetition: of the device and of the wall clock, forward and backward."""
+
+    forward_s: float
+    backward_s: float
+    forward_wall_s: float
+    backward_wall_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Device seconds, forward and backward."""
+        return self.forward_s + self.backward_s
+
+
+class FusedHardware:
+    """What cpu and cuda share; they differ in the clock (`_timed`)."""
+
+    name = ""
+    device = ""
+
+    def __init__(self, scale: Scale, versions: str, place: torch.device) -> None:
+        self.scale = scale
+        self.versions = versions
+        try:
+            self._memory = Memory(scale, place)
+            self._pool = uniform_pool(scale.lookups, place)
+        except (RuntimeError, MemoryError):
+            size = format_size(8 * (scale.elements + scale.lookups) + 4 * scale.outputs)
+            raise UsageError(
+                f"{self.name} has no room for the {size} that scale {scale.name} takes; take a smaller one"
+            ) from None
+        self._probe_case = probe_case(scale)
+        self._probe_lookups = draw_lookups(self._probe_case, self._pool)
+        self._probed_s: float | None = None
+
+    def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
+        """UsageError for what FBGEMM does not train here."""
+        odd = [word for word in optimizers if word not in OPTIMIZERS]
+        odd += [word for word in data_types if word not in DATA_TYPES]
+        if odd:
+            raise UsageError(
+                f"hardware {self.name} trains {' and '.join(DATA_TYPES)} tables with {', '.join(OPTIMIZERS)}; "
+                f"'{odd[0]}' is not among them"
+            )
+
+    def measure(self, case: Case, visit: int = 0) -> Measurement:
+        """Time a case between two probes."""
+        case.check(self.scale)
+        self.refuse((case.workload.optimizer,), (case.data_type,))
+        before = self._probed_s or self._probe()
+        try:
+            lookups = draw_lookups(case, self._pool)
+            times = self._repeat(case, lookups, REPETITIONS, LEAST_S)
+        except (RuntimeError, MemoryError) as error:
+            return self._failure(error)
+        self._probed_s = after = self._probe()
+        return _measurement(case, lookups, times, before, after)
+
+    def _failure(self, error: Exception) -> Measurement:
+        self._probed_s = None
+        text = str(error)
+        memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in text
+        return Measurement(status="out_of_memory" if memory else "failed", message=text.splitlines()[0] if text else "")
+
+    def _probe(self) -> float:
+        """Seconds of the probe, its fastest repetition."""
+        try:
+            times = self._repeat(self._probe_case, self._probe_lookups, REPETITIONS, PROBE_S, 1000)
+        except RuntimeError as error:
+            raise RecSmithError(f"{self.name} no longer answers: {str(error).splitlines()[0]}; start again") from None
+        return min(each.total_s for each in times)
+
+    def _repeat(
+        self, case: Case, lookups: Lookups, least: int, least_s: float, most: int = MOST_REPETITIONS
+    ) -> list[Times]:
+        """Times of repetitions, the first one left out."""
+        tables = FusedTables(case, self._memory)
+        gradient = self._memory.gradient[: case.outputs].view(case.workload.batch_size, -1)
+        times, begun = [self._once(tables, lookups, gradient)], time.perf_counter()
+        while len(times) <= least or (time.perf_counter() - begun < least_s and len(times) <= most):
+            times.append(self._once(tables, lookups, gradient))
+        return times[1:]
+
+    def _once(self, tables: FusedTables, lookups: Lookups, gradient: Tensor) -> Times:
+        output, forward_s, forward_wall_s = self._timed(lambda: tables(lookups.ids, lookups.offsets))
+        _, backward_s, backward_wall_s = self._timed(lambda: output.backward(gradient))
+        return Times(forward_s, backward_s, forward_wall_s, backward_wall_s)
+
+    def _timed(self, call: Callable[[], Any]) -> tuple[Any, float, float]:
+        """What a call returns, its seconds on the device, and by the wall clock."""
+        raise NotImplementedError
+
+
+def probe_case(scale: Scale) -> Case:
+    """The probe of a scale: four tables of 1 MB, which caches hold."""
+    tables = tuple(
+        Table(name=name, num_embeddings=min(4_000, scale.elements // 256), embedding_dim=64,
+              features=(Feature(name=name, pooling_factor=8),), access=AccessProfile(zipf=0.5))
+        for name in "abcd"
+    )  # fmt: skip
+    batch = int(min(max(8, scale.most_work / 5000), scale.lookups / 32, scale.outputs / 256))
+    return Case(seed=0, number=0, workload=Workload(batch_size=batch, optimizer="rowwise_adagrad", tables=tables))
+
+
+def _measurement(case: Case, lookups: Lookups, times: list[Times], before: float, after: float) -> Measurement:
+    middle = Times(*(statistics.median(column) for column in zip(*times, strict=True)))
+    totals = [each.total_s for each in times]
+    moved = abs(after / before - 1)
+    return Measurement(
+        status="ok" if moved <= PROBE_MOVED else "unsteady",
+        forward_s=min(each.forward_s for each in times),
+        backward_s=min(each.backward_s for each in times),
+        spread=statistics.median(totals) / min(totals) - 1,
+        probe_s=(before + after) / 2,
+        probe_moved=moved,
+        forward_median_s=middle.forward_s,
+        backward_median_s=middle.backward_s,
+        forward_wall_s=middle.forward_wall_s,
+        backward_wall_s=middle.backward_wall_s,
+        repetitions=len(times),
+        lookups=case.lookups,
+        unique_rows=lookups.unique_rows,
+        reuse_bins=lookups.reuse_bins,
+    )

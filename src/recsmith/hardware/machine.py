@@ -1,0 +1,26 @@
+"""What this machine says of its processor."""
+
+import os
+from pathlib import Path
+
+
+def describe_cpu() -> str:
+    """Name, cores and last-level cache; 'unknown' where Linux does not say."""
+    return f"{_model()}, {os.cpu_count()} cores, last cache {_last_cache()}"
+
+
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "unknown processor")
+
+
+def _last_cache() -> str:
+    """As Linux writes it, such as 32768K."""
+    try:
+        return Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
+    except OSError:
+        return "unknown"

@@ -1,0 +1,111 @@
+"""Hardware `simulated:<gpu>`: the analytic cost model with three effects that are not additive over tables.
+
+Torch-free, and no more right than its model: it stands in for a GPU where cost models and planners are tried out.
+
+- **launch**: 2 kernels forward and 20 backward, whatever they do (costs/analytic.py has the sources).
+- **wave quantisation**: a warp serves a bag; warps that the device cannot hold at once wait for the next wave, and a
+  wave that is not full takes as long as a full one: time x ceil(waves) / waves, for the kernels that go bag by bag
+  (forward). A device holds SMs x 45 warps of FBGEMM's kernel: 64 x 0.71 occupancy, Lin et al., HiPC 2022
+  (owensgroup/ml_perf_model). That a part of a wave takes a whole one's time is assumed.
+- **co-resident cache**: all tables of the group share the second-level cache in proportion to the bytes that they read
+  again, so hit rates fall as the group grows. Assumed; Lin et al. divide it among the tables in flight at once, the
+  analytic model gives each table all of it.
+
+Legend: T tables; M modes, one a table.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith._version import __version__
+from recsmith.clusters import Cluster, catalogue, load_cluster
+from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
+from recsmith.costs.kernels import L2_SHARE, EmbeddingKernels, Work
+from recsmith.errors import UsageError
+from recsmith.hardware.case import Case, Measurement, Scale
+from recsmith.hardware.dice import NOISE, Dice
+from recsmith.problems import Space, build_problem
+from recsmith.workloads.zipf import zipf_reuse_bins
+
+SMS = {"v100-32": 80, "torchrec-default": 80, "a100-40": 108, "a100-80": 108, "h100": 132, "h200": 132}
+"""Streaming multiprocessors: NVIDIA's V100, A100 and H100 white papers; H200 has H100's die."""
+WARPS = 45  # that FBGEMM's kernels keep on an SM
+
+
+class CrowdedKernels(EmbeddingKernels):
+    """Kernels whose tables share the cache by the bytes that each reads again."""
+
+    def _missed(self, modes: Ints, row: Floats) -> Floats:
+        ids, unique, table = self.problem.modes.ids[modes], self.unique[modes], self.problem.modes.table[modes]
+        again = np.where(ids > unique, unique * row, 0.0)
+        share = again / max(float(again.sum()), 1.0)
+        held = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) * share / row, unique)
+        hot, all_hot = (self.reuse.hot_share(table, np.asarray(rows)) for rows in (held, unique))
+        return unique + np.maximum(ids - unique, 0) * (1 - np.minimum(hot / np.maximum(all_hot, 1e-300), 1))
+
+
+class Simulated:
+    """A GPU of the catalogue, or of a cluster file. noise: relative deviation of a log-normal factor, seeded."""
+
+    def __init__(self, source: str, scale: Scale, noise: float = 0.0) -> None:
+        self._cluster = _one_gpu(source)
+        if not 0 <= noise < 1:
+            raise UsageError(f"noise is {noise}; it is a relative deviation, at least 0 and below 1")
+        self._noise = noise
+        self.scale = scale
+        self.name = f"simulated:{source}" + (f"?noise={noise:g}" if noise else "")
+        self.device = f"{self._cluster.device.name}, simulated"
+        self.versions = f"recsmith {__version__}"
+
+    def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
+        """Nothing: it computes what any optimizer and data type moves."""
+
+    def measure(self, case: Case, visit: int = 0) -> Measurement:
+        """Seconds by the formulas; different rows and reuse bins as expected."""
+        case.check(self.scale)
+        problem = build_problem(case.workload, self._cluster, Space(types=("table_wise",), kernels=("fused",)))
+        kernels = CrowdedKernels.of(problem)
+        modes: Ints = np.arange(len(problem.tables))
+        widths = problem.demand.dim[problem.modes.table[modes]]
+        launch = self._cluster.device.launch_s or LAUNCH_S
+        waves = case.workload.batch_size * len(case.tables) / (self._sms * WARPS)
+        forward = FORWARD_KERNELS * launch + _longer(kernels.forward(modes, widths)) * math.ceil(waves) / waves
+        backward = BACKWARD_KERNELS * launch + _longer(kernels.backward(modes, widths))
+        factor = math.exp(self._noise * float(Dice(case.seed, case.number, NOISE + visit).normal(1)[0]))
+        return _answer(case, forward * factor, backward * factor)
+
+    @property
+    def _sms(self) -> int:
+        return SMS[self._cluster.device.name]
+
+
+def _one_gpu(source: str) -> Cluster:
+    cluster = load_cluster(source)
+    if cluster.device.name not in SMS:
+        raise UsageError(
+            f"simulated:{source} is device '{cluster.device.name}', and the simulation knows the figures of "
+            f"{', '.join(name for name in catalogue() if name in SMS)}; take one of these"
+        )
+    hbm = cluster.device.hbm_bytes
+    return replace(cluster, local_world_size=1, hosts=1, hbm_bytes=hbm, reserve_bytes=0)
+
+
+def _longer(work: Work) -> float:
+    """Seconds of a kernel: memory or cache decides, over all of its tables."""
+    return max(float(work.memory.sum()), float(work.cache.sum()))
+
+
+def _answer(case: Case, forward_s: float, backward_s: float) -> Measurement:
+    tables, lookups = case.tables, np.array(case.lookups, dtype=np.float64)
+    zipf = np.array([(table.access and table.access.zipf) or 0.0 for table in tables])
+    rows = np.array([table.num_embeddings for table in tables], dtype=np.float64)
+    bins: Ints = np.rint(zipf_reuse_bins(zipf, rows, lookups)).astype(np.int64)
+    return Measurement(
+        status="ok", forward_s=forward_s, backward_s=backward_s, spread=0.0, probe_s=0.0, probe_moved=0.0,
+        forward_median_s=forward_s, backward_median_s=backward_s, forward_wall_s=forward_s, backward_wall_s=backward_s,
+        repetitions=1, lookups=case.lookups, unique_rows=tuple(bins.sum(axis=1).tolist()),
+        reuse_bins=tuple(bins.ravel().tolist()),
+    )  # fmt: skip

@@ -1,0 +1,84 @@
+# pyright: basic
+"""FBGEMM's fused tables on memory that is there already (imports torch and FBGEMM).
+
+Weights, optimizer states and gradients of all cases are one allocation each: tables lie side by side from its start, so
+no two tables of a case share memory, and no case pays for allocation. The learning rate is 0: kernels do all their work
+and every weight stays what it was.
+"""
+
+import logging
+from typing import Any
+
+import torch
+from torch import nn
+
+from recsmith.hardware.case import Case, Scale
+
+logging.disable(logging.WARNING)  # FBGEMM warns of PyTorch releases that its table does not know yet
+from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType  # noqa: E402
+from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation, PoolingMode  # noqa: E402
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import (  # noqa: E402
+    ComputeDevice,
+    SplitTableBatchedEmbeddingBagsCodegen,
+)
+
+logging.disable(logging.NOTSET)
+
+OPTIMIZERS = {
+    "sgd": EmbOptimType.EXACT_SGD,
+    "adagrad": EmbOptimType.EXACT_ADAGRAD,
+    "rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD,
+}
+DATA_TYPES = {"fp32": SparseType.FP32, "fp16": SparseType.FP16}
+WEIGHT_BITS = 0x3C00  # 1 as fp16, two of them 0.0078 as fp32: arithmetic never meets denormal numbers
+STATE, GRADIENT = 1e-3, 1e-2
+
+
+class Memory:
+    """What all cases of a scale lie in; each case takes it from the start."""
+
+    def __init__(self, scale: Scale, device: torch.device) -> None:
+        self.weights = torch.full((2 * scale.elements,), WEIGHT_BITS, dtype=torch.int16, device=device)
+        self.state = torch.full((scale.elements,), STATE, device=device)
+        self.gradient = torch.full((scale.outputs,), GRADIENT, device=device)
+
+
+class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
+    """The tables of a case as FBGEMM fuses them, in given memory; bounds of ids are checked, as TorchRec has it."""
+
+    memory: Memory
+
+    def __init__(self, case: Case, memory: Memory, learning_rate: float = 0.0) -> None:
+        cuda = memory.weights.is_cuda
+        place = EmbeddingLocation.DEVICE if cuda else EmbeddingLocation.HOST
+        compute = ComputeDevice.CUDA if cuda else ComputeDevice.CPU
+        self.__dict__["memory"] = memory  # nn.Module takes attributes only once it is initialised
+        super().__init__(
+            [(table.num_embeddings, table.embedding_dim, place, compute) for table in case.tables],
+            optimizer=OPTIMIZERS[case.workload.optimizer],
+            weights_precision=DATA_TYPES[case.data_type],
+            pooling_mode=PoolingMode.SUM,
+            learning_rate=learning_rate,
+            device=memory.weights.device,
+        )
+
+    def _apply_split(self, split: Any, prefix: str, dtype: Any, *_: Any, **__: Any) -> None:
+        """Where FBGEMM 1.6 to 1.8 allocates weights ('weights') and state ('momentum1'): take them from memory.
+
+        What it sets here, each of the two has: offsets and placements of tables, and buffers on device and host.
+        """
+        whole = self.memory.weights if prefix == "weights" else self.memory.state
+        place = whole.device
+        mine = whole.view(dtype)[: split.host_size + split.dev_size]
+        nothing = torch.empty(0, dtype=dtype, device=place)
+        setattr(self, f"{prefix}_physical_placements", split.placements)
+        setattr(self, f"{prefix}_physical_offsets", split.offsets)
+        placements = [int(placement) for placement in split.placements]
+        self.register_buffer(f"{prefix}_offsets", torch.tensor(split.offsets, device=place))
+        self.register_buffer(f"{prefix}_placements", torch.tensor(placements, device=place, dtype=torch.int32))
+        self.register_buffer(f"{prefix}_dev", mine if split.dev_size else nothing)
+        self.register_buffer(f"{prefix}_uvm", nothing)
+        if split.host_size:
+            setattr(self, f"{prefix}_host", nn.Parameter(mine))
+        else:
+            self.register_buffer(f"{prefix}_host", nothing)

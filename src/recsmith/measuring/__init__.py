@@ -1,0 +1,1 @@
+"""Measuring: which cases, how long, and where the answers are kept."""

@@ -1,0 +1,140 @@
+"""The cases of a seed: random fusion groups of augmented tables, drawn evenly in the logarithm of their work.
+
+Tables come from the shared pool of 856 (pool.csv, which `recsmith workload sample --tables 856` gives) and are
+augmented: each figure is either the pool's, stretched by up to a factor of 4, or drawn anew from all that is allowed.
+A work is drawn, then the batch that reaches it. A case follows from the seed and its number, on any machine.
+
+Work counts rows of 64 columns: (ids + bags) * (1 + dim / 64) / 2, times what FBGEMM's CPU kernels take longer for an
+optimizer or data type. It shapes what is drawn and is no cost model: a row takes 0.04 to 0.15 us of a core.
+
+Legend: N tables drawn, before those that do not fit are left out; 856 tables of the pool.
+"""
+
+import csv
+from functools import cache
+from importlib import resources
+from typing import get_args
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.hardware import Case, Scale
+from recsmith.hardware.dice import CASES, Dice
+from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.table import DataType
+from recsmith.workloads.workload import Optimizer
+
+MOST_TABLES = 100
+MOST_ROWS = 2_000_000
+DIMS = (4, 1024)
+MOST_POOLING = 500.0
+LEAST_POOLING = 1e-3
+MOST_ZIPF = 1.6
+MOST_BATCH = 2**18
+STRETCH = 4.0
+HIGH_EVERY = 5  # every fifth case is drawn from the upper quarter of the work
+OPTIMIZERS: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
+DATA_TYPES: tuple[DataType, ...] = ("fp32", "fp16")
+SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # than sgd, rowwise_adagrad and fp32, measured on one core (see above)
+
+
+@noun
+class Cases:
+    """All cases of a seed at a scale."""
+
+    seed: int
+    scale: Scale
+    optimizers: tuple[Optimizer, ...] = OPTIMIZERS
+    data_types: tuple[DataType, ...] = DATA_TYPES
+
+    def __post_init__(self) -> None:
+        """Check the seed and the words."""
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
+        _check_words(self.optimizers, get_args(Optimizer), "optimizer")
+        _check_words(self.data_types, get_args(DataType), "data type")
+
+    def case(self, number: int) -> Case:
+        """The case of a number."""
+        dice = Dice(self.seed, number, CASES)
+        optimizer = self.optimizers[int(dice.uniform(1)[0] * len(self.optimizers))]
+        data_type = self.data_types[int(dice.uniform(1)[0] * len(self.data_types))]
+        factor = SLOWER.get(optimizer, 1.0) * SLOWER.get(data_type, 1.0)
+        high = number % HIGH_EVERY == HIGH_EVERY - 1
+        least = self.scale.most_work / 4 if high else self.scale.least_work
+        work = float(dice.between(least, self.scale.most_work, 1)[0])
+        figures = _augment(dice, int(dice.between(1, MOST_TABLES + 1, 1)[0]))
+        figures = self._fitting(figures, work / factor)
+        batch = self._batch(figures, work / factor)
+        tables = tuple(_table(i, figures[:, i], data_type) for i in range(figures.shape[1]))
+        return Case(
+            seed=self.seed, number=number, workload=Workload(batch_size=batch, optimizer=optimizer, tables=tables)
+        )
+
+    def _fitting(self, figures: Floats, work: float) -> Floats:
+        """The tables whose weights still fit, and whose work for one sample does; the first one in any case."""
+        rows, dim, *_ = figures
+        rows[0] = min(rows[0], self.scale.elements // dim[0])
+        kept, room = [0], np.array([self.scale.elements - rows[0] * dim[0], work - _work(figures)[0]])
+        for i, need in enumerate(np.stack([rows * dim, _work(figures)], axis=1)[1:], start=1):
+            if (need <= room).all():
+                kept.append(i)
+                room -= need
+        return figures[:, kept]
+
+    def _batch(self, figures: Floats, work: float) -> int:
+        """Samples that reach the work, within the scale."""
+        _, dim, pooling, _ = figures
+        limits = work / _work(figures).sum(), self.scale.lookups / (pooling.sum() + 1), self.scale.outputs / dim.sum()
+        return max(1, int(min(*limits, MOST_BATCH)))
+
+
+def _check_words(words: tuple[str, ...], known: tuple[str, ...], what: str) -> None:
+    odd = next((word for word in words if word not in known), None)
+    if odd is not None:
+        raise UsageError(f"no {what} is called '{odd}'{did_you_mean(odd, list(known))}")
+
+
+def _work(figures: Floats) -> Floats:
+    """Of each table and sample (N,)."""
+    _, dim, pooling, _ = figures
+    return (pooling + 1) * (1 + dim / 64) / 2
+
+
+def _augment(dice: Dice, count: int) -> Floats:
+    """Rows, dims, pooling factors and Zipf exponents (4, N) of tables."""
+    pool = table_pool()
+    rows, dim, pooling, zipf = pool[:, (dice.uniform(count) * pool.shape[1]).astype(int)]
+    rows = _either(dice, np.rint(rows * dice.between(1 / STRETCH, STRETCH, count)), dice.between(1, MOST_ROWS, count))
+    dim = _either(dice, dim, dice.between(*DIMS, count))
+    pooling = _either(dice, pooling * dice.between(1 / STRETCH, STRETCH, count), dice.between(0.1, MOST_POOLING, count))
+    zipf = _either(dice, zipf, dice.uniform(count) * MOST_ZIPF)
+    pooling = np.where(pooling < 10 * LEAST_POOLING, 0.0, np.round(pooling, 3))
+    return np.stack([
+        np.clip(np.floor(rows), 1, MOST_ROWS),
+        np.clip(np.rint(dim / 4) * 4, *DIMS),
+        np.clip(pooling, 0, MOST_POOLING),
+        np.clip(np.round(zipf, 3), 0, MOST_ZIPF),
+    ])  # fmt: skip
+
+
+def _either(dice: Dice, first: Floats, second: Floats) -> Floats:
+    return np.where(dice.uniform(len(first)) < 0.5, first, second)
+
+
+@cache
+def table_pool() -> Floats:
+    """Rows, dims, pooling factors and Zipf exponents of the shared pool, (4, 856)."""
+    with (resources.files("recsmith.measuring") / "pool.csv").open() as file:
+        return np.array([[float(value) for value in line] for line in list(csv.reader(file))[1:]]).T
+
+
+def _table(index: int, figures: Floats, data_type: DataType) -> Table:
+    rows, dim, pooling, zipf = figures.tolist()
+    name = f"t{index}"
+    return Table(
+        name=name, num_embeddings=int(rows), embedding_dim=int(dim), data_type=data_type,
+        features=(Feature(name=name, pooling_factor=pooling),), access=AccessProfile(zipf=zipf),
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+"""The correctness check: small cases of the same kind as measured ones, FBGEMM beside PyTorch."""
+
+from recsmith._types import noun
+from recsmith.errors import UsageError
+from recsmith.hardware import SCALES
+from recsmith.hardware.installed import require_fbgemm
+from recsmith.measuring.cases import Cases
+
+CASES = 60
+TOLERANCE = {"fp32": 1e-4, "fp16": 2e-3}  # of the largest value: sums of thousands in fp32; a half has 11 bits
+
+
+@noun
+class Agreement:
+    """The largest relative differences over all cases of an optimizer and data type, after two steps."""
+
+    optimizer: str
+    data_type: str
+    cases: int
+    outputs: float
+    weights: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both are within rounding."""
+        return max(self.outputs, self.weights) <= TOLERANCE[self.data_type]
+
+
+def check(hardware: str, count: int = CASES, seed: int = 0) -> list[Agreement]:
+    """FBGEMM beside torch.nn.EmbeddingBag on `count` cases.
+
+    Raises:
+        UsageError: the hardware computes nothing.
+        MissingExtra: PyTorch or FBGEMM is missing.
+    """
+    if hardware not in ("cpu", "cuda"):
+        raise UsageError(f"hardware {hardware} computes no embeddings; check cpu or cuda")
+    require_fbgemm(cuda=hardware == "cuda")
+    import torch
+
+    from recsmith.hardware.check import compare
+
+    cases = Cases(seed=seed, scale=SCALES["check"])
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for number in range(count):
+        case = cases.case(number)
+        apart = compare(case, torch.device(hardware))
+        found.setdefault((case.workload.optimizer, case.data_type), []).append((apart.outputs, apart.weights))
+    return [
+        Agreement(
+            optimizer=optimizer, data_type=data_type, cases=len(pairs),
+            outputs=max(pair[0] for pair in pairs), weights=max(pair[1] for pair in pairs),
+        )
+        for (optimizer, data_type), pairs in sorted(found.items())
+    ]  # fmt: skip

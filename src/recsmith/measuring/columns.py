@@ -1,0 +1,88 @@
+"""The columns of measurements: what a row says, in which unit. docs/measuring.md prints this list.
+
+Legend: T tables of a case, W ranks.
+"""
+
+from typing import Literal, cast
+
+from recsmith._types import noun
+
+SCHEMA = "recsmith/measurements/1"
+Kind = Literal["compute", "comm"]
+Type = Literal["int64", "float64", "string", "bool", "list<int64>", "list<float64>"]
+
+
+@noun
+class Column:
+    """A column: seconds and bytes unless its unit says otherwise; empty where there is no value."""
+
+    name: str
+    type: Type
+    unit: str
+    meaning: str
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    """Lines of 'name | type | unit | meaning'."""
+    rows = [[word.strip() for word in line.split("|")] for line in text.strip().splitlines()]
+    return tuple(
+        Column(name=name, type=cast(Type, kind), unit=unit, meaning=meaning) for name, kind, unit, meaning in rows
+    )
+
+
+_WHICH = """
+position        | int64         | count   | place in the run, from 0; no two rows share one
+seed            | int64         | -       | of the cases
+number          | int64         | -       | of the case: seed, number and scale give it again, ids included
+visit           | int64         | count   | how often the case was measured before; rows of one number show the noise
+"""
+_ORIGIN = """
+elapsed_s       | float64       | s       | wall clock of the whole sample, drawing and probe included
+hardware        | string        | -       | as on the command line
+device          | string        | -       | processor or GPU, with its caches
+versions        | string        | -       | recsmith, Python, PyTorch, FBGEMM
+date            | string        | -       | when it was measured, UTC, ISO 8601
+"""
+COMPUTE = _columns(f"""{_WHICH.strip()}
+scale           | string        | -       | how large cases get (hardware/case.py)
+optimizer       | string        | -       | sgd, adagrad or rowwise_adagrad, fused into backward
+data_type       | string        | -       | of the weights: fp32 or fp16; states and outputs are fp32
+batch_size      | int64         | bags    | bags of every table
+tables          | int64         | count   | T, in one fused kernel
+ids             | int64         | count   | of all tables
+rows            | list<int64>   | count   | of each table (T)
+dim             | list<int64>   | columns | of each table (T)
+pooling_factor  | list<float64> | ids/bag | of each table (T); bags of a table differ by at most one id
+zipf            | list<float64> | -       | exponent of each table (T); hot rows are scattered over the table
+lookups         | list<int64>   | count   | ids of each table (T)
+unique_rows     | list<int64>   | count   | different rows read in each table (T)
+reuse_bins      | list<int64>   | rows    | rows read 1, 2, 3-4, 5-8 ... >32768 times, 17 for each table (17 T)
+status          | string        | -       | ok, unsteady (probe moved > 3 %), out_of_memory, failed, interrupted
+forward_s       | float64       | s       | fastest forward (CPU: process CPU time; CUDA: between events)
+backward_s      | float64       | s       | fastest backward with the update of weights and states
+forward_median_s | float64      | s       | median forward
+backward_median_s | float64     | s       | median backward
+forward_wall_s  | float64       | s       | median forward by the wall clock
+backward_wall_s | float64       | s       | median backward by the wall clock
+repetitions     | int64         | count   | timed, after one that is not
+spread          | float64       | ratio   | median / fastest - 1 of forward and backward together
+probe_s         | float64       | s       | a fixed case before and after, mean of the two
+probe_moved     | float64       | ratio   | how far the two are apart
+message         | string        | -       | what went wrong, where something did
+{_ORIGIN.strip()}""")
+COMM = _columns(f"""{_WHICH.strip()}
+ranks           | int64         | count   | W
+backend         | string        | -       | gloo or nccl
+oversubscribed  | bool          | -       | more ranks than cores: the scheduler is measured
+direction       | string        | -       | forward: pooled rows go to who asked; backward: gradients come back
+batch_size      | int64         | bags    | samples of each rank
+width           | list<int64>   | columns | summed over the tables of each rank (W)
+skew_s          | list<float64> | s       | how much later than the first each rank starts (W)
+sent_bytes      | list<int64>   | bytes   | from each rank to others (W)
+received_bytes  | list<int64>   | bytes   | by each rank from others (W)
+status          | string        | -       | ok
+fastest_s       | list<float64> | s       | of each rank, from its own start to its end (W)
+median_s        | list<float64> | s       | of each rank, the median (W)
+repetitions     | int64         | count   | timed, after one that is not
+{_ORIGIN.strip()}""")
+COLUMNS: dict[Kind, tuple[Column, ...]] = {"compute": COMPUTE, "comm": COMM}

@@ -1,0 +1,70 @@
+"""The journal of a folder: one JSON line a sample, the way in which samples survive whatever ends a run.
+
+A line is handed to the system after each sample, so kill -9 loses none; it is forced onto the disk every SYNC_S.
+"""
+
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from recsmith.errors import CorruptFile, RecSmithError
+
+Row = dict[str, Any]
+NAME = "journal.jsonl"
+SYNC_S = 5.0
+
+
+class Journal:
+    """Appends lines to the journal of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._synced = folder / NAME, 0.0
+        if self._path.exists():  # cut off what a killed process wrote of its last line
+            os.truncate(self._path, self._path.read_bytes().rfind(b"\n") + 1)
+
+    def write(self, row: Row) -> None:
+        """Append a line; RecSmithError, and the journal as it was, where the disk is full."""
+        size = self._path.stat().st_size if self._path.exists() else 0
+        try:
+            with self._path.open("ab") as file:
+                file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
+                file.flush()
+                if time.monotonic() - self._synced > SYNC_S:
+                    os.fsync(file.fileno())
+                    self._synced = time.monotonic()
+        except OSError as error:
+            with suppress(OSError):
+                os.truncate(self._path, size)
+            raise RecSmithError(
+                f"cannot write '{self._path}': {error.strerror}; the samples before are kept: make room and run again"
+            ) from None
+
+    def clear(self) -> None:
+        """Remove the journal: a part holds its samples."""
+        self._path.unlink(missing_ok=True)
+
+
+def read_journal(folder: Path) -> list[Row]:
+    """All whole lines, samples and beginnings; CorruptFile where one in the middle is damaged."""
+    path = folder / NAME
+    if not path.exists():
+        return []
+    *whole, _ = path.read_bytes().split(b"\n")
+    return [_row(path, number, line) for number, line in enumerate(whole, start=1)]
+
+
+def _row(path: Path, number: int, line: bytes) -> Row:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        _damaged(path, number)
+    if not isinstance(row, dict) or not ("position" in row or "begin" in row):
+        _damaged(path, number)
+    return cast(Row, row)
+
+
+def _damaged(path: Path, number: int) -> NoReturn:
+    raise CorruptFile(f"'{path}' is damaged in line {number}; remove that line, the others are samples")

@@ -1,0 +1,96 @@
+"""A folder of measurements as lines for people and as plain data."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from recsmith.measuring.comm import fit_alpha_beta
+from recsmith.measuring.folder import load_about
+from recsmith.measuring.parts import read_columns
+from recsmith.measuring.summary import Summary, summarize
+from recsmith.units import format_size, format_time
+
+SUMMARY_SCHEMA = "recsmith/measurements-summary/1"
+BAR = 40  # characters of the longest bar
+
+
+def summary_to_raw(path: Path) -> dict[str, Any]:
+    """What `summary_lines` says, as plain data."""
+    if load_about(path).kind == "comm":
+        model = fit_alpha_beta(path)
+        return {"schema": SUMMARY_SCHEMA, **_exchanges(path), "alpha_beta": asdict(model) if model else None}
+    return {"schema": SUMMARY_SCHEMA, **asdict(summarize(path))}
+
+
+def summary_lines(path: Path) -> list[str]:
+    """What a folder holds."""
+    return _comm_lines(path) if load_about(path).kind == "comm" else _compute_lines(summarize(path))
+
+
+def _compute_lines(found: Summary) -> list[str]:
+    about, noise = found.about, found.noise
+    counts = ", ".join(f"{count:,} {status}" for status, count in found.counts.items()) or "none"
+    return [
+        _line("what", f"{about.kind} on {about.hardware}, scale {about.scale}, seed {about.seed}"),
+        _line("samples", f"{found.samples:,}: {counts}"),
+        *(_line("device", each) for each in found.devices),
+        *(_line("versions", each) for each in found.versions),
+        _line("measured", f"{found.first} to {found.last}" if found.first else "never"),
+        _line("speed", f"{found.per_hour:,.0f} samples an hour" if found.per_hour else "unknown"),
+        _line("noise", _noise_words(noise.pairs, noise.median, noise.mean)),
+        *([_line("probe", _probe_words(found.probes))] if any(found.probes) else []),
+        _line("trained", ", ".join(f"{count:,} {name}" for name, count in found.trained.items()) or "nothing"),
+        *(_line("failure", f"{count:,} x {message}") for message, count in found.failures.items()),
+        "",
+        "ids of an iteration, steady samples",
+        *_bars(found.histogram),
+    ]
+
+
+def _noise_words(pairs: int, median: float | None, mean: float | None) -> str:
+    if median is None or mean is None:
+        return "unknown: no case was measured twice"
+    return f"two visits of a case differ by {median:.1%} (median), {mean:.1%} (mean) of {pairs:,} pairs"
+
+
+def _probe_words(probes: tuple[float, ...]) -> str:
+    low, middle, high = (format_time(seconds) for seconds in probes)
+    return f"{middle} at the median of steady samples, {low} to {high} for nine in ten: its range is the machine's"
+
+
+def _bars(histogram: dict[str, int]) -> list[str]:
+    most = max(histogram.values(), default=1)
+    return [f"  {name:>5} {count:>8,}  {'#' * -(-count * BAR // most)}" for name, count in histogram.items()]
+
+
+def _comm_lines(path: Path) -> list[str]:
+    found, model = _exchanges(path), fit_alpha_beta(path)
+    crowded = "; ranks outnumber cores: the scheduler is measured" if found["oversubscribed"] else ""
+    lines = [
+        _line("what", f"all-to-all of {found['ranks']} {found['backend']} ranks, seed {found['seed']}{crowded}"),
+        _line("samples", f"{found['samples']:,}"),
+        *(_line("device", each) for each in found["devices"]),
+    ]
+    if model is None:
+        return [*lines, _line("model", "none: it takes some exchanges without skew, and on CPU two ranks")]
+    words = (
+        f"{format_time(model.alpha_s)} + bytes / {format_size(model.bytes_per_s)}/s, off by {model.median_error:.0%}"
+    )
+    return [*lines, _line("model", f"{words} (median of {model.samples}); {model.label}")]
+
+
+def _exchanges(path: Path) -> dict[str, Any]:
+    found = read_columns(path, ["backend", "oversubscribed", "device"])
+    about = load_about(path)
+    return {
+        "ranks": about.ranks,
+        "seed": about.seed,
+        "samples": len(found["backend"]),
+        "backend": ", ".join(sorted(set(found["backend"]))),
+        "oversubscribed": any(found["oversubscribed"]),
+        "devices": sorted(set(found["device"])),
+    }
+
+
+def _line(word: str, text: str) -> str:
+    return f"{word:<9}{text}"

@@ -1,0 +1,103 @@
+"""What a folder of measurements says at a glance: how many, how steady, how fast, of which device.
+
+Legend: N samples, P pairs of visits of one case.
+"""
+
+import statistics
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.measuring.folder import About, load_about
+from recsmith.measuring.parts import read_columns
+
+COLUMNS = ("number", "status", "ids", "forward_s", "backward_s", "probe_s", "elapsed_s", "device", "versions", "date",
+           "optimizer", "data_type", "message")  # fmt: skip
+
+
+@noun
+class Noise:
+    """How far two visits of a case are apart: |second / first - 1| of forward and backward together.
+
+    pairs: P, both visits steady. median, mean: the noise floor. None without pairs.
+    """
+
+    pairs: int
+    median: float | None
+    mean: float | None
+
+
+@noun
+class Summary:
+    """A folder of compute measurements.
+
+    counts: samples by status. histogram: steady samples by decade of ids ('10^3': 1,000 to 9,999). probes: seconds of
+    the probe at 5, 50 and 95 % of the steady samples. per_hour: over the time that samples took. failures: messages of
+    samples that failed, with how many.
+    """
+
+    about: About
+    samples: int
+    counts: dict[str, int]
+    histogram: dict[str, int]
+    trained: dict[str, int]
+    noise: Noise
+    probes: tuple[float, ...]
+    per_hour: float | None
+    devices: tuple[str, ...]
+    versions: tuple[str, ...]
+    first: str
+    last: str
+    failures: dict[str, int]
+
+
+def summarize(path: Path) -> Summary:
+    """The summary of a folder; CorruptFile where a file of it is damaged."""
+    about = load_about(path)
+    found = read_columns(path, COLUMNS)
+    steady = [i for i, status in enumerate(found["status"]) if status == "ok"]
+    took = sum(seconds or 0.0 for seconds in found["elapsed_s"])
+    return Summary(
+        about=about,
+        samples=len(found["status"]),
+        counts=dict(Counter(found["status"])),
+        histogram=_histogram([found["ids"][i] for i in steady]),
+        trained=dict(sorted(Counter(f"{found['optimizer'][i]} {found['data_type'][i]}" for i in steady).items())),
+        noise=noise_floor(found),
+        probes=_quantiles([found["probe_s"][i] for i in steady]),
+        per_hour=len(found["status"]) / took * 3600 if took else None,
+        devices=tuple(sorted(set(found["device"]))),
+        versions=tuple(sorted(set(found["versions"]))),
+        first=min(found["date"], default=""),
+        last=max(found["date"], default=""),
+        failures=dict(Counter(message for message in found["message"] if message)),
+    )
+
+
+def noise_floor(found: dict[str, list[Any]]) -> Noise:
+    """The noise of columns number, status, forward_s and backward_s, in order of positions."""
+    last: dict[int, float] = {}
+    apart: list[float] = []
+    for number, status, forward, backward in zip(
+        found["number"], found["status"], found["forward_s"], found["backward_s"], strict=True
+    ):
+        if status != "ok":
+            continue
+        if number in last:
+            apart.append(abs((forward + backward) / last[number] - 1))
+        last[number] = forward + backward
+    if not apart:
+        return Noise(pairs=0, median=None, mean=None)
+    return Noise(pairs=len(apart), median=statistics.median(apart), mean=statistics.fmean(apart))
+
+
+def _quantiles(seconds: list[float]) -> tuple[float, ...]:
+    """At 5, 50 and 95 %; nothing of nothing."""
+    ordered = sorted(seconds)
+    return tuple(ordered[int(share * (len(ordered) - 1))] for share in (0.05, 0.5, 0.95)) if ordered else ()
+
+
+def _histogram(ids: list[int]) -> dict[str, int]:
+    decades = Counter(len(str(count)) - 1 if count else -1 for count in ids)
+    return {"none" if decade < 0 else f"10^{decade}": count for decade, count in sorted(decades.items())}

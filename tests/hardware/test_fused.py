@@ -1,0 +1,201 @@
+"""Measuring with FBGEMM: what is timed, between probes; failures are answers; CUDA's loop, rehearsed on the CPU."""
+
+import resource
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.measured import group
+
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.hardware import SCALES, load_hardware
+
+pytestmark = pytest.mark.usefixtures("fbgemm")
+
+
+@pytest.fixture(scope="module")
+def cpu() -> Any:
+    pytest.importorskip("fbgemm_gpu")
+    return load_hardware("cpu", "check")
+
+
+def clocked(monkeypatch: pytest.MonkeyPatch, hardware: Any, seconds: Callable[[], float]) -> None:
+    """Let calls run, and say that they took so long."""
+    monkeypatch.setattr(hardware, "_timed", lambda call: (call(), seconds(), 2.0))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad"])
+@pytest.mark.parametrize("data_type", ["fp32", "fp16"])
+def test_the_cpu_measures_what_it_trains(cpu: Any, optimizer: str, data_type: str):
+    case = group((1000, 64, 5.0, 1.0), (10, 8, 0.5, 0.0), (5, 4, 0.0, 0.0), optimizer=optimizer, data_type=data_type)
+    found = cpu.measure(case)
+    assert found.status in ("ok", "unsteady")
+    assert 0 < found.forward_s <= found.forward_median_s
+    assert 0 < found.backward_s <= found.backward_median_s
+    assert found.repetitions >= 7
+    assert found.lookups == case.lookups == (320, 32, 0)
+    assert found.unique_rows[2] == 0
+    assert found.probe_s > 0
+
+
+def test_a_case_without_any_id_is_measured(cpu: Any):
+    assert cpu.measure(group((5, 4, 0.0, 0.0), batch_size=1)).forward_s > 0
+
+
+def test_weights_stay_what_they_were(cpu: Any):
+    cpu.measure(group((1000, 64, 5.0, 1.0), optimizer="adagrad"))
+    assert cpu._memory.weights.unique().tolist() == [0x3C00]
+
+
+def test_work_shows_in_the_time(cpu: Any):
+    small, large = (cpu.measure(group((1000, 64, pooling, 1.0), batch_size=128)) for pooling in (1.0, 60.0))
+    assert small.forward_s + small.backward_s < large.forward_s + large.backward_s
+
+
+def test_the_fastest_and_the_median_repetition_are_kept(cpu: Any, monkeypatch: pytest.MonkeyPatch):
+    """Forward and backward take turns: 1, 2, 3 ... seconds; the first repetition does not count."""
+    seconds = iter(range(1, 1000))
+    monkeypatch.setattr(cpu, "_probed_s", 1.0)
+    monkeypatch.setattr(cpu, "_probe", lambda: 1.02)
+    monkeypatch.setattr("recsmith.hardware.fused.LEAST_S", 0.0)
+    clocked(monkeypatch, cpu, lambda: float(next(seconds)))
+    found = cpu.measure(group((10, 4, 1.0, 0.0)))
+    assert (found.forward_s, found.backward_s, found.repetitions) == (3, 4, 7)
+    assert (found.forward_median_s, found.backward_median_s) == (9, 10)
+    assert found.spread == pytest.approx(19 / 7 - 1)
+    assert (found.forward_wall_s, found.probe_s) == (2.0, 1.01)
+    assert (found.status, round(found.probe_moved, 9)) == ("ok", 0.02)
+
+
+@pytest.mark.parametrize(("after", "status"), [(1.029, "ok"), (0.971, "ok"), (1.031, "unsteady"), (0.969, "unsteady")])
+def test_a_probe_that_moves_3_per_cent_discards_the_sample(
+    cpu: Any, monkeypatch: pytest.MonkeyPatch, after: float, status: str
+):
+    monkeypatch.setattr(cpu, "_probed_s", 1.0)
+    monkeypatch.setattr(cpu, "_probe", lambda: after)
+    assert cpu.measure(group((10, 4, 1.0, 0.0))).status == status
+    assert cpu._probed_s == after  # it opens the next bracket
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried\nmore"), "out_of_memory"),
+        (MemoryError(), "out_of_memory"),
+        (RuntimeError("odd"), "failed"),
+    ],
+)
+def test_what_fails_is_an_answer(cpu: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, status: str):
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(cpu, "_probed_s", 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr("recsmith.hardware.fused.draw_lookups", fail)
+        found = cpu.measure(group((10, 4, 1.0, 0.0)))
+    assert (found.status, found.message) == (status, str(error).split("\n")[0])
+    assert found.forward_s is None
+    assert cpu.measure(group((10, 4, 1.0, 0.0))).forward_s > 0
+
+
+def test_a_real_lack_of_memory_is_an_answer(cpu: Any):
+    """Outputs of 1 GiB in a process that may take 256 MiB more."""
+    scarce = copy(cpu)
+    gradient = cpu._memory.gradient[:1].expand(2**28)
+    memory = SimpleNamespace(weights=cpu._memory.weights, state=cpu._memory.state, gradient=gradient)
+    scarce.scale, scarce._memory = replace(SCALES["check"], outputs=2**28), memory
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    cpu.measure(group((4, 1024, 0.0, 0.0)))
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**28, hard))
+    try:
+        found = scarce.measure(group((4, 1024, 0.0, 0.0), batch_size=2**18))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert found.status == "out_of_memory"
+
+
+def test_a_scale_that_does_not_fit_is_refused(cpu: Any):
+    huge = replace(SCALES["check"], elements=2**55)
+    with pytest.raises(UsageError, match="cpu has no room for the 256 PiB that scale check takes"):
+        type(cpu)(huge, "versions")
+
+
+def test_a_device_that_no_longer_answers_ends_the_run(cpu: Any, monkeypatch: pytest.MonkeyPatch):
+    def fail(_: Any) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access")
+
+    monkeypatch.setattr(cpu, "_timed", fail)
+    monkeypatch.setattr(cpu, "_probed_s", None)
+    with pytest.raises(RecSmithError, match="cpu no longer answers: CUDA error"):
+        cpu.measure(group((10, 4, 1.0, 0.0)))
+
+
+@pytest.mark.parametrize(
+    ("optimizers", "data_types", "odd"), [(("adam",), ("fp32",), "adam"), (("sgd",), ("bf16",), "bf16")]
+)
+def test_what_fbgemm_does_not_train_is_refused(cpu: Any, optimizers: Any, data_types: Any, odd: str):
+    rule = f"hardware cpu trains fp32 and fp16 tables with sgd, adagrad, rowwise_adagrad; '{odd}' is not among them"
+    with pytest.raises(UsageError, match=rule):
+        cpu.refuse(optimizers, data_types)
+    with pytest.raises(UsageError, match=rule):
+        cpu.measure(group((10, 4, 1.0, 0.0), optimizer=optimizers[0], data_type=data_types[0]))
+
+
+# --- CUDA, rehearsed ----------------------------------------------------------------------------------------------
+
+
+class Runtime:
+    """torch.cuda as far as the loop uses it; events note what happens, a millisecond apart."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        runtime = self
+
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                assert enable_timing
+
+            def record(self) -> None:
+                runtime.said.append("record")
+
+            def synchronize(self) -> None:
+                runtime.said.append("synchronize")
+
+            def elapsed_time(self, end: "Event") -> float:
+                return 1.0
+
+        self.Event = Event
+
+    def is_available(self) -> bool:
+        return True
+
+    def get_device_properties(self, index: int) -> Any:
+        return type("Properties", (), {"name": "GPU", "multi_processor_count": 4, "L2_cache_size": 1000})
+
+
+def test_the_cuda_loop_flushes_and_reads_events(monkeypatch: pytest.MonkeyPatch):
+    room = import_module("recsmith.hardware.cuda")
+    monkeypatch.setattr(room, "FLUSHED_BYTES", 10)
+    runtime = Runtime()
+    cuda = room.Cuda(SCALES["check"], "versions", runtime=runtime, place="cpu")
+    assert cuda._flushed.numel() == 4000
+    assert cuda.device == "GPU, 4 SMs, cache 1000"
+    cuda._flushed.fill_(1)
+    found = cuda.measure(group((1000, 64, 5.0, 1.0), optimizer="rowwise_adagrad"))
+    assert (found.status, found.forward_s, found.backward_s, found.forward_wall_s) == ("ok", 1e-3, 1e-3, 1e-3)
+    assert cuda._flushed.sum() == 0
+    assert runtime.said[:6] == ["record", "record", "synchronize"] * 2
+
+
+def test_cuda_without_a_device_is_refused(monkeypatch: pytest.MonkeyPatch):
+    room = import_module("recsmith.hardware.cuda")
+    runtime = Runtime()
+    monkeypatch.setattr(runtime, "is_available", lambda: False)
+    with pytest.raises(UsageError, match="no CUDA device is visible to PyTorch"):
+        room.Cuda(SCALES["check"], "versions", runtime=runtime)

@@ -1,0 +1,145 @@
+"""A folder of measurements loses nothing: torn lines, full disks, killed runs, second writers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.measuring.columns import SCHEMA
+from recsmith.measuring.folder import About, Folder, load_about, open_folder, unfolded
+
+ABOUT = About(kind="compute", hardware="cpu", seed=0, scale="cpu", optimizers=("sgd",), data_types=("fp32",))
+
+
+def row(position: int) -> dict[str, Any]:
+    return {"position": position, "status": "ok"}
+
+
+def filled(path: Path, count: int) -> Path:
+    with open_folder(path, ABOUT) as folder:
+        for position in range(count):
+            folder.begin(position)
+            folder.add(row(position))
+    return path
+
+
+def test_a_new_folder_says_what_it_holds(tmp_path: Path):
+    filled(tmp_path / "a" / "b", 0)
+    assert load_about(tmp_path / "a" / "b") == ABOUT
+    assert json.loads((tmp_path / "a" / "b" / "about.json").read_text())["schema"] == SCHEMA
+
+
+def test_rows_are_there_again_and_positions_go_on(tmp_path: Path):
+    filled(tmp_path, 3)
+    assert unfolded(tmp_path) == [row(0), row(1), row(2)]
+    with open_folder(tmp_path, ABOUT) as folder:
+        assert (folder.position, folder.pending, folder.interrupted) == (3, 3, False)
+
+
+@pytest.mark.parametrize("torn", ['{"position": 3, "sta', '{"position": 3, "status": "ok"}'])
+def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: str):
+    filled(tmp_path, 3)
+    with (tmp_path / "journal.jsonl").open("a") as file:
+        file.write(torn)
+    assert len(unfolded(tmp_path)) == 3
+    with open_folder(tmp_path, ABOUT) as folder:
+        folder.add(row(3))
+    assert unfolded(tmp_path)[-1] == row(3)
+
+
+def test_a_sample_that_was_begun_and_not_finished_is_known(tmp_path: Path):
+    filled(tmp_path, 2)
+    with open_folder(tmp_path, ABOUT) as folder:
+        folder.begin(2)
+    with open_folder(tmp_path, ABOUT) as folder:
+        assert folder.interrupted
+        folder.add(row(2))
+        assert not folder.interrupted
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[1]", '{"status": "ok"}'])
+def test_a_damaged_line_is_named(tmp_path: Path, line: str):
+    filled(tmp_path, 1)
+    with (tmp_path / "journal.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(CorruptFile, match="is damaged in line 3; remove that line"), open_folder(tmp_path, ABOUT):
+        pass
+
+
+def test_a_full_disk_keeps_the_samples_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    filled(tmp_path, 2)
+    with open_folder(tmp_path, ABOUT) as folder:
+        monkeypatch.setattr("recsmith.measuring.journal.json.dumps", lambda *_, **__: "x" * 10)
+        monkeypatch.setattr("recsmith.measuring.journal.os.fsync", _full)
+        with pytest.raises(RecSmithError, match="No space left on device; the samples before are kept: make room"):
+            folder.add(row(2))
+    assert len(unfolded(tmp_path)) == 2
+
+
+def _full(_: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_two_writers_do_not_meet(tmp_path: Path):
+    with (
+        open_folder(tmp_path, ABOUT),
+        pytest.raises(UsageError, match="another run writes to"),
+        open_folder(tmp_path, ABOUT),
+    ):
+        pass
+    with open_folder(tmp_path, ABOUT):
+        pass
+
+
+@pytest.mark.parametrize("other", [{"hardware": "cuda"}, {"seed": 1}, {"optimizers": ("adagrad",)}, {"kind": "comm"}])
+def test_another_set_of_samples_needs_another_folder(tmp_path: Path, other: dict[str, Any]):
+    filled(tmp_path, 1)
+    with pytest.raises(UsageError, match="holds compute measurements of cpu, seed 0, scale cpu, sgd, fp32; to add"):
+        open_folder(tmp_path, replace(ABOUT, **other)).__enter__()
+    assert unfolded(tmp_path) == [row(0)]
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path: Path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds 'thesis\.txt' and no about\.json"), open_folder(tmp_path, ABOUT):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot write to .*: File exists"), open_folder(tmp_path / "file", ABOUT):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [("{", "is damaged"), ("[]", "is damaged"), ('{"schema": "recsmith/measurements/1"}', "is damaged"),
+     ('{"schema": "recsmith/measurements/2"}', "has a schema 'recsmith/measurements/2'; this version reads")],
+)  # fmt: skip
+def test_a_damaged_about_is_refused(tmp_path: Path, text: str, rule: str):
+    (tmp_path / "about.json").write_text(text)
+    with pytest.raises(CorruptFile, match=rule):
+        load_about(tmp_path)
+
+
+def test_a_folder_without_measurements_is_named(tmp_path: Path):
+    with pytest.raises(UsageError, match="holds no measurements"):
+        load_about(tmp_path)
+
+
+def test_a_journal_that_was_folded_and_not_removed_counts_once(tmp_path: Path):
+    filled(tmp_path, 3)
+    (tmp_path / "part-000000000-000000001.parquet").touch()
+    assert unfolded(tmp_path) == [row(2)]
+    assert Folder(tmp_path).position == 3
+
+
+def test_a_part_of_another_name_is_refused(tmp_path: Path):
+    filled(tmp_path, 1)
+    (tmp_path / "part-one.parquet").touch()
+    with pytest.raises(CorruptFile, match="is not named part-<first>-<last>"):
+        unfolded(tmp_path)

@@ -1,0 +1,81 @@
+"""What a folder says at a glance."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.measured import Stub, answer
+
+from recsmith.errors import UsageError
+from recsmith.hardware import SCALES, Case, Measurement
+from recsmith.measuring import run as room
+from recsmith.measuring import shipped
+from recsmith.measuring.cases import Cases
+from recsmith.measuring.run import Limit, measure_compute
+from recsmith.measuring.shipped import locate
+from recsmith.measuring.show import summary_lines, summary_to_raw
+from recsmith.measuring.summary import Noise, noise_floor, summarize
+
+
+def columns(*rows: tuple[int, str, float | None]) -> dict[str, list[Any]]:
+    """Columns of (number, status, seconds forward); backward takes as long."""
+    number, status, seconds = (list(column) for column in zip(*rows, strict=True))
+    return {"number": number, "status": status, "forward_s": seconds, "backward_s": seconds}
+
+
+def test_the_noise_floor_by_hand():
+    found = columns((0, "ok", 1.0), (1, "ok", 2.0), (2, "unsteady", 1.0), (0, "ok", 1.1), (2, "ok", 9.0),
+                    (1, "ok", 1.0), (3, "failed", None), (2, "unsteady", 1.0))  # fmt: skip
+    noise = noise_floor(found)
+    assert noise.pairs == 2
+    assert (noise.median, noise.mean) == (pytest.approx(0.3), pytest.approx(0.3))
+
+
+def test_without_pairs_there_is_no_noise():
+    assert noise_floor(columns((0, "ok", 1.0), (1, "ok", 1.0))) == Noise(pairs=0, median=None, mean=None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def say(case: Case, visit: int) -> Measurement:
+        if case.number == 4:
+            return Measurement(status="out_of_memory", message="can't allocate")
+        return answer(case, 1.25 if visit else 1.0)
+
+    monkeypatch.setattr(room, "has_pyarrow", lambda: False)
+    measure_compute(Stub(say), Cases(seed=0, scale=SCALES["check"]), tmp_path, Limit(samples=19))
+    return tmp_path
+
+
+def test_a_summary_counts_and_names(folder: Path):
+    found = summarize(folder)
+    assert (found.samples, found.counts) == (20, {"ok": 19, "out_of_memory": 1})
+    assert found.noise == Noise(pairs=2, median=0.25, mean=0.25)
+    assert sum(found.histogram.values()) == sum(found.trained.values()) == 19
+    assert found.failures == {"can't allocate": 1}
+    assert found.devices == ("a test",)
+    assert found.probes == (1e-3, 1e-3, 1e-3)
+    assert found.per_hour is not None
+    assert found.per_hour > 0
+
+
+def test_people_and_programs_read_the_same(folder: Path):
+    lines = "\n".join(summary_lines(folder))
+    assert "samples  20: 19 ok, 1 out_of_memory" in lines
+    assert "two visits of a case differ by 25.0% (median), 25.0% (mean) of 2 pairs" in lines
+    assert "1 x can't allocate" in lines
+    assert "probe    1 ms at the median of steady samples, 1 ms to 1 ms for nine in ten" in lines
+    raw = summary_to_raw(folder)
+    assert raw["schema"] == "recsmith/measurements-summary/1"
+    assert raw["noise"] == {"pairs": 2, "median": 0.25, "mean": 0.25}
+
+
+def test_a_path_is_itself_and_shipped_sets_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert locate("a/b") == Path("a/b")
+    monkeypatch.setattr(shipped.resources, "files", lambda _: tmp_path)
+    with pytest.raises(UsageError, match="no measurements 'cpu' ship with this version; none do"):
+        locate("shipped:cpu")
+    (tmp_path / "shipped" / "cpu").mkdir(parents=True)
+    assert locate("shipped:cpu") == tmp_path / "shipped" / "cpu"
+    with pytest.raises(UsageError, match="there are cpu"):
+        locate("shipped:gpu")
