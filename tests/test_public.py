@@ -18,16 +18,18 @@ ROOMS = (
     ("plans",),
     ("problems",),
     ("costs",),
+    ("hardware",),
     ("planners",),
     ("reports",),
     ("bridge",),
+    ("measuring",),
     ("torchrec",),  # recsmith.torchrec: the bridge's public name
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 CORE = {"numpy", "pydantic", "yaml", "click", "rich", "safetensors"}  # the dependencies of pyproject.toml
 TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
-TORCH_ROOMS = {"bridge"}
+TORCH_ROOMS = {"bridge", "hardware", "measuring"}
 FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "bridge"}}
 
 
@@ -164,12 +166,13 @@ def test_only_the_core_is_imported_and_torch_only_where_it_belongs(path: Path):
 
 def test_nothing_in_the_core_path_names_the_bridge():
     users = {room_of(path) for path, names in IMPORTS.items() if any("recsmith.bridge" in name for name in names)}
-    assert users <= {"bridge", "torchrec", "cli"}
+    assert users <= {"bridge", "measuring", "torchrec", "cli"}
 
 
 # --- what an import costs -----------------------------------------------------------------------------------------
 
-HEAVY = {"numpy", "pydantic", "yaml", "rich", "torch", "torchrec", "pandas", "fbgemm_gpu", "ortools", "safetensors"}
+HEAVY = {"numpy", "pydantic", "yaml", "rich", "torch", "torchrec", "pandas", "fbgemm_gpu", "ortools", "safetensors",
+         "pyarrow"}  # fmt: skip
 
 
 def heavy_after(code: str) -> set[str]:
@@ -193,6 +196,14 @@ def test_importing_recsmith_imports_nothing_heavy():
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("plan", "--help"), ("diff", "-h")])
 def test_help_imports_nothing_heavy(words: tuple[str, ...]):
     assert heavy_after(command(*words)) == set()
+
+
+def test_drawing_and_keeping_samples_needs_numpy_alone():
+    used = heavy_after(
+        "from recsmith.hardware import SCALES\nfrom recsmith.measuring import run\n"
+        "assert run.Cases(seed=0, scale=SCALES['gpu']).case(7).tables"
+    )
+    assert used == {"numpy"}
 
 
 def test_planning_never_imports_torch_or_pandas():

@@ -111,6 +111,31 @@ def test_options_reach_the_plan(run: Run, tables: Path, tmp_path: Path):
     assert raw["placements"][0]["sharding_type"] == "column_wise"
 
 
+def test_cache_factors_reach_the_plan_and_its_report(run: Run, tables: Path):
+    caches = ("--kernels", "fused_uvm_caching,dense", "--cache-factors", "0.3, 0.1", "--types", "table_wise")
+    raw = json.loads(run("plan", tables, *H100, *caches, "-o", "-").out)
+    assert raw["constraints"]["cache_factors"] == [0.1, 0.3]
+    assert {each["cache"]["load_factor"] for each in raw["placements"]} <= {0.1, 0.3}
+    said = run("plan", tables, *H100, *caches).out
+    assert "kernels dense, fused_uvm_caching at 0.1, 0.3; memory real" in said
+    assert f"host     {len(raw['placements'])} tables, " in said
+    assert "of weights in host memory: " in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--cache-factors", "0.3"), "add it: --kernels fused,dense,fused_uvm_caching"),
+        (("--cache-factors", "a"), "could not convert string to float: 'a'; write shares such as 0.1,0.2"),
+        (("--cache-factors", "2", "--kernels", "fused_uvm_caching"), "load_factor is 2.0; it must lie above 0"),
+    ],
+)
+def test_cache_factors_that_say_nothing_are_refused(run: Run, tables: Path, words: tuple[str, ...], message: str):
+    done = run("plan", tables, *H100, *words)
+    assert done.code == 2
+    assert message in done.err
+
+
 def test_a_search_that_is_cut_short_prints_its_best_and_a_note(run: Run):
     done = run("plan", "dlrm-v2", "--cluster", "h100:8", "--time-limit", "0.001ms", "--format", "json")
     assert done.code == 0

@@ -25,7 +25,7 @@ from support.cases import (
 from recsmith.costs import COST_MODELS, piece_seconds, price
 from recsmith.costs.simulate import simulate
 from recsmith.errors import Infeasible, NoPlanFound
-from recsmith.plans import PARTS, Bound, Placement, Plan
+from recsmith.plans import PARTS, Bound, Cache, Placement, Plan
 from recsmith.problems import Constraints, Space, TableRule, constraints_to_raw, footprint_of
 
 
@@ -165,6 +165,24 @@ def test_a_plan_against_a_rule_has_a_price_and_no_gap(rule: TableRule) -> None:
     ruled = replace(plan, constraints=constraints_to_raw(Space(), Constraints(rules=(rule,))))
     assert simulate(ruled).gap is None
     assert simulate(ruled).cost == plan.cost
+
+
+def test_a_cache_of_another_factor_has_a_price_and_no_gap() -> None:
+    """A needless cache too: of 8 rows, as heavy as the table itself."""
+    tables = (table("a", 10**5, 64), table("b", 8, 64))
+    for factor, legal in ((0.2, True), (0.3, False)):
+        space = Space(kernels=("fused", "fused_uvm_caching"), cache_factors=(0.2,))
+        case = Case(workload(*tables), cluster(2, ddr_bytes_per_host=10**9), space)
+        cached = tuple(
+            Placement(
+                table=name, sharding_type="table_wise", compute_kernel="fused_uvm_caching", ranks=(0,),
+                cache=Cache(load_factor=factor),
+            )
+            for name in "ab"
+        )  # fmt: skip
+        plan = simulate(replace(case.plan().plan, placements=cached))
+        assert (plan.gap is not None) == legal
+        assert plan.cost.total_s > case.plan().plan.cost.total_s
 
 
 def test_a_plan_over_capacity_has_a_price_and_no_gap() -> None:

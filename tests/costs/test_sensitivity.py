@@ -36,7 +36,7 @@ def rebuilt(
     totals: list[float] = []
     for row in np.random.default_rng(seed).uniform(1 - off, 1 + off, (draws, len(names))).tolist():
         work = scaled(case.workload, dict(zip(names, row, strict=True)))
-        problem = build_problem(work, case.cluster, case.space, case.constraints)
+        problem = build_problem(work, case.cluster, case.space, case.constraints, needless=True)
         evaluator = COST_MODELS[model].compile(problem)
         totals.append(step_seconds(evaluator, footprint_of(problem, placements)))
     return totals

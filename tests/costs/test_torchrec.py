@@ -32,6 +32,7 @@ class Setting:
     comm_dtype: Any = None
     kernels: tuple[str, ...] = KERNELS
     min_width: int | None = None
+    cache_factor: float | None = None  # None: what TorchRec takes where nothing is said
     weighed: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
@@ -41,6 +42,7 @@ class Setting:
 SETTINGS = (
     Setting("torchrec-default:8", weighed=tuple(product(OPTIMIZERS, PIPELINES))),
     Setting("torchrec-default:8", "fp16", min_width=32),
+    Setting("h100:8", kernels=("fused_uvm_caching",), cache_factor=0.37, weighed=tuple(product(OPTIMIZERS, PIPELINES))),
     Setting("torchrec-default:8x12", weighed=(*zip(OPTIMIZERS[:3], PIPELINES, strict=True), ("adam", "none"))),
     Setting("torchrec-default:8x12", "fp16", ("fused", "dense")),
     Setting("h100:4x2", "fp32", ("fused", "dense")),
@@ -91,13 +93,16 @@ SMALL = Workload(batch_size=8, optimizer="sgd", tables=TABLES[:2])
 
 def our_problem(setting: Setting, optimizer: Any = "sgd", pipeline: Any = "none") -> Problem:
     rules = (TableRule(tables="*", min_width=setting.min_width),) if setting.min_width else ()
+    caching = "fused_uvm_caching" in setting.kernels
+    factors: dict[str, Any] = {"cache_factors": (setting.cache_factor or 0.2,)} if caching else {}
     return build_problem(
         Workload(
             batch_size=BATCH, optimizer=optimizer, pipeline=pipeline, comm_dtype=setting.comm_dtype, tables=TABLES
         ),
         load_cluster(setting.cluster).with_memory(ROOM),
-        Space(widths="torchrec", kernels=setting.kernels),
+        Space(widths="torchrec", kernels=setting.kernels, **factors),
         Constraints(memory="torchrec", rules=rules),
+        needless=True,
     )
 
 
@@ -167,6 +172,7 @@ def their_options(setting: Setting, optimizer: str = "sgd", pipeline: str = "non
         comm_dtype=setting.comm_dtype,
         min_partition=setting.min_width,
         pipeline=None if pipeline == "none" else pipeline,
+        cache_factor=setting.cache_factor,
     )
     return {(option.table, option.sharding_type, option.compute_kernel): option for option in options}
 

@@ -103,6 +103,39 @@ def test_the_named_types_are_enough() -> None:
     assert wide.plan().plan.gap is not None
 
 
+HOSTS = cluster(4, hbm=256 * MIB, ddr_bytes_per_host=4 * 2**30)
+
+
+def test_the_named_kernels_are_enough_where_hosts_have_memory() -> None:
+    case = Case(MANY, HOSTS)
+    found = re.search(r"--kernels (\S+)\.", _message(case))
+    assert found
+    assert found[1] == "fused,dense,fused_uvm_caching"
+    cached = replace(case, space=Space(kernels=tuple(found[1].split(","))))
+    plan = cached.plan().plan
+    check_plan(cached, plan)
+    assert {placement.compute_kernel for placement in plan.placements} >= {"fused_uvm_caching"}
+
+
+def test_kernels_are_not_named_where_they_do_not_help() -> None:
+    thin = replace(HOSTS, device=replace(HOSTS.device, host_link_bandwidth=None))
+    small = replace(HOSTS, ddr_bytes_per_host=2**20)
+    cached = Space(kernels=("fused", "fused_uvm_caching"))
+    cpu = replace(HOSTS, device=replace(HOSTS.device, kind="cpu"))
+    for on, space in ((thin, Space()), (small, Space()), (cpu, Space()), (HOSTS.with_memory(4 * MIB), cached)):
+        assert "--kernels" not in _message(Case(MANY, on, space))
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.25])
+@pytest.mark.parametrize("planner", ["auto", "cost_greedy", "size_greedy"])
+def test_what_fits_only_behind_caches_is_planned(share: float, planner: str) -> None:
+    """The tables weigh 20 * 64 MB; 5 % of them and their places a tenth of that."""
+    need = sum(table.weight_bytes for table in MANY.tables)
+    on = cluster(4, hbm=int(share * need / 4), ddr_bytes_per_host=2 * need)
+    case = Case(MANY, on, Space(kernels=("fused", "fused_uvm_caching")), cost_model="analytic")
+    check_plan(case, case.plan(planner).plan)
+
+
 def test_a_change_that_breaks_a_rule_is_not_named() -> None:
     """7 rows fit 2 ranks row by row, but leave one of 6 empty: more hosts are no fix, nor an error of another kind."""
     rows = workload(table("a", 7, 4, 50.0, pooling="none"), batch_size=1000)

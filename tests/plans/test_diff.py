@@ -1,5 +1,6 @@
 """Differences between plans: which tables are placed differently, and the weights that must travel."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from support.build import cluster, placed, plan_of, table, workload
 
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
-from recsmith.plans import Placement, Plan, diff
+from recsmith.plans import Cache, Placement, Plan, diff
 from recsmith.sharding import SHARDING_TYPES, Span
 from recsmith.workloads import Table
 
@@ -76,6 +77,18 @@ def test_a_kernel_that_changes_moves_nothing_but_is_named():
     change = diff(one("row_wise", ALL), one("row_wise", ALL, kernel="fused_uvm"))
     assert [each.table for each in change.changes] == ["a"]
     assert change.moved_bytes == 0
+
+
+def test_a_cache_that_grows_moves_nothing_but_is_named():
+    small, large = (
+        replace(placed("a", "table_wise", [0], kernel="fused_uvm_caching"), cache=Cache(load_factor=factor))
+        for factor in (0.2, 0.5)
+    )
+    before, after = (plan_of(workload(table("a", ROWS, DIM)), MACHINES, each) for each in (small, large))
+    (change,) = diff(before, after).changes
+    assert (change.before, change.after, change.moved_bytes) == (small, large, 0)
+    by_default = placed("a", "table_wise", [0], kernel="fused_uvm_caching")
+    assert by_default == small  # what FBGEMM does where nothing is said
 
 
 def test_tables_that_come_or_go_are_changes():

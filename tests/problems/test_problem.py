@@ -13,13 +13,14 @@ from recsmith.errors import UsageError
 from recsmith.problems import (
     NO_PIECE,
     Constraints,
+    Problem,
     Space,
     TableRule,
     build_problem,
     option_pieces,
 )
 from recsmith.problems.problem import canonical_order
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, Span
+from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Span
 
 CASES = [medium_case(seeded(seed)) for seed in range(60)]
 SOME = workload(table("a", 100, 16), table("b", 50, 8, pooling="none"), table("c", 10, 4))
@@ -98,11 +99,12 @@ def test_the_widths_of_every_option_sum_to_the_dim_and_are_legal(case: Case) -> 
 @pytest.mark.parametrize("case", CASES)
 def test_modes_are_what_space_rules_and_sharding_types_allow(case: Case) -> None:
     problem, found = case.problem, set()
-    for mode, (t, kind, kernel) in enumerate(
-        zip(problem.modes.table, problem.modes.type, problem.modes.kernel, strict=True)
+    modes = problem.modes
+    for mode, (t, kind, kernel, factor) in enumerate(
+        zip(modes.table, modes.type, modes.kernel, modes.load_factor, strict=True)
     ):
-        assert problem.find_mode(int(t), TYPE_NAMES[kind], KERNELS[kernel]) == mode
-        found.add((problem.tables[t].name, TYPE_NAMES[kind], KERNELS[kernel]))
+        assert problem.find_mode(int(t), TYPE_NAMES[kind], KERNELS[kernel], float(factor)) == mode
+        found.add((problem.tables[t].name, TYPE_NAMES[kind], KERNELS[kernel], float(factor)))
     expected = set()
     for t in case.workload.tables:
         rule = case.constraints.rule_for(t.name)
@@ -110,7 +112,9 @@ def test_modes_are_what_space_rules_and_sharding_types_allow(case: Case) -> None
         kinds = [k for k in SHARDING_TYPES if k.name in types & set(case.space.types)]
         for kind in kinds:
             if not kind.refusal(t, case.cluster):
-                expected |= {(t.name, kind.name, kernel) for kernel in kind.kernels if kernel in case.space.kernels}
+                for kernel in set(kind.kernels) & set(case.space.kernels):
+                    factors = case.space.cache_factors if kernel == UVM_CACHING else (0.0,)
+                    expected |= {(t.name, kind.name, kernel, factor) for factor in factors}
     assert found == expected
 
 
@@ -189,6 +193,56 @@ def test_a_table_narrower_than_min_width_stays_whole() -> None:
     rules = Constraints(rules=(TableRule(tables="a", min_width=64),))
     problem = build_problem(workload(table("a", 100, 16)), cluster(2), Space(types=("column_wise",)), rules)
     assert problem.pieces.width.tolist() == [16]
+
+
+# --- caches -------------------------------------------------------------------------------------------------------
+
+CACHING = Space(types=("table_wise", "row_wise"), kernels=("fused", "fused_uvm_caching"), cache_factors=(0.1, 0.4))
+
+
+def _factors(problem: Problem, name: str, kind: str) -> list[float]:
+    modes, t = problem.modes, [table.name for table in problem.tables].index(name)
+    mine = (modes.table == t) & (modes.type == TYPE_NAMES.index(kind))
+    return modes.load_factor[mine].tolist()
+
+
+def test_each_factor_is_a_mode_and_rules_give_tables_their_own() -> None:
+    work = workload(table("a", 10**5, 64), table("b", 10**5, 64), table("c", 10**5, 64))
+    limits = Constraints(
+        rules=(TableRule(tables="b", cache_factors=(0.3,)), TableRule(tables="c", compute_kernels=("fused",)))
+    )
+    problem = build_problem(work, cluster(ddr_bytes_per_host=2**40), CACHING, limits)
+    for kind in CACHING.types:
+        assert _factors(problem, "a", kind) == [0.0, 0.1, 0.4]
+        assert _factors(problem, "b", kind) == [0.0, 0.3]
+        assert _factors(problem, "c", kind) == [0.0]
+    assert problem.find_mode(0, "table_wise", "fused_uvm_caching", 0.2) is None
+
+
+def test_caches_that_weigh_no_less_than_the_table_or_a_larger_cache_are_left_out() -> None:
+    """32 rows are one set of a cache; tables of which many rows are asked keep places of ids on the device."""
+    work = workload(
+        table("tiny", 30, 64), table("few", 100, 64), table("asked", 1000, 4, 500.0), table("large", 10**5, 64)
+    )
+    problem = build_problem(work, cluster(1, ddr_bytes_per_host=2**40), CACHING)
+    found = {name: _factors(problem, name, "table_wise") for name in ("tiny", "few", "asked", "large")}
+    assert found == {"tiny": [0.0], "few": [0.0, 0.1, 0.4], "asked": [0.0], "large": [0.0, 0.1, 0.4]}
+    alone = build_problem(work, cluster(1, ddr_bytes_per_host=2**40), replace(CACHING, kernels=("fused_uvm_caching",)))
+    assert _factors(alone, "tiny", "table_wise") == [0.4]  # 3 and 12 rows take one set each
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if UVM_CACHING in case.space.kernels])
+def test_what_is_left_out_weighs_no_less_than_what_is_kept_and_faster(case: Case) -> None:
+    every, searched = case.problem, build_problem(case.workload, case.cluster, case.space, case.constraints)
+    kept = {key: every.mode_of[key] for key in searched.mode_of}
+    for key in every.mode_of.keys() - kept.keys():
+        table_, kind, _, factor = key
+        alike = [(kernel, f, mode) for (t, k, kernel, f), mode in kept.items() if (t, k) == (table_, kind)]
+        faster = [mode for kernel, f, mode in alike if kernel == KERNELS.index("fused") or f > factor]
+        width = np.arange(4, every.demand.dim[table_] + 1, 4)
+        weights = [every.memory(np.full(len(width), mode), width) for mode in (every.mode_of[key], *faster)]
+        ours, *others = (np.stack([end.device for end in ends]) for ends in weights)
+        assert any((other <= ours).all() for other in others)
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

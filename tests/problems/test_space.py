@@ -14,6 +14,39 @@ def test_words_stand_in_the_house_order_once_each() -> None:
     assert space == Space(types=("table_wise", "row_wise"))
 
 
+CACHING = ("fused", "fused_uvm_caching")
+
+
+def test_cache_factors_rise_once_each_and_stand_in_the_words_of_the_space() -> None:
+    space = Space(kernels=CACHING, cache_factors=(0.5, 0.1, 0.5, 1))
+    assert space.cache_factors == (0.1, 0.5, 1.0)
+    assert space.describe() == "all types; widths any; kernels fused, fused_uvm_caching at 0.1, 0.5, 1"
+    assert Space().describe() == "all types; widths any; kernels fused, dense"
+    assert Space(cache_factors=(0.3,)) == Space()  # they say nothing
+
+
+@pytest.mark.parametrize("space", [Space(), Space(kernels=CACHING), Space(kernels=CACHING, cache_factors=(0.3,))])
+def test_a_space_survives_the_way_into_a_plan_and_back(space: Space) -> None:
+    limits = Constraints(rules=(TableRule(tables="a", cache_factors=(0.4, 0.2)),))
+    raw = constraints_to_raw(space, limits)
+    assert ("cache_factors" in raw) == ("fused_uvm_caching" in space.kernels)
+    assert constraints_from_raw(raw, "plan") == (space, limits)
+
+
+def test_rules_give_tables_cache_factors_of_their_own() -> None:
+    rules = [
+        TableRule(tables=name, cache_factors=factors) for name, factors in (("a*", (0.1, 0.3)), ("*b", (0.3, 1.0)))
+    ]
+    only, both = (Constraints(rules=tuple(rules)).rule_for(name) for name in ("aa", "ab"))
+    assert only is not None
+    assert only.cache_factors == (0.1, 0.3)
+    assert both is not None
+    assert both.cache_factors == (0.3,)
+    apart = Constraints(rules=(rules[0], TableRule(tables="*", cache_factors=(0.7,))))
+    with pytest.raises(UsageError, match="rules for table 'a' leave it no cache factor; relax one of them"):
+        apart.rule_for("a")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -24,6 +57,9 @@ def test_words_stand_in_the_house_order_once_each() -> None:
         (lambda: TableRule(tables="a", sharding_types=("x",)), "no sharding type is called 'x'"),
         (lambda: TableRule(tables="a", compute_kernels=()), "at least one compute kernel"),
         (lambda: TableRule(tables="a", min_width=3), "min_width of rule 'a' is 3; it must be at least 4"),
+        (lambda: Space(kernels=CACHING, cache_factors=(0.0,)), "load_factor is 0.0; it must lie above 0"),
+        (lambda: Space(kernels=CACHING, cache_factors=()), "at least one cache factor must be allowed"),
+        (lambda: TableRule(tables="a", cache_factors=(1.5,)), "load_factor is 1.5; it must lie above 0"),
     ],
 )
 def test_unknown_words_are_refused(make, message: str) -> None:

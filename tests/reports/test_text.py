@@ -49,6 +49,20 @@ def test_many_devices_are_summed_up(capsys: pytest.CaptureFixture[str]):
     assert "… 5 more" in many
 
 
+def test_a_report_and_a_difference_name_kernels_that_use_host_memory(capsys: pytest.CaptureFixture[str]):
+    device = made()
+    (whole,) = device.placements
+    cached, remote = (replace(whole, compute_kernel=f"fused_uvm{word}") for word in ("_caching", ""))
+    plans = [replace(device, placements=(each,)) for each in (cached, remote)]
+    texts = [text_of(plan_report(plan), capsys) for plan in (*plans, device)]
+    assert "host     1 tables, 12.5 KiB of weights in host memory: 1 fused_uvm_caching at 0.2" in texts[0]
+    assert "in host memory: 1 fused_uvm" in texts[1]
+    assert "host memory" not in texts[2]
+    text = text_of(diff_report(diff(*plans), "x", "y"), capsys)
+    assert "table_wise fused_uvm_caching at 0.2 on 0" in text
+    assert "table_wise fused_uvm on 0" in text
+
+
 def test_a_difference_names_tables_and_bytes(capsys: pytest.CaptureFixture[str]):
     text = text_of(diff_report(diff(made(0), made(1)), "x.json", "y.json"), capsys)
     assert "x.json: 1 s" in text

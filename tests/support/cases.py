@@ -21,8 +21,8 @@ from recsmith.planners import Result, plan
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.plans.plan import Cache
 from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, Shard, Span
-from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Pieces
+from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Shard, Span
+from recsmith.sharding.memory import ACCOUNTINGS, Pieces
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 Pick = Callable[[Sequence[Any]], Any]
@@ -63,7 +63,8 @@ class Case:
 
     @cached_property
     def problem(self) -> Problem:
-        return build_problem(self.workload, self.cluster, self.space, self.constraints)
+        """With every mode of the space, also those that searches leave out."""
+        return build_problem(self.workload, self.cluster, self.space, self.constraints, needless=True)
 
     @cached_property
     def evaluator(self) -> Evaluator:
@@ -152,7 +153,8 @@ def make_space(pick: Pick) -> Space:
     """Every kind of space, the whole one most often."""
     some = tuple(name for name in TYPE_NAMES if pick((True, False))) or ("table_wise",)
     kernels = pick((("fused", "dense"),) * 4 + (("fused",), ("fused", "fused_uvm"), KERNELS))
-    return Space(types=pick((TYPE_NAMES, some)), widths=pick(("any", "any", "torchrec")), kernels=kernels)
+    made = Space(types=pick((TYPE_NAMES, some)), widths=pick(("any", "any", "torchrec")), kernels=kernels)
+    return replace(made, cache_factors=pick(((0.2,), (0.1, 0.7)))) if UVM_CACHING in kernels else made
 
 
 def make_constraints(pick: Pick, names: Sequence[str]) -> Constraints:
@@ -263,12 +265,12 @@ def random_placements(pick: Pick, case: Case) -> tuple[Placement, ...]:
     """Legal placements drawn from the space, uneven column splits included; memory is not asked."""
     made: list[Placement] = []
     for t in case.workload.tables:
-        kind, kernel, limit = pick(list(_modes(case, t)))
+        kind, kernel, cache, limit = pick(list(_modes(case, t)))
         widths = _random_widths(pick, case, t, kind, limit)
         targets = _random_targets(pick, case, kind, widths)
         if not targets:
             widths, targets = (t.embedding_dim,), [0]
-        made.append(_placement(t, kind.name, kernel, kind.ranks(targets, case.cluster), widths))
+        made.append(_placement(t, kind.name, kernel, cache, kind.ranks(targets, case.cluster), widths))
     return tuple(sorted(made, key=lambda placement: placement.table))
 
 
@@ -322,21 +324,25 @@ def demand_of(case: Case, t: Table, kind_name: str) -> tuple[float, float, float
     return (ids, bags * served, outputs * served) if t.pooled else (ids, ids, ids)
 
 
-def shard_bytes(case: Case, t: Table, kind_name: str, kernel: str, rows: int, width: int) -> tuple[int, int]:
+def shard_bytes(
+    case: Case, t: Table, kind_name: str, kernel: str, rows: int, width: int, cache: Cache | None = None
+) -> tuple[int, int]:
     """(device, host) bytes of one shard, in the constraints' accounting."""
-    key = ("bytes", t.name, kind_name, kernel, rows, width)
+    key = ("bytes", t.name, kind_name, kernel, rows, width, cache)
     if key not in case.known:
-        case.known[key] = _shard_bytes(case, t, kind_name, kernel, rows, width)
+        case.known[key] = _shard_bytes(case, t, kind_name, kernel, rows, width, cache)
     return case.known[key]
 
 
-def _shard_bytes(case: Case, t: Table, kind_name: str, kernel: str, rows: int, width: int) -> tuple[int, int]:
+def _shard_bytes(
+    case: Case, t: Table, kind_name: str, kernel: str, rows: int, width: int, cache: Cache | None
+) -> tuple[int, int]:
     ids, bags, outputs = demand_of(case, t, kind_name)
     one = {
         "rows": rows, "width": width, "table_rows": t.num_embeddings, "table_dim": t.embedding_dim,
         "element_bytes": t.element_bytes, "ids": ids, "bags": bags, "outputs": outputs, "weighted": t.weighted,
         "int8": t.data_type == "int8", "data_parallel": kind_name == "data_parallel", "kernel": KERNELS.index(kernel),
-        "cache_load_factor": CACHE_LOAD_FACTOR,
+        "cache_load_factor": cache.load_factor if cache else 0.0,
     }  # fmt: skip
     account = ACCOUNTINGS[case.constraints.memory]
     size = account(
@@ -346,11 +352,10 @@ def _shard_bytes(case: Case, t: Table, kind_name: str, kernel: str, rows: int, w
     return int(size.device[0]), int(size.host[0])
 
 
-def shard_terms(evaluator: Evaluator, t: str, kind_name: str, kernel: str, width: int) -> tuple[int, Any]:
+def shard_terms(evaluator: Evaluator, placement: Placement, width: int) -> tuple[int, Any]:
     """(fusion group, work terms (k,)) of one shard."""
     problem = evaluator.problem
-    mode = problem.find_mode([other.name for other in problem.tables].index(t), kind_name, kernel)
-    assert mode is not None
+    mode = _mode_of(problem, placement)
     terms = evaluator.terms(np.array([mode]), np.array([width]))[0]
     return int(evaluator.group[mode]), terms
 
@@ -361,10 +366,7 @@ def slow_parts(evaluator: Evaluator, plan: Plan) -> Any:
     sums: dict[tuple[int, int], Any] = {}
     for shard in plan.shards():
         placement = how[shard.table]
-        group, terms = shard_terms(
-            evaluator, shard.table, placement.sharding_type, placement.compute_kernel,
-            shard.columns[1] - shard.columns[0],
-        )  # fmt: skip
+        group, terms = shard_terms(evaluator, placement, shard.columns[1] - shard.columns[0])
         sums[shard.rank, group] = sums.get((shard.rank, group), 0.0) + terms
     parts = np.zeros((plan.cluster.world_size, 4))
     for (rank, _), terms in sums.items():
@@ -387,7 +389,7 @@ def slow_memory(case: Case, placements: Sequence[Placement]) -> tuple[list[int],
         t = tables[placement.table]
         for shard in shards_of(case, t, placement):
             rows, width = shard.rows[1] - shard.rows[0], shard.columns[1] - shard.columns[0]
-            size = shard_bytes(case, t, placement.sharding_type, placement.compute_kernel, rows, width)
+            size = shard_bytes(case, t, placement.sharding_type, placement.compute_kernel, rows, width, placement.cache)
             device[shard.rank] += size[0]
             host[shard.rank // case.cluster.local_world_size] += size[1]
     return device, host
@@ -416,8 +418,8 @@ def check_plan(case: Case, plan: Plan) -> None:
     tables = {t.name: t for t in case.workload.tables}
     for placement in plan.placements:
         t = tables[placement.table]
-        modes = {(kind.name, kernel): limit for kind, kernel, limit in _modes(case, t)}
-        limit = modes[placement.sharding_type, placement.compute_kernel]
+        modes = {(kind.name, kernel, cache): limit for kind, kernel, cache, limit in _modes(case, t)}
+        limit = modes[placement.sharding_type, placement.compute_kernel, placement.cache]
         widths = placement.widths or (t.embedding_dim,)
         assert min(widths) >= min(limit, t.embedding_dim)
         if placement.kind.splits_columns and case.space.widths == "torchrec":
@@ -431,8 +433,8 @@ def check_plan(case: Case, plan: Plan) -> None:
 # --- every plan of a small space ----------------------------------------------------------------------------------
 
 
-def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, str, int]]:
-    """(type, kernel, least width) that space and rules leave a table; relaxed: even where no legal split is left."""
+def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, str, Cache | None, int]]:
+    """(type, kernel, cache, least width) that a table may have; relaxed: even where no legal split is left."""
     rule = case.constraints.rule_for(t.name)
     for kind in SHARDING_TYPES:
         if kind.name not in case.space.types or kind.refusal(t, case.cluster):
@@ -442,7 +444,12 @@ def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, s
         for kernel in kind.kernels:
             types = (rule.sharding_types if rule else None) or TYPE_NAMES
             if kernel in case.space.kernels and kind.name in types:
-                yield kind, kernel, (rule.min_width if rule else None) or 0
+                for cache in _caches(case) if kernel == UVM_CACHING else (None,):
+                    yield kind, kernel, cache, (rule.min_width if rule else None) or 0
+
+
+def _caches(case: Case) -> list[Cache]:
+    return [Cache(load_factor=factor) for factor in case.space.cache_factors]
 
 
 def _torchrec_width(dim: int, limit: int) -> int:
@@ -482,7 +489,7 @@ def all_placements(case: Case) -> dict[str, list[Placement]]:
 
 def _placements(case: Case, t: Table) -> Iterator[Placement]:
     sizes = {Span.RANK: case.cluster.world_size, Span.HOST: case.cluster.hosts, Span.WORLD: 1}
-    for kind, kernel, limit in _modes(case, t):
+    for kind, kernel, cache, limit in _modes(case, t):
         for widths in _splits(case, t, kind, limit):
             for targets in itertools.product(range(sizes[kind.span]), repeat=len(widths)):
                 ranks = kind.ranks(targets, case.cluster)
@@ -490,11 +497,12 @@ def _placements(case: Case, t: Table) -> Iterator[Placement]:
                     kind.check(t, ranks, widths, case.cluster)
                 except PlanMismatch:
                     continue
-                yield _placement(t, kind.name, kernel, ranks, widths)
+                yield _placement(t, kind.name, kernel, cache, ranks, widths)
 
 
-def _placement(t: Table, kind: str, kernel: str, ranks: tuple[int, ...], widths: tuple[int, ...]) -> Placement:
-    cache = Cache(load_factor=CACHE_LOAD_FACTOR) if kernel == "fused_uvm_caching" else None
+def _placement(
+    t: Table, kind: str, kernel: str, cache: Cache | None, ranks: tuple[int, ...], widths: tuple[int, ...]
+) -> Placement:
     return Placement(
         table=t.name, sharding_type=kind, compute_kernel=kernel, ranks=ranks,
         widths=widths if len(widths) > 1 else (), cache=cache,
@@ -564,9 +572,15 @@ def _terms(case: Case, t: Table, placement: Placement, width: int) -> tuple[int,
         pairs = [(m, width) for m, i in enumerate(problem.modes.table) for width in _widths(problem.tables[i])]
         terms = case.evaluator.terms(*np.array(pairs).T)
         case.known["terms"] = dict(zip(pairs, terms, strict=True))
-    mode = problem.find_mode(problem.tables.index(t), placement.sharding_type, placement.compute_kernel)
-    assert mode is not None
+    mode = _mode_of(problem, placement)
     return int(case.evaluator.group[mode]), case.known["terms"][mode, width]
+
+
+def _mode_of(problem: Problem, placement: Placement) -> int:
+    table = [t.name for t in problem.tables].index(placement.table)
+    mode = problem.find_mode(table, placement.sharding_type, placement.compute_kernel, placement.load_factor)
+    assert mode is not None
+    return mode
 
 
 def _widths(t: Table) -> range:
@@ -616,11 +630,11 @@ def least_bytes(case: Case, t: Table) -> int | None:
     Under widths any, every split into multiples of 4 counts, even for types that take equal widths: bounds say so too.
     """
     found: list[int] = []
-    for kind, kernel, limit in _modes(case, t, relaxed=case.space.widths == "any"):
+    for kind, kernel, cache, limit in _modes(case, t, relaxed=case.space.widths == "any"):
         dim, least = t.embedding_dim, min(limit, t.embedding_dim)
         if kind.splits_columns and case.space.widths == "any":
             widths = [w for w in range(4, dim + 1, 4) if w >= least]
-            size = {w: _piece_bytes(case, t, kind, kernel, w) for w in widths}
+            size = {w: _piece_bytes(case, t, kind, kernel, cache, w) for w in widths}
             best: dict[int, int | None] = {0: 0}
             for filled in range(4, dim + 1, 4):
                 sums = [_add(best.get(filled - w), size[w]) for w in widths if w <= filled]
@@ -630,7 +644,7 @@ def least_bytes(case: Case, t: Table) -> int | None:
             widths = _splits(case, t, kind, limit)[0]
             total = 0
             for width in widths:
-                total = _add(total, _piece_bytes(case, t, kind, kernel, width))
+                total = _add(total, _piece_bytes(case, t, kind, kernel, cache, width))
         if total is not None:
             found.append(total)
     return min(found, default=None)
@@ -640,14 +654,14 @@ def _add(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else a + b
 
 
-def _piece_bytes(case: Case, t: Table, kind: Any, kernel: str, width: int) -> int | None:
+def _piece_bytes(case: Case, t: Table, kind: Any, kernel: str, cache: Cache | None, width: int) -> int | None:
     """Device bytes of one column piece over the ranks it covers; None where no target has room for it."""
     for target in range((case.cluster.world_size, case.cluster.hosts, 1)[kind.span]):
         ranks = kind.ranks((target,), case.cluster)
         shards = kind.shards(replace(t, embedding_dim=width), ranks, (width,), case.cluster)
         device, host = [0] * case.cluster.world_size, [0] * case.cluster.hosts
         for shard in shards:
-            size = shard_bytes(case, t, kind.name, kernel, shard.rows[1] - shard.rows[0], width)
+            size = shard_bytes(case, t, kind.name, kernel, shard.rows[1] - shard.rows[0], width, cache)
             device[shard.rank] += size[0]
             host[shard.rank // case.cluster.local_world_size] += size[1]
         if fits_bytes(case, device, host):

@@ -65,7 +65,7 @@ with _quiet():
     )
     from torchrec.distributed.planner.types import Shard, ShardingOption
     from torchrec.distributed.planner.utils import build_sharder_data_map, sharder_name
-    from torchrec.distributed.types import ModuleSharder, PipelineType, ShardingType
+    from torchrec.distributed.types import CacheParams, ModuleSharder, PipelineType, ShardingType
     from torchrec.modules.embedding_configs import (
         DataType,
         EmbeddingBagConfig,
@@ -197,6 +197,7 @@ def reference_options(
     comm_dtype: str | None = None,
     min_partition: int | None = None,
     pipeline: str | None = None,
+    cache_factor: float | None = None,
 ) -> list[ReferenceOption]:
     """Every sharding option TorchRec offers for `tables`, with its costs and its storage.
 
@@ -204,14 +205,14 @@ def reference_options(
     TorchRec does not offer for a table is not there. `batch_size` is per device.
     `comm_dtype` is None, "fp32", "fp16", "bf16" or "int8", forward and backward alike. `min_partition` is the
     least width of a column shard, None for TorchRec's own (128). `pipeline` is None,
-    "sparse_dist" or "prefetch_sparse_dist".
+    "sparse_dist" or "prefetch_sparse_dist". `cache_factor` is the load factor of caches, None for TorchRec's own.
     """
     names = [table.name for table in tables]
     if len(set(names)) != len(names):
         raise ValueError("table names must be unique")
     with _quiet():
         bare = tuple(replace(table, optimizer=None) for table in tables)
-        found = _timed_options(bare, cluster, batch_size, tuple(kernels), comm_dtype, min_partition)
+        found = _timed_options(bare, cluster, batch_size, tuple(kernels), comm_dtype, min_partition, cache_factor)
         _estimate_storage(found, tables, cluster, batch_size, min_partition, pipeline)
     return [
         ReferenceOption(
@@ -232,6 +233,7 @@ def _timed_options(
     kernels: tuple[str, ...],
     comm_dtype: str | None,
     min_partition: int | None,
+    cache_factor: float | None,
 ) -> list[ShardingOption]:
     """The options with their times, which depend on neither optimizer nor pipeline and are slow to get."""
     module = _module(tables)
@@ -241,7 +243,9 @@ def _timed_options(
     # The enumerator drops the dense kernel where fused is allowed: ask for it alone.
     for share in ([k for k in kernels if k == _DENSE], [k for k in kernels if k != _DENSE]):
         if not set(share).isdisjoint(offered):
-            constraints = {table.name: _constraints(table, batch_size, share, min_partition) for table in tables}
+            constraints = {
+                table.name: _constraints(table, batch_size, share, min_partition, cache_factor) for table in tables
+            }
             topology = _topology(cluster)
             enumerator = EmbeddingEnumerator(
                 topology=topology,
@@ -347,7 +351,11 @@ def _sharders(comm_dtype: str | None, compute_device: str) -> list[ModuleSharder
 
 
 def _constraints(
-    table: ReferenceTable, batch_size: int, kernels: list[str], min_partition: int | None
+    table: ReferenceTable,
+    batch_size: int,
+    kernels: list[str],
+    min_partition: int | None,
+    cache_factor: float | None = None,
 ) -> ParameterConstraints:
     features = table.features
     return ParameterConstraints(
@@ -359,6 +367,7 @@ def _constraints(
         batch_sizes=[batch_size if feature.batch_size is None else feature.batch_size for feature in features],
         is_weighted=table.weighted,  # read for sequence tables only
         feature_names=[feature.name for feature in features],
+        cache_params=None if cache_factor is None else CacheParams(load_factor=cache_factor),
     )
 
 

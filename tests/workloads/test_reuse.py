@@ -264,6 +264,42 @@ def test_rounded_shares_keep_their_count():
     assert reuse.unique_rows(FIRST, np.array([1500.0])) == pytest.approx([1000])
 
 
+# --- caches -------------------------------------------------------------------------------------------------------
+
+
+def lru_misses(zipf: float, rows: int, kept: int, lookups: int) -> float:
+    """Different rows of a batch that a cache of the rows read last lacks, counted; ages of rows are exponential."""
+    random, chance, counted = np.random.default_rng(0), popularity(zipf, rows), list[int]()
+    for _ in range(100):
+        held = np.argsort(random.exponential(1 / chance))[:kept]
+        counted.append(len(np.setdiff1d(random.choice(rows, lookups, p=chance), held)))
+    return float(np.mean(counted))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("zipf", [0.0, 0.6, 1.0, 1.4])
+def test_a_cache_misses_what_one_of_the_rows_read_last_does(zipf: float, share: float):
+    rows, lookups = 4000, 400
+    missed = Reuse.of([table("a", rows=rows, access=AccessProfile(zipf=zipf))]).missed_rows(
+        np.array([0]), *of(lookups, share * rows)
+    )
+    assert missed[0] == pytest.approx(lru_misses(zipf, rows, int(share * rows), lookups), rel=0.05, abs=0.5)
+
+
+@given(questions, parts)
+def test_a_cache_misses_less_the_more_it_holds_and_nothing_if_it_holds_all(rows: list[Any], part: float):
+    zipf, count, lookups = columns(rows)
+    profiles = [AccessProfile(zipf=each) for each in zipf.tolist()]
+    reuse = Reuse.of([table("a", rows=int(n), access=one) for n, one in zip(count, profiles, strict=True)])
+    index, slack = np.arange(len(rows)), 1e-6 * np.minimum(count, lookups) + 1e-12
+    read = reuse.unique_rows(index, lookups)
+    none, some, more, every = (reuse.missed_rows(index, lookups, kept * count) for kept in (1e-12, part / 2, part, 1.0))
+    assert (none <= read + slack).all()
+    assert (some <= none + slack).all()
+    assert (more <= some + slack).all()
+    assert (every <= 0.01 * read + slack).all()
+
+
 # --- tables side by side ------------------------------------------------------------------------------------------
 
 

@@ -27,9 +27,9 @@ class RecSmithPlanner(ShardingPlanner):
     """Plans a model's embedding tables near-optimally, in TorchRec's own terms.
 
     cluster: a RecSmith cluster, its name ('h100:8x12') or a TorchRec Topology. batch_size: local. constraints:
-    TorchRec's ParameterConstraints by table name: how much is looked up, and which types, kernels and least widths a
-    table may have. space, limits, reserve_bytes and the search options are those of `recsmith.plan`. After planning,
-    `result` holds cost, bound and gap.
+    TorchRec's ParameterConstraints by table name: how much is looked up, and which types, kernels, least widths and
+    cache load factors a table may have. space, limits, reserve_bytes and the search options are those of
+    `recsmith.plan`. After planning, `result` holds cost, bound and gap.
     """
 
     def __init__(
@@ -103,17 +103,24 @@ class RecSmithPlanner(ShardingPlanner):
 
 
 def _rules(constraints: Mapping[str, ParameterConstraints]) -> list[TableRule]:
-    """What TorchRec's constraints say of types, kernels and widths, as RecSmith's rules."""
+    """What TorchRec's constraints say of types, kernels, widths and caches, as RecSmith's rules."""
     return [
         TableRule(
             tables=name,
             sharding_types=tuple(limits.sharding_types) if limits.sharding_types else None,
             compute_kernels=tuple(limits.compute_kernels) if limits.compute_kernels else None,
             min_width=limits.min_partition,
+            cache_factors=_cache_factors(limits),
         )
         for name, limits in constraints.items()
-        if limits.sharding_types or limits.compute_kernels or limits.min_partition
+        if limits.sharding_types or limits.compute_kernels or limits.min_partition or _cache_factors(limits)
     ]
+
+
+def _cache_factors(limits: ParameterConstraints) -> tuple[float, ...] | None:
+    """The one load factor that the constraints give a cache, if they do."""
+    factor = limits.cache_params.load_factor if limits.cache_params else None
+    return None if factor is None else (factor,)
 
 
 def _plan_of_rank_0(

@@ -29,7 +29,7 @@ from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan, plan_from_raw, plan_to_raw
 from recsmith.problems.demand import Demand
 from recsmith.sharding import KERNELS, Shard
-from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Parts, Pieces, real_parts
+from recsmith.sharding.memory import Parts, Pieces, real_parts
 from recsmith.units import format_size
 from recsmith.workloads import Table, Workload
 
@@ -211,6 +211,7 @@ def _pieces(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
     tables = {table.name: table for table in plan.workload.tables}
     kinds = {placement.table: placement.kind for placement in plan.placements}
     kernels = {placement.table: KERNELS.index(placement.compute_kernel) for placement in plan.placements}
+    factors = {placement.table: placement.load_factor for placement in plan.placements}
     mine = [tables[shard.table] for shard in shards]
     types = [kinds[shard.table] for shard in shards]
     asked = Demand.of(plan.workload, tuple(mine))
@@ -225,7 +226,7 @@ def _pieces(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
         weighted=asked.weighted, int8=asked.int8,
         data_parallel=np.array([kind.name == "data_parallel" for kind in types]),
         kernel=np.array([kernels[shard.table] for shard in shards]),
-        cache_load_factor=np.full(len(shards), CACHE_LOAD_FACTOR),
+        cache_load_factor=np.array([factors[shard.table] for shard in shards]),
         on_cpu=True, sequence=~asked.pooled, mean=np.array([table.pooling == "mean" for table in mine]),
         gathered=np.array([kind.splits_rows for kind in types]) & asked.pooled,
     )  # fmt: skip

@@ -24,6 +24,13 @@ def words(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str
     return None if value is None else tuple(word.strip() for word in value.split(",") if word.strip())
 
 
+def _shares(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+    try:
+        return None if value is None else tuple(float(word) for word in words(context, parameter, value) or ())
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write shares such as 0.1,0.2") from None
+
+
 def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
     return None if value is None else parse_size(value)
 
@@ -40,6 +47,8 @@ shape_options = _stack(  # of the problem but for its cluster and batch, which a
     click.option("--widths", type=click.Choice(["torchrec", "any"]), default="any", show_default=True,
                  help="Column widths: TorchRec's one width, or any multiples of 4."),
     click.option("--kernels", callback=words, metavar="A,B", help="Compute kernels (default: fused,dense)."),
+    click.option("--cache-factors", callback=_shares, metavar="A,B",
+                 help="Shares of the rows that fused_uvm_caching keeps on a device (default: 0.05,0.1,0.2,0.5)."),
     click.option("--memory", type=click.Choice(["real", "torchrec"]), default="real", show_default=True,
                  help="Memory accounting that must fit."),
     click.option("--keep-exact", is_flag=True, default=False, help="No column splits under row-wise optimizers."),
@@ -83,13 +92,19 @@ def read_cluster(name: str, options: dict[str, Any]) -> Any:
 
 def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -> dict[str, Any]:
     """The words of `shape_options` as the arguments `workload`, `constraints` and `space`."""
+    from recsmith.errors import UsageError
     from recsmith.problems import Constraints, Space, load_rules
+    from recsmith.sharding import UVM_CACHING
     from recsmith.workloads import load_workload
 
-    chosen = {name: options[name] for name in ("types", "kernels") if options[name] is not None}
+    chosen = {name: options[name] for name in ("types", "kernels", "cache_factors") if options[name] is not None}
+    space = Space(widths=options["widths"], **chosen)
+    if "cache_factors" in chosen and UVM_CACHING not in space.kernels:
+        kernels = ",".join((*space.kernels, UVM_CACHING))
+        raise UsageError(f"--cache-factors are those of kernel {UVM_CACHING}; add it: --kernels {kernels}")
     rules = load_rules(options["constraints"]) if options["constraints"] else ()
     return {
-        "space": Space(widths=options["widths"], **chosen),
+        "space": space,
         "constraints": Constraints(memory=options["memory"], rules=rules, keep_exact=options["keep_exact"]),
         "workload": load_workload(workload, batch_size=batch_size, optimizer=options["optimizer"]),
     }

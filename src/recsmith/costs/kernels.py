@@ -4,6 +4,10 @@ The kernels are FBGEMM's table-batched ones. Forward, a bag's rows are read, sum
 sorted so that each different row is updated once, from the gradients of all its reads. A row that was read a moment
 ago comes from the second-level cache; how often that is follows from the table's access profile.
 
+Kernels on host memory read rows over the host link: all of them, or, with a cache on the device, those of a batch
+that the cache lacks. These come in before forward, and as many updated ones that they drive out go back. Row-wise
+optimizer state stays on the device, element-wise state on the host, and no cache holds it.
+
 Sources: [L] Lin et al., Building a Performance Model for DLRM Training on GPUs (HiPC 2022) and its code,
 owensgroup/ml_perf_model; [F] FBGEMM 1.8, fbgemm_gpu/codegen; [T] torchrec 1.8, planner/constants.py. The efficiencies
 are calibrated on published figures: docs/cost-models.md lists them, and how far the model is off.
@@ -19,14 +23,16 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES
-from recsmith.sharding.memory import CACHE_LOAD_FACTOR, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
+from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING
+from recsmith.sharding.memory import CACHE_SET, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
 from recsmith.workloads.reuse import Reuse
 
 SECTOR = 32  # bytes that memory moves at least [L]
 L2_SHARE = 0.7  # of the cache that keeps its full speed (gpu-benches, a100_80.txt and h100_pcie.txt)
 NARROW = ((33, 1.55), (65, 1.1))  # rows of fewer columns cost this much more [L]
 SORT_BYTES = 160  # per id: linear ids, four passes of radix sort over (id, place), run lengths [F]
+CACHE_SORT_BYTES = 116  # per id of a cached table: linear ids, four passes of radix sort over them, runs, places [F]
+TAG_BYTES = CACHE_SET * ID_BYTES  # read to find a row: which rows a set of the cache holds [F]
 ELEMENTWISE = 9.22  # passes over a data_parallel table to clear, add and apply its gradient [T]
 WEIGHT_BYTES = 4  # of an id's own weight
 FORWARD_EFFICIENCY = 0.75  # of the peak of device memory: 0.65 to 0.83 are published
@@ -34,7 +40,7 @@ BACKWARD_EFFICIENCY = 0.5  # 0.42 to 0.56 by the one published pair of a weighte
 LINK_EFFICIENCY = 0.5  # of the host link that kernels reach: 16 to 17 GB/s of PCIe 4 are published
 CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
 
-_UVM, _UVM_CACHING = KERNELS.index("fused_uvm"), KERNELS.index("fused_uvm_caching")
+_UVM, _UVM_CACHING = KERNELS.index("fused_uvm"), KERNELS.index(UVM_CACHING)
 _DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
 _SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
 _STATE = {"sgd": (0, 0), "adagrad": (1, 0), "rowwise_adagrad": (0, 1), "partial_rowwise_adam": (1, 1), "adam": (2, 0),
@@ -49,25 +55,37 @@ class Work(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What a piece asks of a rank (N,): ids, bags, different rows, row reads that miss the cache, and bytes of rows."""
+    """What a piece asks of a rank (N,): ids, bags, different rows, and row reads that miss the second-level cache.
+
+    row, gradient, row_state, state: bytes; the last is element-wise. fetched: rows that the UVM cache lacks.
+    remote: rows are read where they are, in host memory. hosted: they are stored there.
+    """
 
     ids: Floats
     bags: Floats
     unique: Floats
     missed: Floats
+    fetched: Floats
     row: Floats
     gradient: Floats
+    row_state: Floats
     state: Floats
+    remote: Bools
+    hosted: Bools
 
 
 @dataclass(frozen=True)
 class EmbeddingKernels:
-    """The kernels of a problem. blocks, unique (M,): row blocks of a mode, and different rows read in each."""
+    """The kernels of a problem.
+
+    blocks, unique, fetched (M,): row blocks of a mode, different rows read in each, and those that its cache lacks.
+    """
 
     problem: Problem
     reuse: Reuse
     blocks: Ints
     unique: Floats
+    fetched: Floats
 
     @classmethod
     def of(cls, problem: Problem) -> "EmbeddingKernels":
@@ -79,16 +97,26 @@ class EmbeddingKernels:
             )
         reuse = Reuse.of(problem.tables)
         blocks = np.where(np.isin(modes.type, _SPLIT_ROWS), modes.coverage, 1)
-        return cls(problem, reuse, blocks, reuse.unique_rows(modes.table, modes.ids * blocks) / blocks)
+        lookups = modes.ids * blocks
+        fetched, cached = np.zeros(len(blocks)), np.flatnonzero(modes.kernel == _UVM_CACHING)
+        kept = modes.load_factor * problem.demand.rows[modes.table]
+        fetched[cached] = reuse.missed_rows(modes.table[cached], lookups[cached], kept[cached])
+        return cls(problem, reuse, blocks, reuse.unique_rows(modes.table, lookups) / blocks, fetched / blocks)
 
     def forward(self, modes: Ints, widths: Ints) -> Work:
-        """Read ids and offsets, read each id's row, write each bag's sum: [L] with the hit rate of `_missed`."""
-        piece, link = self._piece(modes, widths), self._link_share(modes)
+        """Read ids and offsets, read each id's row, write each bag's sum: [L] with the hit rate of `_missed`.
+
+        Of cached tables ids are sorted and found before, and the rows that the cache lacks come in for as many others.
+        """
+        piece = self._piece(modes, widths)
         weight = np.where(self._weighted(modes), WEIGHT_BYTES, 0)
         stream = piece.ids * (ID_BYTES + weight) + piece.bags * (ID_BYTES + widths * OUTPUT_BYTES)
-        distant = self._distant(piece.missed * piece.row * link)
-        memory = (stream + piece.missed * piece.row * (1 - link)) / self._memory_speed(FORWARD_EFFICIENCY)
-        return Work(memory + distant, (stream + piece.ids * piece.row) / self._cache_speed + distant)
+        swapped, cached = 2 * piece.fetched * piece.row, piece.hosted & ~piece.remote
+        stream = stream + swapped + np.where(cached, piece.ids * CACHE_SORT_BYTES + piece.unique * TAG_BYTES, 0.0)
+        tags, read = np.where(cached, float(TAG_BYTES), 0.0), np.where(piece.remote, 0.0, piece.row)
+        memory = (stream + piece.missed * (read + tags)) / self._memory_speed(FORWARD_EFFICIENCY)
+        distant = self._distant(swapped + piece.missed * (piece.row - read))
+        return Work(memory + distant, (stream + piece.ids * (piece.row + tags)) / self._cache_speed + distant)
 
     def backward(self, modes: Ints, widths: Ints) -> Work:
         """Sort the ids, read the gradient of each id's bag, read and write each different row and its state [F].
@@ -96,27 +124,33 @@ class EmbeddingKernels:
         Of weighted features the gradient of the weights reads rows and gradients once more. data_parallel updates no
         rows but writes, reduces and applies a gradient of the whole table.
         """
-        piece, link = self._piece(modes, widths), self._link_share(modes)
+        piece = self._piece(modes, widths)
         copies = self.problem.modes.type[modes] == _DATA_PARALLEL
-        update = np.where(copies, 0.0, 2 * piece.unique * (piece.row + piece.state))
+        touched = np.where(copies, 0.0, 2 * piece.unique)
+        update = touched * (piece.row + piece.row_state + piece.state)
         gradients = self._gradients(piece)
         stream = piece.ids * SORT_BYTES + np.where(copies, ELEMENTWISE * self._weights(modes, widths), 0.0)
         again = np.where(self._weighted(modes), 1.0, 0.0)
-        memory = stream + gradients * (1 + again) + update * (1 - link) + again * piece.missed * piece.row * (1 - link)
+        reread = again * piece.missed * piece.row
+        far = np.where(piece.remote, touched * piece.row + reread, 0.0)
+        far += np.where(piece.hosted, touched * piece.state, 0.0)
+        memory = stream + gradients * (1 + again) + update + reread - far
         cache = stream + piece.ids * piece.gradient * (1 + again) + update + again * piece.ids * piece.row
-        distant = self._distant((update + again * piece.missed * piece.row) * link)
+        distant = self._distant(far)
         return Work(memory / self._memory_speed(BACKWARD_EFFICIENCY) + distant, cache / self._cache_speed + distant)
 
     # --- bytes ----------------------------------------------------------------------------------------------------
 
     def _piece(self, modes: Ints, widths: Ints) -> _Piece:
-        table = self.problem.modes.table[modes]
+        table, kernel = self.problem.modes.table[modes], self.problem.modes.kernel[modes]
         row = _sectors(widths * self.problem.demand.element_bytes[table]) * _narrow(widths)
         by_element, by_row = _STATE[self.problem.workload.optimizer]
         return _Piece(
             ids=self.problem.modes.ids[modes], bags=self.problem.modes.bags[modes], unique=self.unique[modes],
-            missed=self._missed(modes, row), row=row, gradient=_sectors(widths * OUTPUT_BYTES) * _narrow(widths),
-            state=by_element * _sectors(widths * STATE_BYTES) + by_row * SECTOR,
+            missed=self._missed(modes, row), fetched=self.fetched[modes], row=row,
+            gradient=_sectors(widths * OUTPUT_BYTES) * _narrow(widths),
+            row_state=np.full(len(modes), float(by_row * SECTOR)), state=by_element * _sectors(widths * STATE_BYTES),
+            remote=kernel == _UVM, hosted=np.isin(kernel, (_UVM, _UVM_CACHING)),
         )  # fmt: skip
 
     def _missed(self, modes: Ints, row: Floats) -> Floats:
@@ -152,15 +186,6 @@ class EmbeddingKernels:
         return self.problem.demand.weighted[self.problem.modes.table[modes]]
 
     # --- speeds ---------------------------------------------------------------------------------------------------
-
-    def _link_share(self, modes: Ints) -> Floats:
-        """Share of the rows that come over the host link: all of fused_uvm's, what the cache of UVM caching misses."""
-        kernel, table = self.problem.modes.kernel[modes], self.problem.modes.table[modes]
-        share = np.where(kernel == _UVM, 1.0, 0.0)
-        caching = np.flatnonzero(kernel == _UVM_CACHING)
-        rows: Floats = CACHE_LOAD_FACTOR * self.problem.demand.rows[table[caching]].astype(np.float64)
-        share[caching] = 1 - self.reuse.hot_share(table[caching], rows)
-        return share
 
     def _distant(self, size: Floats) -> Floats:
         """Seconds of bytes over the host link."""

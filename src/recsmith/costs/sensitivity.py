@@ -62,14 +62,17 @@ def problem_of(plan: Plan) -> Problem:
 
 def hosting(problem: Problem, placements: Sequence[Placement]) -> Problem:
     """The problem itself, or where its space or rules leave placements out, one that holds them, so they are priced."""
+    caches = tuple(placement.load_factor for placement in placements if placement.cache)
     space = replace(
         problem.space,
         types=(*problem.space.types, *(placement.sharding_type for placement in placements)),
         kernels=(*problem.space.kernels, *(placement.compute_kernel for placement in placements)),
+        cache_factors=(*problem.space.cache_factors, *caches),
     )
-    if space == problem.space and not problem.constraints.rules:
+    if space == problem.space and not problem.constraints.rules and not caches:
         return problem
-    return build_problem(problem.workload, problem.cluster, space, replace(problem.constraints, rules=()))
+    limits = replace(problem.constraints, rules=())
+    return build_problem(problem.workload, problem.cluster, space, limits, needless=True)
 
 
 def spread_of(

@@ -13,7 +13,8 @@ from recsmith.problems.widths import torchrec_width
 def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
     """The same plan priced by a cost model (its own by default): cost, bound of its space, and gap.
 
-    The gap is None where the plan lies outside the space it names, or where the model gives no bound.
+    The gap is None where the plan lies outside the space it names, or where the model gives no bound. A bound that a
+    search has proved is believed, for a plan that still costs what it says.
     """
     model = find_cost_model(cost_model or plan.cost_model)
     space, constraints = constraints_from_raw(plan.constraints, "plan")
@@ -24,12 +25,14 @@ def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
     footprint = footprint_of(host.problem, plan.placements)
     cost = price(host, footprint)
     bound = evaluator.outlook.bound
+    if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, cost, bound.space):
+        bound = plan.bound
     legal = in_space(problem, plan) and fits(host.problem, footprint)
     return replace(plan, cost_model=model.name, cost=cost, bound=bound, gap=bound.gap(cost.total_s) if legal else None)
 
 
 def in_space(problem: Problem, plan: Plan) -> bool:
-    """Whether a plan lies in a problem's space: types, kernels, widths and rules."""
+    """Whether a plan lies in a problem's space: types, kernels, cache factors, widths and rules."""
     space, constraints = problem.space, problem.constraints
     tables = {table.name: table for table in problem.tables}
     least_width = dict(zip(tables, problem.least_width.tolist(), strict=True))
@@ -38,6 +41,8 @@ def in_space(problem: Problem, plan: Plan) -> bool:
         types = set(space.types) & set(rule.sharding_types or () if rule else space.types)
         kernels = set(space.kernels) & set(rule.compute_kernels or () if rule else space.kernels)
         if placement.sharding_type not in types or placement.compute_kernel not in kernels:
+            return False
+        if placement.cache and placement.load_factor not in ((rule and rule.cache_factors) or space.cache_factors):
             return False
         dim = tables[placement.table].embedding_dim
         widths = placement.widths_of(dim)

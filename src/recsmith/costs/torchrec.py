@@ -2,8 +2,8 @@
 
 Source of every formula: torchrec 1.8.0, torchrec/distributed/planner/estimator/estimator.py (EmbeddingPerfEstimator)
 and constants.py. Equal to it to 1e-9 for pooled and sequence tables, kernels dense, fused, fused_uvm and
-fused_uvm_caching, on one pod. It is strictly additive: no launch, no latency, no reuse of rows, and its constants are
-of the V100 era; plans that are best under it deserve a second judge.
+fused_uvm_caching (any load factor, no cache statistics), on one pod. It is strictly additive: no launch, no latency, no
+reuse of rows, and its constants are of the V100 era; plans that are best under it deserve a second judge.
 
 Legend: N pieces, W ranks.
 """
@@ -14,14 +14,14 @@ from functools import cached_property
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.clusters import Cluster
+from recsmith.clusters import Cluster, Device
 from recsmith.costs._base import Outlook, Plane
 from recsmith.costs.bounds import outlook
 from recsmith.errors import UsageError
 from recsmith.plans import PARTS
 from recsmith.problems import Problem
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, Collective
-from recsmith.sharding.memory import CACHE_LOAD_FACTOR, ID_BYTES
+from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Collective
+from recsmith.sharding.memory import ID_BYTES
 from recsmith.workloads.table import ELEMENT_BYTES
 
 BACKWARD = 2.0  # BWD_COMPUTE_MULTIPLIER: backward over forward compute
@@ -48,7 +48,7 @@ class TorchRecEvaluator:
     """
 
     problem: Problem
-    kernel_bandwidth: Floats
+    bandwidth: Floats  # of the kernel of each mode (M,)
     group: Ints
     groups: int = 1
     additive: bool = True
@@ -62,7 +62,7 @@ class TorchRecEvaluator:
     @property
     def planes(self) -> tuple[Plane, ...]:
         """The sum of the parts itself."""
-        return (Plane(np.ones(len(PARTS)), 0.0),)
+        return (Plane(np.ones((1, len(PARTS))), 0.0),)
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
         """Seconds (N, 4) of forward compute, backward compute, forward comm and backward comm."""
@@ -70,7 +70,7 @@ class TorchRecEvaluator:
         whole_rows, split_rows, copies = np.isin(kind, _WHOLE_ROWS), np.isin(kind, _SPLIT_ROWS), kind == _DATA_PARALLEL
         element = demand.element_bytes[table].astype(float)
         sent = np.where(copies, element, self._comm_bytes(element))
-        bandwidth = self.kernel_bandwidth[self.problem.modes.kernel[modes]]
+        bandwidth = self.bandwidth[modes]
 
         ids = self.problem.modes.ids[modes]
         inputs = np.ceil(ids * ID_BYTES) * np.where(demand.weighted[table], 2, 1)
@@ -148,25 +148,28 @@ class TorchRecCostModel:
 
     def compile(self, problem: Problem) -> TorchRecEvaluator:
         """The estimator for a problem; UsageError ('not covered') outside of what TorchRec estimates."""
-        bandwidth = np.array([_kernel_bandwidth(kernel, problem) for kernel in KERNELS])
         return TorchRecEvaluator(
-            problem=problem, kernel_bandwidth=bandwidth, group=np.zeros(len(problem.modes.table), dtype=np.int64)
+            problem=problem, bandwidth=_bandwidth(problem), group=np.zeros(len(problem.modes.table), dtype=np.int64)
         )
 
 
-def _kernel_bandwidth(kernel: str, problem: Problem) -> float:
-    """kernel_bw_lookup of constants.py; NaN for kernels that the problem does not use."""
-    device = problem.cluster.device
-    if KERNELS.index(kernel) not in problem.modes.kernel:
-        return float("nan")
-    if kernel in ("fused", "dense"):
-        return device.hbm_bandwidth * (1.0 if kernel == "fused" else 0.5)
+def _bandwidth(problem: Problem) -> Floats:
+    """kernel_bw_lookup of constants.py for each mode (M,); the cache factor stands for TorchRec's hit rate."""
+    device, hit = problem.cluster.device, problem.modes.load_factor
+    hosted = [name for name in ("fused_uvm", UVM_CACHING) if KERNELS.index(name) in problem.modes.kernel]
+    speed = dict.fromkeys(KERNELS, np.full(len(hit), device.hbm_bandwidth))
+    speed["dense"] = speed["fused"] * 0.5
+    if hosted:
+        link = _host_link(device, hosted[0])
+        speed["fused_uvm"] = np.full(len(hit), link / UVM_SLOWDOWN)
+        speed[UVM_CACHING] = (hit * device.hbm_bandwidth + (1 - hit) * link) / UVM_SLOWDOWN
+    return np.choose(problem.modes.kernel, [speed[kernel] for kernel in KERNELS])
+
+
+def _host_link(device: Device, kernel: str) -> float:
     if device.kind != "cuda" or device.host_link_bandwidth is None:
         raise UsageError(
             f"kernel {kernel} on device '{device.name}' is not covered by cost model torchrec: "
             "it needs a cuda device with a host_link_bandwidth; use fused"
         )
-    if kernel == "fused_uvm":
-        return device.host_link_bandwidth / UVM_SLOWDOWN
-    hit = CACHE_LOAD_FACTOR
-    return (hit * device.hbm_bandwidth + (1 - hit) * device.host_link_bandwidth) / UVM_SLOWDOWN
+    return device.host_link_bandwidth

@@ -17,7 +17,7 @@ from recsmith.errors import PlanMismatch
 from recsmith.planners._assignment import NOWHERE, Assignment, place_best
 from recsmith.planners._ledger import QUANTUM, Ledger
 from recsmith.planners._standing import Standing
-from recsmith.plans import Placement, Plan, check_placements
+from recsmith.plans import Cache, Placement, Plan, check_placements
 from recsmith.problems import NO_PIECE, Problem, option_pieces
 from recsmith.problems.problem import Options, PieceTable
 from recsmith.sharding import KERNELS, SHARDING_TYPES, Span
@@ -33,6 +33,7 @@ class Alternative:
 
     sharding_type: str
     compute_kernel: str
+    cache: Cache | None = None
     widths: tuple[int, ...]
     ranks: tuple[int, ...]
     total_s: float | None
@@ -48,8 +49,8 @@ def alternatives_to(
     problem: the plan's space. Cost: builds one ledger; then a step over the targets for each piece of each option.
     """
     now = Alternative(
-        sharding_type=placement.sharding_type, compute_kernel=placement.compute_kernel, widths=placement.widths,
-        ranks=placement.ranks, total_s=standing.total_s, change=0.0, current=True,
+        sharding_type=placement.sharding_type, compute_kernel=placement.compute_kernel, cache=placement.cache,
+        widths=placement.widths, ranks=placement.ranks, total_s=standing.total_s, change=0.0, current=True,
     )  # fmt: skip
     ways = [way for way in _ways(standing, model, problem, plan, placement.table) if not _is_no_better(way, now)]
     return tuple(sorted((now, *ways), key=lambda way: float("inf") if way.change is None else way.change))
@@ -57,7 +58,7 @@ def alternatives_to(
 
 def _is_no_better(way: Alternative, now: Alternative) -> bool:
     """Whether it is the way the table lies already, on ranks that gain nothing."""
-    alike = (way.sharding_type, way.compute_kernel) == (now.sharding_type, now.compute_kernel)
+    alike = (way.sharding_type, way.compute_kernel, way.cache) == (now.sharding_type, now.compute_kernel, now.cache)
     if not alike or sorted(way.widths) != sorted(now.widths):
         return False
     return way.change is None or way.change >= 0
@@ -95,8 +96,10 @@ def _way(ledger: Ledger, option: int, now_s: float) -> Alternative:
     kind = SHARDING_TYPES[problem.modes.type[mode]]
     targets = (0,) if kind.span == Span.WORLD else tuple(assignment.target.tolist())
     widths = tuple(problem.pieces.width[pieces].tolist())
+    factor = float(problem.modes.load_factor[mode])
     return Alternative(
         sharding_type=kind.name, compute_kernel=KERNELS[problem.modes.kernel[mode]],
+        cache=Cache(load_factor=factor) if factor else None,
         widths=widths if len(widths) > 1 else (), ranks=kind.ranks(targets, problem.cluster) if room else (),
         total_s=total, change=None if total is None else _change(total, now_s), current=False,
     )  # fmt: skip
@@ -144,10 +147,13 @@ def _with_options(standing: Standing, problem: Problem, name: str) -> Problem:
 
 
 def _modes_in(host: Problem, problem: Problem, name: str, modes: Ints) -> Ints:
-    """The host's modes for the table's modes in the other problem: of the same type and kernel."""
+    """The host's modes for the table's modes in the other problem: of the same type, kernel and cache."""
     table = [each.name for each in host.tables].index(name)
     found = {
-        mode: host.find_mode(table, SHARDING_TYPES[problem.modes.type[mode]].name, KERNELS[problem.modes.kernel[mode]])
+        mode: host.find_mode(
+            table, SHARDING_TYPES[problem.modes.type[mode]].name, KERNELS[problem.modes.kernel[mode]],
+            float(problem.modes.load_factor[mode]),
+        )
         for mode in set(modes.tolist())
-    }
+    }  # fmt: skip
     return np.array([found[mode] for mode in modes.tolist()], dtype=np.int64)

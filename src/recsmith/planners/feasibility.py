@@ -17,6 +17,7 @@ from recsmith.errors import Infeasible, UsageError
 from recsmith.planners._ledger import Ledger
 from recsmith.planners.greedy import place_simplest
 from recsmith.problems import Problem, build_problem
+from recsmith.sharding import UVM_CACHING
 from recsmith.units import format_size
 
 HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
@@ -77,11 +78,8 @@ def _fewest(problem: Problem, least: float) -> str:
 
 def _fix(problem: Problem, model: CostModel) -> str:
     """Changes that were tried and gave a plan."""
-    checked = [
-        text
-        for text in (_more_memory(problem, model), _more_hosts(problem, model), _more_types(problem, model))
-        if text
-    ]
+    changes = (_more_memory, _more_hosts, _more_types, _host_memory)
+    checked = [text for change in changes if (text := change(problem, model))]
     return f"Checked to work: {'; or '.join(checked)}." if checked else "No single change that was tried is enough."
 
 
@@ -131,6 +129,16 @@ def _more_types(problem: Problem, model: CostModel) -> str | None:
     return f"--types {','.join(wide.types)} --widths any" if _has_plan(replace(problem, space=wide), model) else None
 
 
+def _host_memory(problem: Problem, model: CostModel) -> str | None:
+    """Tables in host memory behind caches, where hosts have memory and devices reach it."""
+    space, device = problem.space, problem.cluster.device
+    reached = device.kind == "cuda" and device.host_link_bandwidth is not None
+    if UVM_CACHING in space.kernels or not reached or problem.cluster.ddr_bytes_per_host is None:
+        return None
+    wide = replace(space, kernels=(*space.kernels, UVM_CACHING))
+    return f"--kernels {','.join(wide.kernels)}" if _has_plan(replace(problem, space=wide), model) else None
+
+
 def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
     """Whether a changed problem, on a changed cluster, is legal and has a plan."""
     try:
@@ -140,5 +148,7 @@ def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
         return False
     evaluator = model.compile(problem)
     relaxation = Relaxation(evaluator)
-    fitting = np.maximum.reduceat(relaxation.option_fits, problem.options.start[:-1])
-    return bool(fitting.all()) and place_simplest(Ledger(evaluator), relaxation) is not None
+    light = relaxation.choose(LIGHTEST)
+    if not np.isfinite(light.seconds).all() or light.bytes.sum() > problem.capacity.sum():
+        return False
+    return place_simplest(Ledger(evaluator), relaxation) is not None

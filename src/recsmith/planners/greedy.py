@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.costs import Evaluator
-from recsmith.costs.relaxation import Relaxation
+from recsmith.costs import Evaluator, Terms
+from recsmith.costs.relaxation import DEAREST, Relaxation, fitting_price
 from recsmith.errors import NoPlanFound
 from recsmith.planners._assignment import NOWHERE, Assignment, place_longest_first, repair
 from recsmith.planners._base import Budget, OnImprove, Search, Solution
@@ -21,6 +21,7 @@ from recsmith.problems import NO_PIECE, Footprint, Problem
 
 Score = Callable[[Problem], Floats]
 
+PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which what tables pick just fits all devices together
 FEWEST_ROUNDS = 32  # of splitting tables that found no room, however few tables there are
 
 
@@ -77,16 +78,31 @@ class Greedy:
 
 
 def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Assignment | None:
-    """Every table in as few pieces as fit a device, longest first; tables that find no room are split further."""
-    problem = ledger.problem
+    """Every table in as few pieces as fit a device, longest first; tables that find no room are split further.
+
+    Where all tables so laid outweigh all devices, they are laid as they pick at a price on memory, heaviest first.
+    """
     choice = simplest_options(relaxation)
     if not relaxation.option_fits[choice].all():
         return None
-    for _ in range(max(len(problem.tables), FEWEST_ROUNDS)):
-        ledger.clear()
-        assignment = Assignment.of(problem, choice)
-        place_longest_first(ledger, assignment, ledger.seconds)
-        repair(ledger, assignment)
+    room = float(ledger.problem.capacity.sum())
+    if relaxation.option_bytes[choice].sum() <= room:
+        return _place_splitting(ledger, relaxation, choice, ledger.seconds)
+    price = fitting_price(lambda p: relaxation.choose(Terms(price=p)), room)
+    for dear in (*(price * scale for scale in PRICES), DEAREST):
+        choice = relaxation.choose(Terms(price=dear)).option
+        assignment = _placed(ledger, choice, relaxation.piece_bytes)
+        if assignment.complete:
+            return assignment
+    fits = relaxation.option_bytes[choice].sum() <= room
+    return _place_splitting(ledger, relaxation, choice, relaxation.piece_bytes) if fits else None
+
+
+def _place_splitting(ledger: Ledger, relaxation: Relaxation, choice: Ints, order: Floats) -> Assignment | None:
+    """The chosen options (T,) in falling order (P,); tables that find no room are split further, round by round."""
+    choice = choice.copy()
+    for _ in range(max(len(ledger.problem.tables), FEWEST_ROUNDS)):
+        assignment = _placed(ledger, choice, order)
         if assignment.complete:
             return assignment
         lost = np.unique(assignment.table[assignment.target == NOWHERE])
@@ -95,6 +111,15 @@ def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Assignment | None:
             return None
         choice[lost] = np.where(finer == NO_PIECE, choice[lost], finer)
     return None
+
+
+def _placed(ledger: Ledger, choice: Ints, order: Floats) -> Assignment:
+    """The chosen options (T,) in falling order (P,), repaired."""
+    ledger.clear()
+    assignment = Assignment.of(ledger.problem, choice)
+    place_longest_first(ledger, assignment, order)
+    repair(ledger, assignment)
+    return assignment
 
 
 def simplest_options(relaxation: Relaxation) -> Ints:

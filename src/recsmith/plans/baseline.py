@@ -10,8 +10,7 @@ from recsmith.plans.check import check_placements
 from recsmith.plans.files import SCHEMA, plan_from_raw
 from recsmith.plans.plan import Cache, Placement, Plan
 from recsmith.plans.torchrec_plan import Laid, Running, is_dump, read_dump, read_report
-from recsmith.sharding import TYPE_NAMES, Span, sharding_type
-from recsmith.sharding.memory import CACHE_LOAD_FACTOR
+from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Span, sharding_type
 from recsmith.workloads import Table, Workload, torchrec_report
 
 _TWIN = re.compile(r"#\d+$")  # as readers number tables of the same name
@@ -135,12 +134,12 @@ def _placement(laid: Laid, table: Table, source: str, cluster: Cluster) -> Place
     if not widths and kind.splits_columns:
         pieces = max(1, len(ranks) // kind.coverage(cluster))
         widths = (table.embedding_dim // pieces,) * pieces
-    cache = Cache(load_factor=CACHE_LOAD_FACTOR if laid.load_factor is None else laid.load_factor)
+    cache = None if laid.load_factor is None else Cache(load_factor=laid.load_factor)
     placement = Placement(
         table=table.name, sharding_type=kind.name, compute_kernel=laid.compute_kernel,
         ranks=ranks if laid.rectangles or kind.span != Span.HOST else _by_hosts(ranks, cluster),
         widths=widths if len(widths) > 1 else (),
-        cache=cache if laid.compute_kernel == "fused_uvm_caching" else None,
+        cache=cache if laid.compute_kernel == UVM_CACHING else None,
     )  # fmt: skip
     _check_rectangles(laid, placement, table, source, cluster)
     return placement

@@ -6,7 +6,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.files import did_you_mean
 from recsmith.plans.plan import Placement
-from recsmith.sharding import TYPE_NAMES, Shard
+from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Shard
 from recsmith.workloads import Table, Workload
 
 
@@ -38,7 +38,7 @@ def _check_placement(placement: Placement, table: Table, cluster: Cluster) -> No
             f"table '{table.name}' ({kind.name}) has compute_kernel '{placement.compute_kernel}'; "
             f"{kind.name} runs {', '.join(kind.kernels)}"
         )
-    if placement.cache is not None and placement.compute_kernel != "fused_uvm_caching":
+    if placement.cache is not None and placement.compute_kernel != UVM_CACHING:
         raise PlanMismatch(
             f"table '{table.name}' has cache parameters but kernel {placement.compute_kernel} has no cache"
         )

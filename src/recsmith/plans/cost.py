@@ -47,12 +47,17 @@ class StepCost:
 class Bound:
     """No plan in the stated space costs less than value_s (None: the cost model gives no bound).
 
-    kind: how it was proved. space: the words of the space it holds for.
+    kind: how it was proved; 'exact: ...' by a search. space: the words of the space it holds for.
     """
 
     value_s: float | None
     kind: str
     space: str
+
+    @property
+    def searched(self) -> bool:
+        """Whether a search proved it, so that pricing the plan again does not."""
+        return self.kind.startswith("exact: ")
 
     def gap(self, total_s: float) -> float | None:
         """How far a plan of this cost can be from the best: total / bound - 1; None where nothing bounds it."""

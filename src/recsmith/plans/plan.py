@@ -7,7 +7,8 @@ from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.plans.cost import Bound, StepCost
-from recsmith.sharding import Shard, ShardingType, sharding_type
+from recsmith.sharding import UVM_CACHING, Shard, ShardingType, sharding_type
+from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 from recsmith.workloads import Workload
 
 
@@ -23,11 +24,17 @@ class Cache:
             raise UsageError(f"load_factor is {self.load_factor}; it must lie above 0 and at most at 1")
 
 
+def kernel_words(kernel: str, cache: Cache | None) -> str:
+    """A kernel as reports name it, such as 'fused_uvm_caching at 0.2'."""
+    return f"{kernel} at {cache.load_factor:g}" if cache else kernel
+
+
 @noun
 class Placement:
     """Where one table goes: TorchRec's sharding type, kernel and ranks, and the widths of its column pieces.
 
     ranks: one per shard, in shard order. widths: of the column pieces; () is the whole table in one piece.
+    cache: of fused_uvm_caching, where FBGEMM's default takes the place of None.
     """
 
     table: str
@@ -36,6 +43,16 @@ class Placement:
     ranks: tuple[int, ...]
     widths: tuple[int, ...] = ()
     cache: Cache | None = None
+
+    def __post_init__(self) -> None:
+        """Write out the cache that FBGEMM makes where nothing is said."""
+        if self.cache is None and self.compute_kernel == UVM_CACHING:
+            object.__setattr__(self, "cache", Cache(load_factor=CACHE_LOAD_FACTOR))
+
+    @property
+    def load_factor(self) -> float:
+        """Share of the rows that the kernel caches on the device; 0 without a cache."""
+        return self.cache.load_factor if self.cache else 0.0
 
     @property
     def kind(self) -> ShardingType:

@@ -12,10 +12,9 @@ import numpy.typing as npt
 from recsmith._types import Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
-from recsmith.plans import Cache, Placement
+from recsmith.plans import Cache, Placement, kernel_words
 from recsmith.problems.problem import NO_PIECE, Problem
 from recsmith.sharding import KERNELS, SHARDING_TYPES, Span
-from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 
 Number = TypeVar("Number", np.float64, np.int64)
 
@@ -36,19 +35,15 @@ def option_pieces(problem: Problem, option: int) -> list[int]:
 
 
 def footprint_of(problem: Problem, placements: tuple[Placement, ...]) -> Footprint:
-    """The footprint of placements; PlanMismatch where the problem's space does not have their type or kernel."""
+    """The footprint of placements; PlanMismatch where the problem has no mode for one."""
     by_name = {placement.table: placement for placement in placements}
-    keys = zip(problem.modes.table.tolist(), problem.modes.type.tolist(), problem.modes.kernel.tolist(), strict=True)
-    known = {key: mode for mode, key in enumerate(keys)}
     rows: list[tuple[int, int, int]] = []
     for t, table in enumerate(problem.tables):
         placement = by_name[table.name]
-        kind = SHARDING_TYPES.index(placement.kind)
-        mode = known.get((t, kind, KERNELS.index(placement.compute_kernel)))
+        mode = problem.find_mode(t, placement.sharding_type, placement.compute_kernel, placement.load_factor)
         if mode is None:
-            raise PlanMismatch(
-                f"table '{table.name}': {placement.sharding_type} with {placement.compute_kernel} is not in the space"
-            )
+            kernel = kernel_words(placement.compute_kernel, placement.cache)
+            raise PlanMismatch(f"table '{table.name}': {placement.sharding_type} with {kernel} is not in the space")
         widths = placement.widths_of(table.embedding_dim)
         targets = placement.kind.targets(placement.ranks, problem.cluster)
         rows += [(mode, width, target) for width, target in zip(widths, targets, strict=True)]
@@ -65,6 +60,7 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
     for t, table in enumerate(problem.tables):
         pieces = slice(start[t], start[t + 1])
         mode = modes[start[t]]
+        factor = float(problem.modes.load_factor[mode])
         kind, kernel = SHARDING_TYPES[problem.modes.type[mode]], KERNELS[problem.modes.kernel[mode]]
         shape = tuple(targets[pieces]) if kind.span != Span.WORLD else ()
         key = (kind.name, shape)
@@ -76,7 +72,7 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
             Placement(
                 table=table.name, sharding_type=kind.name, compute_kernel=kernel, ranks=ranks,
                 widths=split if len(split) > 1 else (),
-                cache=Cache(load_factor=CACHE_LOAD_FACTOR) if kernel == "fused_uvm_caching" else None,
+                cache=Cache(load_factor=factor) if factor else None,
             )
         )  # fmt: skip
     return tuple(sorted(made, key=lambda placement: placement.table))

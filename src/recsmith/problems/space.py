@@ -6,9 +6,12 @@ from typing import Literal
 from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.files import Raw, check_schema, decode, did_you_mean, encode, parse, read_text
-from recsmith.sharding import KERNELS, TYPE_NAMES, WIDTH_STEP
+from recsmith.plans import Cache
+from recsmith.sharding import KERNELS, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
+from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 
 CONSTRAINTS_SCHEMA = "recsmith/constraints/1"
+CACHE_FACTORS = (0.05, 0.1, 0.2, 0.5)  # CACHE_LOAD_FACTOR, TorchRec's only one, and some that weigh less or miss less
 
 
 def _check_words(words: tuple[str, ...], known: tuple[str, ...], what: str) -> None:
@@ -19,6 +22,13 @@ def _check_words(words: tuple[str, ...], known: tuple[str, ...], what: str) -> N
         raise UsageError(f"at least one {what} must be allowed; known: {', '.join(known)}")
 
 
+def _check_factors(factors: tuple[float, ...]) -> tuple[float, ...]:
+    """The factors in rising order, once each."""
+    if not factors:
+        raise UsageError(f"at least one cache factor must be allowed, such as {CACHE_LOAD_FACTOR}")
+    return tuple(sorted({Cache(load_factor=float(factor)).load_factor for factor in factors}))
+
+
 @noun
 class Space:
     """The placements that a search chooses from.
@@ -26,11 +36,14 @@ class Space:
     types: sharding types. kernels: compute kernels (data_parallel runs only 'dense', all others never do).
     widths: 'any' (every split of the columns into multiples of 4) or 'torchrec' (the one width that TorchRec's planner
         proposes: the smallest divisor of the dim that is at least 128 and a multiple of 4).
+    cache_factors: shares of a table's rows that fused_uvm_caching may keep on the device; rules give tables their own.
+        Without that kernel they say nothing, and stay what they are by default.
     """
 
     types: tuple[str, ...] = TYPE_NAMES
     widths: Literal["any", "torchrec"] = "any"
     kernels: tuple[str, ...] = ("fused", "dense")
+    cache_factors: tuple[float, ...] = CACHE_FACTORS
 
     def __post_init__(self) -> None:
         """Check the words; keep them in the house order, once each."""
@@ -38,24 +51,29 @@ class Space:
         _check_words(self.kernels, KERNELS, "compute kernel")
         object.__setattr__(self, "types", tuple(name for name in TYPE_NAMES if name in self.types))
         object.__setattr__(self, "kernels", tuple(name for name in KERNELS if name in self.kernels))
+        factors = _check_factors(self.cache_factors)
+        object.__setattr__(self, "cache_factors", factors if UVM_CACHING in self.kernels else CACHE_FACTORS)
 
     def describe(self) -> str:
         """A few words for a report."""
         types = "all types" if self.types == TYPE_NAMES else " + ".join(self.types)
-        return f"{types}; widths {self.widths}; kernels {', '.join(self.kernels)}"
+        factors = ", ".join(f"{factor:g}" for factor in self.cache_factors)
+        kernels = [f"{kernel} at {factors}" if kernel == UVM_CACHING else kernel for kernel in self.kernels]
+        return f"{types}; widths {self.widths}; kernels {', '.join(kernels)}"
 
 
 @noun
 class TableRule:
     """What the tables whose name matches `tables` (a name or a pattern such as 'user_*') may use.
 
-    min_width: no column piece narrower than this.
+    min_width: no column piece narrower than this. cache_factors: instead of the space's.
     """
 
     tables: str
     sharding_types: tuple[str, ...] | None = None
     compute_kernels: tuple[str, ...] | None = None
     min_width: int | None = None
+    cache_factors: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         """Check the words."""
@@ -65,6 +83,8 @@ class TableRule:
             _check_words(self.compute_kernels, KERNELS, "compute kernel")
         if self.min_width is not None and self.min_width < WIDTH_STEP:
             raise UsageError(f"min_width of rule '{self.tables}' is {self.min_width}; it must be at least {WIDTH_STEP}")
+        if self.cache_factors is not None:
+            object.__setattr__(self, "cache_factors", _check_factors(self.cache_factors))
 
 
 @noun
@@ -103,18 +123,24 @@ class Constraints:
         types = [set(rule.sharding_types) for rule in matching if rule.sharding_types is not None]
         kernels = [set(rule.compute_kernels) for rule in matching if rule.compute_kernels is not None]
         widths = [rule.min_width for rule in matching if rule.min_width is not None]
+        factors = [rule.cache_factors for rule in matching if rule.cache_factors is not None]
         allowed = tuple(name for name in TYPE_NAMES if all(name in names for names in types))
         runnable = tuple(name for name in KERNELS if all(name in names for names in kernels))
-        if not allowed or not runnable:
-            raise UsageError(f"the rules for table '{table}' leave it no sharding type or kernel; relax one of them")
+        cached = tuple(each for each in factors[0] if all(each in others for others in factors)) if factors else None
+        if not allowed or not runnable or cached == ():
+            what = "cache factor" if cached == () else "sharding type or kernel"
+            raise UsageError(f"the rules for table '{table}' leave it no {what}; relax one of them")
         return TableRule(
-            tables=table, sharding_types=allowed, compute_kernels=runnable, min_width=max(widths, default=None)
-        )
+            tables=table, sharding_types=allowed, compute_kernels=runnable, min_width=max(widths, default=None),
+            cache_factors=cached,
+        )  # fmt: skip
 
 
 def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
     """Plain data of a space and constraints, as a plan keeps it: every word written out."""
     raw: Raw = {"types": list(space.types), "widths": space.widths, "kernels": list(space.kernels)}
+    if UVM_CACHING in space.kernels:
+        raw["cache_factors"] = list(space.cache_factors)
     raw["memory"] = constraints.memory
     if constraints.keep_exact:
         raw["keep_exact"] = True
@@ -125,7 +151,7 @@ def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
 
 def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
     """The space and constraints that a plan was made under."""
-    space = {key: raw[key] for key in ("types", "widths", "kernels") if key in raw}
+    space = {key: raw[key] for key in ("types", "widths", "kernels", "cache_factors") if key in raw}
     rest = {key: value for key, value in raw.items() if key not in space}
     return decode(Space, space, source), decode(Constraints, rest, source)
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from recsmith.files import Raw, encode
 from recsmith.planners.alternatives import Alternative
 from recsmith.planners.explain import Explanation, PartShare, Phase, RankShare, TableAccount
-from recsmith.plans import PARTS
+from recsmith.plans import PARTS, kernel_words
 from recsmith.units import format_size, format_time
 from recsmith.workloads import Table
 
@@ -81,7 +81,8 @@ def _account_words(account: TableAccount) -> Iterator[RenderableType]:
     yield _line("table", _table_words(table))
     split = f", columns {_split_words(placement.widths)}" if placement.widths else ""
     where = f"{'ranks' if len(placement.ranks) > 1 else 'rank'} {_ranks_words(placement.ranks)}"
-    yield _line("placed", f"{placement.sharding_type}, kernel {placement.compute_kernel}{split}, on {where}")
+    kernel = kernel_words(placement.compute_kernel, placement.cache)
+    yield _line("placed", f"{placement.sharding_type}, kernel {kernel}{split}, on {where}")
     for shard in account.shards[:MOST_SHARDS] if len(account.shards) > 1 else ():
         yield _line("", f"rank {shard.rank}: rows {_span(shard.rows)}, columns {_span(shard.columns)}")
     if len(account.shards) > MOST_SHARDS:
@@ -162,12 +163,13 @@ def _ways_grid(ways: Sequence[Alternative]) -> Grid:
 
 
 def _looks(way: Alternative) -> tuple[object, ...]:
-    return way.current, way.compute_kernel, way.widths, way.ranks, way.change
+    return way.current, way.compute_kernel, way.cache, way.widths, way.ranks, way.change
 
 
 def _way_row(alike: Sequence[Alternative]) -> tuple[str, ...]:
     way = alike[0]
-    layout = ", ".join(each.sharding_type for each in alike), _split_words(way.widths) or "whole", way.compute_kernel
+    types, kernel = ", ".join(each.sharding_type for each in alike), kernel_words(way.compute_kernel, way.cache)
+    layout = types, _split_words(way.widths) or "whole", kernel
     if way.total_s is None or way.change is None:
         return "", *layout, "no room", "", ""
     change = "as it is" if way.current else f"{way.change:+.2%}" if way.change < 10 else f"x {way.change + 1:,.0f}"

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from recsmith.plans import PARTS, DeviceCost, Plan, PlanDiff, StepCost
+from recsmith.plans import PARTS, DeviceCost, Plan, PlanDiff, StepCost, kernel_words
 from recsmith.plans.diff import Change
 from recsmith.plans.plan import Placement
 from recsmith.units import format_gap, format_size, format_time
@@ -45,11 +45,27 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     ]
     if run:
         lines.append(_line("search", run))
+    hosted = [placement for placement in plan.placements if _is_hosted(placement)]
+    if hosted:
+        lines.append(_line("host", _hosted_words(plan, hosted)))
     split = inexact_tables(plan)
     if split:
         lines.append(_line("note", _inexact_words(plan, split)))
     lines.append(_line("digest", plan.digest[:16]))
     return Group(*lines, device_grid(plan.cost))
+
+
+def _is_hosted(placement: Placement) -> bool:
+    return placement.compute_kernel.startswith("fused_uvm")
+
+
+def _hosted_words(plan: Plan, hosted: Sequence[Placement]) -> str:
+    """What lives in host memory, by kernel and share that is cached on the device."""
+    weight = {table.name: table.weight_bytes for table in plan.workload.tables}
+    counts = Counter(kernel_words(placement.compute_kernel, placement.cache) for placement in hosted)
+    kernels = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    size = format_size(sum(weight[placement.table] for placement in hosted))
+    return f"{len(hosted)} tables, {size} of weights in host memory: {kernels}"
 
 
 def inexact_tables(plan: Plan) -> list[str]:
@@ -157,4 +173,5 @@ def _placement_words(placement: Placement | None) -> str:
         return "-"
     ranks = ", ".join(str(rank) for rank in placement.ranks[:8]) + (" …" if len(placement.ranks) > 8 else "")
     widths = f" widths {'+'.join(map(str, placement.widths[:8]))}" if placement.widths else ""
-    return f"{placement.sharding_type} on {ranks}{widths}"
+    kernel = f" {kernel_words(placement.compute_kernel, placement.cache)}" if _is_hosted(placement) else ""
+    return f"{placement.sharding_type}{kernel} on {ranks}{widths}"

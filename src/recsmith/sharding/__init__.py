@@ -15,7 +15,8 @@ SHARDING_TYPES: tuple[ShardingType, ...] = (
     TableWise(), ColumnWise(), TableColumnWise(), RowWise(), TableRowWise(), GridShard(), DataParallel(),
 )  # fmt: skip
 TYPE_NAMES: tuple[str, ...] = tuple(kind.name for kind in SHARDING_TYPES)
-KERNELS: tuple[str, ...] = ("fused", "dense", "fused_uvm", "fused_uvm_caching")
+UVM_CACHING = "fused_uvm_caching"  # the kernel that keeps a share of a table's rows, and its caches, on the device
+KERNELS: tuple[str, ...] = ("fused", "dense", "fused_uvm", UVM_CACHING)
 
 
 def sharding_type(name: str) -> ShardingType:
@@ -29,6 +30,7 @@ __all__ = [
     "KERNELS",
     "SHARDING_TYPES",
     "TYPE_NAMES",
+    "UVM_CACHING",
     "WIDTH_STEP",
     "Collective",
     "Shard",

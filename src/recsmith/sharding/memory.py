@@ -15,7 +15,11 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 
-CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the device; UVM_CACHING_RATIO of TorchRec
+CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the device where nothing is said: FBGEMM's
+CACHE_SET = 32  # rows that FBGEMM's caches grow by (DEFAULT_ASSOC of split_table_batched_embeddings_ops_training.py)
+CACHE_PER_SLOT = 16  # bytes: which row a slot holds (lxu_cache_state) and when it was read last (lxu_state)
+CACHE_PER_ROW = 4  # bytes of any row, cached or not: its table (cache_index_table_map)
+CACHE_PER_ID = 4  # bytes: where the row of an id is in the cache (lxu_cache_locations)
 ID_BYTES = 8  # ids and offsets are int64 inside FBGEMM
 STATE_BYTES = 4  # optimizer state is fp32
 OUTPUT_BYTES = 4  # FBGEMM returns fp32
@@ -30,6 +34,7 @@ CPU_WEIGHT_GRADIENT = 4  # per id weight; computed whether or not it is wanted
 # (split_embedding_nobag_backward_exact_cpu_kernel): nodes 80 + 48 + 80 + 32, buckets 2 x 112, list and tables 8 + 16.
 CPU_MAP_PER_ROW = 488
 CPU_VECTOR_HEADER = 16  # of the vector's block
+ROW_STATES = {"rowwise_adagrad": 1, "partial_rowwise_adam": 1}  # of a row; FBGEMM keeps them on the device always
 PIPELINE_DEPTH = {"none": 1, "sparse_dist": 2, "prefetch_sparse_dist": 3}  # batches of ids in flight
 
 
@@ -75,12 +80,15 @@ def _ceil(values: Floats) -> Ints:
     return np.ceil(values).astype(np.int64)
 
 
-def _place(pieces: Pieces, weights: Ints, cached: Ints, buffers: Ints, kernels: tuple[str, ...]) -> Bytes:
-    """Weights (with state) live on the device, or on the host for UVM kernels; caches and buffers on the device."""
-    uvm = np.isin(pieces.kernel, [kernels.index("fused_uvm"), kernels.index("fused_uvm_caching")])
+def _place(uvm: Bools, stored: Ints, at_home: Ints) -> Bytes:
+    """What is stored lives on the device, or on the host for UVM kernels; what is at home on the device stays there."""
+    return Bytes(np.where(uvm, 0, stored) + at_home, np.where(uvm, stored, 0))
+
+
+def _in_host_memory(pieces: Pieces, kernels: tuple[str, ...]) -> tuple[Bools, Bools]:
+    """Which pieces live in host memory, and which of them have a cache on the device."""
     caching = pieces.kernel == kernels.index("fused_uvm_caching")
-    device = np.where(uvm, np.where(caching, cached, 0), weights) + buffers
-    return Bytes(device, np.where(uvm, weights, 0))
+    return caching | (pieces.kernel == kernels.index("fused_uvm")), caching
 
 
 def torchrec_bytes(pieces: Pieces, optimizer: str, pipeline: str, kernels: tuple[str, ...]) -> Bytes:
@@ -89,15 +97,14 @@ def torchrec_bytes(pieces: Pieces, optimizer: str, pipeline: str, kernels: tuple
     weights = tensor + _torchrec_state(tensor, pieces.table_dim, optimizer)
     inputs = _ceil(pieces.ids * ID_BYTES)
     outputs = _ceil(pieces.outputs * pieces.width * pieces.element_bytes)
-    caching = pieces.kernel == kernels.index("fused_uvm_caching")
-    cached = _torchrec_cache(pieces, caching, optimizer)
+    uvm, caching = _in_host_memory(pieces, kernels)
     if pipeline == "none":
         buffers = inputs + outputs
     elif pipeline == "sparse_dist":
         buffers = 2 * inputs
     else:  # prefetch_sparse_dist with one prefetch pass
         buffers = 3 * inputs + np.where(caching, 7 * inputs, 0)
-    return _place(pieces, weights, cached, buffers, kernels)
+    return _place(uvm, weights, _torchrec_cache(pieces, caching, optimizer) + buffers)
 
 
 def _torchrec_state(tensor: Ints, table_dim: Ints, optimizer: str) -> Ints:
@@ -141,10 +148,23 @@ class Parts:
 def real_bytes(pieces: Pieces, optimizer: str, pipeline: str, kernels: tuple[str, ...]) -> Bytes:
     """Memory that a training job allocates for a shard at the peak of its step."""
     parts = real_parts(pieces, optimizer, pipeline)
-    cached_rows = _ceil(pieces.rows * pieces.cache_load_factor)
-    cached = cached_rows * (_row_bytes(pieces) + 16) + pieces.rows * 4
-    stored = parts.weights + parts.state + parts.gradient
-    return _place(pieces, stored, cached, parts.ids + parts.outputs + parts.sort, kernels)
+    uvm, caching = _in_host_memory(pieces, kernels)
+    by_row = STATE_BYTES * pieces.rows * ROW_STATES.get(optimizer, 0)
+    cached = np.where(caching, _real_cache(pieces), 0)
+    stored = parts.weights + parts.state - by_row + parts.gradient
+    return _place(uvm, stored, by_row + cached + parts.ids + parts.outputs + parts.sort)
+
+
+def _real_cache(pieces: Pieces) -> Ints:
+    """Device bytes of a cache (_apply_cache_state of FBGEMM): whole sets of rows, and what tells where rows are.
+
+    One cache serves all tables of a kernel, and its rows are as wide as the widest of them: narrower ones weigh more
+    than this says, unless TorchRec's prefetch pipeline keeps widths apart.
+    """
+    kept = (pieces.rows * pieces.cache_load_factor).astype(np.int64)
+    slots = CACHE_SET * np.maximum(1, -(-kept // CACHE_SET))
+    places = pieces.rows * CACHE_PER_ROW + _ceil(pieces.ids * CACHE_PER_ID)
+    return slots * (_row_bytes(pieces) + CACHE_PER_SLOT) + places
 
 
 def real_parts(pieces: Pieces, optimizer: str, pipeline: str) -> Parts:
@@ -201,8 +221,7 @@ def _cpu_sort(pieces: Pieces) -> Floats:
 def _real_state(pieces: Pieces, optimizer: str) -> Ints:
     """Optimizer state of a shard: FBGEMM keeps element-wise state per weight and row-wise state per row of a shard."""
     by_element = {"adagrad": 1, "partial_rowwise_adam": 1, "adam": 2, "lamb": 2}.get(optimizer, 0)
-    by_row = {"rowwise_adagrad": 1, "partial_rowwise_adam": 1}.get(optimizer, 0)
-    return STATE_BYTES * pieces.rows * (by_element * pieces.width + by_row)
+    return STATE_BYTES * pieces.rows * (by_element * pieces.width + ROW_STATES.get(optimizer, 0))
 
 
 ACCOUNTINGS = {"torchrec": torchrec_bytes, "real": real_bytes}

@@ -29,6 +29,8 @@ __all__ = [
 DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tables of sample.py's shared pool read 0.14
 # unique rows a lookup in 65,536 samples, as Meta's published batches do (docs/workloads.md)
 
+HORIZON, HALVINGS = 40, 20  # of 2 lookups a cached row, the most that a cache is taken to remember; and of that range
+
 _MOST = 2.0 ** np.arange(NUM_REUSE_BINS)  # reads of a row of each bin: 1, 2, 4, 8 ...; the last has no such end
 _FEWEST = np.concatenate([[1.0], _MOST[:-1] + 1])  # 1, 2, 3, 5 ... 32769
 
@@ -90,6 +92,20 @@ class Reuse:
         other = table[~counted]
         share[~counted] = zipf_hot_share(self.zipf[other], self.rows[other], rows[~counted])
         return share
+
+    def missed_rows(self, table: Ints, lookups: Floats, kept: Floats) -> Floats:
+        """How many different rows of so many lookups are not among the `kept` rows that were read last before, (N,).
+
+        Che, Tung and Wang, "Hierarchical Web caching systems" (IEEE JSAC 20(7), 2002): these rows are what the last t
+        lookups read, t such that they read that many; t + n lookups read what n lookups miss beyond them.
+        """
+        low, high = np.zeros(len(table)), np.full(len(table), float(HORIZON))
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            too_far = self.unique_rows(table, kept * 2**middle) > kept
+            low, high = np.where(too_far, low, middle), np.where(too_far, middle, high)
+        before = kept * 2**low
+        return np.maximum(self.unique_rows(table, before + lookups) - self.unique_rows(table, before), 0.0)
 
     def _thinned(self, table: Ints, lookups: Floats) -> Floats:
         """Rows left of the counted batch if each read stays with chance q: of those read c times, 1 - (1 - q) ** c."""

@@ -1,0 +1,135 @@
+"""Modes: every legal (table, type, kernel, cache factor), and what one covered rank does for it in a step.
+
+Legend: T tables (in canonical order), M modes, F cache factors.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.clusters import Cluster
+from recsmith.errors import UsageError
+from recsmith.problems.demand import Demand
+from recsmith.problems.space import Space, TableRule
+from recsmith.sharding import KERNELS, SHARDING_TYPES, UVM_CACHING, WIDTH_STEP, ShardingType
+from recsmith.workloads import Table
+
+Rules = dict[str, TableRule | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modes:
+    """Per mode (M,): what one covered rank does a step, and how its rows are cut.
+
+    load_factor: share of the rows that the kernel caches on the device; 0 for kernels without a cache.
+    group: tables that TorchRec fuses into one kernel share it.
+    head_rows: rows on each covered rank but the last; tail_rows: on the last.
+    """
+
+    table: Ints
+    type: Ints
+    kernel: Ints
+    load_factor: Floats
+    group: Ints
+    coverage: Ints
+    span: Ints
+    ids: Floats
+    bags: Floats
+    outputs: Floats
+    head_rows: Ints
+    tail_rows: Ints
+
+
+def build_modes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster, space: Space, rules: Rules) -> Modes:
+    """All modes, in order of tables, types, kernels and factors; UsageError for a table that has none."""
+    legal = sorted(_legal_modes(tables, cluster, space, rules))
+    table, kind, kernel = (np.array(column, dtype=np.int64) for column in list(zip(*legal, strict=True))[:3])
+    coverage = np.array([sharding.coverage(cluster) for sharding in SHARDING_TYPES])[kind]
+    blocks = np.where(np.array([sharding.splits_rows for sharding in SHARDING_TYPES])[kind], coverage, 1)
+    shares = np.array([sharding.lookup_share(cluster) for sharding in SHARDING_TYPES])[kind]
+    divisor, multiplier = shares[:, 0], shares[:, 1]
+    head = -(-demand.rows[table] // blocks)
+    ids = demand.ids[table] / divisor * multiplier
+    return Modes(
+        table=table, type=kind, kernel=kernel, coverage=coverage, ids=ids,
+        load_factor=np.array([factor for *_, factor in legal], dtype=np.float64),
+        group=_fusion_groups(tables, table, kind),
+        span=np.array([int(sharding.span) for sharding in SHARDING_TYPES])[kind],
+        bags=np.where(demand.pooled[table], demand.bags[table] * multiplier, ids),
+        outputs=np.where(demand.pooled[table], demand.outputs[table] * multiplier, ids),
+        head_rows=head,
+        tail_rows=demand.rows[table] - (blocks - 1) * head,
+    )  # fmt: skip
+
+
+def _legal_modes(
+    tables: tuple[Table, ...], cluster: Cluster, space: Space, rules: Rules
+) -> Iterator[tuple[int, int, int, float]]:
+    """(table, type, kernel, cache factor) of every legal mode; UsageError for a table that has none."""
+    kinds = [(i, kind) for i, kind in enumerate(SHARDING_TYPES) if kind.name in space.types]
+    for t, table in enumerate(tables):
+        if table.embedding_dim % WIDTH_STEP:
+            raise UsageError(
+                f"table '{table.name}' has embedding_dim {table.embedding_dim}; FBGEMM's kernels need a multiple of "
+                f"{WIDTH_STEP}: pad it to {-(-table.embedding_dim // WIDTH_STEP) * WIDTH_STEP}"
+            )
+        rule = rules.get(table.name)
+        kernels = list(_kernels(space, rule))
+        found = False
+        for i, kind in kinds:
+            if (rule and kind.name not in (rule.sharding_types or ())) or kind.refusal(table, cluster):
+                continue
+            for name, kernel, factor in kernels:
+                if name in kind.kernels:
+                    found = True
+                    yield t, i, kernel, factor
+        if not found:
+            raise UsageError(no_mode(table, cluster, space, rule))
+
+
+def _kernels(space: Space, rule: TableRule | None) -> Iterator[tuple[str, int, float]]:
+    """(name, number, cache factor) of the kernels that space and rule leave a table."""
+    for number, name in enumerate(KERNELS):
+        if name in space.kernels and (rule is None or name in (rule.compute_kernels or ())):
+            factors = (rule and rule.cache_factors) or space.cache_factors
+            yield from ((name, number, factor) for factor in (factors if name == UVM_CACHING else (0.0,)))
+
+
+def no_mode(table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:
+    """Why a table has no legal placement at all."""
+    kinds = [kind for kind in SHARDING_TYPES if kind.name in space.types]
+    why = "; ".join(sorted({_why_not(kind, table, cluster, space, rule) for kind in kinds}))
+    return (
+        f"table '{table.name}' has no legal placement in the space {space.describe()} ({why}); "
+        "allow more types or kernels"
+    )
+
+
+def _why_not(kind: ShardingType, table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:
+    """Why a table has no option of a sharding type of the space."""
+    if rule and kind.name not in (rule.sharding_types or ()):
+        return f"the table's rules leave out {kind.name}"
+    refusal = kind.refusal(table, cluster)
+    if refusal:
+        return refusal
+    kernels = set(space.kernels) & set(rule.compute_kernels or () if rule else space.kernels)
+    if not kernels & set(kind.kernels):
+        return f"{kind.name} runs {', '.join(kind.kernels)}"
+    limit = f" and min_width {rule.min_width}" if rule and rule.min_width else ""
+    return f"{kind.name} has no split of {table.embedding_dim} columns under widths {space.widths}{limit}"
+
+
+def _fusion_groups(tables: tuple[Table, ...], table: Ints, kind: Ints) -> Ints:
+    """Numbers the groups that TorchRec fuses: collection, type, data type, pooling and weighted.
+
+    Kernels share one: group_tables of torchrec/distributed/embedding_sharding.py puts tables on the device, in host
+    memory and cached into one FBGEMM module, whatever their load factors; only data_parallel is dense.
+    """
+    looks: dict[tuple[object, ...], int] = {}
+    look = np.array(
+        [looks.setdefault((t.collection, t.data_type, t.pooling, t.weighted), len(looks)) for t in tables],
+        dtype=np.int64,
+    )
+    return np.unique(look[table] * len(SHARDING_TYPES) + kind, return_inverse=True)[1].astype(np.int64)

@@ -1,0 +1,120 @@
+"""Options: every way to split the columns of a mode into pieces.
+
+Legend: T tables (in canonical order), M modes, P pieces, O options.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Bools, Ints
+from recsmith.clusters import Cluster
+from recsmith.problems.demand import Demand
+from recsmith.problems.modes import Modes
+from recsmith.problems.space import Space
+from recsmith.problems.widths import Split, column_splits
+from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, ShardingType
+from recsmith.sharding.memory import Bytes
+from recsmith.workloads import Table
+
+NO_PIECE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceTable:
+    """Per piece (P,): mode, width, and bytes on each covered rank but the last (head) and on the last (tail)."""
+
+    mode: Ints
+    width: Ints
+    head: Bytes
+    tail: Bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Per option (O,), in order of tables: its mode, and up to two (piece, count) pairs, shape (O, 2).
+
+    barred: legal alone, but not beside other tables' options; bounds count them, searches leave them out.
+    """
+
+    table: Ints
+    mode: Ints
+    piece: Ints
+    count: Ints
+    barred: Bools
+    start: Ints  # (T + 1,): the options of table t are start[t] .. start[t + 1]
+
+
+def build_options(
+    tables: tuple[Table, ...], demand: Demand, modes: Modes, cluster: Cluster, space: Space, least_width: Ints
+) -> tuple[PieceTable, Options]:
+    """All options, family by family: modes of one type, dim and rule are split alike, so they are built together.
+
+    Pieces are not weighed yet.
+    """
+    families = _families(demand, modes, least_width)
+    none = np.zeros(0, dtype=np.int64)
+    piece_mode, piece_width = [none], [none]
+    columns = [np.zeros((6, 0), dtype=np.int64)]  # rows (mode, split number, piece 1, count 1, piece 2, count 2)
+    made = 0
+    for (kind, min_width), members in families:
+        sharding = SHARDING_TYPES[kind]
+        splits = _splits(sharding, tables[modes.table[members[0]]], cluster, space, min_width)
+        widths = sorted({width for split in splits for width, _ in split})
+        if not splits:
+            continue
+        first = made + np.arange(len(members)) * len(widths)
+        piece_mode.append(np.repeat(members, len(widths)))
+        piece_width.append(np.tile(np.array(widths, dtype=np.int64), len(members)))
+        made += len(members) * len(widths)
+        for number, split in enumerate(splits):
+            pairs = [(first + widths.index(width), np.full(len(members), count)) for width, count in split]
+            pairs += [(np.full(len(members), NO_PIECE), np.zeros(len(members), dtype=np.int64))] * (2 - len(pairs))
+            columns.append(np.stack([members, np.full(len(members), number), *pairs[0], *pairs[1]]))
+    rows = np.concatenate(columns, axis=1)
+    order = np.lexsort((rows[1], rows[0]))  # modes are in order of tables
+    mode, _, piece1, count1, piece2, count2 = rows[:, order]
+    table = modes.table[mode]
+    start = np.searchsorted(table, np.arange(len(tables) + 1))
+    nothing = Bytes(none, none)
+    pieces = PieceTable(mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing)
+    piece, count = np.stack([piece1, piece2], axis=1), np.stack([count1, count2], axis=1)
+    barred = _barred(tables, modes.type[mode], table, pieces.width[piece1])
+    return pieces, Options(table=table, mode=mode, piece=piece, count=count, barred=barred, start=start)
+
+
+def _barred(tables: tuple[Table, ...], kind: Ints, table: Ints, width: Ints) -> Bools:
+    """Column-wise options of sequence tables that TorchRec cannot run beside others: one width per collection.
+
+    Searches choose for each table alone, so of each collection only one width stays open: that of its first table.
+    """
+    barred = np.zeros(len(kind), dtype=bool)
+    kept: dict[str, int] = {}
+    sequence = np.array([not each.pooled for each in tables])[table]
+    for i in np.flatnonzero(sequence & (kind == TYPE_NAMES.index("column_wise"))).tolist():
+        collection = tables[int(table[i])].collection
+        barred[i] = kept.setdefault(collection, int(width[i])) != int(width[i])
+    return barred
+
+
+def _families(demand: Demand, modes: Modes, least_width: Ints) -> list[tuple[tuple[int, int | None], Ints]]:
+    """((type, min_width), modes) for each set of modes whose columns split alike: one dim, pooled or not."""
+    keys = np.stack([modes.type, least_width[modes.table], demand.dim[modes.table], demand.pooled[modes.table]])
+    unique, inverse = np.unique(keys, axis=1, return_inverse=True)
+    members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
+    names = [(int(kind), int(limit) or None) for kind, limit, *_ in unique.T]
+    return list(zip(names, members, strict=True))
+
+
+def _splits(
+    sharding: ShardingType, table: Table, cluster: Cluster, space: Space, min_width: int | None
+) -> tuple[Split, ...]:
+    """Splits of a table's columns that a search tries.
+
+    All column-wise sequence tables of a collection must share one width in TorchRec, so theirs is TorchRec's own.
+    """
+    if not sharding.splits_columns:
+        return (((table.embedding_dim, 1),),)
+    least, most = sharding.column_counts(table, cluster)
+    rule = space.widths if table.pooled else "torchrec"
+    return column_splits(table.embedding_dim, least, most, rule, min_width, sharding.equal_widths(table, cluster))
