@@ -17,13 +17,14 @@ PROBLEM = {
     "--types",
     "--widths",
     "--kernels",
+    "--cache-factors",
     "--memory",
     "--constraints",
     "--keep-exact",
 }
 SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
 WORDS = {
-    "plan": {"workload", *PROBLEM, *SEARCH, "-o --output", "--format"},
+    "plan": {"workload", *PROBLEM, *SEARCH, "--prove", "-o --output", "--format"},
     "simulate": {"plan", "--cost-model", "--format"},
     "compare": {"workload", *PROBLEM, "--planners", "--judges", "--baseline", *(SEARCH - {"--planner"}), "--format"},
     "sweep": {
@@ -42,6 +43,7 @@ WORDS = {
     "diff": {"before", "after", "--format"},
     "workload": set(),
     "schema": {"noun"},
+    "measure": set(),
     "doctor": set(),
 }
 

@@ -27,12 +27,12 @@ from support.cases import (
 
 from recsmith.costs import Evaluator, price
 from recsmith.costs._base import Floor, Terms
-from recsmith.costs.bounds import tightest_floor
+from recsmith.costs.floors import tightest_floor
 from recsmith.costs.partitions import cheapest_partition
 from recsmith.costs.relaxation import DEAREST, Relaxation, fits_alone, fitting_price, mean_floor
 from recsmith.costs.table_totals import TableTotals
 from recsmith.errors import Infeasible, NoPlanFound
-from recsmith.plans import Placement
+from recsmith.plans import Cache, Placement
 from recsmith.problems import NO_PIECE, Constraints, Space, TableRule, footprint_of, option_pieces
 from recsmith.sharding import KERNELS, TYPE_NAMES, sharding_type
 
@@ -315,16 +315,18 @@ def test_a_piece_fits_alone_where_some_target_has_room(case: Case) -> None:
     found = fits_alone(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
     for piece, mode in enumerate(problem.pieces.mode):
         t = problem.tables[problem.modes.table[mode]]
-        kind, kernel = TYPE_NAMES[problem.modes.type[mode]], problem.modes.kernel[mode]
-        assert found[piece] == _has_room(case, t, kind, int(kernel), int(problem.pieces.width[piece]))
+        kind, kernel = TYPE_NAMES[problem.modes.type[mode]], KERNELS[problem.modes.kernel[mode]]
+        factor = float(problem.modes.load_factor[mode])
+        cache = Cache(load_factor=factor) if factor else None
+        assert found[piece] == _has_room(case, t, kind, kernel, cache, int(problem.pieces.width[piece]))
 
 
-def _has_room(case: Case, t, kind: str, kernel: int, width: int) -> bool:
+def _has_room(case: Case, t, kind: str, kernel: str, cache: Cache | None, width: int) -> bool:
     target_count = (case.cluster.world_size, case.cluster.hosts, 1)[sharding_type(kind).span]
     for target in range(target_count):
         ranks = sharding_type(kind).ranks((target,), case.cluster)
         alone = Placement(
-            table=t.name, sharding_type=kind, compute_kernel=KERNELS[kernel], ranks=ranks, widths=(width,)
+            table=t.name, sharding_type=kind, compute_kernel=kernel, ranks=ranks, widths=(width,), cache=cache
         )
         if fits(case, (alone,)):
             return True

@@ -11,9 +11,10 @@ from recsmith.cli.options import format_option, problem_options, read_problem, s
 @click.argument("workload")
 @problem_options
 @search_options
+@click.option("--prove", is_flag=True, help="Look for a better bound as well: a minute, or to the time limit.")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @format_option
-def command(workload: str, output: str | None, format_: str, **words: Any) -> None:
+def command(workload: str, prove: bool, output: str | None, format_: str, **words: Any) -> None:
     """Find a sharding plan for WORKLOAD on a cluster.
 
     WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal) or a file: YAML, JSON,
@@ -35,6 +36,7 @@ def command(workload: str, output: str | None, format_: str, **words: Any) -> No
         seed=words["seed"],
         iterations=words["iterations"],
         time_limit_s=words["time_limit"],
+        prove=prove,
     )
     if result.truncated:
         click.echo("recsmith: note: the search was cut short; this is the best plan by then", err=True)

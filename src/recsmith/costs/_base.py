@@ -25,9 +25,10 @@ from recsmith.problems import Footprint, Problem, memory_used, spread
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """A plane below the head of a cost model: head(sums) adds up to at least sums @ slopes + opening.
+    """A plane below the loads of a cost model: loads(sums) is at least slopes @ sums, + opening in the first phase.
 
-    slopes (k,): seconds per term. opening: seconds of a group that holds at least one piece on a rank; 0 or more.
+    slopes (F, k): seconds per term in each phase. opening: seconds of a group that holds at least one piece on a rank;
+    0 or more.
     """
 
     slopes: Floats
@@ -180,7 +181,8 @@ def step_seconds(evaluator: Evaluator, footprint: Footprint) -> float:
 
 
 def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
-    """What a step costs with these placed pieces, rank by rank."""
+    """What a step costs with these placed pieces, rank by rank; to the last bit the same in any order of the tables."""
+    footprint = _by_terms(evaluator, footprint)
     parts = device_parts(evaluator, footprint)
     total = step_of(evaluator, parts)
     wait = np.maximum(total - parts.sum(axis=1), 0.0)
@@ -196,3 +198,10 @@ def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
             for rank, (row, idle, size, room) in enumerate(devices)
         ),
     )
+
+
+def _by_terms(evaluator: Evaluator, footprint: Footprint) -> Footprint:
+    """The pieces in an order that does not depend on that of the tables: sums round alike."""
+    terms = evaluator.terms(footprint.mode, footprint.width)
+    order = np.lexsort((footprint.target, *terms.T))
+    return Footprint(footprint.mode[order], footprint.width[order], footprint.target[order])

@@ -153,7 +153,8 @@ def _planes(launch_s: float) -> tuple[Plane, ...]:
     planes: list[Plane] = []
     for forward in (FORWARD_MEMORY, FORWARD_CACHE):
         for backward in (BACKWARD_MEMORY, BACKWARD_CACHE):
-            slopes = np.zeros(7)
-            slopes[[forward, backward, FORWARD_COMM, BACKWARD_COMM]] = 1.0
+            slopes = np.zeros((2, 7))
+            slopes[0, [forward, backward, BACKWARD_COMM]] = 1.0
+            slopes[1, FORWARD_COMM] = 1.0
             planes.append(Plane(slopes, (FORWARD_KERNELS + BACKWARD_KERNELS) * launch_s))
     return tuple(planes)

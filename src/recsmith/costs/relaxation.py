@@ -117,7 +117,7 @@ def fitting_price(at: Callable[[float], Weighed], room: float) -> float:
 
 def mean_floor(evaluator: Evaluator) -> Floor:
     """The mean of a cost model's planes, for every group."""
-    slopes = np.mean([plane.slopes for plane in evaluator.planes], axis=0)
+    slopes = np.mean([plane.slopes.sum(axis=0) for plane in evaluator.planes], axis=0)
     return Floor(np.tile(slopes, (evaluator.groups, 1)), min(plane.opening for plane in evaluator.planes))
 
 

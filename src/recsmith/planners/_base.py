@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from recsmith.costs import Evaluator, step_seconds
+from recsmith.plans import Bound
 from recsmith.problems import Footprint, Problem
 
 OnImprove = Callable[[float], bool | None]
@@ -32,7 +33,8 @@ class Budget:
 class Solution:
     """What a search found: where pieces stand, the step's seconds, and how long it took.
 
-    members: planners that took part and finished, where the search is made of several.
+    members: planners that took part and finished, where the search is made of several. bound: what the search proved,
+    where that is more than the cost model's own bound.
     """
 
     footprint: Footprint
@@ -40,6 +42,7 @@ class Solution:
     iterations: int
     truncated: bool = False
     members: tuple[str, ...] = ()
+    bound: Bound | None = None
 
 
 class Planner(Protocol):

@@ -15,6 +15,7 @@ import numpy as np
 from recsmith.costs import Evaluator, Terms, step_seconds
 from recsmith.costs.relaxation import Choice, Relaxation, fitting_price
 from recsmith.errors import NoPlanFound
+from recsmith.planners._anneal import Annealing, Ways
 from recsmith.planners._assignment import Assignment, place_longest_first, repair
 from recsmith.planners._base import Budget, OnImprove, Search, Solution
 from recsmith.planners._improve import SHARPNESS, LocalSearch
@@ -26,6 +27,9 @@ from recsmith.problems import NO_PIECE, Footprint, Problem
 LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
 PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
 MOST_STARTS = 3  # drafts that local search starts from
+MOST_HERD = 16  # drafts that annealing starts from
+LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of annealing: at least, for each table, and at most
+AT_ONCE = 20  # steps of annealing between two looks at the budget
 QUICK = 4_000  # tables times devices up to which other planners take part
 SHAKES = 6  # and one a table: rounds in a row that find nothing before the search ends
 LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 50_000_000, 200
@@ -84,9 +88,9 @@ class _Team:
                 return
             if member():
                 self.finished.append(name)
-        if self.starts and not self.search.stop and not self._rests:
-            self._improve()
-            self.finished.append("local_search")
+        for name, member in (("annealing", self._anneal), ("local_search", self._improve)):
+            if self.starts and not self._rests and member():
+                self.finished.append(name)
 
     @property
     def _rests(self) -> bool:
@@ -98,7 +102,7 @@ class _Team:
         self.search.try_(footprint)
         if draft is not None and footprint is not None:
             self.starts.append((step_seconds(self.evaluator, footprint), len(self.starts), draft))
-            self.starts = sorted(self.starts, key=lambda start: start[:2])[:MOST_STARTS]
+            self.starts = sorted(self.starts, key=lambda start: start[:2])[:MOST_HERD]
 
     def _picks(self) -> bool:
         """What tables pick under the terms that the bound found promising, placed longest first."""
@@ -131,20 +135,38 @@ class _Team:
             self._keep(draft)
         return True
 
-    def _improve(self) -> None:
+    def _anneal(self) -> bool:
+        """Many plans at once, cooled down together; not where a step of that would take long."""
+        ways = Ways(self.ledger, self.relaxation)
+        herd = [draft for _, _, draft in self.starts if ways.usable and ways.reaches(draft)]
+        if not herd:
+            return False
+        annealing = Annealing(self.ledger, ways, herd, self.seed)
+        steps = min(MOST_STEPS, LEAST_STEPS + STEPS * len(self.problem.tables))
+        for first in range(0, steps, AT_ONCE):
+            annealing.cool(first, min(first + AT_ONCE, steps), steps)
+            self.search.try_(annealing.assignment().footprint(self.problem))
+            if self._rests:
+                break
+        self._keep(annealing.assignment())
+        return True
+
+    def _improve(self) -> bool:
         """Local search from the best starts, the effort shared between them; with a budget, until that is spent."""
         limited, most = self.search.budget == Budget(), SHAKES + len(self.problem.tables)
-        for number, (_, _, draft) in enumerate(self.starts if limited else self.starts[:1]):
+        starts = self.starts[: MOST_STARTS if limited and "annealing" not in self.finished else 1]
+        for number, (_, _, draft) in enumerate(starts):
             local = LocalSearch(self.ledger, self.relaxation, draft, self.seed)
             cells = len(draft.piece) * len(self.ledger.free)
             effort = min(MOST_EFFORT, LEAST_EFFORT + SMALL_EFFORT * cells) + min(MOST_EFFORT, LARGE_EFFORT * cells)
-            limit = effort * (number + 1) // len(self.starts) if limited else None
+            limit = effort * (number + 1) // len(starts) if limited else None
             for sharpness in SHARPNESS if limited else cycle(SHARPNESS):
                 local.sharpness = sharpness
                 if not self._descend(local, most, limit):
                     break
             if self._rests:
-                return
+                break
+        return True
 
     def _descend(self, local: LocalSearch, most: int, limit: int | None) -> bool:
         """Rounds until `most` in a row find nothing; False where the search is to end."""

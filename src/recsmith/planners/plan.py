@@ -5,6 +5,7 @@ import time
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.bounds import prove as prove_bound
 from recsmith.costs.simulate import in_space
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
@@ -14,7 +15,7 @@ from recsmith.planners.feasibility import check_feasible
 from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.neuroshard import NeuroShard
 from recsmith.planners.result import Result
-from recsmith.plans import Plan, check_placements, digest_of, sorted_by_name
+from recsmith.plans import Bound, Plan, check_placements, digest_of, sorted_by_name
 from recsmith.problems import (
     Constraints,
     Footprint,
@@ -51,12 +52,14 @@ def plan(
     space: Space | None = None,
     start: Plan | None = None,
     on_improve: OnImprove | None = None,
+    prove: bool = False,
 ) -> Result:
     """A sharding plan for a workload on a cluster, with its cost, a proven bound, and the gap between them.
 
     workload, cluster: nouns, names ('dlrm-v2', 'h100:8x12') or files. seed: of planners that draw at random.
     iterations, time_limit_s: how long to search; the first is reproducible, the second marks the result truncated.
     start: a plan that the result is never worse than. on_improve(seconds): hears of each better plan; True cancels.
+    prove: look for a better bound as well, for what is left of time_limit_s, or about a minute.
 
     Raises:
         UsageError: a name, value or file breaks a rule.
@@ -78,7 +81,11 @@ def plan(
         start=_start_footprint(problem, start) if start else None,
         on_improve=on_improve,
     )
-    made = make_plan(evaluator, solution.footprint, searcher.name, model)
+    bound = solution.bound
+    if prove and bound is None:
+        spent = (lambda: False) if time_limit_s is None else (lambda: time.perf_counter() - begun >= time_limit_s)
+        bound = prove_bound(evaluator, solution.total_s, lambda: not spent())
+    made = make_plan(evaluator, solution.footprint, searcher.name, model, bound)
     return Result(
         plan=made,
         elapsed_s=time.perf_counter() - begun,
@@ -88,10 +95,12 @@ def plan(
     )
 
 
-def make_plan(evaluator: Evaluator, footprint: Footprint, planner: str, model: CostModel) -> Plan:
-    """The Plan of placed pieces: placements by name, price, bound, gap, digest."""
+def make_plan(
+    evaluator: Evaluator, footprint: Footprint, planner: str, model: CostModel, bound: Bound | None = None
+) -> Plan:
+    """The Plan of placed pieces: placements by name, price, bound (the cost model's own for None), gap, digest."""
     problem = evaluator.problem
-    cost, bound = price(evaluator, footprint), evaluator.outlook.bound
+    cost, bound = price(evaluator, footprint), bound or evaluator.outlook.bound
     workload = sorted_by_name(problem.workload)
     placements = placements_of(problem, footprint)
     constraints = constraints_to_raw(problem.space, problem.constraints)
