@@ -181,8 +181,7 @@ def step_seconds(evaluator: Evaluator, footprint: Footprint) -> float:
 
 
 def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
-    """What a step costs with these placed pieces, rank by rank; to the last bit the same in any order of the tables."""
-    footprint = _by_terms(evaluator, footprint)
+    """What a step costs with these placed pieces, rank by rank."""
     parts = device_parts(evaluator, footprint)
     total = step_of(evaluator, parts)
     wait = np.maximum(total - parts.sum(axis=1), 0.0)
@@ -198,10 +197,3 @@ def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
             for rank, (row, idle, size, room) in enumerate(devices)
         ),
     )
-
-
-def _by_terms(evaluator: Evaluator, footprint: Footprint) -> Footprint:
-    """The pieces in an order that does not depend on that of the tables: sums round alike."""
-    terms = evaluator.terms(footprint.mode, footprint.width)
-    order = np.lexsort((footprint.target, *terms.T))
-    return Footprint(footprint.mode[order], footprint.width[order], footprint.target[order])

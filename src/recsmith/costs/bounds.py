@@ -16,6 +16,7 @@ from recsmith.plans import Bound
 from recsmith.problems import Problem
 
 REACH = 1.5  # times a first bound: how high the second looks for a better one
+MOST_TABLES = 300  # of a problem for which the second bound is looked for
 BOXES_WORK, MOST_BOXES_WORK = 200_000, 500_000_000  # numbers that it works on, about: for each pair of tables, at most
 PROOF_WORK, PROOF_PART = 20_000_000_000, 100_000_000  # on request: at most, and between two looks at the time
 
@@ -29,7 +30,7 @@ def outlook(evaluator: Evaluator) -> Outlook:
     floor = tightest_floor(evaluator)
     branching = Branching(evaluator, floor)
     value, leads = branching.solve()
-    if value is not None:
+    if value is not None and len(problem.tables) <= MOST_TABLES:
         value = _boxed(evaluator, value, leads[0].price if leads else 0.0)
     kind = "additive: mean load, largest piece, memory"
     if not evaluator.additive:
@@ -45,7 +46,7 @@ def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = la
     keep_on: asked now and then whether to go on. Takes about a minute where the gap stays open.
     """
     known = evaluator.outlook.bound
-    if known.value_s is None or known.value_s >= total_s:
+    if known.value_s is None or known.value_s >= total_s or len(evaluator.problem.tables) > MOST_TABLES:
         return known
     boxes = _boxes(evaluator, total_s, max(lead.price for lead in evaluator.outlook.leads))
     while boxes.work < PROOF_WORK and boxes.bound < total_s and not boxes.done and keep_on():

@@ -34,11 +34,11 @@ SLACK = 1e-13  # of bytes times their price, which may be far larger than the se
 TOLERANCE = 1e-6  # relative, of the bisections; the lower end counts
 MOST_STEPS = 60
 MOST_NODES, WORK = 64, 400_000  # sets of groups that are looked at: WORK over the number of options
-CLOSE = 5e-4  # relative; branching ends where it can gain no more than this
+CLOSE = 1e-4  # relative; branching ends where it can gain no more than this
 MOST_LEADS = 12
 TIE_TOLL = 1e-3  # prefers options that do not span the world where that costs next to nothing
 STAND_INS = (("table_wise", "column_wise"), ("table_column_wise", "column_wise"), ("table_row_wise", "row_wise"))
-TOLLS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)  # tried in turn while they raise the bound
+TOLLS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0, 1e4, 1e6)  # tried in turn while they raise the bound
 
 
 @dataclass(order=True)

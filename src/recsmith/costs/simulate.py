@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs._base import price
 from recsmith.costs.sensitivity import hosting
@@ -23,12 +25,20 @@ def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
     hosts = hosting(problem, plan.placements)
     host = evaluator if hosts is problem else model.compile(hosts)
     footprint = footprint_of(host.problem, plan.placements)
-    cost = price(host, footprint)
+    cost = price(host, _in_order_of(problem, host.problem, footprint))
     bound = evaluator.outlook.bound
     if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, cost, bound.space):
         bound = plan.bound
     legal = in_space(problem, plan) and fits(host.problem, footprint)
     return replace(plan, cost_model=model.name, cost=cost, bound=bound, gap=bound.gap(cost.total_s) if legal else None)
+
+
+def _in_order_of(problem: Problem, host: Problem, footprint: Footprint) -> Footprint:
+    """The host's footprint in the other problem's order of tables, so that sums round as the planner's did."""
+    position = {table.name: i for i, table in enumerate(problem.tables)}
+    place = np.array([position[table.name] for table in host.tables])
+    order = np.argsort(place[host.modes.table[footprint.mode]], kind="stable")
+    return Footprint(footprint.mode[order], footprint.width[order], footprint.target[order])
 
 
 def in_space(problem: Problem, plan: Plan) -> bool:

@@ -22,7 +22,8 @@ from recsmith.problems import NO_PIECE
 
 MOST_PLANS, LEAST_PLANS = 128, 16
 NUMBERS = 60_000  # loads that one step works out: so many plans take part
-WIDE = 4_000  # ranks times groups times terms of a plan from which on annealing would crawl
+WIDE = 1_000  # ranks times groups times terms of a plan up to which a step is quick
+MOST_TABLES = 300  # of a problem: with more, a table is hardly ever asked
 MOST_PIECES = 16  # of a table
 WAYS_OF_A_KIND = 2  # options tried of each fusion group and number of pieces, the cheapest
 DEAREST_WAY = 3.0  # of a table's cheapest option: dearer ones are not tried, but the lightest is
@@ -250,7 +251,7 @@ class Ways:
     @property
     def usable(self) -> bool:
         """Whether every table has a way, and a plan is small enough to anneal."""
-        return bool(self.count.all()) and self.numbers <= WIDE
+        return bool(self.count.all()) and self.numbers <= WIDE and len(self.count) <= MOST_TABLES
 
     def reaches(self, draft: Assignment) -> bool:
         """Whether a draft's options are among those that plans may hold."""

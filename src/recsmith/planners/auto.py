@@ -32,7 +32,7 @@ LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of annealing: at least, for ea
 AT_ONCE = 20  # steps of annealing between two looks at the budget
 QUICK = 4_000  # tables times devices up to which other planners take part
 SHAKES = 6  # and one a table: rounds in a row that find nothing before the search ends
-LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 50_000_000, 200
+LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 15_000_000, 200
 # numbers worked on by local search: at least, for each piece and device of small and at most, and of large problems
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
 SCARCE = 0.5  # share of all memory that picks take, from which on bytes are balanced as well as seconds
@@ -136,7 +136,9 @@ class _Team:
         return True
 
     def _anneal(self) -> bool:
-        """Many plans at once, cooled down together; not where a step of that would take long."""
+        """Many plans at once, cooled down together; not where a step of that would take long, or little is to gain."""
+        if self.search.total_s <= self.bound * (1 + CLOSE_ENOUGH):
+            return False
         ways = Ways(self.ledger, self.relaxation)
         herd = [draft for _, _, draft in self.starts if ways.usable and ways.reaches(draft)]
         if not herd:
@@ -147,7 +149,7 @@ class _Team:
             annealing.cool(first, min(first + AT_ONCE, steps), steps)
             self.search.try_(annealing.assignment().footprint(self.problem))
             if self._rests:
-                break
+                return True
         self._keep(annealing.assignment())
         return True
 

@@ -1,0 +1,258 @@
+"""How far plans are from the best: gaps to proven bounds, plans beside brute force, and every outcome checked.
+
+    python benchmarks/optimality.py tasks -o tasks.json      # random tasks like NeuroShard's: auto, neuroshard, bound
+    python benchmarks/optimality.py brute --exact            # small problems whose best plan is known
+    python benchmarks/optimality.py random -o random.json    # is every plan valid, every 'infeasible' true?
+    python benchmarks/optimality.py published sharding_stats_example.txt  # a published plan, under its own costs
+    python benchmarks/optimality.py tight sharding_stats_example.txt      # production tables where memory is short
+    python benchmarks/optimality.py anytime nvidia-jumbo h100:8x16        # the best plan after 0.1 to 30 s
+
+All costs are predictions of cost models; nothing here is measured on a device. With -o, rows are kept one JSON line
+each, and those that the file holds are not computed again: take a new file after a change of the code. `brute` and
+`random` need what the tests need (make venv), `brute --exact` OR-Tools. The report is
+torchrec/docs/wiki/sharding_stats_example.txt of meta-pytorch/torchrec (BSD-3).
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import count
+
+import numpy as np
+from production import NAMES, SEVEN, TWO, simplified
+from records import Key, Row, resumed
+
+import recsmith
+from recsmith.clusters import load_cluster
+from recsmith.costs import Evaluator, cost_model
+from recsmith.costs.bounds import prove
+from recsmith.costs.relaxation import Relaxation
+from recsmith.errors import RecSmithError
+from recsmith.planners import Budget, find_planner
+from recsmith.problems import Constraints, Space, build_problem
+from recsmith.workloads import Workload, load_workload
+from recsmith.workloads.sample import shared_pool
+
+GLOBAL_BATCH = 65_536  # samples over all devices, as in the NeuroShard paper
+LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # of a task
+LARGEST_SHARE = 0.7  # of the mean load: tasks with a larger piece that cannot be split say little about a search
+MARKS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # seconds of search
+# (devices, GiB, types): the rows of benchmarks/production.py with less memory
+TIGHT = (("8x12", 20.0, SEVEN), ("8x12", 14.5, TWO), ("8x12", 14.0, TWO), ("8", 144.2, TWO), ("8", 144.2, SEVEN))
+
+
+def main() -> None:
+    """Run one of the parts."""
+    words = _parser().parse_args()
+    if words.part == "tasks":
+        tasks(words.count, words.seed, words.prove, words.output, words.jobs)
+    elif words.part == "brute":
+        from optimality_cases import brute
+
+        brute(words.count, words.seed, words.exact, words.output, words.jobs)
+    elif words.part == "random":
+        from optimality_cases import random
+
+        random(words.count, words.first, words.output, words.jobs)
+    elif words.part == "published":
+        from optimality_published import published
+
+        published(words.report)
+    elif words.part == "tight":
+        tight(words.report)
+    else:
+        anytime(words.workload, words.cluster, words.cost_model)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(dest="part", required=True)
+    made = {name: parts.add_parser(name) for name in ("tasks", "brute", "random", "published", "tight", "anytime")}
+    for name, number in (("tasks", 100), ("brute", 300), ("random", 10_000)):
+        made[name].add_argument("--count", type=int, default=number)
+        made[name].add_argument("-o", "--output", metavar="FILE.json")
+        made[name].add_argument("--jobs", type=int, default=1, help="processes")
+    made["tasks"].add_argument("--seed", type=int, default=2026)
+    made["tasks"].add_argument("--prove", type=float, default=0.0, metavar="SECONDS", help="for a better bound")
+    made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
+    made["brute"].add_argument("--exact", action="store_true", help="planner exact as well")
+    made["random"].add_argument("--first", type=int, default=0, help="seed of the first case")
+    for name in ("published", "tight"):
+        made[name].add_argument("report")
+    made["anytime"].add_argument("workload")
+    made["anytime"].add_argument("cluster")
+    made["anytime"].add_argument("--cost-model", default="analytic")
+    return parser
+
+
+def tasks(number: int, seed: int, prove_s: float, output: str | None, jobs: int) -> None:
+    """Gaps and seconds of `auto` on random tasks; the space is all seven types, any widths."""
+    attempts = [attempt for attempt, _ in zip(_accepted(seed), range(number), strict=False)]
+    tried = attempts[-1] + 1
+    rows: list[Row] = []
+    for row in resumed(solve_task, [(seed, attempt, prove_s) for attempt in attempts], output, jobs):
+        rows.append(row)
+        print(_task_words(row), flush=True)
+    print(
+        f"\n{tried - number} of {tried} tasks rejected ({(tried - number) / tried:.1%}): a piece that cannot be split"
+    )
+    print(f"costs {LARGEST_SHARE} of the mean load or more\n")
+    _print_tasks(rows, proven=prove_s > 0)
+
+
+def _accepted(seed: int) -> Iterator[int]:
+    """The numbers of the tasks that are kept."""
+    for attempt in count():
+        workload, cluster = draw_task(seed, attempt)
+        if largest_share(_compiled(workload, cluster, "analytic")) < LARGEST_SHARE:
+            yield attempt
+
+
+def draw_task(seed: int, attempt: int) -> tuple[Workload, str]:
+    """Tables of the shared pool, each at most once, and a cluster."""
+    rng, pool = np.random.default_rng([seed, attempt]), _pool()
+    tables = rng.choice(len(pool.tables), int(rng.integers(LEAST_TABLES, MOST_TABLES + 1)), replace=False)
+    devices = int(rng.choice(DEVICES))
+    chosen = tuple(pool.tables[i] for i in sorted(tables.tolist()))
+    workload = replace(pool, tables=chosen, batch_size=GLOBAL_BATCH // devices, name=f"task-{seed}-{attempt}")
+    return workload, f"h100:{devices}"
+
+
+@cache
+def _pool() -> Workload:
+    return shared_pool()
+
+
+def largest_share(evaluator: Evaluator) -> float:
+    """The dearest piece that cannot be split, over the mean load of a device with every table at its cheapest.
+
+    Each table counts with the option whose largest piece is cheapest.
+    """
+    relaxation = Relaxation(evaluator)
+    largest = np.where(relaxation.option_fits, relaxation.option_largest, np.inf)
+    unsplittable = np.minimum.reduceat(largest, evaluator.problem.options.start[:-1]).max()
+    mean = relaxation.choose().seconds.sum() / evaluator.problem.cluster.world_size
+    return float(unsplittable / mean)
+
+
+def solve_task(key: Key) -> Row:
+    """The row of one task: `auto` whole (problem, cost model, bound, search), then neuroshard and the proof."""
+    seed, attempt, prove_s = key
+    workload, cluster = draw_task(seed, attempt)
+    begun = time.perf_counter()
+    evaluator = _compiled(workload, cluster, "analytic")
+    bound = evaluator.outlook.bound.value_s
+    outlook_s = time.perf_counter() - begun
+    total = _total(evaluator, "auto")
+    row = {"tables": len(workload.tables), "cluster": cluster, "bound": bound, "auto": total,
+           "outlook_s": outlook_s, "auto_s": time.perf_counter() - begun,
+           "neuroshard": _total(evaluator, "neuroshard")}  # fmt: skip
+    if prove_s and total is not None:
+        ends = time.perf_counter() + prove_s
+        row["proven"] = prove(evaluator, total, lambda: time.perf_counter() < ends).value_s
+    return row
+
+
+def _compiled(workload: Workload, cluster: str, model: str) -> Evaluator:
+    return cost_model(model).compile(build_problem(workload, load_cluster(cluster)))
+
+
+def _total(evaluator: Evaluator, planner: str) -> float | None:
+    try:
+        return find_planner(planner).plan(evaluator.problem, evaluator).total_s
+    except RecSmithError:
+        return None
+
+
+def _task_words(row: Row) -> str:
+    cells = [f"{name} {row[name] * 1e3:.4f} ms" for name in ("bound", "auto", "neuroshard", "proven") if row.get(name)]
+    return f"{row['key'][1]}: {row['tables']} tables, {row['cluster']}, {', '.join(cells)}, {row['auto_s']:.2f} s"
+
+
+def _print_tasks(rows: Sequence[Row], *, proven: bool) -> None:
+    """A line for all tasks, and one for each cluster: medians, 90th percentiles and largest."""
+    more = ("gap of auto to the longer proof", "proven best") if proven else ()
+    heads = ("cluster", "tasks", "without a plan", "gap of auto", *more[:1], "gap of neuroshard", "seconds of auto",
+             "of them until the bound", "auto above neuroshard", *more[1:])  # fmt: skip
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    for cluster in ("all", *(f"h100:{devices}" for devices in DEVICES)):
+        mine = [row for row in rows if cluster in ("all", row["cluster"])]
+        found = [row for row in mine if row["auto"] is not None]
+        if found:
+            print(f"| {cluster} | {len(mine)} | {len(mine) - len(found)} | {' | '.join(_task_cells(found, proven))} |")
+    print("\nMedian, 90th percentile, largest; seconds are of building the problem, its bound and the search.")
+
+
+def _task_cells(rows: Sequence[Row], proven: bool) -> list[str]:
+    pairs = [row for row in rows if row["neuroshard"] is not None]
+    cells = [_spread([row["auto"] / row["bound"] - 1 for row in rows], 100, " %")]
+    if proven:
+        cells.append(_spread([row["auto"] / row["proven"] - 1 for row in rows], 100, " %"))
+    cells += [_spread([row["neuroshard"] / row["bound"] - 1 for row in pairs], 100, " %")]
+    cells += [_spread([row[name] for row in rows], 1, " s") for name in ("auto_s", "outlook_s")]
+    cells.append(str(sum(row["auto"] > row["neuroshard"] for row in pairs)))
+    return cells + ([str(sum(row["auto"] <= row["proven"] * (1 + 1e-6) for row in rows))] if proven else [])
+
+
+def _spread(values: Sequence[float], scale: float, unit: str) -> str:
+    found = np.quantile(values, (0.5, 0.9, 1.0)) if values else ()
+    return ", ".join(f"{value * scale:.2f}{unit}" for value in found)
+
+
+def tight(report: str) -> None:
+    """The production tables on devices that they nearly fill: one run of `recsmith.plan` a row, in this process."""
+    print("| devices | space | bound (ms) | plan (ms) | gap | seconds |\n|---|---|---|---|---|---|")
+    workload = simplified(report)
+    for hosts, gib, types in TIGHT:
+        cluster = load_cluster(f"torchrec-default:{hosts}").with_memory(int(gib * 2**30))
+        space, constraints = Space(types=types), Constraints(memory="torchrec")
+        where = f"{hosts} x {gib:g} GiB | {NAMES[types]}, widths any"
+        try:
+            found = recsmith.plan(workload, cluster, cost_model="torchrec", space=space, constraints=constraints)
+        except RecSmithError as error:
+            print(f"| {where} | | {type(error).__name__}: {error} | | |", flush=True)
+            continue
+        bound, total = found.plan.bound.value_s or 0.0, found.plan.cost.total_s
+        cells = f"{bound * 1e3:.3f} | {total * 1e3:.3f} | {found.plan.gap:.3%} | {found.elapsed_s:.2f}"
+        print(f"| {where} | {cells} |", flush=True)
+
+
+def anytime(name: str, cluster: str, model: str) -> None:
+    """The best plan by each mark of one search that may take as long as the last; the bound is made before."""
+    begun = time.perf_counter()
+    evaluator = _compiled(load_workload(name), cluster, model)
+    bound = evaluator.outlook.bound.value_s
+    shown = "no bound" if bound is None else f"bound {bound * 1e3:.4g} ms"
+    print(f"{name}, {cluster}, {model}: {shown}; {time.perf_counter() - begun:.2f} s before the search\n")
+    marks = " | ".join(f"{mark:g} s" for mark in MARKS)
+    print(f"| planner | {marks} | search ended after |\n|{'---|' * (len(MARKS) + 2)}")
+    for planner in ("auto", "neuroshard"):
+        heard, seconds = _heard(evaluator, planner)
+        best = [min((total for at, total in heard if at <= mark), default=None) for mark in MARKS]
+        cells = " | ".join(_mark_cell(total, bound) for total in best)
+        print(f"| {planner} | {cells} | {seconds:.1f} s |", flush=True)
+
+
+def _heard(evaluator: Evaluator, planner: str) -> tuple[list[tuple[float, float]], float]:
+    """((seconds, total) of each better plan, seconds of the whole search)."""
+    heard: list[tuple[float, float]] = []
+    begun = time.perf_counter()
+
+    def hear(total: float) -> None:
+        heard.append((time.perf_counter() - begun, total))
+
+    budget = Budget(time_limit_s=MARKS[-1])
+    find_planner(planner).plan(evaluator.problem, evaluator, budget=budget, on_improve=hear)
+    return heard, time.perf_counter() - begun
+
+
+def _mark_cell(total: float | None, bound: float | None) -> str:
+    if total is None:
+        return "-"
+    return f"{total * 1e3:.4g} ms" + (f" ({total / bound - 1:.1%})" if bound else "")
+
+
+if __name__ == "__main__":
+    main()
