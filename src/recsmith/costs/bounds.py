@@ -17,7 +17,7 @@ from recsmith.problems import Problem
 
 REACH = 1.5  # times a first bound: how high the second looks for a better one
 MOST_TABLES = 300  # of a problem for which the second bound is looked for
-BOXES_WORK, MOST_BOXES_WORK = 200_000, 500_000_000  # numbers that it works on, about: for each pair of tables, at most
+BOXES_WORK, MOST_BOXES_WORK = 400_000, 500_000_000  # numbers that it works on, about: for each pair of tables, at most
 PROOF_WORK, PROOF_PART = 20_000_000_000, 100_000_000  # on request: at most, and between two looks at the time
 
 

@@ -68,6 +68,7 @@ class _Node:
     multipliers: Multipliers = field(compare=False)
     step: float = field(compare=False)
     least: Floats = field(compare=False)  # (T, G): what each table costs at least in each group
+    settled: bool = field(compare=False, default=False)  # whether its multipliers were looked for as long as the root's
 
 
 class Boxes:
@@ -116,7 +117,7 @@ class Boxes:
         if max(spans) < NARROW * node.value or not pairs:
             pairs += self._by_table(node)
         if not pairs:
-            return None
+            return None if node.settled else [self._settled(node)]
         nodes = [replace(child, step=max(node.step, CHILD_STEP)) for pair in pairs for child in pair]
         values, _ = self._evaluate(nodes, [child.multipliers for child in nodes])
         values = np.maximum(values, node.value).reshape(-1, 2)
@@ -132,6 +133,12 @@ class Boxes:
             child.number = self.made
             self.made += 1
         return children
+
+    def _settled(self, node: _Node) -> _Node:
+        """A node that cannot be split, with the best multipliers that can be found for it."""
+        node = replace(node, step=FIRST_STEP, settled=True)
+        self._ascend([node], FIRST_ROUNDS)
+        return node
 
     def _by_group(self, node: _Node) -> list[tuple[_Node, _Node]]:
         """The dearest group that tables pick without paying for it: used, or closed."""
@@ -224,7 +231,8 @@ class Boxes:
         self.work += CALL + len(nodes) * self.prices.numbers
         chosen = np.where(np.stack([node.open for node in nodes]), least, np.inf).min(axis=2).sum(axis=1)
         certain = np.array([self.prices.certain(node.paid) for node in nodes])
-        return (chosen + constant + certain) * (1 - ROUNDING), least
+        lowest = np.array([node.box.ready[0] + node.box.rest[0] for node in nodes])
+        return (np.maximum(chosen + constant, lowest) + certain) * (1 - ROUNDING), least
 
 
 class _Prices:
@@ -354,17 +362,17 @@ class _LocalPieces:
         first: Floats = np.einsum("nj,knj->kn", self.ready, mix[:, self.group]) * keen[:, None]
         last = self.rest * late[:, None]
         own = self.ready.T[plane]  # (K, N): by the plane that decides who is big
+        big: Bools = own > box[:, 1:2] / 2
+        beside = self.fits & ~big  # may stand beside a big one
+        free: Bools = (beside & (own <= 0)).any(axis=1)  # some of them at no cost: then nothing is left unused
         alone = np.full_like(first, -np.inf)
-        usable = self.fits & (own > 0)
         for share in SHARES:
-            ratio = np.divide(first + (1 - share) * last, own, where=usable, out=np.zeros_like(own))
-            fill, late_fill = np.maximum(ratio.max(axis=1, initial=0.0), keen), share * late
-            unused = (keen - fill) * box[:, 1] + (late - late_fill) * box[:, 2]
+            ratio = np.divide(first + (1 - share) * last, own, where=beside & (own > 0), out=np.zeros_like(own))
+            fill, late_fill = ratio.max(axis=1, initial=0.0), share * late
+            unused = _at_worse_end(keen - fill, box[:, :2]) + (late - late_fill) * box[:, 2]
             np.maximum(alone, unused[:, None] + fill[:, None] * own + late_fill[:, None] * self.rest, out=alone)
-        big: Bools = (own > box[:, 1:2] / 2) & (self.size == 1)
-        costless: Bools = (self.fits & (own <= 0)).any(axis=1)  # what fills the rest of a rank for free
         price = first + last
-        return np.where(big & ~costless[:, None], np.maximum(price, alone), price)
+        return np.where(big & (self.size == 1) & ~free[:, None], np.maximum(price, alone), price)
 
 
 def _cheapest_partition(price: Floats) -> Floats:

@@ -16,6 +16,8 @@ from recsmith.costs.partitions import cheapest_partition
 from recsmith.costs.relaxation import Relaxation, covered_bytes, fits_alone, floor_seconds
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
 
+MOST_KEPT = 32  # solutions of one dim
+
 
 @dataclass(frozen=True)
 class Total:
@@ -63,19 +65,27 @@ class _Splits:
         self.group = evaluator.group[modes][unlike]
         self.seconds, self.bytes, self.alone = seconds[unlike], size[unlike], alone[unlike]
         self.dearest = self.alone.max(axis=1, initial=0.0)
-        self._kept: dict[float, tuple[Floats, Floats]] = {}
+        self._kept: dict[tuple[float, bytes], tuple[Floats, Floats]] = {}
 
     def cheapest(self, limit: float, price: float) -> tuple[Floats, Floats]:
         """(least value, its bytes) (m,) of each mode's partitions into pieces of at most `limit` seconds."""
-        if price not in self._kept:
-            self._kept = {price: self._solve(np.arange(len(self.table)), np.inf, price)}
-        value, size = self._kept[price]
         limited = np.flatnonzero(self.dearest > limit)
+        value, size = self._solved(np.arange(len(self.table)), np.inf, price)
         if not limited.size:
             return value, size
         value, size = value.copy(), size.copy()
-        value[limited], size[limited] = self._solve(limited, limit, price)
+        value[limited], size[limited] = self._solved(limited, limit, price)
         return value, size
+
+    def _solved(self, rows: Ints, limit: float, price: float) -> tuple[Floats, Floats]:
+        """The partitions of some modes; limits that bar the same pieces are solved once."""
+        barred = self.alone[rows] > limit
+        key = (price, rows.tobytes() + np.packbits(barred).tobytes())
+        if key not in self._kept:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = self._solve(rows, limit, price)
+        return self._kept[key]
 
     def _solve(self, rows: Ints, limit: float, price: float) -> tuple[Floats, Floats]:
         seconds, size = self.seconds[rows], self.bytes[rows]

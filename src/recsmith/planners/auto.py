@@ -1,43 +1,37 @@
-"""The default planner: let every table choose freely below a limit, then place what they chose, longest first.
+"""The default planner: a team that takes turns, cheap members first, until the plan is as good as the bound allows.
 
-The bound tells the limit z that no plan can go below, and which fusion groups plans near it use (a menu). For a menu, a
-limit a little above the bound, and a price on memory where memory is short, every table picks its cheapest option
-(costs/relaxation.py); longest-first placement then turns the picks into a plan. Pieces are small next to z, so the plan
-lands close to the bound.
+What tables pick under the terms of the bound, placed longest first (_picks.py), is within a per cent of the best where
+pieces are many and small. Where they are few, or memory is tight, other planners, annealing (_anneal.py) and local
+search (_improve.py) go on from the best drafts.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle, islice
 
-import numpy as np
-
-from recsmith.costs import Evaluator, Terms, step_seconds
-from recsmith.costs.relaxation import Choice, Relaxation, fitting_price
+from recsmith.costs import Evaluator, step_seconds
+from recsmith.costs.relaxation import Relaxation
 from recsmith.errors import NoPlanFound
 from recsmith.planners._anneal import Annealing, Ways
-from recsmith.planners._assignment import Assignment, place_longest_first, repair
+from recsmith.planners._assignment import Assignment
 from recsmith.planners._base import Budget, OnImprove, Search, Solution
 from recsmith.planners._improve import SHARPNESS, LocalSearch
 from recsmith.planners._ledger import Ledger
+from recsmith.planners._picks import choices, placed
 from recsmith.planners.greedy import place_simplest
+from recsmith.planners.ldm import differenced
 from recsmith.planners.neuroshard import NeuroShard
-from recsmith.problems import NO_PIECE, Footprint, Problem
+from recsmith.problems import Footprint, Problem
 
-LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
-PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
 MOST_STARTS = 3  # drafts that local search starts from
 MOST_HERD = 16  # drafts that annealing starts from
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of annealing: at least, for each table, and at most
 AT_ONCE = 20  # steps of annealing between two looks at the budget
+DIFFERENCED = 8  # picks that are also placed by differencing
 QUICK = 4_000  # tables times devices up to which other planners take part
 SHAKES = 6  # and one a table: rounds in a row that find nothing before the search ends
 LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 15_000_000, 200
 # numbers worked on by local search: at least, for each piece and device of small and at most, and of large problems
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
-SCARCE = 0.5  # share of all memory that picks take, from which on bytes are balanced as well as seconds
-WEIGHTS = (1.0, 0.5, 0.25)  # of a device's memory: most bytes of a piece
-ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank
 CLOSE_ENOUGH = 1e-3  # relative gap below which only the quick changes are tried
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
 
@@ -83,7 +77,8 @@ class _Team:
 
     def work(self) -> None:
         """Drafts first, then other planners where they are quick, then local search from the best few."""
-        for name, member in (("picks", self._picks), ("cost_greedy", self._greedy), ("neuroshard", self._neuroshard)):
+        others = (("ldm", self._ldm), ("neuroshard", self._neuroshard)) if self._quick else ()
+        for name, member in (("picks", self._picks), ("cost_greedy", self._greedy), *others):
             if self.search.best is not None and (self.search.stop or self._rests):
                 return
             if member():
@@ -91,6 +86,10 @@ class _Team:
         for name, member in (("annealing", self._anneal), ("local_search", self._improve)):
             if self.starts and not self._rests and member():
                 self.finished.append(name)
+
+    @property
+    def _quick(self) -> bool:
+        return len(self.problem.tables) * len(self.ledger.free) <= QUICK
 
     @property
     def _rests(self) -> bool:
@@ -107,23 +106,28 @@ class _Team:
     def _picks(self) -> bool:
         """What tables pick under the terms that the bound found promising, placed longest first."""
         most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
-        for choice in islice(_choices(self.relaxation, self.evaluator.outlook.leads), most):
-            self._keep(_placed(self.ledger, self.relaxation, choice))
+        for choice in islice(choices(self.relaxation, self.evaluator.outlook.leads), most):
+            self._keep(placed(self.ledger, self.relaxation, choice))
             if self._rests:
                 break
         return True
 
     def _greedy(self) -> bool:
         """As few pieces as possible; for large problems only where no pick found room."""
-        quick = len(self.problem.tables) * len(self.ledger.free) <= QUICK
-        if quick or not self.starts:
+        if self._quick or not self.starts:
             self._keep(place_simplest(self.ledger, self.relaxation))
-        return quick or bool(self.starts)
+        return self._quick or bool(self.starts)
+
+    def _ldm(self) -> bool:
+        """The first picks placed by differencing."""
+        for choice in islice(choices(self.relaxation, self.evaluator.outlook.leads), DIFFERENCED):
+            self._keep(differenced(self.ledger, choice))
+            if self._rests:
+                break
+        return True
 
     def _neuroshard(self) -> bool:
-        """NeuroShard's beam over columns; not where it would take long."""
-        if len(self.problem.tables) * len(self.ledger.free) > QUICK:
-            return False
+        """NeuroShard's beam over columns."""
         try:
             found = NeuroShard().plan(self.problem, self.evaluator)
         except NoPlanFound:
@@ -184,65 +188,3 @@ class _Team:
             if limit is not None and self.ledger.effort > limit:
                 return False
         return not self._rests and local.total > self.bound * (1 + CLOSE_ENOUGH)
-
-
-def _choices(relaxation: Relaxation, leads: tuple[Terms, ...]) -> Iterator[Choice]:
-    """What tables pick under the terms of each lead, its limits loosened and tightened; no pick set twice."""
-    room = float(relaxation.problem.capacity.sum())
-    seen: set[bytes] = set()
-    pairs = sorted((i + j, j, i) for i in range(len(LIMITS)) for j in range(len(leads)))  # both loosen step by step
-    for _, j, i in pairs[: LEAST_DRAFTS + 4 * len(relaxation.problem.tables)]:
-        loose = replace(leads[j], limit=leads[j].limit * LIMITS[i], local=leads[j].local * LIMITS[i])
-        for choice in _priced(relaxation, loose, room):
-            key = choice.option.tobytes()
-            if key not in seen and (choice.option != NO_PIECE).all():
-                seen.add(key)
-                yield choice
-
-
-def _priced(relaxation: Relaxation, terms: Terms, room: float) -> Iterator[Choice]:
-    """What tables pick at prices at which it fits; where memory is scarce, also without the heaviest pieces."""
-    for share in WEIGHTS:
-        light = replace(terms, weight=share * float(relaxation.problem.capacity.max()))
-        price = fitting_price(lambda p, t=light: _below(relaxation, replace(t, price=p)), room)
-        for scale in PRICES if price > 0 else (0.0,):
-            choice = _below(relaxation, replace(light, price=price * scale))
-            yield choice
-            if choice.bytes.sum() < SCARCE * room:
-                return
-
-
-def _below(relaxation: Relaxation, terms: Terms) -> Choice:
-    """What tables pick so that a piece of one rank still fits under the limit on top of what every rank carries."""
-    choice = relaxation.choose(terms)
-    for _ in range(ROUNDS if terms.limit < np.inf else 0):
-        everywhere = float(relaxation.option_everywhere[choice.option[choice.option != NO_PIECE]].sum())
-        closer = relaxation.choose(replace(terms, local=min(terms.local, terms.limit - everywhere)))
-        if (closer.option == NO_PIECE).any() or (closer.option == choice.option).all():
-            break
-        choice = closer
-    return choice
-
-
-def _placed(ledger: Ledger, relaxation: Relaxation, choice: Choice) -> Assignment | None:
-    """The picks placed by seconds or, if that leaves pieces without room, by seconds and bytes; repaired at last."""
-    problem = ledger.problem
-    first = problem.options.piece[choice.option, 0]  # the orders are scaled by the chosen options' first pieces
-    seconds = ledger.seconds / max(float(ledger.seconds[first].mean()), 1e-300)
-    weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[first].mean()), 1e-300)
-    scarce = choice.bytes.sum() >= SCARCE * float(problem.capacity.sum())
-    best, least = None, np.inf
-    level = max(float(choice.seconds.sum()) / len(ledger.free), 1e-300)
-    share, load = problem.pieces.tail.device / float(problem.capacity.max()), ledger.seconds / level
-    for order, crowding in ((seconds, 0.0), (np.maximum(load, share), 1.0), (load + 0.8 * share, 0.8), (weight, 1.0)):
-        ledger.clear()
-        ledger.crowding = crowding
-        assignment = Assignment.of(problem, choice.option)
-        place_longest_first(ledger, assignment, order)
-        repair(ledger, assignment)
-        ledger.crowding = 0.0
-        if assignment.complete and ledger.total < least:
-            best, least = assignment, ledger.total
-        if best is not None and not scarce:
-            break
-    return best

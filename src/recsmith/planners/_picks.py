@@ -1,0 +1,86 @@
+"""What tables pick under the terms that a bound found promising, and longest-first placements of it.
+
+For a menu of fusion groups, a limit a little above the bound, and a price on memory where memory is short, every table
+picks its cheapest option (costs/relaxation.py). Pieces are small next to the limit, so placed longest first they land
+close to the bound.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from recsmith.costs import Terms
+from recsmith.costs.relaxation import Choice, Relaxation, fitting_price
+from recsmith.planners._assignment import Assignment, place_longest_first, repair
+from recsmith.planners._ledger import Ledger
+from recsmith.problems import NO_PIECE
+
+LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
+PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
+SCARCE = 0.5  # share of all memory that picks take, from which on bytes are balanced as well as seconds
+WEIGHTS = (1.0, 0.5, 0.25)  # of a device's memory: most bytes of a piece
+ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank
+LEAST_PAIRS = 14  # of a lead and a scale of its limits, and four a table
+
+
+def choices(relaxation: Relaxation, leads: tuple[Terms, ...]) -> Iterator[Choice]:
+    """What tables pick under the terms of each lead, its limits loosened and tightened; no pick set twice."""
+    room = float(relaxation.problem.capacity.sum())
+    seen: set[bytes] = set()
+    pairs = sorted((i + j, j, i) for i in range(len(LIMITS)) for j in range(len(leads)))  # both loosen step by step
+    for _, j, i in pairs[: LEAST_PAIRS + 4 * len(relaxation.problem.tables)]:
+        loose = replace(leads[j], limit=leads[j].limit * LIMITS[i], local=leads[j].local * LIMITS[i])
+        for choice in _priced(relaxation, loose, room):
+            key = choice.option.tobytes()
+            if key not in seen and (choice.option != NO_PIECE).all():
+                seen.add(key)
+                yield choice
+
+
+def _priced(relaxation: Relaxation, terms: Terms, room: float) -> Iterator[Choice]:
+    """What tables pick at prices at which it fits; where memory is scarce, also without the heaviest pieces."""
+    for share in WEIGHTS:
+        light = replace(terms, weight=share * float(relaxation.problem.capacity.max()))
+        price = fitting_price(lambda p, t=light: _below(relaxation, replace(t, price=p)), room)
+        for scale in PRICES if price > 0 else (0.0,):
+            choice = _below(relaxation, replace(light, price=price * scale))
+            yield choice
+            if choice.bytes.sum() < SCARCE * room:
+                return
+
+
+def _below(relaxation: Relaxation, terms: Terms) -> Choice:
+    """What tables pick so that a piece of one rank still fits under the limit on top of what every rank carries."""
+    choice = relaxation.choose(terms)
+    for _ in range(ROUNDS if terms.limit < np.inf else 0):
+        everywhere = float(relaxation.option_everywhere[choice.option[choice.option != NO_PIECE]].sum())
+        closer = relaxation.choose(replace(terms, local=min(terms.local, terms.limit - everywhere)))
+        if (closer.option == NO_PIECE).any() or (closer.option == choice.option).all():
+            break
+        choice = closer
+    return choice
+
+
+def placed(ledger: Ledger, relaxation: Relaxation, choice: Choice) -> Assignment | None:
+    """The picks placed by seconds or, if that leaves pieces without room, by seconds and bytes; repaired at last."""
+    problem = ledger.problem
+    first = problem.options.piece[choice.option, 0]  # the orders are scaled by the chosen options' first pieces
+    seconds = ledger.seconds / max(float(ledger.seconds[first].mean()), 1e-300)
+    weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[first].mean()), 1e-300)
+    scarce = choice.bytes.sum() >= SCARCE * float(problem.capacity.sum())
+    best, least = None, np.inf
+    level = max(float(choice.seconds.sum()) / len(ledger.free), 1e-300)
+    share, load = problem.pieces.tail.device / float(problem.capacity.max()), ledger.seconds / level
+    for order, crowding in ((seconds, 0.0), (np.maximum(load, share), 1.0), (load + 0.8 * share, 0.8), (weight, 1.0)):
+        ledger.clear()
+        ledger.crowding = crowding
+        assignment = Assignment.of(problem, choice.option)
+        place_longest_first(ledger, assignment, order)
+        repair(ledger, assignment)
+        ledger.crowding = 0.0
+        if assignment.complete and ledger.total < least:
+            best, least = assignment, ledger.total
+        if best is not None and not scarce:
+            break
+    return best

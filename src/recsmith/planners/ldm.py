@@ -1,0 +1,127 @@
+"""Planner `ldm`: the largest differencing method (Karmarkar and Karp, 1982), for any number of ranks.
+
+All pieces begin as partitions of their own: one rank holds the piece, the others nothing. The two most uneven
+partitions are merged, the heaviest rank of one with the lightest of the other and so on, until one is left. What it
+balances are the seconds of what tables pick; pieces that find no room where it wants them go where they fit best.
+"""
+
+import heapq
+from itertools import islice
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.costs import Evaluator
+from recsmith.costs.relaxation import Choice, Relaxation
+from recsmith.errors import NoPlanFound, UsageError
+from recsmith.planners._assignment import NOWHERE, Assignment, allowed_targets, place_longest_first, repair
+from recsmith.planners._base import Budget, OnImprove, Search, Solution
+from recsmith.planners._ledger import Ledger
+from recsmith.planners._picks import choices
+from recsmith.problems import Footprint, Problem
+from recsmith.sharding import Span
+
+MOST_DRAFTS = 8  # picks that are tried
+MOST_SIZE = 5_000_000  # tables times ranks
+
+Chain = tuple["Chain", "Chain"] | int | None  # pieces of one rank: two chains, one piece, or none
+
+
+class Ldm:
+    """Karmarkar and Karp's differencing on what the bound's terms make tables pick."""
+
+    name = "ldm"
+
+    def plan(
+        self,
+        problem: Problem,
+        evaluator: Evaluator,
+        *,
+        seed: int = 0,
+        budget: Budget | None = None,
+        start: Footprint | None = None,
+        on_improve: OnImprove | None = None,
+    ) -> Solution:
+        """The best of a few drafts; NoPlanFound where none finds room, UsageError where it would take long."""
+        size = len(problem.tables) * problem.cluster.world_size
+        if size > MOST_SIZE:
+            raise UsageError(
+                f"planner ldm merges lists as long as there are ranks, one for each table: {size:,} entries here, more "
+                f"than its {MOST_SIZE:,}; use planner auto"
+            )
+        search, ledger = Search(evaluator, budget, start, on_improve), Ledger(evaluator)
+        relaxation = Relaxation(evaluator, floor=evaluator.outlook.floor)
+        with search.interruptible():
+            for choice in islice(choices(relaxation, evaluator.outlook.leads), MOST_DRAFTS):
+                draft = differenced(ledger, choice)
+                search.try_(draft.footprint(problem) if draft else None)
+                if search.stop:
+                    break
+        solution = search.solution()
+        if solution is None:
+            raise NoPlanFound("differencing found no room for some pieces; planner auto looks further")
+        return solution
+
+
+def differenced(ledger: Ledger, choice: Choice) -> Assignment | None:
+    """The picks placed by differencing; None where some piece found no room."""
+    assignment = Assignment.of(ledger.problem, choice.option)
+    ledger.clear()
+    single = np.flatnonzero(ledger.span[assignment.piece] == Span.RANK)
+    wanted = partition(ledger.seconds[assignment.piece[single]], len(ledger.free))
+    others = np.setdiff1d(np.arange(len(assignment.piece)), single)
+    _place_shared(ledger, assignment, others)
+    for i, target in zip(single.tolist(), wanted.tolist(), strict=True):
+        piece = int(assignment.piece[i])
+        room = ledger.fits(piece) & allowed_targets(ledger, assignment, i)
+        if room[target]:
+            ledger.place(piece, target)
+            assignment.target[i] = target
+    repair(ledger, assignment)
+    return assignment if assignment.complete else None
+
+
+def _place_shared(ledger: Ledger, assignment: Assignment, others: Ints) -> None:
+    """Pieces of hosts and of the world first, as longest-first does it."""
+    if not others.size:
+        return
+    part = Assignment(assignment.option, assignment.table[others], assignment.piece[others], assignment.target[others])
+    place_longest_first(ledger, part, ledger.seconds)
+    assignment.target[others] = part.target
+
+
+def partition(weights: Floats, ranks: int) -> Ints:
+    """A rank (N,) for each weight, so that the sums of the ranks are near each other. Cost: N merges of W sums."""
+    heap: list[tuple[float, int, Floats, list[Chain]]] = []
+    for i, weight in enumerate(weights.tolist()):
+        sums = np.zeros(ranks)
+        sums[-1] = weight
+        heap.append((-weight, i, sums, [*[None] * (ranks - 1), i]))
+    heapq.heapify(heap)
+    while len(heap) > 1:
+        (_, number, one, mine), (_, _, other, theirs) = heapq.heappop(heap), heapq.heappop(heap)
+        sums = one + other[::-1]
+        order: Ints = np.argsort(sums, kind="stable")
+        chains = [_joined(mine[k], theirs[ranks - 1 - k]) for k in order.tolist()]
+        heapq.heappush(heap, (float(sums.min() - sums.max()), number, sums[order], chains))
+    target = np.full(len(weights), NOWHERE)
+    for rank, chain in enumerate(heap[0][3] if heap else ()):
+        target[_pieces(chain)] = rank
+    return target
+
+
+def _joined(one: Chain, other: Chain) -> Chain:
+    return other if one is None else one if other is None else (one, other)
+
+
+def _pieces(chain: Chain) -> list[int]:
+    """The pieces of a chain, without recursion: chains may be deep."""
+    found: list[int] = []
+    waiting = [chain]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, tuple):
+            waiting.extend(each)
+        elif each is not None:
+            found.append(each)
+    return found
