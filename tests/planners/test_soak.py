@@ -19,7 +19,7 @@ FIRST_SEED = 10_000
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_every_outcome_is_valid(chunk: int) -> None:
-    names = list(PLANNERS)
+    names = [name for name in PLANNERS if name != "exact"]  # for problems smaller than these
     for seed in range(FIRST_SEED + chunk, FIRST_SEED + CASES, CHUNKS):
         case = large_case(seeded(seed))
         planner = "auto" if seed % 4 else names[seed // 4 % len(names)]

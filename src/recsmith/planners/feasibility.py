@@ -48,7 +48,7 @@ def _homeless_message(problem: Problem, model: CostModel, homeless: list[int]) -
     return (
         f"table '{largest.name}'{more} fits no device in the space {problem.space.describe()}: its weights are "
         f"{format_size(largest.weight_bytes)}, the largest device offers {format_size(float(problem.capacity.max()))}. "
-        f"Proved. {_fix(problem, model)}"
+        f"Proved. {what_helps(problem, model)}"
     )
 
 
@@ -62,7 +62,7 @@ def _overfull_message(problem: Problem, model: CostModel, need: float, room: flo
     )
     return (
         f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
-        f"{world} devices offer {format_size(room)}. Proved{floor}. {_fix(problem, model)}"
+        f"{world} devices offer {format_size(room)}. Proved{floor}. {what_helps(problem, model)}"
     )
 
 
@@ -76,7 +76,7 @@ def _fewest(problem: Problem, least: float) -> str:
     return f"nor below {-(-devices // local) * local} devices of this size in hosts of {local}"
 
 
-def _fix(problem: Problem, model: CostModel) -> str:
+def what_helps(problem: Problem, model: CostModel) -> str:
     """Changes that were tried and gave a plan."""
     changes = (_more_memory, _more_hosts, _more_types, _host_memory)
     checked = [text for change in changes if (text := change(problem, model))]

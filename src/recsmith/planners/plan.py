@@ -7,12 +7,14 @@ from recsmith.costs import CostModel, Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs.bounds import prove as prove_bound
 from recsmith.costs.simulate import in_space
-from recsmith.errors import PlanMismatch, UsageError
+from recsmith.errors import Infeasible, PlanMismatch, UsageError
 from recsmith.files import did_you_mean
 from recsmith.planners._base import Budget, OnImprove, Planner
 from recsmith.planners.auto import Auto
-from recsmith.planners.feasibility import check_feasible
+from recsmith.planners.exact import Exact
+from recsmith.planners.feasibility import check_feasible, what_helps
 from recsmith.planners.greedy import GREEDIES
+from recsmith.planners.ldm import Ldm
 from recsmith.planners.neuroshard import NeuroShard
 from recsmith.planners.result import Result
 from recsmith.plans import Bound, Plan, check_placements, digest_of, sorted_by_name
@@ -29,7 +31,7 @@ from recsmith.problems import (
 )
 from recsmith.workloads import Workload, load_workload
 
-PLANNERS: dict[str, Planner] = {planner.name: planner for planner in (Auto(), NeuroShard(), *GREEDIES)}
+PLANNERS: dict[str, Planner] = {planner.name: planner for planner in (Auto(), NeuroShard(), Ldm(), *GREEDIES, Exact())}
 
 
 def find_planner(name: str) -> Planner:
@@ -73,14 +75,17 @@ def plan(
     problem = build_problem(workload, cluster, space, constraints)
     evaluator = model.compile(problem)
     check_feasible(evaluator, model)
-    solution = searcher.plan(
-        problem,
-        evaluator,
-        seed=seed,
-        budget=Budget(iterations=iterations, time_limit_s=time_limit_s),
-        start=_start_footprint(problem, start) if start else None,
-        on_improve=on_improve,
-    )
+    try:
+        solution = searcher.plan(
+            problem,
+            evaluator,
+            seed=seed,
+            budget=Budget(iterations=iterations, time_limit_s=time_limit_s),
+            start=_start_footprint(problem, start) if start else None,
+            on_improve=on_improve,
+        )
+    except Infeasible as error:
+        raise Infeasible(f"{error} {what_helps(problem, model)}") from None
     bound = solution.bound
     if prove and bound is None:
         spent = (lambda: False) if time_limit_s is None else (lambda: time.perf_counter() - begun >= time_limit_s)

@@ -1,0 +1,110 @@
+"""The best plan of a small problem, and the proof that none is better.
+
+Other planners try a sample of the ways to lay a table; this one searches the whole space that the problem states
+(_layouts.py). CP-SAT of OR-Tools does, on the model of _cpsat_model.py. Without OR-Tools, and for cost models that are
+not made of planes, very small problems are enumerated (_exhaustive.py).
+"""
+
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+
+from recsmith.costs import Evaluator
+from recsmith.errors import MissingExtra, NoPlanFound, UsageError
+from recsmith.planners._base import Budget, OnImprove, Search, Solution
+from recsmith.planners._exhaustive import ways_of
+from recsmith.planners._faces import faces_of
+from recsmith.planners._layouts import all_shares, useful_shares
+from recsmith.planners._proofs import ByEnumeration, BySolver, Proof
+from recsmith.planners.auto import Auto
+from recsmith.problems import Footprint, Problem
+from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
+
+MOST_CHOICES = 60_000  # of the solver's model
+MOST_TABLES, MOST_WAYS = 12, 20_000  # of an enumeration
+AUTO_SHARE = 0.25  # of a time limit that planner auto may take
+INSTALL = "pip install 'recsmith[solve]'"
+
+
+class Exact:
+    """The best plan, proven, for about ten tables; better plans and bounds than others' for some tens."""
+
+    name = "exact"
+
+    def plan(
+        self,
+        problem: Problem,
+        evaluator: Evaluator,
+        *,
+        seed: int = 0,
+        budget: Budget | None = None,
+        start: Footprint | None = None,
+        on_improve: OnImprove | None = None,
+    ) -> Solution:
+        """The best plan found, and a bound where it beats the cost model's own.
+
+        The first iteration is planner auto's plan, each further one a unit of work on it: about a second.
+
+        Raises:
+            Infeasible: there is no plan, proved. NoPlanFound: none was found.
+            MissingExtra: the problem is too large without OR-Tools. UsageError: it is too large even so.
+        """
+        search = Search(evaluator, budget, start, on_improve)
+        proof = _proof(search)
+        with search.interruptible():
+            _start(search, seed)
+            proof.work()
+        solution = search.solution()
+        if solution is None:
+            raise NoPlanFound(
+                "no plan was found, and none was proved impossible; allow more types or widths any, reserve less, or "
+                "add devices"
+            )
+        return replace(solution, bound=proof.bound)
+
+
+def _start(search: Search, seed: int) -> None:
+    """Planner auto's plan, where it finds one: it needs planes."""
+    evaluator, limit = search.evaluator, search.budget.time_limit_s
+    share = None if limit is None else Budget(time_limit_s=limit * AUTO_SHARE)
+    try:
+        found = Auto().plan(evaluator.problem, evaluator, seed=seed, budget=share) if evaluator.planes else None
+    except NoPlanFound:
+        found = None
+    search.try_(found and found.footprint)
+    search.truncated = found is not None and found.truncated and limit is None  # by Ctrl-C
+
+
+def _proof(search: Search) -> Proof:
+    """What proves plans of this problem; MissingExtra or UsageError where nothing does."""
+    evaluator, problem = search.evaluator, search.evaluator.problem
+    _check_size(problem)
+    shares = all_shares(evaluator)
+    faces = faces_of(evaluator, shares.terms)
+    if faces is not None:
+        shares = useful_shares(evaluator, shares)
+        if find_spec("ortools"):
+            return BySolver(search, shares, faces)
+    ways = ways_of(problem, shares, MOST_WAYS) if len(problem.tables) <= MOST_TABLES else None
+    if ways is not None:
+        return ByEnumeration(search, shares, ways, monotone=faces is not None)
+    limit = f"{MOST_TABLES} tables and {MOST_WAYS:,} ways to lay them"
+    if faces is None:
+        raise UsageError(f"the cost model is not made of planes, so planner exact takes at most {limit}; use auto")
+    raise MissingExtra(f"planner exact needs OR-Tools for more than {limit}: {INSTALL}; or use planner auto")
+
+
+def _check_size(problem: Problem) -> None:
+    """Refuse what would fill the memory with choices."""
+    splitting = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns]
+    split = np.unique(problem.modes.table[np.isin(problem.modes.type, splitting)])
+    widths = np.ones(len(problem.tables), dtype=np.int64)
+    if problem.space.widths == "any":
+        widths[split] = problem.demand.dim[split] // WIDTH_STEP
+    choices = int(widths.sum()) * problem.cluster.world_size
+    if choices > MOST_CHOICES:
+        raise UsageError(
+            f"planner exact takes up to {MOST_CHOICES:,} choices, widths of all tables times devices; this problem has "
+            f"{choices:,}: use planner auto, or widths torchrec"
+        )
