@@ -4,7 +4,7 @@ import pytest
 from support.cases import Case, cluster, table, workload
 
 import recsmith
-from recsmith.errors import NoPlanFound, PlanMismatch, UsageError
+from recsmith.errors import PlanMismatch, UsageError
 from recsmith.planners import PLANNERS, plan
 from recsmith.problems import Constraints, Space, TableRule
 
@@ -85,8 +85,8 @@ def test_sequence_tables_of_one_collection_are_not_cut_into_different_widths() -
     made = plan(workload(*tables), cluster(4), space=Space(types=("column_wise",), widths="torchrec")).plan
     assert {placement.widths_of(0) for placement in made.placements} == {(128, 128, 128), (128, 128)}
     tables = [table(name, 100, dim, pooling="none") for name, dim in (("a", 64), ("b", 32))]
-    with pytest.raises(NoPlanFound):
-        plan(workload(*tables), cluster(4), space=Space(types=("column_wise",)))
+    made = plan(workload(*tables), cluster(4), space=Space(types=("column_wise",))).plan
+    assert {placement.widths_of(32) for placement in made.placements} == {(32, 32), (32,)}
     assert plan(workload(*tables), cluster(4)).plan.gap is not None
 
 

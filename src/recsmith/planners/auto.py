@@ -14,7 +14,10 @@ from recsmith.errors import NoPlanFound
 from recsmith.planners._anneal import Annealing, Ways
 from recsmith.planners._assignment import Assignment
 from recsmith.planners._base import Budget, OnImprove, Search, Solution
+from recsmith.planners._exhaustive import Enumeration, ways_of
+from recsmith.planners._faces import faces_of
 from recsmith.planners._improve import SHARPNESS, LocalSearch
+from recsmith.planners._layouts import all_shares, useful_shares
 from recsmith.planners._ledger import Ledger
 from recsmith.planners._picks import choices, placed
 from recsmith.planners.greedy import place_simplest
@@ -32,6 +35,7 @@ SHAKES = 6  # and one a table: rounds in a row that find nothing before the sear
 LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 15_000_000, 200
 # numbers worked on by local search: at least, for each piece and device of small and at most, and of large problems
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
+HANDFUL, MOST_WAYS, MOST_PARTIAL = 7, 2_000, 1_000  # tables, ways to lay them, and partial plans of an enumeration
 CLOSE_ENOUGH = 1e-3  # relative gap below which only the quick changes are tried
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
 
@@ -86,6 +90,8 @@ class _Team:
         for name, member in (("annealing", self._anneal), ("local_search", self._improve)):
             if self.starts and not self._rests and member():
                 self.finished.append(name)
+        if not self._rests and self._enumerate():
+            self.finished.append("enumeration")
 
     @property
     def _quick(self) -> bool:
@@ -173,6 +179,24 @@ class _Team:
             if self._rests:
                 break
         return True
+
+    def _enumerate(self) -> bool:
+        """Every plan of a handful of tables that may be better, as far as that is quickly done."""
+        if len(self.problem.tables) > HANDFUL:
+            return False
+        shares = all_shares(self.evaluator)
+        faces = faces_of(self.evaluator, shares.terms)
+        shares = shares if faces is None else useful_shares(self.evaluator, shares)
+        ways = ways_of(self.problem, shares, MOST_WAYS)
+        if ways is None:
+            return False
+        tree = Enumeration(self.evaluator, shares, ways, self.search.total_s, monotone=faces is not None)
+        tree.run(MOST_PARTIAL, self._hear)
+        return not tree.open
+
+    def _hear(self, footprint: Footprint) -> bool:
+        self.search.try_(footprint)
+        return self.search.stop
 
     def _descend(self, local: LocalSearch, most: int, limit: int | None) -> bool:
         """Rounds until `most` in a row find nothing; False where the search is to end."""

@@ -24,8 +24,6 @@ from recsmith.sharding import Span
 MOST_DRAFTS = 8  # picks that are tried
 MOST_SIZE = 5_000_000  # tables times ranks
 
-Chain = tuple["Chain", "Chain"] | int | None  # pieces of one rank: two chains, one piece, or none
-
 
 class Ldm:
     """Karmarkar and Karp's differencing on what the bound's terms make tables pick."""
@@ -92,36 +90,19 @@ def _place_shared(ledger: Ledger, assignment: Assignment, others: Ints) -> None:
 
 def partition(weights: Floats, ranks: int) -> Ints:
     """A rank (N,) for each weight, so that the sums of the ranks are near each other. Cost: N merges of W sums."""
-    heap: list[tuple[float, int, Floats, list[Chain]]] = []
+    heap: list[tuple[float, int, Floats, list[list[int]]]] = []  # spread, number, sums (W,), pieces of each rank
     for i, weight in enumerate(weights.tolist()):
         sums = np.zeros(ranks)
         sums[-1] = weight
-        heap.append((-weight, i, sums, [*[None] * (ranks - 1), i]))
+        heap.append((-weight, i, sums, [*[[] for _ in range(ranks - 1)], [i]]))
     heapq.heapify(heap)
     while len(heap) > 1:
         (_, number, one, mine), (_, _, other, theirs) = heapq.heappop(heap), heapq.heappop(heap)
         sums = one + other[::-1]
-        order: Ints = np.argsort(sums, kind="stable")
-        chains = [_joined(mine[k], theirs[ranks - 1 - k]) for k in order.tolist()]
-        heapq.heappush(heap, (float(sums.min() - sums.max()), number, sums[order], chains))
+        order: list[int] = np.argsort(sums, kind="stable").tolist()
+        merged = [mine[rank] + theirs[ranks - 1 - rank] for rank in order]
+        heapq.heappush(heap, (float(sums.min() - sums.max()), number, sums[order], merged))
     target = np.full(len(weights), NOWHERE)
-    for rank, chain in enumerate(heap[0][3] if heap else ()):
-        target[_pieces(chain)] = rank
+    for rank, pieces in enumerate(heap[0][3] if heap else ()):
+        target[pieces] = rank
     return target
-
-
-def _joined(one: Chain, other: Chain) -> Chain:
-    return other if one is None else one if other is None else (one, other)
-
-
-def _pieces(chain: Chain) -> list[int]:
-    """The pieces of a chain, without recursion: chains may be deep."""
-    found: list[int] = []
-    waiting = [chain]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, tuple):
-            waiting.extend(each)
-        elif each is not None:
-            found.append(each)
-    return found
