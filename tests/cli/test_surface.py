@@ -75,6 +75,7 @@ def test_the_defaults_are_frozen():
         "--seed": 0,
         "--format": "table",
         "--keep-exact": False,
+        "--prove": False,
     }
 
 

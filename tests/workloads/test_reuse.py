@@ -293,7 +293,7 @@ def test_a_cache_misses_less_the_more_it_holds_and_nothing_if_it_holds_all(rows:
     reuse = Reuse.of([table("a", rows=int(n), access=one) for n, one in zip(count, profiles, strict=True)])
     index, slack = np.arange(len(rows)), 1e-6 * np.minimum(count, lookups) + 1e-12
     read = reuse.unique_rows(index, lookups)
-    none, some, more, every = (reuse.missed_rows(index, lookups, kept * count) for kept in (1e-12, part / 2, part, 1.0))
+    none, some, more, every = (reuse.missed_rows(index, lookups, kept * count) for kept in (0.0, part / 2, part, 1.0))
     assert (none <= read + slack).all()
     assert (some <= none + slack).all()
     assert (more <= some + slack).all()

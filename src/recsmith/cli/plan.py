@@ -11,7 +11,9 @@ from recsmith.cli.options import format_option, problem_options, read_problem, s
 @click.argument("workload")
 @problem_options
 @search_options
-@click.option("--prove", is_flag=True, help="Look for a better bound as well: a minute, or to the time limit.")
+@click.option(
+    "--prove", is_flag=True, default=False, help="Look for a better bound as well: a minute, or to the time limit."
+)
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @format_option
 def command(workload: str, prove: bool, output: str | None, format_: str, **words: Any) -> None:
