@@ -68,8 +68,8 @@ def test_show_prints_for_people_and_programs(run: Run):
         "m",
     )
     lines = run("measure", "show", "m").out
-    assert lines.startswith("what     compute on simulated:a100-80, scale cpu, seed 3\nsamples  20: 20 ok\n")
-    assert "two visits of a case differ by 0.0% (median), 0.0% (mean) of 2 pairs" in lines
+    assert lines.startswith("what     compute on simulated:a100-80, scale cpu, seed 3\nsamples  20: 20 ok; 40 visits\n")
+    assert "two samples of a case differ by 0.0% (median), 0.0% (mean) of 2 pairs" in lines
     raw = json.loads(run("measure", "show", "m", "--format", "json").out)
     assert (raw["schema"], raw["samples"]) == ("recsmith/measurements-summary/1", 20)
 
@@ -82,7 +82,7 @@ def test_fold_makes_parquet_of_a_journal(run: Run, monkeypatch: pytest.MonkeyPat
         assert "without pyarrow samples stay in the journal; `recsmith measure fold m` makes parquet" in done.err
         done = run("measure", "fold", "m")
         assert (done.code, "pip install 'recsmith[measure]'" in done.err) == (2, True)
-    assert run("measure", "fold", "m").err == "recsmith: note: wrote m/part-000000000-000000001.parquet\n"
+    assert run("measure", "fold", "m").err == "recsmith: note: wrote m/part-000000000-000000021.parquet\n"
     assert "nothing to fold" in run("measure", "fold", "m").err
 
 

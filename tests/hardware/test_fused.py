@@ -34,10 +34,10 @@ def clocked(monkeypatch: pytest.MonkeyPatch, hardware: Any, seconds: Callable[[]
 def test_the_cpu_measures_what_it_trains(cpu: Any, optimizer: str, data_type: str):
     case = group((1000, 64, 5.0, 1.0), (10, 8, 0.5, 0.0), (5, 4, 0.0, 0.0), optimizer=optimizer, data_type=data_type)
     found = cpu.measure(case)
-    assert found.status in ("ok", "unsteady")
+    assert found.status == "ok"
     assert 0 < found.forward_s <= found.forward_median_s
     assert 0 < found.backward_s <= found.backward_median_s
-    assert found.repetitions >= 7
+    assert found.repetitions >= 4
     assert found.lookups == case.lookups == (320, 32, 0)
     assert found.unique_rows[2] == 0
     assert found.probe_s > 0
@@ -65,20 +65,19 @@ def test_the_fastest_and_the_median_repetition_are_kept(cpu: Any, monkeypatch: p
     monkeypatch.setattr("recsmith.hardware.fused.LEAST_S", 0.0)
     clocked(monkeypatch, cpu, lambda: float(next(seconds)))
     found = cpu.measure(group((10, 4, 1.0, 0.0)))
-    assert (found.forward_s, found.backward_s, found.repetitions) == (3, 4, 7)
-    assert (found.forward_median_s, found.backward_median_s) == (9, 10)
-    assert found.spread == pytest.approx(19 / 7 - 1)
+    assert (found.forward_s, found.backward_s, found.repetitions) == (3, 4, 4)
+    assert (found.forward_median_s, found.backward_median_s) == (6, 7)
+    assert found.spread == pytest.approx(13 / 7 - 1)
     assert (found.forward_wall_s, found.probe_s) == (2.0, 1.01)
     assert (found.status, round(found.probe_moved, 9)) == ("ok", 0.02)
 
 
-@pytest.mark.parametrize(("after", "status"), [(1.029, "ok"), (0.971, "ok"), (1.031, "unsteady"), (0.969, "unsteady")])
-def test_a_probe_that_moves_3_per_cent_discards_the_sample(
-    cpu: Any, monkeypatch: pytest.MonkeyPatch, after: float, status: str
-):
+@pytest.mark.parametrize("after", [0.5, 1.0, 2.0])
+def test_a_probe_that_moves_is_kept_and_discards_nothing(cpu: Any, monkeypatch: pytest.MonkeyPatch, after: float):
     monkeypatch.setattr(cpu, "_probed_s", 1.0)
     monkeypatch.setattr(cpu, "_probe", lambda: after)
-    assert cpu.measure(group((10, 4, 1.0, 0.0))).status == status
+    found = cpu.measure(group((10, 4, 1.0, 0.0)))
+    assert (found.status, found.probe_moved, found.probe_s) == ("ok", abs(after - 1), (1 + after) / 2)
     assert cpu._probed_s == after  # it opens the next bracket
 
 

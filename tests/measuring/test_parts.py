@@ -20,7 +20,7 @@ pytest.importorskip("pyarrow.parquet")
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a part of 12 simulated samples and a journal of 3."""
+    """A folder with a part of 32 visits of simulated samples, 12 of them steady, and a journal of 3 visits."""
     hardware = load_hardware("simulated:h100", "check")
     cases = Cases(seed=0, scale=hardware.scale)
     measure_compute(hardware, cases, tmp_path / "m", Limit(samples=12))
@@ -31,7 +31,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def the_part(folder: Path) -> Path:
-    return folder / "part-000000000-000000011.parquet"
+    return folder / "part-000000000-000000031.parquet"
 
 
 def test_a_part_has_the_documented_columns_with_units(made: Path):
@@ -53,14 +53,14 @@ def test_every_column_is_documented(kind: Any):
         assert f"| `{column.name}` | `{column.type}` | {column.unit} | {column.meaning} |" in text
 
 
-def test_samples_are_read_from_parts_and_journal_in_order(made: Path):
+def test_rows_are_read_from_parts_and_journal_in_order(made: Path):
     found = parts.read_columns(made, ["position", "rows", "lookups", "forward_s", "reuse_bins", "message"])
-    assert found["position"] == list(range(15))
+    assert found["position"] == list(range(35))
     cases = Cases(seed=0, scale=load_hardware("simulated:h100", "check").scale)
     first = cases.case(0)
     assert found["rows"][0] == [table.num_embeddings for table in first.tables]
     assert found["lookups"][0] == list(first.lookups)
-    assert len(found["reuse_bins"][14]) == 17 * len(found["rows"][14])
+    assert len(found["reuse_bins"][34]) == 17 * len(found["rows"][34])
     assert all(seconds > 0 for seconds in found["forward_s"])
 
 
@@ -68,9 +68,9 @@ def test_folding_moves_the_journal_into_a_part(made: Path):
     before = parts.read_columns(made, [column.name for column in COMPUTE])
     old = the_part(made).read_bytes()
     with open_folder(made, load_about(made)) as folder:
-        assert folder.fold() == made / "part-000000012-000000014.parquet"
+        assert folder.fold() == made / "part-000000032-000000034.parquet"
         assert folder.fold() is None
-        assert folder.position == 15
+        assert folder.position == 35
     assert parts.read_columns(made, [column.name for column in COMPUTE]) == before
     assert the_part(made).read_bytes() == old
     assert not (made / "journal.jsonl").exists()
@@ -92,7 +92,7 @@ def test_a_full_disk_keeps_the_journal(made: Path, monkeypatch: pytest.MonkeyPat
 def test_a_damaged_part_is_named(made: Path, data: bytes | None):
     the_part(made).write_bytes(the_part(made).read_bytes()[:-100] if data is None else data)
     with pytest.raises(
-        CorruptFile, match=r"part-000000000-000000011.parquet' cannot be read .*the other parts are whole"
+        CorruptFile, match=r"part-000000000-000000031.parquet' cannot be read .*the other parts are whole"
     ):
         parts.read_columns(made, ["status"])
 
@@ -115,12 +115,19 @@ def test_a_part_without_a_column_is_named(made: Path):
         parts.read_columns(made, ["status"])
 
 
-def test_a_run_goes_on_beside_a_damaged_part_and_overwrites_nothing(made: Path):
+def test_a_run_goes_on_once_a_damaged_part_is_moved_away_and_overwrites_nothing(made: Path):
+    """Samples 12 to 14, whose second visits the journal has, need one more; the others are measured again."""
     the_part(made).write_bytes(b"nonsense")
     hardware = load_hardware("simulated:h100", "check")
-    measure_compute(hardware, Cases(seed=0, scale=hardware.scale), made, Limit(budget_s=0.05))
+    cases = Cases(seed=0, scale=hardware.scale)
+    with pytest.raises(CorruptFile, match="move it away, the other parts are whole"):
+        measure_compute(hardware, cases, made, Limit(budget_s=0.05))
     assert the_part(made).read_bytes() == b"nonsense"
-    assert len(list(made.glob("part-000000012-*.parquet"))) == 1
+    the_part(made).unlink()
+    assert measure_compute(hardware, cases, made, Limit(samples=20)).visits == 37
+    found = parts.read_columns(made, ["position", "sample"])
+    assert found["position"] == list(range(32, 72))
+    assert sorted(found["sample"]) == sorted([*range(20)] * 2)
 
 
 def test_without_pyarrow_parts_cannot_be_read(made: Path, monkeypatch: pytest.MonkeyPatch):

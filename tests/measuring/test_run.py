@@ -1,26 +1,25 @@
-"""Runs: which sample comes next, when they end, and that they go on where they ended."""
+"""Runs: when they end, what they write, and that they go on where they ended."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.measured import Stub, answer
 
 import recsmith
-from recsmith.errors import RecSmithError, UsageError
+from recsmith.errors import CorruptFile, MissingExtra, RecSmithError, UsageError
 from recsmith.hardware import SCALES, Case, Measurement
+from recsmith.measuring import parts
 from recsmith.measuring import run as room
 from recsmith.measuring.cases import Cases
 from recsmith.measuring.parts import read_columns
-from recsmith.measuring.run import Limit, Progress, measure_compute, which
+from recsmith.measuring.run import Limit, Progress, measure_compute
+from recsmith.measuring.samples import BLOCK, VISITS, schedule_of
 
 CASES = Cases(seed=0, scale=SCALES["check"])
 
@@ -33,26 +32,13 @@ def journal_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def measured(path: Path, hardware: Any, **limit: Any) -> dict[str, list[Any]]:
     measure_compute(hardware, CASES, path, Limit(**limit))
-    return read_columns(path, ["position", "number", "visit", "status", "forward_s", "message"])
+    names = ["position", "sample", "number", "visit", "status", "forward_s", "backward_s", "message"]
+    return read_columns(path, names)
 
 
-# --- which -------------------------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 10**7))
-def test_a_visit_comes_after_the_case_was_new(position: int):
-    number, visit = which(position)
-    assert visit == (position % 10 == 9)
-    first = number // 9 * 10 + number % 9
-    assert which(first) == (number, 0)
-    assert first <= position
-    assert visit or first == position
-
-
-def test_every_tenth_sample_is_another_case_seen_before():
-    seen = Counter(number for number, _ in map(which, range(10_000)))
-    assert sorted(seen) == list(range(9_000))
-    assert set(seen.values()) == {1, 2}
+def statuses(found: dict[str, list[Any]]) -> list[str]:
+    """Of samples."""
+    return [each.status for each in schedule_of(found)]
 
 
 # --- limits ------------------------------------------------------------------------------------------------------
@@ -73,12 +59,30 @@ def test_a_limit_leaves_room_for_something(words: dict[str, Any], rule: str):
 
 def test_a_run_ends_with_enough_steady_samples(tmp_path: Path):
     def say(case: Case, visit: int) -> Measurement:
-        return answer(case, status="unsteady" if case.number % 3 else "ok")
+        return answer(case, seconds=1 + visit if case.number % 3 else 1.0)
 
     found = measured(tmp_path, Stub(say), samples=4)
-    assert found["status"].count("ok") == 4
-    assert len(found["status"]) > 8
+    assert statuses(found).count("ok") == 4
+    assert statuses(found)[:4] == ["ok", "open", "open", "ok"]
     assert measured(tmp_path, Stub(say), samples=4) == found
+
+
+def test_what_never_agrees_is_unsteady(tmp_path: Path):
+    def say(case: Case, visit: int) -> Measurement:
+        return answer(case, seconds=1 + visit if case.number == 2 else 1.0)
+
+    found = measured(tmp_path, Stub(say), samples=BLOCK)
+    assert statuses(found)[:BLOCK] == ["ok"] * 2 + ["unsteady"] + ["ok"] * (BLOCK - 3)
+    assert found["sample"].count(2) == VISITS
+    assert found["sample"][2 * BLOCK :][: VISITS - 2] == [2] * (VISITS - 2)
+
+
+def test_hardware_hears_which_visit_of_a_case_it_is(tmp_path: Path):
+    """So that what simulated hardware calls noise is another one in every row."""
+    stub = Stub()
+    measured(tmp_path, stub, samples=BLOCK)
+    assert [visit for number, visit in stub.asked if number == 0] == [0, VISITS, 1, VISITS + 1]
+    assert len(set(stub.asked)) == len(stub.asked) == 2 * BLOCK
 
 
 def test_a_budget_ends_a_run(tmp_path: Path):
@@ -91,7 +95,8 @@ def test_a_budget_ends_a_run(tmp_path: Path):
 def test_progress_says_how_long_it_still_takes(tmp_path: Path):
     said: list[Progress] = []
     measure_compute(Stub(), CASES, tmp_path, Limit(samples=10, budget_s=1000), said.append)
-    assert [each.samples for each in said] == [each.steady for each in said] == list(range(1, 11))
+    assert [each.visits for each in said] == list(range(1, BLOCK + 11))
+    assert [each.samples for each in said] == [each.steady for each in said] == [0] * BLOCK + list(range(1, 11))
     lefts = [each.left_s for each in said]
     assert all(left is not None and left < 1000 for left in lefts)
     assert lefts[-1] == 0
@@ -106,8 +111,10 @@ def test_a_second_run_goes_on(tmp_path: Path):
     for count in (7, 10, 25):
         again = measured(tmp_path / "thrice", Stub(), samples=count)
     assert again == once  # pyright: ignore[reportPossiblyUnbound]
-    assert once["position"] == list(range(25))
-    assert once["visit"].count(1) == 2
+    assert once["position"] == list(range(65))
+    assert once["visit"] == [0] * BLOCK + [1] * BLOCK + [0] * BLOCK + [1] * 5
+    assert once["sample"] == [*range(20), *range(20), *range(20, 40), *range(20, 25)]
+    assert [once["number"][sample] for sample in (0, 8, 9, 10, 19)] == [0, 8, 0, 9, 1]
 
 
 @pytest.mark.parametrize("status", ["out_of_memory", "failed"])
@@ -116,7 +123,8 @@ def test_what_fails_is_recorded_and_the_run_goes_on(tmp_path: Path, status: Any)
         return Measurement(status=status, message="no room") if case.number == 2 else answer(case)
 
     found = measured(tmp_path, Stub(say), samples=5)
-    assert found["status"] == ["ok", "ok", status, "ok", "ok", "ok"]
+    assert found["status"] == ["ok", "ok", status] + ["ok"] * (BLOCK - 3 + 5)
+    assert found["sample"][BLOCK:] == [0, 1, 3, 4, 5]
     assert found["forward_s"][2] is None
     assert found["message"][2] == "no room"
 
@@ -128,7 +136,7 @@ def test_ctrl_c_ends_a_run_and_keeps_what_is_there(tmp_path: Path):
         return answer(case)
 
     assert measured(tmp_path, Stub(say), samples=9)["status"] == ["ok"] * 3
-    assert measured(tmp_path, Stub(), samples=9)["status"] == ["ok"] * 9
+    assert measured(tmp_path, Stub(), samples=9)["status"] == ["ok"] * (BLOCK + 9)
 
 
 def test_a_device_that_gives_up_ends_the_run_and_is_not_asked_that_case_again(tmp_path: Path):
@@ -139,7 +147,9 @@ def test_a_device_that_gives_up_ends_the_run_and_is_not_asked_that_case_again(tm
 
     with pytest.raises(RecSmithError, match="no longer answers"):
         measured(tmp_path, Stub(say), samples=9)
-    assert measured(tmp_path, Stub(say), samples=5)["status"] == ["ok", "ok", "ok", "interrupted", "ok", "ok"]
+    found = measured(tmp_path, Stub(say), samples=5)
+    assert found["status"] == ["ok"] * 3 + ["interrupted"] + ["ok"] * (BLOCK - 4 + 5)
+    assert statuses(found)[:6] == ["ok"] * 3 + ["interrupted"] + ["ok"] * 2
 
 
 KILLED = """
@@ -161,7 +171,7 @@ run.measure_compute(Stub(say), Cases(seed=0, scale=SCALES["check"]), Path(sys.ar
 """
 
 
-def test_kill_9_loses_the_sample_that_runs_and_no_other(tmp_path: Path):
+def test_kill_9_loses_the_visit_that_runs_and_no_other(tmp_path: Path):
     paths = [str(Path(recsmith.__file__).parents[1]), str(Path(__file__).parents[1])]
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path), *paths], stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -170,8 +180,8 @@ def test_kill_9_loses_the_sample_that_runs_and_no_other(tmp_path: Path):
     process.communicate()
     assert read_columns(tmp_path, ["number"])["number"] == list(range(5))
     found = measured(tmp_path, Stub(), samples=8)
-    assert found["number"] == list(range(9))
-    assert found["status"] == ["ok"] * 5 + ["interrupted"] + ["ok"] * 3
+    assert found["sample"] == [*range(BLOCK), 0, 1, 2, 3, 4, 6, 7, 8]
+    assert found["status"] == ["ok"] * 5 + ["interrupted"] + ["ok"] * (BLOCK - 6 + 8)
 
 
 def test_hardware_that_refuses_is_asked_before_the_folder_is_made(tmp_path: Path):
@@ -182,3 +192,24 @@ def test_hardware_that_refuses_is_asked_before_the_folder_is_made(tmp_path: Path
     with pytest.raises(UsageError, match="only sgd"):
         measure_compute(Picky(), CASES, tmp_path / "m", Limit(samples=1))
     assert not (tmp_path / "m").exists()
+
+
+# --- what a run needs of the folder -------------------------------------------------------------------------------
+
+
+def test_without_pyarrow_a_folder_with_parts_is_not_added_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    measured(tmp_path, Stub(), samples=1)
+    (tmp_path / "part-000000000-000000004.parquet").write_bytes(b"PAR1")
+    before = (tmp_path / "journal.jsonl").read_bytes()
+    monkeypatch.setattr(parts, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"parquet files need pyarrow: pip install 'recsmith\[measure\]'"):
+        measure_compute(Stub(), CASES, tmp_path, Limit(budget_s=0.1))
+    assert (tmp_path / "journal.jsonl").read_bytes() == before
+
+
+def test_a_damaged_journal_is_not_added_to(tmp_path: Path):
+    measured(tmp_path, Stub(), samples=1)
+    journal = tmp_path / "journal.jsonl"
+    journal.write_text("nonsense\n" + journal.read_text())
+    with pytest.raises(CorruptFile, match="is damaged in line 1"):
+        measure_compute(Stub(), CASES, tmp_path, Limit(budget_s=0.1))

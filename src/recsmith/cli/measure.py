@@ -46,7 +46,8 @@ def compute(
 ) -> None:  # fmt: skip
     """Time fused embedding kernels, forward and backward with update, on random groups of tables.
 
-    Samples are added to a folder of parquet parts; a second run goes on where the first one ended (docs/measuring.md).
+    Each sample is visited until its two fastest visits agree. Rows are added to a folder of parquet parts; a second run
+    goes on where the first one ended (docs/measuring.md).
 
     \b
     recsmith measure compute --hardware cpu --budget 20m
@@ -96,7 +97,7 @@ def comm(ranks: int, budget: float | None, seed: int, output: str | None) -> Non
 @click.argument("folder")
 @format_option
 def show(folder: str, format_: str) -> None:
-    """Say what a FOLDER of measurements holds, or shipped:NAME: samples, work, noise floor, speed, device.
+    """Say what a FOLDER of measurements holds, or shipped:NAME: samples, visits, noise floor, speed, device, work.
 
     \b
     recsmith measure show measurements/cpu

@@ -10,7 +10,7 @@ from recsmith.errors import UsageError
 from recsmith.units import format_size
 from recsmith.workloads import Table, Workload
 
-Status = Literal["ok", "unsteady", "out_of_memory", "failed", "interrupted"]
+Status = Literal["ok", "out_of_memory", "failed", "interrupted"]
 
 
 @noun
@@ -102,8 +102,7 @@ class Measurement:
     probe_s: a small fixed case, before and after, on average; probe_moved: how far the two are apart.
     lookups, unique_rows: ids and different rows of each table (T,). reuse_bins: how many of a table's rows are read
         once, twice, 3 to 4 times ... (T * 17,), table after table.
-    status: ok; unsteady (the probe moved too far: not to be trusted); out_of_memory; failed; interrupted (the run ended
-        while it was measured).
+    status: ok; out_of_memory; failed; interrupted (the run ended while it was measured).
     """
 
     status: Status

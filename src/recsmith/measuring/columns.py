@@ -31,19 +31,24 @@ def _columns(text: str) -> tuple[Column, ...]:
 
 
 _WHICH = """
-position        | int64         | count   | place in the run, from 0; no two rows share one
+position        | int64         | count   | place in the run, from 0; no two rows share one{sample}
 seed            | int64         | -       | of the cases
 number          | int64         | -       | of the case: seed, number and scale give it again, ids included
-visit           | int64         | count   | how often the case was measured before; rows of one number show the noise
+visit           | int64         | count   | {visit}
 """
+_VISITED = _WHICH.strip().format(
+    sample="\nsample          | int64         | count   | the rows of one sample are its visits",
+    visit="of the sample, from 0; two samples of one number show the noise",
+)
+_EXCHANGED = _WHICH.strip().format(sample="", visit="how often the case was measured before")
 _ORIGIN = """
-elapsed_s       | float64       | s       | wall clock of the whole sample, drawing and probe included
+elapsed_s       | float64       | s       | wall clock of the whole row, drawing and probe included
 hardware        | string        | -       | as on the command line
 device          | string        | -       | processor or GPU, with its caches
 versions        | string        | -       | recsmith, Python, PyTorch, FBGEMM
 date            | string        | -       | when it was measured, UTC, ISO 8601
 """
-COMPUTE = _columns(f"""{_WHICH.strip()}
+COMPUTE = _columns(f"""{_VISITED}
 scale           | string        | -       | how large cases get (hardware/case.py)
 optimizer       | string        | -       | sgd, adagrad or rowwise_adagrad, fused into backward
 data_type       | string        | -       | of the weights: fp32 or fp16; states and outputs are fp32
@@ -57,7 +62,7 @@ zipf            | list<float64> | -       | exponent of each table (T); hot rows
 lookups         | list<int64>   | count   | ids of each table (T)
 unique_rows     | list<int64>   | count   | different rows read in each table (T)
 reuse_bins      | list<int64>   | rows    | rows read 1, 2, 3-4, 5-8 ... >32768 times, 17 for each table (17 T)
-status          | string        | -       | ok, unsteady (probe moved > 3 %), out_of_memory, failed, interrupted
+status          | string        | -       | ok, out_of_memory, failed, interrupted
 forward_s       | float64       | s       | fastest forward (CPU: process CPU time; CUDA: between events)
 backward_s      | float64       | s       | fastest backward with the update of weights and states
 forward_median_s | float64      | s       | median forward
@@ -70,7 +75,7 @@ probe_s         | float64       | s       | a fixed case before and after, mean 
 probe_moved     | float64       | ratio   | how far the two are apart
 message         | string        | -       | what went wrong, where something did
 {_ORIGIN.strip()}""")
-COMM = _columns(f"""{_WHICH.strip()}
+COMM = _columns(f"""{_EXCHANGED}
 ranks           | int64         | count   | W
 backend         | string        | -       | gloo or nccl
 oversubscribed  | bool          | -       | more ranks than cores: the scheduler is measured

@@ -1,11 +1,11 @@
 """A folder of measurements: append-only, safe against kill -9 and full disks, written by one process at a time.
 
     about.json               what is measured here; written first, never changed
-    journal.jsonl            samples that no part holds yet
-    part-A-B.parquet         samples A to B, folded out of the journal
+    journal.jsonl            rows that no part holds yet
+    part-A-B.parquet         rows A to B, folded out of the journal
 
-Every PART samples the journal becomes a part, written beside and renamed. A journal that was folded and not yet removed
-is known by its positions. What is interrupted is at most the sample that runs.
+A row is a visit of a sample, or an exchange. Every PART rows the journal becomes a part, written beside and renamed. A
+journal that was folded and not yet removed is known by its positions. What is interrupted is at most the row that runs.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from recsmith.files import write_text
 from recsmith.measuring.columns import SCHEMA, Kind
 from recsmith.measuring.journal import Journal, Row, read_journal
 
-PART = 1000  # samples of a part
+PART = 5000  # rows of a part
 NOTHING = -1
 
 
@@ -48,8 +48,8 @@ class About:
 class Folder:
     """An open folder: `begin` a position, `add` its row, `fold` now and then.
 
-    position: of the next sample. pending: samples in the journal. interrupted: whether the next sample was begun
-    before, by a run that did not live to finish it.
+    position: of the next row. pending: rows in the journal. interrupted: whether the next row was begun before, by a
+    run that did not live to finish it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,7 +74,7 @@ class Folder:
         self.position, self.pending, self.interrupted = row["position"] + 1, self.pending + 1, False
 
     def fold(self) -> Path | None:
-        """Write the journal's samples as a part and remove the journal; None if there are none."""
+        """Write the journal's rows as a part and remove the journal; None if there are none."""
         from recsmith.measuring.parts import write_part
 
         rows = unfolded(self.path)
@@ -142,12 +142,12 @@ def load_about(path: Path) -> About:
 
 
 def parts(path: Path) -> list[Path]:
-    """Files of folded samples, in order of positions."""
+    """Files of folded rows, in order of positions."""
     return sorted(path.glob("part-*.parquet"))
 
 
 def last_folded(path: Path) -> int:
-    """Position of the last sample in a part, as file names say; -1 if there is none."""
+    """Position of the last row in a part, as file names say; -1 if there is none."""
     last = -1
     for part in parts(path):
         number = part.stem.rpartition("-")[2]
@@ -158,6 +158,6 @@ def last_folded(path: Path) -> int:
 
 
 def unfolded(path: Path) -> list[Row]:
-    """Samples of the journal that no part holds, in order."""
+    """Rows of the journal that no part holds, in order."""
     folded = last_folded(path)
     return [row for row in read_journal(path) if row.get("position", -1) > folded]

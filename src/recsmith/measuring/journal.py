@@ -1,6 +1,6 @@
-"""The journal of a folder: one JSON line a sample, the way in which samples survive whatever ends a run.
+"""The journal of a folder: one JSON line a row, the way in which rows survive whatever ends a run.
 
-A line is handed to the system after each sample, so kill -9 loses none; it is forced onto the disk every SYNC_S.
+A line is handed to the system after each row, so kill -9 loses none; it is forced onto the disk every SYNC_S.
 """
 
 import json
@@ -43,12 +43,12 @@ class Journal:
             ) from None
 
     def clear(self) -> None:
-        """Remove the journal: a part holds its samples."""
+        """Remove the journal: a part holds its rows."""
         self._path.unlink(missing_ok=True)
 
 
 def read_journal(folder: Path) -> list[Row]:
-    """All whole lines, samples and beginnings; CorruptFile where one in the middle is damaged."""
+    """All whole lines, rows and beginnings; CorruptFile where one in the middle is damaged."""
     path = folder / NAME
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""Parts: samples as parquet files, which pyarrow writes and reads (extra `measure`)."""
+"""Parts: rows as parquet files, which pyarrow writes and reads (extra `measure`)."""
 
 import os
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def arrow_schema(kind: Kind) -> Any:
 
 
 def write_part(target: Path, kind: Kind, rows: list[Row]) -> None:
-    """Write samples as a new file: beside it, on the disk, then renamed."""
+    """Write rows as a new file: beside it, on the disk, then renamed."""
     arrow = _pyarrow()
     temporary = target.with_name(f".{target.name}")
     try:
@@ -59,7 +59,7 @@ def write_part(target: Path, kind: Kind, rows: list[Row]) -> None:
 
 
 def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
-    """Columns of all samples of a folder, parts and journal, in order of positions.
+    """Columns of all rows of a folder, parts and journal, in order of positions.
 
     Raises:
         CorruptFile: a part is damaged, or of another schema.
@@ -68,7 +68,7 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     kind = load_about(path).kind
     found: dict[str, list[Any]] = {name: [] for name in names}
     for part in parts(path):
-        table = _read_part(part, kind, names)
+        table = read_part(part, kind, names)
         for name in names:
             found[name] += table[name].to_pylist()
     for row in unfolded(path):
@@ -77,7 +77,8 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def _read_part(part: Path, kind: Kind, names: Sequence[str]) -> Any:
+def read_part(part: Path, kind: Kind, names: Sequence[str]) -> Any:
+    """Columns of a part as pyarrow's table; errors as of `read_columns`."""
     arrow = _pyarrow()
     try:
         schema = arrow.parquet.read_schema(part)

@@ -15,7 +15,8 @@ from recsmith.hardware.machine import describe_cpu
 from recsmith.measuring.comm import oversubscribed
 from recsmith.measuring.exchanges import Exchange, draw_exchange
 from recsmith.measuring.journal import Journal, Row
-from recsmith.measuring.run import origin, which
+from recsmith.measuring.run import origin
+from recsmith.measuring.samples import which
 
 REPETITIONS = 7  # that are timed, after one that is not
 

@@ -1,4 +1,4 @@
-"""Runs that measure: which sample comes next, until when, and what is written down."""
+"""Runs that measure: until when, and what is written down."""
 
 import platform
 import time
@@ -13,8 +13,7 @@ from recsmith.measuring.cases import Cases
 from recsmith.measuring.folder import NOTHING, PART, About, Folder, open_folder
 from recsmith.measuring.journal import Row
 from recsmith.measuring.parts import has_pyarrow, read_columns
-
-BLOCK = 10  # samples: nine new cases, then one that was measured before
+from recsmith.measuring.samples import OF_VISIT, VISITS, schedule_of, which
 
 
 @noun
@@ -38,8 +37,13 @@ class Limit:
 
 @noun
 class Progress:
-    """How far a run is. steady: samples of the folder that hold; left_s: until the end, where it can be told."""
+    """How far a run is.
 
+    visits: of this run. samples: that this run saw to their end, steady or not. steady: samples of the folder that are.
+    left_s: until the end, where it can be told.
+    """
+
+    visits: int
     samples: int
     steady: int
     elapsed_s: float
@@ -51,27 +55,17 @@ class Progress:
         return self.samples / self.elapsed_s * 3600 if self.elapsed_s else 0.0
 
 
-def which(position: int) -> tuple[int, int]:
-    """(number of the case, visit) at a position. A block's last case comes from the block half as far into the run.
-
-    So the time between two visits grows with the run, and what they differ by holds its drift.
-    """
-    block, place = divmod(position, BLOCK)
-    if place < BLOCK - 1:
-        return block * (BLOCK - 1) + place, 0
-    return block // 2 * (BLOCK - 1) + block % 2, 1
-
-
 def measure_compute(
     hardware: Hardware, cases: Cases, path: Path, limit: Limit, on_progress: Callable[[Progress], None] | None = None
 ) -> Progress:
-    """Measure case after case into a folder; a second run goes on where the first one ended.
+    """Visit sample after sample into a folder; a second run goes on where the first one ended.
 
     Ctrl-C ends the run as its limit would.
 
     Raises:
         UsageError: the hardware trains no such optimizer or data type, or the folder holds something else.
         RecSmithError: the disk is full; the samples before are kept.
+        MissingExtra: the folder has parquet parts and there is no pyarrow.
     """
     hardware.refuse(cases.optimizers, cases.data_types)
     about = About(
@@ -82,7 +76,7 @@ def measure_compute(
         run = _Run(folder, limit)
         try:
             while not run.over:
-                run.note(_sample(folder, hardware, cases))
+                run.note(_visit(folder, hardware, cases, *run.schedule.next))
                 if on_progress:
                     on_progress(run.progress)
         except KeyboardInterrupt:
@@ -93,23 +87,23 @@ def measure_compute(
 
 
 class _Run:
-    """Counts samples against a limit."""
+    """What a folder holds, counted against a limit."""
 
     def __init__(self, folder: Folder, limit: Limit) -> None:
-        self._limit, self._begun, self._samples = limit, time.monotonic(), 0
-        self._steady = self._before = (
-            read_columns(folder.path, ["status"])["status"].count("ok") if limit.samples else 0
-        )
+        self._limit, self._begun, self._visits, self._samples = limit, time.monotonic(), 0, 0
+        self.schedule = schedule_of(read_columns(folder.path, OF_VISIT))
+        self._before = self.schedule.steady
 
     def note(self, row: Row) -> None:
-        """A sample is done."""
-        self._samples += 1
-        self._steady += row["status"] == "ok"
+        """A visit is done."""
+        seconds = None if row["forward_s"] is None else (row["forward_s"], row["backward_s"])
+        self._visits += 1
+        self._samples += self.schedule.note(row["sample"], row["status"], seconds).over
 
     @property
     def over(self) -> bool:
         """Whether the limit is reached."""
-        enough = self._limit.samples is not None and self._steady >= self._limit.samples
+        enough = self._limit.samples is not None and self.schedule.steady >= self._limit.samples
         return enough or (self._limit.budget_s is not None and self.progress.elapsed_s >= self._limit.budget_s)
 
     @property
@@ -117,22 +111,26 @@ class _Run:
         """How far it is, and how long it still takes."""
         elapsed = time.monotonic() - self._begun
         left = [] if self._limit.budget_s is None else [max(0.0, self._limit.budget_s - elapsed)]
-        if self._limit.samples is not None and self._steady > self._before:
-            left.append((self._limit.samples - self._steady) * elapsed / (self._steady - self._before))
-        return Progress(samples=self._samples, steady=self._steady, elapsed_s=elapsed, left_s=min(left, default=None))
+        steady = self.schedule.steady
+        if self._limit.samples is not None and steady > self._before:
+            left.append((self._limit.samples - steady) * elapsed / (steady - self._before))
+        return Progress(
+            visits=self._visits, samples=self._samples, steady=steady, elapsed_s=elapsed, left_s=min(left, default=None)
+        )
 
 
-def _sample(folder: Folder, hardware: Hardware, cases: Cases) -> Row:
-    """Measure the next position and keep its row."""
+def _visit(folder: Folder, hardware: Hardware, cases: Cases, sample: int, visit: int) -> Row:
+    """Visit a sample and keep the row."""
     begun, position = time.monotonic(), folder.position
-    number, visit = which(position)
+    number, before = which(sample)
     case = cases.case(number)
     if folder.interrupted:
         measured = Measurement(status="interrupted", message="the run ended while this case was measured")
     else:
         folder.begin(position)
-        measured = hardware.measure(case, visit)
-    row = {"position": position, "visit": visit, **_asked(case, cases.scale.name), **_answered(measured)}
+        measured = hardware.measure(case, before * VISITS + visit)
+    row = {"position": position, "sample": sample, "visit": visit}
+    row |= _asked(case, cases.scale.name) | _answered(measured)
     row |= origin(time.monotonic() - begun, hardware.name, hardware.device, hardware.versions)
     folder.add(row)
     if folder.pending >= PART and has_pyarrow():

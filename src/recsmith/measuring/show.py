@@ -32,7 +32,7 @@ def _compute_lines(found: Summary) -> list[str]:
     counts = ", ".join(f"{count:,} {status}" for status, count in found.counts.items()) or "none"
     return [
         _line("what", f"{about.kind} on {about.hardware}, scale {about.scale}, seed {about.seed}"),
-        _line("samples", f"{found.samples:,}: {counts}"),
+        _line("samples", f"{found.samples:,}: {counts}; {found.visits:,} visits"),
         *(_line("device", each) for each in found.devices),
         *(_line("versions", each) for each in found.versions),
         _line("measured", f"{found.first} to {found.last}" if found.first else "never"),
@@ -50,12 +50,12 @@ def _compute_lines(found: Summary) -> list[str]:
 def _noise_words(pairs: int, median: float | None, mean: float | None) -> str:
     if median is None or mean is None:
         return "unknown: no case was measured twice"
-    return f"two visits of a case differ by {median:.1%} (median), {mean:.1%} (mean) of {pairs:,} pairs"
+    return f"two samples of a case differ by {median:.1%} (median), {mean:.1%} (mean) of {pairs:,} pairs"
 
 
 def _probe_words(probes: tuple[float, ...]) -> str:
     low, middle, high = (format_time(seconds) for seconds in probes)
-    return f"{middle} at the median of steady samples, {low} to {high} for nine in ten: its range is the machine's"
+    return f"{middle} at the median of visits, {low} to {high} for nine in ten: its range is the machine's"
 
 
 def _bars(histogram: dict[str, int]) -> list[str]:

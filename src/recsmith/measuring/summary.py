@@ -1,26 +1,27 @@
 """What a folder of measurements says at a glance: how many, how steady, how fast, of which device.
 
-Legend: N samples, P pairs of visits of one case.
+Legend: P pairs of samples of one case.
 """
 
 import statistics
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from recsmith._types import noun
 from recsmith.measuring.folder import About, load_about
 from recsmith.measuring.parts import read_columns
+from recsmith.measuring.samples import OF_VISIT, Sample, schedule_of, which
 
-COLUMNS = ("number", "status", "ids", "forward_s", "backward_s", "probe_s", "elapsed_s", "device", "versions", "date",
-           "optimizer", "data_type", "message")  # fmt: skip
+COLUMNS = (*OF_VISIT, "ids", "probe_s", "elapsed_s", "device", "versions", "date", "optimizer", "data_type",
+           "message")  # fmt: skip
 
 
 @noun
 class Noise:
-    """How far two visits of a case are apart: |second / first - 1| of forward and backward together.
+    """How far two samples of a case are apart: |second / first - 1| of forward and backward together.
 
-    pairs: P, both visits steady. median, mean: the noise floor. None without pairs.
+    pairs: P, both samples steady. median, mean: the noise floor. None without pairs.
     """
 
     pairs: int
@@ -32,13 +33,14 @@ class Noise:
 class Summary:
     """A folder of compute measurements.
 
-    counts: samples by status. histogram: steady samples by decade of ids ('10^3': 1,000 to 9,999). probes: seconds of
-    the probe at 5, 50 and 95 % of the steady samples. per_hour: over the time that samples took. failures: messages of
-    samples that failed, with how many.
+    counts: samples by status (measuring/samples.py). histogram: steady samples by decade of ids ('10^3': 1,000 to
+    9,999). probes: seconds of the probe at 5, 50 and 95 % of the visits. per_hour: samples over the time that visits
+    took. failures: messages of samples that failed, with how many.
     """
 
     about: About
     samples: int
+    visits: int
     counts: dict[str, int]
     histogram: dict[str, int]
     trained: dict[str, int]
@@ -56,17 +58,20 @@ def summarize(path: Path) -> Summary:
     """The summary of a folder; CorruptFile where a file of it is damaged."""
     about = load_about(path)
     found = read_columns(path, COLUMNS)
-    steady = [i for i, status in enumerate(found["status"]) if status == "ok"]
+    samples = list(schedule_of(found))
+    first = {sample: i for i, sample in reversed(list(enumerate(found["sample"])))}
+    steady = [first[each.sample] for each in samples if each.status == "ok"]
     took = sum(seconds or 0.0 for seconds in found["elapsed_s"])
     return Summary(
         about=about,
-        samples=len(found["status"]),
-        counts=dict(Counter(found["status"])),
+        samples=len(samples),
+        visits=len(found["sample"]),
+        counts=dict(Counter(each.status for each in samples)),
         histogram=_histogram([found["ids"][i] for i in steady]),
         trained=dict(sorted(Counter(f"{found['optimizer'][i]} {found['data_type'][i]}" for i in steady).items())),
-        noise=noise_floor(found),
-        probes=_quantiles([found["probe_s"][i] for i in steady]),
-        per_hour=len(found["status"]) / took * 3600 if took else None,
+        noise=noise_floor(samples),
+        probes=_quantiles([seconds for seconds in found["probe_s"] if seconds is not None]),
+        per_hour=len(samples) / took * 3600 if took else None,
         devices=tuple(sorted(set(found["device"]))),
         versions=tuple(sorted(set(found["versions"]))),
         first=min(found["date"], default=""),
@@ -75,18 +80,17 @@ def summarize(path: Path) -> Summary:
     )
 
 
-def noise_floor(found: dict[str, list[Any]]) -> Noise:
-    """The noise of columns number, status, forward_s and backward_s, in order of positions."""
+def noise_floor(samples: Iterable[Sample]) -> Noise:
+    """The noise of steady samples, in order of their places."""
     last: dict[int, float] = {}
     apart: list[float] = []
-    for number, status, forward, backward in zip(
-        found["number"], found["status"], found["forward_s"], found["backward_s"], strict=True
-    ):
-        if status != "ok":
+    for each in samples:
+        if each.status != "ok" or each.forward_s is None or each.backward_s is None:
             continue
+        (number, _), total = which(each.sample), each.forward_s + each.backward_s
         if number in last:
-            apart.append(abs((forward + backward) / last[number] - 1))
-        last[number] = forward + backward
+            apart.append(abs(total / last[number] - 1))
+        last[number] = total
     if not apart:
         return Noise(pairs=0, median=None, mean=None)
     return Noise(pairs=len(apart), median=statistics.median(apart), mean=statistics.fmean(apart))
