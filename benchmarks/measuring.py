@@ -1,4 +1,4 @@
-"""Measuring on this machine's CPU: is it right, how fast, how noisy? The tables of docs/measuring.md.
+"""Measuring on this machine's CPU: is it right, how fast, how noisy? The tables of docs/measurements.md.
 
     python benchmarks/measuring.py --budget 60s
 

@@ -13,7 +13,7 @@ from recsmith.measuring.columns import COLUMNS, COMPUTE, SCHEMA
 from recsmith.measuring.folder import load_about, open_folder, unfolded
 from recsmith.measuring.run import Limit, measure_compute
 
-DOCS = Path(__file__).parents[2] / "docs" / "measuring.md"
+DOCS = Path(__file__).parents[2] / "docs" / "measurements.md"
 pyarrow: Any = pytest.importorskip("pyarrow")
 pytest.importorskip("pyarrow.parquet")
 

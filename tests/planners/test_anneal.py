@@ -6,10 +6,11 @@ from support.cases import Case, cluster, fits, make_workload, medium_case, seede
 
 from recsmith.costs import step_seconds
 from recsmith.costs.relaxation import Relaxation
-from recsmith.planners._anneal import Annealing, Ways
+from recsmith.planners._anneal import Annealing
 from recsmith.planners._assignment import Assignment
 from recsmith.planners._ledger import Ledger
 from recsmith.planners._picks import choices, placed
+from recsmith.planners._ways import Ways
 from recsmith.problems import Space, placements_of
 
 STEPS = 120
@@ -79,6 +80,6 @@ def test_it_finds_what_a_bad_start_hides():
 
 def test_many_tables_or_devices_are_left_to_others():
     many = Case(make_workload(seeded(0), 301, (4,)), cluster(2), Space(types=("table_wise",)))
-    wide = Case(workload(table("t", 1000, 8)), cluster(8, 64), Space(types=("table_wise",)))
+    wide = Case(workload(table("t", 1000, 8)), cluster(8, 512), Space(types=("table_wise",)))
     for case in (many, wide):
         assert not drafts(case)[1].usable

@@ -1,5 +1,7 @@
 """The verb `plan`: what it refuses, and what it starts from."""
 
+from typing import Any
+
 import pytest
 from support.cases import Case, cluster, table, workload
 
@@ -93,3 +95,18 @@ def test_sequence_tables_of_one_collection_are_not_cut_into_different_widths() -
 def test_a_budget_of_iterations_ends_a_search_that_finds_nothing_more() -> None:
     found = plan("nvidia-tiny", "h100:8", iterations=40)
     assert found.iterations == 40
+
+
+@pytest.mark.parametrize(
+    ("limit", "rule"),
+    [
+        ({"iterations": 0}, "a search of 0 iterations finds nothing; allow at least 1"),
+        ({"iterations": -3}, "a search of -3 iterations"),
+        ({"time_limit_s": 0.0}, "a time limit of 0 s leaves no time; give more, for example 10s"),
+        ({"time_limit_s": -1.0}, "a time limit of -1 s"),
+        ({"time_limit_s": float("nan")}, "a time limit of nan s"),
+    ],
+)
+def test_a_limit_leaves_something_to_do(limit: dict[str, Any], rule: str) -> None:
+    with pytest.raises(UsageError, match=rule):
+        recsmith.plan("criteo-kaggle", "h100:8", **limit)

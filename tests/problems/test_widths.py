@@ -10,9 +10,9 @@ DIMS = st.integers(1, 256).map(lambda steps: 4 * steps)
 
 
 @given(DIMS, st.integers(1, 4), st.integers(1, 300), st.sampled_from(["any", "torchrec"]),
-       st.none() | st.integers(4, 300), st.booleans())  # fmt: skip
-def test_every_split_is_legal(dim, least, most, rule, min_width, equal) -> None:
-    splits = column_splits(dim, least, most, rule, min_width, equal)
+       st.none() | st.integers(4, 300), st.booleans(), st.booleans())  # fmt: skip
+def test_every_split_is_legal(dim, least, most, rule, min_width, equal, fine) -> None:
+    splits = column_splits(dim, least, most, rule, min_width, equal=equal, fine=fine)
     assert len(set(splits)) == len(splits)
     for split in splits:
         widths = [width for width, count in split for _ in range(count)]
@@ -28,6 +28,13 @@ def test_whole_tables_and_the_finest_split_are_always_tried(dim) -> None:
     splits = column_splits(dim, 1, dim // 4, "any", None)
     assert splits[0] == ((dim, 1),)
     assert splits[-1] == ((4, dim // 4),)
+
+
+def test_fine_splits_leave_a_rest_of_any_width() -> None:
+    fine = column_splits(128, 1, 32, "any", None, fine=True)
+    for split in (((104, 1), (24, 1)), ((40, 3), (8, 1)), ((112, 1), (8, 2)), ((64, 2),)):
+        assert split in fine
+    assert set(column_splits(128, 1, 32, "any", None)) < set(fine)
 
 
 def test_blocks_of_the_kernels_are_tried() -> None:

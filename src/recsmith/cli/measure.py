@@ -47,7 +47,7 @@ def compute(
     """Time fused embedding kernels, forward and backward with update, on random groups of tables.
 
     Each sample is visited until its two fastest visits agree. Rows are added to a folder of parquet parts; a second run
-    goes on where the first one ended (docs/measuring.md).
+    goes on where the first one ended (docs/measurements.md).
 
     \b
     recsmith measure compute --hardware cpu --budget 20m

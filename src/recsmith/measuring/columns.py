@@ -1,4 +1,4 @@
-"""The columns of measurements: what a row says, in which unit. docs/measuring.md prints this list.
+"""The columns of measurements: what a row says, in which unit. docs/measurements.md prints this list.
 
 Legend: T tables of a case, W ranks.
 """

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from recsmith.costs import Evaluator, step_seconds
+from recsmith.errors import UsageError
 from recsmith.plans import Bound
 from recsmith.problems import Footprint, Problem
 
@@ -28,13 +29,20 @@ class Budget:
     iterations: int | None = None
     time_limit_s: float | None = None
 
+    def __post_init__(self) -> None:
+        """Check that something can be done within it."""
+        if self.iterations is not None and self.iterations < 1:
+            raise UsageError(f"a search of {self.iterations} iterations finds nothing; allow at least 1")
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            raise UsageError(f"a time limit of {self.time_limit_s:g} s leaves no time; give more, for example 10s")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
     """What a search found: where pieces stand, the step's seconds, and how long it took.
 
-    members: planners that took part and finished, where the search is made of several. bound: what the search proved,
-    where that is more than the cost model's own bound.
+    members: the parts of a search made of several that finished, and what was left out for want of an extra. bound:
+    what the search proved, where that is more than the cost model's own bound.
     """
 
     footprint: Footprint

@@ -25,9 +25,11 @@ SETTINGS = {"num_workers": 1, "random_seed": 0, "keep_all_feasible_solutions_in_
 class Outcome:
     """How a run ended.
 
-    proven: its last plan is the best. impossible: there is none. bound_s: no plan takes less. spent: deterministic
-    seconds, about as long as those of the clock.
+    best: the pieces of the last plan, without those that are kept. proven: it is the best. impossible: there is none.
+    bound_s: no plan takes less. spent: deterministic seconds, about as long as those of the clock.
     """
+
+    best: Footprint | None
 
     proven: bool
     impossible: bool
@@ -35,12 +37,14 @@ class Outcome:
     spent: float
 
 
-def solve(space: SpaceModel, settings: dict[str, Any], hear: Callable[[Footprint], bool]) -> Outcome:
+def solve(space: SpaceModel, settings: dict[str, Any], hear: Callable[[Footprint], bool] | None = None) -> Outcome:
     """Run the solver. `hear` is told of each plan that it finds, better and better, and stops it by True."""
     solver = _solver(settings)
-    status = solver.solve(space.model, _Ear(space, hear))
+    status = solver.solve(space.model, _Ear(space, hear) if hear else None)
     impossible = status == cp_model.INFEASIBLE
+    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     return Outcome(
+        best=_footprint(space, solver.boolean_value) if found else None,
         proven=status == cp_model.OPTIMAL, impossible=impossible,
         bound_s=0.0 if impossible else max(0.0, solver.best_objective_bound * space.unit),
         spent=solver.response_proto.deterministic_time,
@@ -69,10 +73,14 @@ class _Ear(cp_model.CpSolverSolutionCallback):
 
     def on_solution_callback(self) -> None:
         """Tell of the plan."""
-        held = [seat for seat, variable in enumerate(self.space.held) if self.boolean_value(variable)]
-        share, target = self.space.share[held], self.space.target[held]
-        if self.hear(self.space.shares.footprint(self.space.problem, share, target)):
+        if self.hear(_footprint(self.space, self.boolean_value)):
             self.stop_search()
+
+
+def _footprint(space: SpaceModel, is_held: Callable[[cp_model.IntVar], bool]) -> Footprint:
+    """The plan of a solution."""
+    held = [seat for seat, variable in enumerate(space.held) if is_held(variable)]
+    return space.shares.footprint(space.problem, space.share[held], space.target[held])
 
 
 def _solver(settings: dict[str, Any]) -> cp_model.CpSolver:

@@ -20,6 +20,7 @@ from ortools.sat.python import cp_model
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, phase_seconds
 from recsmith.planners._faces import Faces
+from recsmith.planners._kept import Kept
 from recsmith.planners._layouts import Shares
 
 TOP = 2**30  # units of the best plan known: what rounding takes from a rank is a unit for each of its pieces at most
@@ -32,18 +33,25 @@ class SpaceModel:
     """The plans of a space: those of at most total_s and at least bound_s seconds, or all for None."""
 
     def __init__(
-        self, evaluator: Evaluator, shares: Shares, faces: Faces, total_s: float | None = None, bound_s: float = 0.0
-    ) -> None:
+        self, evaluator: Evaluator, shares: Shares, faces: Faces, total_s: float | None = None, bound_s: float = 0.0,
+        kept: Kept | None = None,
+    ) -> None:  # fmt: skip
         self.evaluator, self.problem, self.faces = evaluator, evaluator.problem, faces
+        self.kept = kept or Kept.nothing(evaluator)
+        allowed = np.array([self.kept.allows(layout.alike) for layout in shares.layouts], dtype=bool)[shares.layout]
+        shares = shares.take(allowed)
         self.shares = shares if total_s is None else shares.take(_worth_it(evaluator, shares, total_s))
+        self.tables = np.flatnonzero(~self.kept.tables).tolist()
         self.unit = 0.0 if total_s is None else total_s / TOP
         self.model = cp_model.CpModel()
+        self.one = self.model.new_constant(1)
         self._seat()
         self._lay_tables()
         self._agree_on_widths()
         self._keep_memory()
         if total_s is not None:
-            self._order_ranks()
+            if not self.kept.tables.any():
+                self._order_ranks()
             self._minimise(bound_s)
 
     # --- what sits where ----------------------------------------------------------------------------------------------
@@ -71,7 +79,7 @@ class SpaceModel:
 
     def _lay_tables(self) -> None:
         """Each table takes one layout, whose seats hold all columns, at most one seat a target."""
-        for table in range(len(self.problem.tables)):
+        for table in self.tables:
             self.model.add_exactly_one(self.taken[i] for i in np.flatnonzero(self.layout_table == table).tolist())
         for number, layout in enumerate(self.shares.layouts):
             mine, taken = self.layout == number, self.taken[number]
@@ -91,11 +99,12 @@ class SpaceModel:
     def _keep_memory(self) -> None:
         """Device bytes of every rank, and host bytes of every host, are there."""
         local = self.problem.cluster.local_world_size
-        for host, room in enumerate(self.problem.host_capacity.tolist()):
+        device_room = (self.problem.capacity - self.kept.device).tolist()
+        for host, room in enumerate((self.problem.host_capacity - self.kept.host).tolist()):
             used = np.zeros(len(self.share), dtype=np.int64)
             for rank in range(host * local, (host + 1) * local):
                 size = self._bytes_on(rank)
-                self._hold(size[:, 0], int(self.problem.capacity[rank]))
+                self._hold(size[:, 0], device_room[rank])
                 used += size[:, 1]
             self._hold(used, room)
 
@@ -134,7 +143,8 @@ class SpaceModel:
         """The phases one after the other, none of which ends before its slowest rank."""
         group = np.array([layout.group for layout in self.shares.layouts], dtype=np.int64)  # (L,)
         self.group: Ints = group[self.layout]
-        self.used = {each: self._whether_any(group == each) for each in np.unique(self.group).tolist()}
+        groups = np.union1d(self.group, np.flatnonzero(self.kept.groups)).tolist()
+        self.used = {each: self.one if self.kept.groups[each] else self._whether_any(group == each) for each in groups}
         shared = self._integer(phase_seconds(self.evaluator, self.evaluator.shared))  # (F, G)
         phases = [self.model.new_int_var(0, TOP, "") for _ in self.faces.slopes]
         for phase, end in enumerate(phases):
@@ -153,31 +163,40 @@ class SpaceModel:
         loads: list[Sum] = [[] for _ in range(world)]
         for group in self.used:
             mine = self.group == group
-            size = int(self.coverage[mine].min())  # of the blocks of ranks that carry the same
+            size = int(
+                self.problem.modes.coverage[self.evaluator.group == group].min()
+            )  # of blocks that carry the same
             for first in range(0, world, size):
-                load = self._load(group, phase, costs, mine & self._covers(first), size)
+                load = self._load(group, phase, costs, mine & self._covers(first), first, size)
                 for rank in range(first, first + size):
                     loads[rank] += load
                 if size == world:
                     everywhere += load
         return loads, everywhere
 
-    def _load(self, group: int, phase: int, costs: Ints, on: Bools, size: int) -> Sum:
+    def _load(self, group: int, phase: int, costs: Ints, on: Bools, first: int, size: int) -> Sum:
         """Time of a group on a block of ranks: its longest face, and its opening where it is open."""
-        faces = [self._sum(on, cost) for cost in _highest(costs, on)]
+        kept = self._integer(self.faces.slopes[phase] @ self.kept.sums[group, first])  # (J,)
+        opening = int(self._integer(self.faces.opening)[phase])
+        stands = bool(self.kept.pieces[group, first])
+        if not on.any():
+            return [(self.one, int(kept.max()) + opening * stands)] if stands else []
+        faces = [[*self._sum(on, cost), *self._fixed(base)] for cost, base in _highest(costs, kept, on)]
         load = faces[0]
         if len(faces) > 1 or size > 1:
             longest = self.model.new_int_var(0, TOP, "")
             load = [(longest, 1)]
             for face in faces:
                 self._limit([*face, (longest, -1)], 0)
-        opening = int(self._integer(self.faces.opening)[phase])
-        if not opening:
-            return load
+        if not opening or stands:
+            return [*load, *self._fixed(opening * stands)]
         is_open = self._is_open(group, on)
         for face in faces:
             self._limit([*face, (is_open, opening - TOP)], 0)
         return [*load, (is_open, opening)]
+
+    def _fixed(self, units: int) -> Sum:
+        return [(self.one, int(units))] if units else []
 
     def _is_open(self, group: int, on: Bools) -> cp_model.IntVar:
         """Whether a group holds anything on a rank; for a group that spans the world, whether it is used."""
@@ -238,10 +257,10 @@ def _worth_it(evaluator: Evaluator, shares: Shares, total_s: float) -> Bools:
     return alone <= total_s * (1 + ROUNDING)
 
 
-def _highest(costs: Ints, seats: Bools) -> list[Ints]:
-    """Rows of costs (J, N) without those that no seat of some makes the highest."""
-    left = list(costs)
+def _highest(costs: Ints, kept: Ints, seats: Bools) -> list[tuple[Ints, int]]:
+    """Rows of costs (J, N), and what is kept (J,), without those that no seat of some makes the highest."""
+    left = list(zip(costs, kept.tolist(), strict=True))
     for row in list(left):
-        if any(other is not row and (row[seats] <= other[seats]).all() for other in left):
+        if any(other is not row and row[1] <= other[1] and (row[0][seats] <= other[0][seats]).all() for other in left):
             left = [other for other in left if other is not row]
     return left

@@ -7,6 +7,7 @@ rank are equally wide. A table takes one layout, and shares of it, at most one a
 Legend: L layouts, S shares, k work terms, G fusion groups.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -98,6 +99,48 @@ def useful_shares(evaluator: Evaluator, shares: Shares) -> Shares:
     """The shares that a best plan may need, for cost models that are the longest of planes that do not fall."""
     shares = shares.take(~_outdone(shares))
     return shares.take(~_needless_groups(evaluator, shares)[shares.group])
+
+
+def choices_of(problem: Problem) -> int:
+    """Widths of all tables times devices: about how many seats all shares have."""
+    splitting = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns]
+    split = np.unique(problem.modes.table[np.isin(problem.modes.type, splitting)])
+    widths = np.ones(len(problem.tables), dtype=np.int64)
+    if problem.space.widths == "any":
+        widths[split] = problem.demand.dim[split] // WIDTH_STEP
+    return int(widths.sum()) * problem.cluster.world_size
+
+
+def settled(evaluator: Evaluator, shares: Shares, footprint: Footprint) -> Footprint | None:
+    """A plan by useful shares, if they hold it: as many columns where they stood, laid and cut most like they were."""
+    problem = evaluator.problem
+    alone: list[float] = evaluator.loads(shares.terms).sum(axis=0).tolist()
+    pieces: list[float] = evaluator.loads(evaluator.terms(footprint.mode, footprint.width)).sum(axis=0).tolist()
+    cuts: list[dict[int, list[int]]] = [{} for _ in shares.layouts]  # by columns
+    numbers: list[int] = shares.layout.tolist()
+    sizes: list[int] = shares.columns.tolist()
+    for share, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
+        cuts[number].setdefault(size, []).append(share)
+    seats: list[tuple[int, int]] = []
+    for table in range(len(problem.tables)):
+        mine = np.flatnonzero(problem.modes.table[footprint.mode] == table).tolist()
+        mode, columns, seconds = int(footprint.mode[mine[0]]), Counter[int](), dict[int, float]()
+        for piece in mine:
+            target = int(footprint.target[piece])
+            columns[target] += int(footprint.width[piece])
+            seconds[target] = seconds.get(target, 0.0) + pieces[piece]
+        found: list[tuple[bool, float, list[tuple[int, int]]]] = []
+        for layout, known in zip(shares.layouts, cuts, strict=True):
+            same = layout.table == table and layout.coverage == int(problem.modes.coverage[mode])
+            if same and columns.keys() <= set(layout.targets) and set(columns.values()) <= known.keys():
+                nearest = [min((abs(alone[s] - seconds[t]), s, t) for s in known[n]) for t, n in columns.items()]
+                off = sum(each for each, _, _ in nearest)
+                found.append((layout.mode != mode, off, [(s, t) for _, s, t in nearest]))
+        if not found:
+            return None
+        seats += min(found)[2]
+    share, target = np.array(seats, dtype=np.int64).T
+    return shares.footprint(problem, share, target)
 
 
 def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[Layout, Pairs]]:

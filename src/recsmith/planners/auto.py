@@ -2,10 +2,12 @@
 
 What tables pick under the terms of the bound, placed longest first (_picks.py), is within a per cent of the best where
 pieces are many and small. Where they are few, or memory is tight, other planners, annealing (_anneal.py) and local
-search (_improve.py) go on from the best drafts.
+search (_improve.py) go on from the best drafts; and, with OR-Tools, large neighbourhoods (_neighbourhoods.py).
 """
 
+import time
 from dataclasses import replace
+from functools import cached_property
 from itertools import cycle, islice
 
 from recsmith.costs import Evaluator, step_seconds
@@ -19,6 +21,7 @@ from recsmith.planners._faces import faces_of
 from recsmith.planners._improve import SHARPNESS, LocalSearch
 from recsmith.planners._layouts import all_shares, useful_shares
 from recsmith.planners._ledger import Ledger
+from recsmith.planners._neighbourhoods import WORK, Neighbourhoods, is_installed
 from recsmith.planners._picks import choices, placed
 from recsmith.planners.greedy import place_simplest
 from recsmith.planners.ldm import differenced
@@ -38,6 +41,7 @@ LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK ov
 HANDFUL, MOST_WAYS, MOST_PARTIAL = 7, 2_000, 1_000  # tables, ways to lay them, and partial plans of an enumeration
 CLOSE_ENOUGH = 1e-3  # relative gap below which only the quick changes are tried
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
+LEFT_OUT = "neighbourhoods: left out, needs recsmith[solve]"
 
 
 class Auto:
@@ -92,10 +96,33 @@ class _Team:
                 self.finished.append(name)
         if not self._rests and self._enumerate():
             self.finished.append("enumeration")
+        elif self.search.best is not None and self._may_solve and not self._rests:
+            if is_installed():
+                self._solve(self.search.best)
+            self.finished.append("neighbourhoods" if is_installed() else LEFT_OUT)
+        turn = 1
+        while self._goes_on and self.starts and not self._rests and self._anneal(turn):
+            self._improve()
+            turn += 1
 
     @property
     def _quick(self) -> bool:
         return len(self.problem.tables) * len(self.ledger.free) <= QUICK
+
+    @property
+    def _may_solve(self) -> bool:
+        return bool(self.evaluator.planes) and Neighbourhoods.suit(self.problem)
+
+    @cached_property
+    def ways(self) -> Ways:
+        """The ways that annealing tries."""
+        return Ways(self.ledger, self.relaxation)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether a budget is to be spent by annealing again and again: there is one, and no solver that spends it."""
+        solves = self._may_solve and is_installed()
+        return self.search.budget != Budget() and not solves and "annealing" in self.finished
 
     @property
     def _rests(self) -> bool:
@@ -145,16 +172,19 @@ class _Team:
             self._keep(draft)
         return True
 
-    def _anneal(self) -> bool:
-        """Many plans at once, cooled down together; not where a step of that would take long, or little is to gain."""
+    def _anneal(self, turn: int = 0) -> bool:
+        """Many plans at once, cooled down together; not where a step of that would take long, or little is to gain.
+
+        Every turn cools half as fast as the one before.
+        """
         if self.search.total_s <= self.bound * (1 + CLOSE_ENOUGH):
             return False
-        ways = Ways(self.ledger, self.relaxation)
+        ways = self.ways
         herd = [draft for _, _, draft in self.starts if ways.usable and ways.reaches(draft)]
         if not herd:
             return False
-        annealing = Annealing(self.ledger, ways, herd, self.seed)
-        steps = min(MOST_STEPS, LEAST_STEPS + STEPS * len(self.problem.tables))
+        annealing = Annealing(self.ledger, ways, herd, self.seed + turn)
+        steps = min(MOST_STEPS, LEAST_STEPS + STEPS * len(self.problem.tables)) * 2**turn
         for first in range(0, steps, AT_ONCE):
             annealing.cool(first, min(first + AT_ONCE, steps), steps)
             self.search.try_(annealing.assignment().footprint(self.problem))
@@ -165,13 +195,16 @@ class _Team:
 
     def _improve(self) -> bool:
         """Local search from the best starts, the effort shared between them; with a budget, until that is spent."""
-        limited, most = self.search.budget == Budget(), SHAKES + len(self.problem.tables)
+        solves = self._may_solve and is_installed()
+        limited = solves or self._goes_on or self.search.budget == Budget()
+        most = SHAKES + len(self.problem.tables)
         starts = self.starts[: MOST_STARTS if limited and "annealing" not in self.finished else 1]
+        before = self.ledger.effort
         for number, (_, _, draft) in enumerate(starts):
             local = LocalSearch(self.ledger, self.relaxation, draft, self.seed)
             cells = len(draft.piece) * len(self.ledger.free)
             effort = min(MOST_EFFORT, LEAST_EFFORT + SMALL_EFFORT * cells) + min(MOST_EFFORT, LARGE_EFFORT * cells)
-            limit = effort * (number + 1) // len(starts) if limited else None
+            limit = before + effort * (number + 1) // len(starts) if limited else None
             for sharpness in SHARPNESS if limited else cycle(SHARPNESS):
                 local.sharpness = sharpness
                 if not self._descend(local, most, limit):
@@ -193,6 +226,17 @@ class _Team:
         tree = Enumeration(self.evaluator, shares, ways, self.search.total_s, monotone=faces is not None)
         tree.run(MOST_PARTIAL, self._hear)
         return not tree.open
+
+    def _solve(self, best: Footprint) -> None:
+        """A few tables of the best plan laid anew at a time, by a solver; with a budget, until that is spent."""
+        search, limit = self.search, self.search.budget.time_limit_s
+        near = Neighbourhoods(self.evaluator, best, search.total_s, self.seed)
+        while not (near.over or self._rests or (search.budget == Budget() and near.spent > WORK)):
+            found = near.next(None if limit is None else search.started + limit - time.monotonic())
+            before = search.total_s
+            search.try_(found)
+            if found is not None and search.total_s < before:
+                near.take(found, search.total_s)
 
     def _hear(self, footprint: Footprint) -> bool:
         self.search.try_(footprint)

@@ -8,18 +8,15 @@ not made of planes, very small problems are enumerated (_exhaustive.py).
 from dataclasses import replace
 from importlib.util import find_spec
 
-import numpy as np
-
 from recsmith.costs import Evaluator
 from recsmith.errors import MissingExtra, NoPlanFound, UsageError
 from recsmith.planners._base import Budget, OnImprove, Search, Solution
 from recsmith.planners._exhaustive import ways_of
 from recsmith.planners._faces import faces_of
-from recsmith.planners._layouts import all_shares, useful_shares
+from recsmith.planners._layouts import all_shares, choices_of, useful_shares
 from recsmith.planners._proofs import ByEnumeration, BySolver, Proof
 from recsmith.planners.auto import Auto
 from recsmith.problems import Footprint, Problem
-from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
 
 MOST_CHOICES = 60_000  # of the solver's model
 MOST_TABLES, MOST_WAYS = 12, 20_000  # of an enumeration
@@ -97,12 +94,7 @@ def _proof(search: Search) -> Proof:
 
 def _check_size(problem: Problem) -> None:
     """Refuse what would fill the memory with choices."""
-    splitting = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns]
-    split = np.unique(problem.modes.table[np.isin(problem.modes.type, splitting)])
-    widths = np.ones(len(problem.tables), dtype=np.int64)
-    if problem.space.widths == "any":
-        widths[split] = problem.demand.dim[split] // WIDTH_STEP
-    choices = int(widths.sum()) * problem.cluster.world_size
+    choices = choices_of(problem)
     if choices > MOST_CHOICES:
         raise UsageError(
             f"planner exact takes up to {MOST_CHOICES:,} choices, widths of all tables times devices; this problem has "

@@ -8,7 +8,8 @@ from recsmith.plans import Plan
 class Result:
     """A plan with seconds, iterations and whether a limit cut the search short.
 
-    members: the parts of a search made of several that finished; the plan is no worse than any of theirs.
+    members: the parts of a search made of several that finished, and what was left out for want of an extra; the plan
+    is no worse than any of theirs.
     """
 
     plan: Plan

@@ -18,6 +18,7 @@ from recsmith.sharding.memory import Bytes
 from recsmith.workloads import Table
 
 NO_PIECE = -1
+FEW_TABLES = 300  # up to which columns are split finely: where pieces are few, their widths are what balances ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,8 @@ def build_options(
     made = 0
     for (kind, min_width), members in families:
         sharding = SHARDING_TYPES[kind]
-        splits = _splits(sharding, tables[modes.table[members[0]]], cluster, space, min_width)
+        table, fine = tables[modes.table[members[0]]], len(tables) <= FEW_TABLES
+        splits = _splits(sharding, table, cluster, space, min_width, fine=fine)
         widths = sorted({width for split in splits for width, _ in split})
         if not splits:
             continue
@@ -107,7 +109,7 @@ def _families(demand: Demand, modes: Modes, least_width: Ints) -> list[tuple[tup
 
 
 def _splits(
-    sharding: ShardingType, table: Table, cluster: Cluster, space: Space, min_width: int | None
+    sharding: ShardingType, table: Table, cluster: Cluster, space: Space, min_width: int | None, *, fine: bool
 ) -> tuple[Split, ...]:
     """Splits of a table's columns that a search tries.
 
@@ -117,4 +119,7 @@ def _splits(
         return (((table.embedding_dim, 1),),)
     least, most = sharding.column_counts(table, cluster)
     rule = space.widths if table.pooled else "torchrec"
-    return column_splits(table.embedding_dim, least, most, rule, min_width, sharding.equal_widths(table, cluster))
+    return column_splits(
+        table.embedding_dim, least, most, rule, min_width,
+        equal=sharding.equal_widths(table, cluster), fine=fine and rule == "any",
+    )  # fmt: skip
