@@ -32,7 +32,7 @@ def journal_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def measured(path: Path, hardware: Any, **limit: Any) -> dict[str, list[Any]]:
     measure_compute(hardware, CASES, path, Limit(**limit))
-    names = ["position", "sample", "number", "visit", "status", "forward_s", "backward_s", "message"]
+    names = ["position", "sample", "number", "visit", "status", "forward_s", "backward_s", "probe_s", "message"]
     return read_columns(path, names)
 
 

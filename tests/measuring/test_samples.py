@@ -13,20 +13,21 @@ from recsmith.measuring.samples import (
     AGREE,
     BLOCK,
     OF_VISIT,
+    SLOWED,
     VISITS,
     Sample,
     Schedule,
-    Seconds,
+    Visit,
     judge,
     schedule_of,
     which,
 )
 
-Visit = tuple[int, int, str, Seconds | None]  # sample, visit, status, seconds
+Told = tuple[int, int, str, Visit | None]  # sample, its how manieth visit, status, seconds
 SEEDS = st.integers(0, 10**6)
 VISITED = BLOCK * VISITS + 20  # visits: the first block is over
 TIMES = st.floats(1e-6, 1.0)
-PAIRS = st.lists(st.tuples(TIMES, TIMES), min_size=2, max_size=VISITS)
+PAIRS = st.lists(st.builds(Visit, TIMES, TIMES, TIMES), min_size=2, max_size=VISITS)
 
 # --- which -------------------------------------------------------------------------------------------------------
 
@@ -66,31 +67,31 @@ def test_every_tenth_sample_is_another_case_seen_before():
     ],
 )
 def test_the_two_fastest_visits_decide(totals: tuple[float, ...], status: str, apart: float | None):
-    found = judge(3, [(total / 4, total * 3 / 4) for total in totals])
+    found = judge(3, [Visit(total / 4, total * 3 / 4, 1.0) for total in totals])
     assert (found.sample, found.visits, found.status) == (3, len(totals), status)
     assert found.apart == (None if apart is None else pytest.approx(apart))
     assert found.over == (status != "open")
 
 
 def test_forward_and_backward_are_each_the_fastest():
-    found = judge(0, [(1.0, 2.0), (1.02, 1.97), (5.0, 1.5)])
-    assert (found.status, found.forward_s, found.backward_s) == ("ok", 1.0, 1.5)
+    found = judge(0, [Visit(1.0, 2.0, 1.0), Visit(1.02, 1.97, 0.9), Visit(5.0, 1.5, 1.1)])
+    assert (found.status, found.forward_s, found.backward_s, found.probe_s) == ("ok", 1.0, 1.5, 0.9)
 
 
 @given(PAIRS, st.randoms(use_true_random=False))
-def test_the_order_of_visits_does_not_matter(visits: list[Seconds], dice: Random):
+def test_the_order_of_visits_does_not_matter(visits: list[Visit], dice: Random):
     assert judge(0, dice.sample(visits, len(visits))) == judge(0, visits)
 
 
 @given(PAIRS)
-def test_a_slower_visit_changes_nothing_but_that_no_more_follow(visits: list[Seconds]):
-    before, after = judge(0, visits), judge(0, [*visits, (2.0, 2.0)])
+def test_a_slower_visit_changes_nothing_but_that_no_more_follow(visits: list[Visit]):
+    before, after = judge(0, visits), judge(0, [*visits, Visit(2.0, 2.0, 2.0)])
     assert (after.forward_s, after.backward_s, after.apart) == (before.forward_s, before.backward_s, before.apart)
     assert (after.status == "ok") == (before.status == "ok")
 
 
 @given(PAIRS, st.sampled_from(["out_of_memory", "failed", "interrupted"]))
-def test_a_visit_that_fails_ends_a_sample(visits: list[Seconds], status: str):
+def test_a_visit_that_fails_ends_a_sample(visits: list[Visit], status: str):
     found = judge(0, visits, status)
     assert (found.status, found.over, found.visits) == (status, True, len(visits) + 1)
     assert judge(0, [], status) == Sample(sample=0, visits=1, status=status)
@@ -99,16 +100,16 @@ def test_a_visit_that_fails_ends_a_sample(visits: list[Seconds], status: str):
 # --- the schedule ------------------------------------------------------------------------------------------------
 
 
-def hardware(seed: int, sample: int, visit: int) -> tuple[str, Seconds | None]:
+def hardware(seed: int, sample: int, visit: int) -> tuple[str, Visit | None]:
     """One that now and then fails, and is now and then slowed down."""
     dice = Random(f"{seed} {sample} {visit}")
     if dice.random() < 0.03:
         return "failed", None
     slower = 1 + dice.random() ** 3
-    return "ok", (slower, 2 * slower)
+    return "ok", Visit(slower, 2 * slower, 1.0)
 
 
-def visits(schedule: Schedule, seed: int, count: int) -> Iterator[Visit]:
+def visits(schedule: Schedule, seed: int, count: int) -> Iterator[Told]:
     """The next visits of a schedule."""
     for _ in range(count):
         sample, visit = schedule.next
@@ -117,8 +118,8 @@ def visits(schedule: Schedule, seed: int, count: int) -> Iterator[Visit]:
         yield sample, visit, status, seconds
 
 
-def columns(rows: list[Visit]) -> dict[str, list[Any]]:
-    told = [(sample, status, *(seconds or (None, None))) for sample, _, status, seconds in rows]
+def columns(rows: list[Told]) -> dict[str, list[Any]]:
+    told = [(sample, status, *(seconds or (None, None, None))) for sample, _, status, seconds in rows]
     return {name: [row[i] for row in told] for i, name in enumerate(OF_VISIT)}
 
 
@@ -142,8 +143,10 @@ def test_a_sample_is_visited_until_two_agree_or_one_fails(seed: int):
         mine = [row for row in rows if row[0] == found.sample]
         assert [visit for _, visit, *_ in mine] == list(range(found.visits))
         assert found.visits <= VISITS
-        totals = [sum(seconds) for *_, seconds in mine if seconds]
-        steady = [judge(0, [(total, 0.0) for total in totals[:count]]).status for count in range(len(totals) + 1)]
+        totals = [seconds.forward_s + seconds.backward_s for *_, seconds in mine if seconds]
+        steady = [
+            judge(0, [Visit(total, 0.0, 1.0) for total in totals[:count]]).status for count in range(len(totals) + 1)
+        ]
         assert "ok" not in steady[:-1]
         assert found.status == (mine[-1][2] if mine[-1][2] != "ok" else steady[-1])
         assert (found.status == "unsteady") == (found.visits == VISITS == len(totals) and (found.apart or 0) > AGREE)
@@ -164,10 +167,20 @@ def test_rows_give_the_schedule_again(seed: int, count: int):
 def test_without_noise_a_sample_takes_two_visits():
     schedule = Schedule()
     for _ in range(2 * BLOCK):
-        schedule.note(schedule.next[0], "ok", (1.0, 2.0))
+        schedule.note(schedule.next[0], "ok", Visit(1.0, 2.0, 1.0))
     assert schedule.steady == BLOCK
     assert {each.visits for each in schedule} == {2}
     assert schedule.next == (BLOCK, 0)
+
+
+def test_samples_of_slow_minutes_are_set_aside():
+    schedule = Schedule()
+    for turn in range(4 * BLOCK):
+        sample, _ = schedule.next
+        slow = sample >= BLOCK and sample % 4 == 0  # all visits of these
+        schedule.note(sample, "ok", Visit(1.0, 2.0, 1.01 * SLOWED if slow else 1.0 if turn % 2 else SLOWED))
+    assert [each.status for each in schedule] == ["ok"] * BLOCK + ["slowed", "ok", "ok", "ok"] * (BLOCK // 4)
+    assert schedule.steady == 2 * BLOCK - BLOCK // 4
 
 
 def test_samples_whose_rows_are_lost_are_visited_again():

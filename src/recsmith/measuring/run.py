@@ -13,7 +13,7 @@ from recsmith.measuring.cases import Cases
 from recsmith.measuring.folder import NOTHING, PART, About, Folder, open_folder
 from recsmith.measuring.journal import Row
 from recsmith.measuring.parts import has_pyarrow, read_columns
-from recsmith.measuring.samples import OF_VISIT, VISITS, schedule_of, which
+from recsmith.measuring.samples import OF_VISIT, VISITS, schedule_of, visit_of, which
 
 
 @noun
@@ -96,9 +96,9 @@ class _Run:
 
     def note(self, row: Row) -> None:
         """A visit is done."""
-        seconds = None if row["forward_s"] is None else (row["forward_s"], row["backward_s"])
+        visit = visit_of(row["forward_s"], row["backward_s"], row["probe_s"])
         self._visits += 1
-        self._samples += self.schedule.note(row["sample"], row["status"], seconds).over
+        self._samples += self.schedule.note(row["sample"], row["status"], visit).over
 
     @property
     def over(self) -> bool:

@@ -13,7 +13,7 @@ from recsmith.measuring.folder import About, load_about
 from recsmith.measuring.parts import read_columns
 from recsmith.measuring.samples import OF_VISIT, Sample, schedule_of, which
 
-COLUMNS = (*OF_VISIT, "ids", "probe_s", "elapsed_s", "device", "versions", "date", "optimizer", "data_type",
+COLUMNS = (*OF_VISIT, "ids", "elapsed_s", "device", "versions", "date", "optimizer", "data_type",
            "message")  # fmt: skip
 
 
