@@ -10,7 +10,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.relaxation import Relaxation
 from recsmith.planners._assignment import Assignment
 from recsmith.planners._ledger import Ledger
-from recsmith.problems import NO_PIECE
+from recsmith.problems import NO_PIECE, Problem
 
 MOST_TABLES = 300  # of a problem: with more, a table is hardly ever asked
 WIDE = 4_000  # ranks times groups times terms of a plan up to which a step is quick
@@ -28,7 +28,7 @@ class Ways:
     """
 
     def __init__(self, ledger: Ledger, relaxation: Relaxation) -> None:
-        problem = ledger.problem
+        self.ledger, problem = ledger, ledger.problem
         options, pieces = problem.options, problem.pieces
         self.pieces: Ints = options.count.sum(axis=1)
         few = self.pieces <= min(MOST_PIECES, len(problem.capacity) + 4)
@@ -58,7 +58,12 @@ class Ways:
     @property
     def usable(self) -> bool:
         """Whether every table has a way, and a plan is small enough to anneal."""
-        return bool(self.count.all()) and self.numbers <= WIDE and len(self.count) <= MOST_TABLES
+        return bool(self.count.all()) and self.numbers <= WIDE and self.suit(self.ledger.problem)
+
+    @staticmethod
+    def suit(problem: Problem) -> bool:
+        """Whether a problem has few enough tables for annealing."""
+        return len(problem.tables) <= MOST_TABLES
 
     def reaches(self, draft: Assignment) -> bool:
         """Whether a draft's options are among those that plans may hold."""

@@ -41,6 +41,9 @@ LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK ov
 HANDFUL, MOST_WAYS, MOST_PARTIAL = 7, 2_000, 1_000  # tables, ways to lay them, and partial plans of an enumeration
 CLOSE_ENOUGH = 1e-3  # relative gap below which only the quick changes are tried
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
+LARGE, VAST = 1_000_000, 100_000_000  # tables times devices beyond which it rests earlier, unless a budget says more
+AT_REST = {LARGE: CLOSE_ENOUGH, VAST: 3e-3}  # relative gaps
+GAINS = 20  # of a large problem's local search between two looks at the whole plan, which take as long as some rounds
 LEFT_OUT = "neighbourhoods: left out, needs recsmith[solve]"
 
 
@@ -110,6 +113,18 @@ class _Team:
         return len(self.problem.tables) * len(self.ledger.free) <= QUICK
 
     @property
+    def _at_rest(self) -> float:
+        """The relative gap at which nothing more is tried."""
+        if self.search.budget != Budget():
+            return GOOD_ENOUGH
+        cells = len(self.problem.tables) * len(self.ledger.free)
+        return max((gap for size, gap in AT_REST.items() if cells > size), default=GOOD_ENOUGH)
+
+    @property
+    def _large(self) -> bool:
+        return len(self.problem.tables) * len(self.ledger.free) > LARGE
+
+    @property
     def _may_solve(self) -> bool:
         return bool(self.evaluator.planes) and Neighbourhoods.suit(self.problem)
 
@@ -126,7 +141,7 @@ class _Team:
 
     @property
     def _rests(self) -> bool:
-        return self.search.stop or self.search.total_s <= self.bound * (1 + GOOD_ENOUGH)
+        return self.search.stop or self.search.total_s <= self.bound * (1 + self._at_rest)
 
     def _keep(self, draft: Assignment | None) -> None:
         """Count a draft, and keep it as a start if it is among the best."""
@@ -177,7 +192,7 @@ class _Team:
 
         Every turn cools half as fast as the one before.
         """
-        if self.search.total_s <= self.bound * (1 + CLOSE_ENOUGH):
+        if not Ways.suit(self.problem) or self.search.total_s <= self.bound * (1 + CLOSE_ENOUGH):
             return False
         ways = self.ways
         herd = [draft for _, _, draft in self.starts if ways.usable and ways.reaches(draft)]
@@ -244,15 +259,20 @@ class _Team:
 
     def _descend(self, local: LocalSearch, most: int, limit: int | None) -> bool:
         """Rounds until `most` in a row find nothing; False where the search is to end."""
-        patience = most
+        patience, gains = most, 0
         while patience > 0 and not self._rests:
             shake = local.total > self.bound * (1 + CLOSE_ENOUGH)
             better = local.round(shake=shake)
             patience = most if better else patience - 1 if shake else 0
-            if better and local.total < self.search.total_s:
+            gains += better and local.total < self.search.total_s
+            if gains >= (GAINS if self._large else 1) or (gains and not patience):
                 self.search.try_(local.assignment().footprint(self.problem))
+                gains = 0
             elif limit is None:
                 self.search.try_(None)  # a round counts against a budget whether or not it finds something
             if limit is not None and self.ledger.effort > limit:
-                return False
-        return not self._rests and local.total > self.bound * (1 + CLOSE_ENOUGH)
+                break
+        if gains:
+            self.search.try_(local.assignment().footprint(self.problem))
+        spent = limit is not None and self.ledger.effort > limit
+        return not spent and not self._rests and local.total > self.bound * (1 + CLOSE_ENOUGH)

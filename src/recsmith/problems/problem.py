@@ -28,7 +28,7 @@ from recsmith.workloads import Table, Workload
 from recsmith.workloads.workload import ROW_WISE_OPTIMIZERS
 
 LARGEST_DIM = 65_536  # columns; splits are searched in steps of 4
-LARGEST_TOTAL = 2.0**62  # bytes over all ranks; below it no sum of integers overflows
+LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: integers sum up no more
 BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting charges
 
 
@@ -136,8 +136,9 @@ def _check_sizes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster) ->
         )
     weights = demand.rows.astype(float) * demand.dim * demand.element_bytes
     buffers = cluster.world_size * (demand.ids + demand.bags * demand.dim)
-    total = float((weights * BYTES_PER_WEIGHT_BYTE + buffers * BYTES_PER_ID).sum()) * cluster.world_size
-    if total > LARGEST_TOTAL:
+    size = weights * BYTES_PER_WEIGHT_BYTE + buffers * BYTES_PER_ID
+    on_host, everywhere = float(size.sum()) * cluster.local_world_size, float(size.max()) * cluster.world_size
+    if max(on_host, everywhere) > LARGEST_TOTAL:
         largest = tables[int(np.argmax(weights + buffers))]
         raise UsageError(
             f"weights and buffers add up to more than {LARGEST_TOTAL:.0e} bytes, most for table '{largest.name}'; "
