@@ -67,26 +67,25 @@ def starts() -> None:
 
 def growth(sizes: Sequence[tuple[int, str, int]]) -> list[tuple[float, float]]:
     """Logarithms of tables and seconds."""
-    print("\n| tables | devices | whole command (s) | peak (MB) | plan (ms) | gap |\n|---|---|---|---|---|---|")
+    print("\n| tables | devices | whole command (s) | peak (MB) | step | gap at most |\n|---|---|---|---|---|---|")
     points: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         for count, cluster, batch in sizes:
             file = Path(folder) / f"{count}.json"
             generate(count, batch, file)
             words = ["plan", str(file), "--cluster", cluster, "--cost-model", "torchrec"]
-            seconds, peak, _ = min(measure(words) for _ in range(3))
-            priced = json.loads(_simulated(words, folder))
-            total, gap = priced["cost"]["total_s"] * 1e3, priced["gap"]
-            devices = len(priced["cost"]["per_device"])
-            print(f"| {count:,} | {devices} | {seconds:.2f} | {peak:.0f} | {total:.3f} | {gap:.3%} |", flush=True)
+            seconds, peak, output = min(measure(words) for _ in range(3))
+            step, gap = (_after(word, output) for word in ("step ", "at most "))
+            devices = _after(" devices:", output, before=True)
+            print(f"| {count:,} | {devices} | {seconds:.2f} | {peak:.0f} | {step} | {gap} |", flush=True)
             points.append((math.log(count), math.log(seconds)))
     return points
 
 
-def _simulated(words: list[str], folder: str) -> str:
-    plan = str(Path(folder) / "plan.json")
-    measure([*words, "-o", plan])
-    return measure(["simulate", plan, "--format", "json"])[2]
+def _after(mark: str, output: str, *, before: bool = False) -> str:
+    """What the first line with a mark says after it, up to a bracket, or the word before it."""
+    head, _, tail = output.partition(mark)
+    return head.split()[-1] if before else tail.splitlines()[0].split("(")[0].split(" above")[0].strip()
 
 
 if __name__ == "__main__":

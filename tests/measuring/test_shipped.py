@@ -1,0 +1,36 @@
+"""The measurements that ship with the package: as many and as steady as docs/measurements.md says."""
+
+import numpy as np
+import pytest
+
+from recsmith.measuring.gathered import read_samples
+from recsmith.measuring.shipped import locate
+from recsmith.measuring.summary import summarize
+
+
+@pytest.fixture(autouse=True)
+def parquet() -> None:
+    pytest.importorskip("pyarrow")
+
+
+def test_enough_cpu_samples_ship_and_two_of_one_case_are_close():
+    found = summarize(locate("shipped:cpu"))
+    assert found.samples >= 16_000
+    assert found.counts["ok"] >= 11_000
+    assert found.noise.pairs > 500
+    assert found.noise.median is not None
+    assert found.noise.mean is not None
+    assert found.noise.median <= 0.05
+    assert found.noise.mean <= 0.10
+    assert not found.failures
+
+
+def test_shipped_samples_are_whole():
+    samples = read_samples(locate("shipped:cpu"))
+    assert (samples.forward_s > 0).all()
+    assert (samples.backward_s > 0).all()
+    assert (samples.dim % 4 == 0).all()
+    assert np.array_equal(samples.reuse_bins.sum(axis=1), samples.unique_rows)
+    assert (samples.unique_rows <= np.minimum(samples.lookups, samples.rows)).all()
+    assert set(samples.optimizer.tolist()) == {"sgd", "adagrad", "rowwise_adagrad"}
+    assert set(samples.data_type.tolist()) == {"fp16", "fp32"}
