@@ -87,9 +87,9 @@ class Annealing:
         legal = self._free(option) & (here != there) & self._may_meet(option, target, there)
         target[self.plans, place] = there
         sign = np.array([-1, 1])
-        part = Part(self.ways.group[option], np.zeros_like(option), self._both(self.ways.terms[piece], sign))
-        ranks, device = np.stack([here, there], axis=1), self._both(self.ways.tail[piece], sign)
-        host = self._both(self.ways.host_tail[piece], sign) if self.ways.on_hosts else None
+        part = Part(self.ways.group[option], np.zeros_like(option), _both(self.ways.terms[piece], sign))
+        ranks, device = np.stack([here, there], axis=1), _both_bytes(self.ways.tail[piece], sign)
+        host = _both_bytes(self.ways.host_tail[piece], sign) if self.ways.on_hosts else None
         return Change(ranks, (part,), device, host, ((table, option, target),), legal)
 
     def _traded(self) -> Change:
@@ -103,10 +103,10 @@ class Annealing:
         legal &= self._may_meet(option, target, there) & self._may_meet(option2, target2, here)
         target[self.plans, mine], target2[self.plans, theirs] = there, here
         sign, none = np.array([-1, 1]), np.zeros_like(option)
-        first = Part(ways.group[option], none, self._both(ways.terms[piece], sign))
-        second = Part(ways.group[option2], none, self._both(ways.terms[partner], -sign))
-        device = self._both(ways.tail[piece] - ways.tail[partner], sign)
-        host = self._both(ways.host_tail[piece] - ways.host_tail[partner], sign) if ways.on_hosts else None
+        first = Part(ways.group[option], none, _both(ways.terms[piece], sign))
+        second = Part(ways.group[option2], none, _both(ways.terms[partner], -sign))
+        device = _both_bytes(ways.tail[piece] - ways.tail[partner], sign)
+        host = _both_bytes(ways.host_tail[piece] - ways.host_tail[partner], sign) if ways.on_hosts else None
         tables = (one, option, target), (other, option2, target2)
         return Change(np.stack([here, there], axis=1), _merged(second, first), device, host, tables, legal)
 
@@ -120,8 +120,8 @@ class Annealing:
             option = state.option[self.plans, table]
             place = (self.random.random(plans) * self.ways.pieces[option]).astype(np.int64)
         option = state.option[self.plans, table]
-        wide = self.ways.first[option, place]
-        return table, place, np.where(wide, self.ways.wide[option], self.ways.narrow[option])
+        piece: Ints = np.where(self.ways.first[option, place], self.ways.wide[option], self.ways.narrow[option])
+        return table, place, piece
 
     def _on_slowest(self) -> tuple[Ints, Ints]:
         """(table, place of a piece) of the slowest rank of some phase, of each plan."""
@@ -138,10 +138,6 @@ class Annealing:
     def _may_meet(self, option: Ints, target: Ints, there: Ints) -> Bools:
         """Whether a piece may go where others of its table may be."""
         return ~(self.ways.apart[option] & (target == there[:, None]).any(axis=1))
-
-    def _both(self, one: Floats | Ints, sign: Ints) -> Floats | Ints:
-        """What (K, ...) leaves one rank and comes to another (K, 2, ...)."""
-        return one[:, None] * (sign if one.ndim == 1 else sign[:, None])
 
     # --- tables -----------------------------------------------------------------------------------------------------
 
@@ -195,6 +191,16 @@ class Annealing:
         host = None if joined is None or left is None else joined - left
         ranks = np.tile(self.herd.world, (len(self.plans), 1))
         return Change(ranks, _merged(second, first), taken - freed, host, ((table, option, target),), legal, True)
+
+
+def _both(terms: Floats, sign: Ints) -> Floats:
+    """Terms (K, k) that leave one rank and come to another (K, 2, k)."""
+    return terms[:, None] * sign[:, None]
+
+
+def _both_bytes(size: Ints, sign: Ints) -> Ints:
+    """Bytes (K,) that leave one rank and come to another (K, 2)."""
+    return size[:, None] * sign
 
 
 def _merged(second: Part, first: Part) -> tuple[Part, Part]:

@@ -47,7 +47,7 @@ class Change:
         if self.everywhere:
             loads += more
             return
-        plans = np.arange(loads.shape[1])
+        plans: Ints = np.arange(len(self.ranks))
         for cell in range(self.ranks.shape[1]):
             loads[:, plans, self.ranks[:, cell]] += more[:, :, cell]
 

@@ -47,7 +47,9 @@ class Ways:
         self.shared: Floats = ledger.shared[groups]  # (G, F)
         self.size: Ints = problem.modes.coverage[options.mode]
         empty = len(pieces.mode)  # stands for no piece
-        self.wide, self.narrow = np.where(options.piece == NO_PIECE, empty, options.piece).T
+        both: Ints = np.where(options.piece == NO_PIECE, empty, options.piece)
+        self.wide: Ints = both[:, 0]
+        self.narrow: Ints = both[:, 1]
         self.first: Bools = np.arange(self.most) < options.count[:, :1]  # pieces of the first width
         self.terms = np.vstack([ledger.terms, np.zeros_like(ledger.terms[:1])])
         self.head, self.tail = np.append(pieces.head.device, 0), np.append(pieces.tail.device, 0)
