@@ -23,13 +23,14 @@ ROOMS = (
     ("reports",),
     ("bridge",),
     ("measuring",),
+    ("learning",),
     ("torchrec",),  # recsmith.torchrec: the bridge's public name
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 CORE = {"numpy", "pydantic", "yaml", "click", "rich", "safetensors"}  # the dependencies of pyproject.toml
 TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
-TORCH_ROOMS = {"bridge", "hardware", "measuring"}
+TORCH_ROOMS = {"bridge", "hardware", "measuring", "learning"}
 SOLVER_FILES = {"_cpsat.py", "_cpsat_model.py"}  # of planners, imported when planner exact solves
 FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "bridge"}}
 

@@ -44,6 +44,7 @@ WORDS = {
     "workload": set(),
     "schema": {"noun"},
     "measure": set(),
+    "learn": set(),
     "doctor": set(),
 }
 

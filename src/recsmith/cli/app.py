@@ -22,6 +22,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "workload": "Make workloads: sample tables like those of a production model.",
     "schema": "Print the JSON Schema of a file.",
     "measure": "Measure embedding kernels and all-to-alls: the ground truth of cost models.",
+    "learn": "Train cost models on measurements.",
     "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
 }
 

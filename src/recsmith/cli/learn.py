@@ -1,0 +1,81 @@
+"""`recsmith learn`."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import click
+
+SAY_EVERY_S = 30.0  # where nobody watches
+
+
+def _time(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    from recsmith.units import parse_time
+
+    return None if value is None else parse_time(value)
+
+
+@click.group(name="learn")
+def command() -> None:
+    """Train what plans are priced by, from measurements."""
+
+
+@command.command(name="cost")
+@click.option("--data", required=True, metavar="FOLDER[,FOLDER]", help="Measurements, or shipped:NAME.")
+@click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
+@click.option("--variant", type=click.Choice(["convex", "linear", "free"]), default="convex", show_default=True,
+              help="Head: convex, linear or free; free gives no bound.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Seed of the split and of the weights.")  # fmt: skip
+@click.option("--epochs", type=click.IntRange(min=1), default=250, show_default=True, metavar="N",
+              help="Times that training sees every sample.")  # fmt: skip
+@click.option("--budget", callback=_time, metavar="TIME", help="Stop after a time such as 10m, at the best so far.")
+def cost(data: str, output: str, variant: str, seed: int, epochs: int, budget: float | None) -> None:
+    """Train a cost model on measured samples; `--cost-model neural:NAME.safetensors` plans by it (docs/learning.md).
+
+    \b
+    recsmith learn cost --data measurements/cpu --output cpu.safetensors
+    recsmith plan tables.yaml --cluster cpu:8 --cost-model neural:cpu.safetensors
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.errors import UsageError
+    from recsmith.learning.cost import learn_cost
+    from recsmith.measuring.shipped import locate
+
+    words = {"variant": variant, "seed": seed, "epochs": epochs, "budget_s": budget}
+    folders = [locate(word.strip()) for word in data.split(",") if word.strip()]
+    if not folders:
+        raise UsageError("--data names no folder; give one such as measurements/cpu, or several with commas between")
+    card = learn_cost(folders, output, words, _teller())
+    click.echo("\n".join(_lines(card)))
+    click.echo(f"recsmith: note: wrote {output}; plan with --cost-model neural:{output}", err=True)
+
+
+def _lines(card: Any) -> list[str]:
+    off, noise = card.held_out, card.noise
+    floor = f"{noise.median:.1%} median, {noise.mean:.1%} mean of {noise.pairs} pairs" if noise.pairs else "unknown"
+    return [
+        f"device    {card.device} ({card.hardware})",
+        f"samples   {card.samples:,}, {card.left_out:,} left out (docs/learning.md says why)",
+        f"trained   {card.train:,} groups, {card.epochs} epochs, {card.variant}",
+        f"held out  {off.median:.1%} median, {off.mean:.1%} mean error of {off.samples:,} groups; tau {off.tau:.3f}",
+        f"parts     {off.forward_median:.1%} forward, {off.backward_median:.1%} backward (medians)",
+        f"noise     {floor}: what two samples of one case differ by",
+    ]
+
+
+def _teller() -> Callable[[Any], None]:
+    """Says how far training is: on one line for a person, now and then in a log."""
+    watched = cast(Any, sys.stderr) is not None and sys.stderr.isatty()
+    said = time.monotonic()
+
+    def tell(epoch: Any) -> None:
+        nonlocal said
+        if time.monotonic() - said < (0.5 if watched else SAY_EVERY_S) and epoch.number != epoch.epochs:
+            return
+        said = time.monotonic()
+        left = epoch.elapsed_s * (epoch.epochs / epoch.number - 1)
+        text = f"recsmith: epoch {epoch.number} of {epoch.epochs}, off by {epoch.error:.1%} (best {epoch.best:.1%})"
+        click.echo(f"\r{text}, {left / 60:.1f} min left   " if watched else text, err=True, nl=not watched)
+
+    return tell

@@ -1,0 +1,122 @@
+"""Heads of learned cost models: seconds of a fusion group, forward and backward, from its summed terms.
+
+`convex`: launch + linear + hinges, all weights 0 or more, so that it is convex and monotone in the sums:
+
+    seconds = launch + a . S + sum over hinges of max(0, h . S - c)
+
+The hinges are what a kernel takes longer for once its tables together outgrow a cache. `linear`: the same without
+hinges, so that two groups never cost less than one of both. `free`: launch + a . S times a bounded factor, a small
+network of log S. It gives no planes.
+
+Legend: N groups on ranks, k terms, H hinges, m hidden units, J planes.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from recsmith._types import Floats
+
+BLOCK = 2048  # groups that are computed at once: their sums and hinges fit a second-level cache
+REACH = 1.5  # the factor of `free` lies within e ** -REACH and e ** REACH
+LOG_UNIT, LOG_SPAN = 1e6, 8.0  # of the inputs of `free`: log(1 + microseconds) / 8
+
+
+class Head(Protocol):
+    """Seconds of groups that hold something; launches apart."""
+
+    @property
+    def launch(self) -> Floats:
+        """Seconds (2,) of a group that holds at least one piece, forward and backward."""
+        ...
+
+    def seconds(self, sums: Floats) -> Floats:
+        """Seconds (2, N) of summed terms (N, k) beyond the launch, forward and backward."""
+        ...
+
+    def total(self, sums: Floats) -> Floats:
+        """Seconds (N,), forward and backward together."""
+        ...
+
+
+@dataclass(frozen=True)
+class ConvexHead:
+    """launch (2,), linear (2, k), hinges (2, H, k), offsets (2, H) in seconds; none below 0."""
+
+    launch: Floats
+    linear: Floats
+    hinges: Floats
+    offsets: Floats
+
+    def seconds(self, sums: Floats) -> Floats:
+        """Linear + hinges, (2, N)."""
+        return np.stack([self._sum(sums, self.linear[i], self.hinges[i], self.offsets[i]) for i in (0, 1)])
+
+    def total(self, sums: Floats) -> Floats:
+        """Linear + hinges of both, (N,)."""
+        k = self.linear.shape[1]
+        return self._sum(sums, self.linear.sum(axis=0), self.hinges.reshape(-1, k), self.offsets.ravel())
+
+    @staticmethod
+    def _sum(sums: Floats, linear: Floats, hinges: Floats, offsets: Floats) -> Floats:
+        slopes, total = np.vstack([linear, hinges]), np.empty(len(sums))
+        for start in range(0, len(sums), BLOCK):
+            rising = slopes @ sums[start : start + BLOCK].T  # (1 + H, n)
+            rising[1:] -= offsets[:, None]
+            np.maximum(rising, 0.0, out=rising)
+            rising.sum(axis=0, out=total[start : start + BLOCK])
+        return total
+
+    def planes(self) -> list[tuple[Floats, float]]:
+        """(slopes (k,), seconds at no work) of every set of hinges, forward and backward together.
+
+        Each lies below launch + total; the seconds are the launch less the offsets of the hinges, and may be below 0.
+        """
+        k = self.linear.shape[1]
+        hinges, offsets = self.hinges.reshape(-1, k), self.offsets.ravel()
+        found: list[tuple[Floats, float]] = []
+        for size in range(len(offsets) + 1):
+            for chosen in map(list, combinations(range(len(offsets)), size)):
+                slopes = self.linear.sum(axis=0) + hinges[chosen].sum(axis=0)
+                found.append((slopes, float(self.launch.sum() - offsets[chosen].sum())))
+        return found
+
+
+@dataclass(frozen=True)
+class FreeHead:
+    """launch (2,), linear (2, k); hidden (m, k), hidden_bias (m,), out (2, m), out_bias (2,) of the factor."""
+
+    launch: Floats
+    linear: Floats
+    hidden: Floats
+    hidden_bias: Floats
+    out: Floats
+    out_bias: Floats
+
+    def seconds(self, sums: Floats) -> Floats:
+        """Linear times the factor, (2, N)."""
+        found = np.empty((2, len(sums)))
+        for start in range(0, len(sums), BLOCK):
+            block = sums[start : start + BLOCK].T
+            inputs = np.log1p(block.astype(np.float32) * np.float32(LOG_UNIT))
+            hidden = self._narrow[0] @ inputs
+            hidden += self._narrow[1]
+            np.maximum(hidden, 0, out=hidden)
+            power = self._narrow[2] @ hidden + self._narrow[3]
+            np.multiply(self.linear @ block, np.exp(REACH * np.tanh(power)), out=found[:, start : start + BLOCK])
+        return found
+
+    def total(self, sums: Floats) -> Floats:
+        """The sum of both, (N,)."""
+        return self.seconds(sums).sum(axis=0)
+
+    @cached_property
+    def _narrow(self) -> tuple[npt.NDArray[np.float32], ...]:
+        """The weights of the factor in single precision, with the constants around them."""
+        hidden, out = self.hidden / LOG_SPAN, self.out / REACH
+        columns = (hidden, self.hidden_bias[:, None], out, self.out_bias[:, None] / REACH)
+        return tuple(each.astype(np.float32) for each in columns)

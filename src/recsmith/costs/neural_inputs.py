@@ -1,0 +1,58 @@
+"""What a learned cost model is told of a piece: figures of its work, and inputs that say what a unit of it costs.
+
+Reuse enters through the different rows that a batch reads: with ids and rows given, the shape of the reuse bins added
+nothing that could be measured (docs/learning.md).
+
+Legend: N pieces, b = 7 figures of work, x = 16 inputs.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+
+OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")  # that measurements have
+DATA_TYPES = ("fp32", "fp16")
+ELEMENT = np.array([4.0, 2.0])  # bytes, in order of DATA_TYPES
+WORK = ("pieces", "bags", "ids", "bag columns", "id columns", "rows", "row columns")
+UNIT = np.array([1e-6, 1e-8, 1e-8, 3e-10, 3e-10, 2e-8, 1e-9])
+"""About the seconds of each figure on one core: it makes numbers near 1 of them, training does the rest."""
+INPUTS = ("width", "pooling", "bags", "ids", "unique share", "unique rows", "unique bytes", "table bytes", "rows",
+          "output bytes", "width % 8", "width % 16", *OPTIMIZERS, "fp16")  # fmt: skip
+
+
+class PieceWork(NamedTuple):
+    """Pieces (N,): ids, bags and different rows of a step; rows and columns held; optimizer and type by number."""
+
+    ids: Floats
+    bags: Floats
+    unique: Floats
+    rows: Floats
+    width: Floats
+    optimizer: Ints
+    data_type: Ints
+
+
+def work_of(piece: PieceWork) -> Floats:
+    """Figures (N, b) that seconds grow with."""
+    figures = (np.ones(len(piece.ids)), piece.bags, piece.ids, piece.bags * piece.width, piece.ids * piece.width,
+               piece.unique, piece.unique * piece.width)  # fmt: skip
+    return np.stack(figures, axis=1) * UNIT
+
+
+def inputs_of(piece: PieceWork) -> Floats:
+    """Inputs (N, x), all of the order of 1: logarithms, shares, and words as zeros and ones."""
+    element = ELEMENT[piece.data_type]
+    share = np.divide(piece.unique, piece.ids, out=np.zeros(len(piece.ids)), where=piece.ids > 0)
+    columns = [
+        _log(piece.width), _log(16 * piece.ids / np.maximum(piece.bags, 1e-9)), _log(piece.bags), _log(piece.ids),
+        share, _log(piece.unique), _log(piece.unique * piece.width * element), _log(piece.rows * piece.width * element),
+        _log(piece.rows), _log(piece.bags * piece.width * 4), piece.width % 8 != 0, piece.width % 16 != 0,
+        *(piece.optimizer == i for i in range(len(OPTIMIZERS))), piece.data_type == 1,
+    ]  # fmt: skip
+    return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
+
+
+def _log(value: Floats) -> Floats:
+    return np.log2(1 + value) / 8

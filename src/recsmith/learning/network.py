@@ -1,0 +1,103 @@
+# pyright: basic
+"""The network and its heads in PyTorch, the same as costs/neural_files.py and neural_heads.py have in NumPy.
+
+Legend: N groups, P pieces, b figures of work, x inputs, t learned terms, k = 1 + t, H hinges.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from recsmith.costs.neural_files import BEND, Variant
+from recsmith.costs.neural_heads import LOG_SPAN, LOG_UNIT, REACH
+from recsmith.costs.neural_inputs import INPUTS, WORK
+
+TERMS = 5  # learned, beside the count of pieces
+WIDTH = 64  # of both hidden layers
+HINGES = 3  # forward, and as many backward; of `convex`
+FREE_WIDTH = 16  # hidden units of the head `free`
+SPREAD = 0.5  # of what weights start from
+
+
+class Network(nn.Module):
+    """Pieces to terms, sums to seconds; `fit_scale` starts it near the data."""
+
+    centre: Tensor
+    spread: Tensor
+
+    def __init__(self, variant: Variant, terms: int = TERMS, hinges: int = HINGES) -> None:
+        super().__init__()
+        self.variant, hinges = variant, hinges if variant == "convex" else 0
+        self.register_buffer("centre", torch.zeros(len(INPUTS)))
+        self.register_buffer("spread", torch.ones(len(INPUTS)))
+        self.layers = nn.ModuleList(
+            [nn.Linear(len(INPUTS), WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, terms * len(WORK))]
+        )
+        self.base = nn.Parameter(SPREAD * torch.randn(terms, len(WORK)) - 1)
+        self.launch = nn.Parameter(torch.zeros(2))  # logarithm
+        self.linear = nn.Parameter(SPREAD * torch.randn(2, 1 + terms) - 1)  # before softplus, as are the hinges
+        self.hinges = nn.Parameter(SPREAD * torch.randn(2, hinges, 1 + terms) - 1)
+        self.offsets = nn.Parameter(torch.zeros(2, hinges))  # logarithm
+        self.hidden, self.out = nn.Linear(1 + terms, FREE_WIDTH), nn.Linear(FREE_WIDTH, 2)
+        with torch.no_grad():
+            self.layers[-1].get_parameter("weight").mul_(0.3)
+            self.out.weight *= 0.1
+
+    def fit_scale(self, work: np.ndarray, inputs: np.ndarray, start: np.ndarray, seconds: np.ndarray) -> None:
+        """Start near the data: normalised inputs, the scale of seconds, launches below and hinges within them."""
+        scale = np.median(seconds.sum(axis=1) / np.add.reduceat(work.sum(axis=1), start[:-1]))
+        low, *inner = np.quantile(seconds, [0.02, *np.linspace(0.2, 0.8, self.offsets.shape[1])], axis=0)
+        with torch.no_grad():
+            self.centre.copy_(torch.as_tensor(inputs.mean(axis=0)))
+            self.spread.copy_(torch.as_tensor(inputs.std(axis=0) + 1e-3))
+            self.base += math.log(scale)
+            self.launch.copy_(torch.as_tensor(np.log(low / 2)))
+            if inner:
+                self.offsets.copy_(torch.as_tensor(np.log(np.stack(inner, axis=1) / 3)))
+
+    def terms(self, work: Tensor, inputs: Tensor) -> Tensor:
+        """A one and the learned terms (P, k)."""
+        flow = ((inputs - self.centre) / self.spread).clamp(-4, 4)
+        for layer in self.layers[:-1]:
+            flow = layer(flow).relu()
+        bent = BEND * torch.tanh(self.layers[-1](flow) / BEND).view(-1, *self.base.shape)
+        terms = ((self.base + bent).exp() * work[:, None, :]).sum(dim=2)
+        return torch.cat([torch.ones(len(terms), 1), terms], dim=1)
+
+    def forward(self, work: Tensor, inputs: Tensor, owner: Tensor, groups: int) -> Tensor:
+        """Seconds (N, 2) of groups, forward and backward; owner (P,): the group of each piece."""
+        terms = self.terms(work, inputs)
+        sums = torch.zeros(groups, terms.shape[1]).index_add(0, owner, terms)
+        return self.launch.exp() + self.head(sums)
+
+    def head(self, sums: Tensor) -> Tensor:
+        """Seconds (N, 2) beyond the launch of summed terms (N, k)."""
+        linear = sums @ self._slopes(self.linear).T
+        if self.variant == "free":
+            hidden = self.hidden(torch.log1p(sums * LOG_UNIT) / LOG_SPAN).relu()
+            return linear * (REACH * torch.tanh(self.out(hidden) / REACH)).exp()
+        rising = torch.einsum("nk,dhk->ndh", sums, self._slopes(self.hinges)) - self.offsets.exp()
+        return linear + rising.relu().sum(dim=2)
+
+    @staticmethod
+    def _slopes(free: Tensor) -> Tensor:
+        """Weights of 0 or more; that of the count in seconds a piece is 10^6 times smaller."""
+        scale = torch.ones(free.shape[-1])
+        scale[0] = 1e-6
+        return softplus(free) * scale
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """The weights as files keep them."""
+        kept = {"centre": self.centre, "spread": self.spread, "base": self.base, "launch": self.launch.exp(),
+                "linear": self._slopes(self.linear)}  # fmt: skip
+        for i, layer in enumerate(self.layers):
+            kept |= {f"weight{i}": layer.weight, f"bias{i}": layer.bias}
+        if self.variant == "free":
+            kept |= {"hidden": self.hidden.weight, "hidden_bias": self.hidden.bias, "out": self.out.weight,
+                     "out_bias": self.out.bias}  # fmt: skip
+        else:
+            kept |= {"hinges": self._slopes(self.hinges), "offsets": self.offsets.exp()}
+        return {name: value.detach().numpy().astype(np.float32) for name, value in kept.items()}

@@ -1,0 +1,83 @@
+"""`recsmith learn`: its words, the way from samples to a plan, and what it refuses."""
+
+import json
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from recsmith.cli.learn import command
+from recsmith.learning import data
+
+Run = Callable[..., Any]
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(data, "LEAST_SAMPLES", 20)
+
+
+@pytest.fixture
+def measured(run: Run) -> str:
+    assert run("measure", "compute", "--hardware", "simulated:h100", "--samples", 30, "-o", "sim").code == 0
+    return "sim"
+
+
+def test_the_words_are_frozen() -> None:
+    assert isinstance(command, click.Group)
+    found = {name: [" ".join(each.opts) for each in sub.params] for name, sub in command.commands.items()}
+    assert found == {"cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget"]}
+
+
+def test_help_has_an_example(run: Run) -> None:
+    done = run("learn", "cost", "--help")
+    assert (done.code, done.err) == (0, "")
+    assert "  recsmith learn cost --data " in done.out
+
+
+@needs_torch
+def test_from_samples_to_a_plan(run: Run, measured: str, tables: Path) -> None:
+    done = run("learn", "cost", "--data", measured, "--output", "m.safetensors", "--epochs", 2)
+    assert done.code == 0
+    assert done.out.startswith("device    h100, simulated (simulated:h100)\nsamples   30, 0 left out")
+    assert "epoch 2 of 2, off by " in done.err
+    assert "note: wrote m.safetensors; plan with --cost-model neural:m.safetensors" in done.err
+    assert json.loads(Path("m.json").read_text())["held_out"]["samples"] > 0
+    done = run("plan", tables, "--cluster", "h100:2", "--cost-model", "neural:m.safetensors", "--format", "json")
+    assert done.code == 0
+    found = json.loads(done.out)
+    assert found["plan"]["cost_model"] == "neural:m.safetensors"
+    assert 0 < found["bound"]["value_s"] <= found["cost"]["total_s"]
+    assert run("plan", tables, "--cluster", "a100-80:2", "--cost-model", "neural:m.safetensors").code == 2
+
+
+def test_without_pytorch_it_says_what_to_install(run: Run, measured: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("recsmith.learning.t") or name.endswith(".network")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("recsmith.learning.training", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    done = run("learn", "cost", "--data", measured, "--output", "m.safetensors")
+    assert (done.code, done.out) == (2, "")
+    assert "training needs PyTorch: pip install 'recsmith[learn]'" in done.err
+    assert not Path("m.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--data", "none", "-o", "m.safetensors"], "'none' holds no measurements"),
+        (["--data", "sim", "-o", "m.json"], "the output is 'm.json'; give a name that ends with .safetensors"),
+        (["--data", "sim", "-o", "no/m.safetensors"], "no' does not exist; create it first"),
+        (["--data", ",", "-o", "m.safetensors"], "--data names no folder"),
+    ],
+)
+def test_what_it_refuses(run: Run, words: list[str], message: str) -> None:
+    done = run("learn", "cost", *words)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err

@@ -1,0 +1,57 @@
+"""What learned models are compared with."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.learned import groups
+
+from recsmith.clusters import load_cluster
+from recsmith.learning.baselines import Affine, analytic_factor, analytic_seconds, cluster_of, non_negative_fit
+from recsmith.learning.data import Origin
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**31))
+def test_a_non_negative_fit_finds_weights_that_are_there(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    figures, weights = draw.uniform(0, 1, (30, 4)), np.maximum(draw.normal(size=4), 0)
+    assert non_negative_fit(figures, figures @ weights) == pytest.approx(weights, abs=1e-4)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**31))
+def test_no_weight_of_a_fit_can_be_moved_for_the_better(seed: int) -> None:
+    """Where a weight is 0 the error rises with it; elsewhere it does not change."""
+    draw = np.random.default_rng(seed)
+    figures, target = draw.uniform(0, 1, (20, 3)), draw.normal(size=20)
+    weights = non_negative_fit(figures, target)
+    slope = figures.T @ (figures @ weights - target)
+    assert (weights >= 0).all()
+    assert (slope >= -1e-5).all()
+    assert slope[weights > 0] == pytest.approx(0, abs=1e-5)
+
+
+def test_an_affine_model_learns_what_is_affine() -> None:
+    found = groups(200)
+    affine = Affine(found).predict(found)
+    assert affine.shape == (200, 2)
+    assert np.median(np.abs(affine.sum(axis=1) / found.total - 1)) < 0.2
+
+
+def test_analytic_seconds_grow_with_the_work() -> None:
+    found = groups(5)
+    seconds = analytic_seconds(found, load_cluster("h100:1"))
+    assert seconds.shape == (5, 2)
+    assert (seconds > 22 * 3e-6 / 11).all()
+    assert analytic_factor(found.seconds, found.seconds / 3) == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "device", "name"),
+    [("cpu", "AMD", "cpu"), ("simulated:h200", "h200, simulated", "h200"), ("cuda", "NVIDIA L4, 58 SMs", None)],
+)
+def test_the_catalogues_cluster_of_an_origin(hardware: str, device: str, name: str | None) -> None:
+    found = cluster_of(Origin(hardware=hardware, device=device, versions=""))
+    assert (found and found.device.name) == name
+    assert found is None or found.world_size == 1

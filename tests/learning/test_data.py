@@ -1,0 +1,102 @@
+"""Samples as groups: which are used, and that no case stands in two parts."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.learned import groups
+from support.measured import Stub, answer
+
+from recsmith.errors import UsageError
+from recsmith.hardware import SCALES
+from recsmith.learning import data
+from recsmith.learning.data import mapped, noise_floor, probes, quiet, read_groups, split
+from recsmith.measuring.cases import Cases
+from recsmith.measuring.run import Limit, measure_compute
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(0, 5))
+def test_no_case_stands_in_two_parts(cases: list[int], seed: int) -> None:
+    case = np.array(cases)
+    parts = split(case, seed)
+    assert (np.sum(parts, axis=0) == 1).all()
+    seen = [set(case[part].tolist()) for part in parts]
+    assert sum(map(len, seen)) == len(set(cases))
+
+
+def test_four_of_five_cases_train() -> None:
+    sizes = [int(part.sum()) for part in split(np.arange(1000), 3)]
+    assert sizes == [800, 100, 100]
+    assert not np.array_equal(split(np.arange(1000), 3)[0], split(np.arange(1000), 4)[0])
+
+
+def test_some_of_the_samples_keep_their_pieces() -> None:
+    all_ = groups(40)
+    some = all_.take(np.arange(40) % 3 == 1)
+    assert len(some) == 13
+    assert some.tables.tolist() == all_.tables[1::3].tolist()
+    assert some.summed(some.ids) == pytest.approx(all_.summed(all_.ids)[1::3])
+    assert some.bags.tolist() == np.repeat(all_.batch[1::3], some.tables).tolist()
+    assert some.digest != all_.digest == groups(40).digest
+
+
+def test_the_noise_floor_is_of_cases_that_stand_twice() -> None:
+    all_ = groups(100)
+    assert len(noise_floor(all_)) == 10
+    twin = all_.take(np.isin(np.arange(100), [8, 9]))
+    first, second = twin.total
+    assert noise_floor(twin) == pytest.approx([abs(second / first - 1)])
+
+
+def test_the_probe_of_a_sample_is_that_of_its_fastest_visit() -> None:
+    columns = {
+        "sample": [0, 1, 0, 1], "forward_s": [1.0, 2.0, 0.5, None], "backward_s": [1.0, 2.0, 1.0, None],
+        "probe_s": [7.0, 8.0, 9.0, None],
+    }  # fmt: skip
+    assert probes(columns, np.array([1, 0])).tolist() == [8.0, 9.0]
+
+
+def test_samples_of_a_disturbed_machine_are_not_quiet() -> None:
+    assert quiet(np.array([1.0] * 9 + [1.2, 1.3])).tolist() == [True] * 10 + [False]
+    assert quiet(np.zeros(3)).all()
+    assert quiet(np.zeros(0)).tolist() == []
+
+
+def test_outputs_that_malloc_maps_anew_are_known() -> None:
+    found = groups(30)
+    large = found.summed(found.bags * found.dim * 4) > 2**25
+    assert mapped(found).tolist() == large.tolist()
+
+
+def _measure(folder: Path, seed: int = 0, device: str = "a test", slow: int = -1) -> None:
+    stub = Stub(
+        lambda case, visit: answer(case, seconds=case.number + 1.0, probe_s=1.4 if case.number == slow else 1.0)
+    )
+    stub.device = device
+    measure_compute(stub, Cases(seed=seed, scale=SCALES["check"]), folder, Limit(samples=20))
+
+
+def test_folders_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "LEAST_SAMPLES", 5)
+    _measure(tmp_path / "a", slow=3)
+    _measure(tmp_path / "b", seed=1)
+    found, left_out, origin = read_groups([tmp_path / "a", tmp_path / "b"])
+    assert (len(found) + left_out, origin.hardware, origin.device) == (40, "stub", "a test")
+    assert left_out >= 1
+    assert len(np.unique(found.case[: len(found) // 2] % 2**32)) == len(np.unique(found.case[: len(found) // 2]))
+    assert (found.seconds[:, 1] == 2 * found.seconds[:, 0]).all()
+    numbers = found.case % 2**32
+    assert (found.seconds[:, 0] == numbers + 1).all()
+    assert 3 not in found.case
+
+
+def test_too_few_samples_and_several_devices_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _measure(tmp_path / "a")
+    with pytest.raises(UsageError, match="20 of 20 steady samples are usable; training takes at least 50"):
+        read_groups([tmp_path / "a"])
+    monkeypatch.setattr(data, "LEAST_SAMPLES", 5)
+    _measure(tmp_path / "b", device="another")
+    with pytest.raises(UsageError, match=r"several devices: stub \(a test\), stub \(another\)"):
+        read_groups([tmp_path / "a", tmp_path / "b"])

@@ -1,0 +1,86 @@
+"""Training, with PyTorch: what it learns, that NumPy computes the same, and how it ends."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.learned import groups
+
+from recsmith.costs.neural_files import load_model, save_model, weights_of
+from recsmith.learning.cost import predict
+
+pytest.importorskip("torch")
+
+from support.learned import card
+
+from recsmith.errors import RecSmithError
+from recsmith.learning import training
+from recsmith.learning.training import Epoch, Recipe, train
+
+SAMPLES = groups(150)
+OTHERS = groups(60, seed=1)
+
+
+def _error(predicted: Any, measured: Any) -> float:
+    return float(np.median(np.abs(predicted.sum(axis=1) / measured.total - 1)))
+
+
+@pytest.mark.parametrize("variant", ["convex", "linear", "free"])
+def test_it_learns_and_numpy_computes_what_pytorch_does(tmp_path: Path, variant: Any) -> None:
+    seen: list[Epoch] = []
+    network, epochs = train(Recipe(variant=variant, epochs=15), SAMPLES, OTHERS, seen.append)
+    assert [each.number for each in seen] == list(range(1, epochs + 1))
+    assert seen[-1].best == min(each.error for each in seen)
+    torch = training.predict(network, OTHERS)
+    assert _error(torch, OTHERS) < 0.2
+    path = tmp_path / "m.safetensors"
+    save_model(str(path), network.tensors(), card(variant=variant))
+    numpy = predict(load_model(path)[0], OTHERS)
+    assert numpy == pytest.approx(torch, rel=1e-5)
+
+
+def test_a_seed_gives_the_same_weights() -> None:
+    one, again, other = (train(Recipe(epochs=2, seed=seed), SAMPLES, OTHERS)[0].tensors() for seed in (1, 1, 2))
+    assert all((one[name] == again[name]).all() for name in one)
+    assert any((one[name] != other[name]).any() for name in one)
+
+
+def test_a_budget_ends_training() -> None:
+    assert train(Recipe(epochs=10_000, budget_s=0.2), SAMPLES, OTHERS)[1] < 10_000
+
+
+def test_ctrl_c_keeps_the_best_so_far() -> None:
+    best: list[float] = []
+
+    def stop(epoch: Epoch) -> None:
+        best.append(epoch.best)
+        if epoch.number == 3:
+            raise KeyboardInterrupt
+
+    network, epochs = train(Recipe(epochs=50), SAMPLES, OTHERS, stop)
+    assert epochs == 3
+    mean = np.abs(training.predict(network, OTHERS).sum(axis=1) / OTHERS.total - 1).mean()
+    assert mean == pytest.approx(best[-1])
+
+
+def test_ctrl_c_before_anything_is_learned_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training._Run, "epoch", stop)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(KeyboardInterrupt):
+        train(Recipe(epochs=2), SAMPLES, OTHERS)
+
+
+def test_training_that_diverges_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "_mean_error", lambda *_: float("nan"))
+    with pytest.raises(RecSmithError, match="training diverged"):
+        train(Recipe(epochs=2), SAMPLES, OTHERS)
+
+
+def test_a_linear_head_has_no_hinges() -> None:
+    network, _ = train(Recipe(epochs=2, variant="linear"), SAMPLES, OTHERS)
+    head = weights_of(network.tensors(), "linear", "").head
+    sums = np.random.default_rng(0).uniform(0, 1, (2, 9, 6))
+    assert head.total(sums.sum(axis=0)) == pytest.approx(head.total(sums[0]) + head.total(sums[1]))
