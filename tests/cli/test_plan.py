@@ -287,3 +287,11 @@ def test_a_run_that_fails_leaves_the_old_file(run: Run, tmp_path: Path, words: l
     (tmp_path / "plan.json").write_text("old")
     assert run("plan", *words, "-o", tmp_path / "plan.json").code == code
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan.json", "old")]
+
+
+def test_the_report_says_what_was_left_out_for_want_of_ortools(run: Run, monkeypatch: pytest.MonkeyPatch):
+    from recsmith.planners import auto
+
+    monkeypatch.setattr(auto, "is_installed", lambda: False)
+    report = run("plan", "criteo-kaggle", "--cluster", "h100:4").out
+    assert "; neighbourhoods: left out, needs recsmith[solve]" in report

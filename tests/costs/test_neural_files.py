@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.learned import card, tensors, write_model
 
 from recsmith.costs import cost_model
-from recsmith.costs.neural_files import card_from_raw, load_model, save_model
+from recsmith.costs.neural_files import card_from_raw, find_model, load_model, save_model
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 
 
@@ -120,3 +120,13 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
         write_model(path, seed=1)
     assert path.read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["m.json", "m.safetensors"]
+
+
+def test_the_shipped_cpu_model_is_read_by_its_name_and_says_how_far_it_is_off():
+    _, found = load_model(find_model("cpu"))
+    assert (found.hardware, found.variant) == ("cpu", "convex")
+    assert found.held_out.samples > 500
+    assert found.held_out.median <= 0.05
+    assert found.held_out.mean <= 0.08
+    assert found.held_out.tau is not None
+    assert found.held_out.tau >= 0.95

@@ -60,9 +60,10 @@ def _print(result: Any, output: str | None, format_: str) -> None:
         from recsmith.reports.text import plan_report, show
 
         written = f", written to {output}" if output else ""
+        lost = "".join(f"; {member}" for member in result.members if "left out" in member)
         show(
             plan_report(
                 result.plan,
-                f"planner {result.plan.planner}, {result.iterations} tries, {result.elapsed_s:.2f} s{written}",
+                f"planner {result.plan.planner}, {result.iterations} tries, {result.elapsed_s:.2f} s{written}{lost}",
             )
         )
