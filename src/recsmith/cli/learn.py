@@ -7,13 +7,9 @@ from typing import Any, cast
 
 import click
 
+from recsmith.cli.options import read_time
+
 SAY_EVERY_S = 30.0  # where nobody watches
-
-
-def _time(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    from recsmith.units import parse_time
-
-    return None if value is None else parse_time(value)
 
 
 @click.group(name="learn")
@@ -30,7 +26,7 @@ def command() -> None:
               help="Seed of the split and of the weights.")  # fmt: skip
 @click.option("--epochs", type=click.IntRange(min=1), default=250, show_default=True, metavar="N",
               help="Times that training sees every sample.")  # fmt: skip
-@click.option("--budget", callback=_time, metavar="TIME", help="Stop after a time such as 10m, at the best so far.")
+@click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m, at the best so far.")
 def cost(data: str, output: str, variant: str, seed: int, epochs: int, budget: float | None) -> None:
     """Train a cost model on measured samples; `--cost-model neural:NAME.safetensors` plans by it (docs/learning.md).
 

@@ -7,18 +7,12 @@ from typing import Any, cast
 
 import click
 
-from recsmith.cli.options import format_option, words
+from recsmith.cli.options import format_option, read_time, words
 
 SAY_EVERY_S = 60.0  # where nobody watches
 
 
-def _time(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    from recsmith.units import parse_time
-
-    return None if value is None else parse_time(value)
-
-
-budget_option = click.option("--budget", callback=_time, metavar="TIME", help="Stop after a time such as 20m.")
+budget_option = click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 20m.")
 seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed of the cases."
 )

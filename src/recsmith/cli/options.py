@@ -35,7 +35,8 @@ def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     return None if value is None else parse_size(value)
 
 
-def _time(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+def read_time(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    """Seconds of an option's quantity such as 10s."""
     return None if value is None else parse_time(value)
 
 
@@ -62,9 +63,11 @@ problem_options = _stack(
 )
 
 limit_options = _stack(
-    click.option("--cost-model", metavar="M", help="Cost model: analytic or torchrec (default: analytic)."),
+    click.option(
+        "--cost-model", metavar="M", help="analytic, torchrec, or neural:<name or .safetensors> (default: analytic)."
+    ),
     click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Stop after N iterations."),
-    click.option("--time-limit", callback=_time, metavar="TIME", help="Stop after a time such as 10s."),
+    click.option("--time-limit", callback=read_time, metavar="TIME", help="Stop after a time such as 10s."),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
                  help="Seed of random planners."),
 )  # fmt: skip
