@@ -1,5 +1,7 @@
-"""Shared by all tests: where the public data lies, and small nouns to test with."""
+"""Shared by all tests: where the public data lies, and FBGEMM where it is installed."""
 
+import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,13 @@ def data() -> Path:
     if folder is None:
         pytest.skip("the folder of real table lists is absent")
     return folder
+
+
+@pytest.fixture(scope="session")
+def fbgemm() -> None:
+    """FBGEMM imports with warnings that are not ours: import it once, quietly, where it is there."""
+    if find_spec("fbgemm_gpu") is None:
+        pytest.skip("FBGEMM is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import recsmith.hardware.fused  # noqa: F401

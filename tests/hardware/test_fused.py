@@ -6,7 +6,6 @@ from copy import copy
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,6 +71,57 @@ def test_the_fastest_and_the_median_repetition_are_kept(cpu: Any, monkeypatch: p
     assert (found.status, round(found.probe_moved, 9)) == ("ok", 0.02)
 
 
+def test_groups_of_a_step_run_forward_in_order_and_backward_in_reverse(cpu: Any, monkeypatch: pytest.MonkeyPatch):
+    room = import_module("recsmith.hardware.fused")
+    said: list[str] = []
+    ours = room.FusedTables.forward
+
+    def forward(self: Any, *words: Any) -> Any:
+        said.append(f"forward {self.embedding_specs[0][1]}")
+        output = ours(self, *words)
+        output.register_hook(lambda gradient: said.append(f"backward {gradient.shape[1]}"))
+        return output
+
+    first, second = group((100, 8, 2.0, 0.0)), group((50, 16, 1.0, 0.0), data_type="fp16")
+    monkeypatch.setattr(cpu, "_probed_s", 1.0)
+    monkeypatch.setattr(cpu, "_probe", lambda: 1.0)
+    monkeypatch.setattr(room.FusedTables, "forward", forward)
+    monkeypatch.setattr(room, "LEAST_S", 0.0)
+    found = cpu.measure_groups((first, second), least=2)
+    assert said == ["forward 8", "forward 16", "backward 16", "backward 8"] * 3
+    assert (found.status, found.repetitions) == ("ok", 2)
+    assert found.lookups == (*first.lookups, *second.lookups)
+    assert found.unique_rows[0] == cpu.measure(first).unique_rows[0]
+
+
+def test_groups_of_a_step_share_no_memory(cpu: Any):
+    cases = (group((3, 4, 1.0, 0.0)), group((100, 8, 2.0, 0.0), data_type="fp16"), group((7, 12, 1.0, 0.0)))
+    room = import_module("recsmith.hardware.fused")
+    groups = cpu._groups(cases, [room.draw_lookups(case, cpu._pool) for case in cases])
+    weights = [each.tables.weights_host for each in groups]
+    assert [weight.numel() for weight in weights] == [12, 800, 84]
+    starts = [weight.data_ptr() - weights[0].data_ptr() for weight in weights]
+    assert starts == [0, 256, 256 + 13 * 256]  # cache lines of 64 elements; fp16 takes half of its part
+    assert len({each.gradient.data_ptr() for each in groups}) == 3
+
+
+def test_groups_that_outgrow_the_scale_together_are_refused(cpu: Any):
+    half = group((2**11, 64, 1.0, 0.0))
+    assert cpu.measure_groups((half, half)).status == "ok"
+    with pytest.raises(UsageError, match="the 3 cases of a device have"):
+        cpu.measure_groups((half, half, half))
+
+
+def test_means_are_measured_as_means(cpu: Any):
+    case = group((100, 8, 2.0, 0.0))
+    tables = tuple(replace(table, pooling="mean") for table in case.tables)
+    mean = replace(case, workload=replace(case.workload, tables=tables))
+    room = import_module("recsmith.hardware.fused")
+    both = [cpu._groups((each,), [room.draw_lookups(each, cpu._pool)])[0] for each in (case, mean)]
+    total, middle = (each.tables(each.lookups.ids, each.lookups.offsets) for each in both)
+    assert (total == 2 * middle).all()
+
+
 @pytest.mark.parametrize("after", [0.5, 1.0, 2.0])
 def test_a_probe_that_moves_is_kept_and_discards_nothing(cpu: Any, monkeypatch: pytest.MonkeyPatch, after: float):
     monkeypatch.setattr(cpu, "_probed_s", 1.0)
@@ -106,7 +156,7 @@ def test_a_real_lack_of_memory_is_an_answer(cpu: Any):
     """Outputs of 1 GiB in a process that may take 256 MiB more."""
     scarce = copy(cpu)
     gradient = cpu._memory.gradient[:1].expand(2**28)
-    memory = SimpleNamespace(weights=cpu._memory.weights, state=cpu._memory.state, gradient=gradient)
+    memory = cpu._memory._replace(gradient=gradient)
     scarce.scale, scarce._memory = replace(SCALES["check"], outputs=2**28), memory
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

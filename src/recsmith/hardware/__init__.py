@@ -5,23 +5,23 @@ from typing import Any
 
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import did_you_mean, parse_number
-from recsmith.hardware.case import SCALES, Case, Hardware, Measurement, Scale
+from recsmith.hardware.case import REPETITIONS, SCALES, Case, Hardware, Measurement, Scale
 from recsmith.hardware.installed import REMEDY, require_fbgemm
 
 NAMES = "cpu, cuda, simulated:<gpu> such as simulated:h100, or simulated:h100?noise=0.03"
 
 
-def load_hardware(name: str, scale: str | None = None) -> Hardware:
+def load_hardware(name: str, scale: str | Scale | None = None) -> Hardware:
     """The hardware of a name: cpu, cuda, or simulated:<gpu>[?noise=0.03], a device of the catalogue or a cluster file.
 
-    scale: how large its cases get (default: cpu for cpu, gpu for the others).
+    scale: how large its cases get, or the name of that (default: cpu for cpu, gpu for the others).
 
     Raises:
         UsageError: the name or the scale is unknown, or there is no such device here.
         MissingExtra: PyTorch or FBGEMM is missing, or they do not belong together.
     """
     kind, _, source = name.partition(":")
-    size = scale_of(scale or ("cpu" if kind == "cpu" else "gpu"))
+    size = scale if isinstance(scale, Scale) else scale_of(scale or default_scale(name))
     if name in ("cpu", "cuda"):
         versions = require_fbgemm(cuda=name == "cuda")
         return _import(f"recsmith.hardware.{name}", name.title())(size, versions)
@@ -31,6 +31,11 @@ def load_hardware(name: str, scale: str | None = None) -> Hardware:
         device, _, words = source.partition("?")
         return Simulated(device, size, _noise(words))
     raise UsageError(f"no hardware is called '{name}'; there are {NAMES}")
+
+
+def default_scale(name: str) -> str:
+    """The name of the scale that hardware of a name is opened for."""
+    return "cpu" if name == "cpu" else "gpu"
 
 
 def scale_of(name: str) -> Scale:
@@ -62,4 +67,15 @@ def _noise(words: str) -> float:
     raise UsageError(f"'?{words}' is not an option of simulated hardware; write for example ?noise=0.03")
 
 
-__all__ = ["NAMES", "SCALES", "Case", "Hardware", "Measurement", "Scale", "load_hardware", "scale_of"]
+__all__ = [
+    "NAMES",
+    "REPETITIONS",
+    "SCALES",
+    "Case",
+    "Hardware",
+    "Measurement",
+    "Scale",
+    "default_scale",
+    "load_hardware",
+    "scale_of",
+]

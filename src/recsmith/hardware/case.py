@@ -1,8 +1,9 @@
 """What is measured, and what hardware answers.
 
-Legend: T tables of a case; 17 bins by reads of a row (workloads/access.py).
+Legend: T tables of a case; G cases that a device runs in one step; 17 bins by reads of a row (workloads/access.py).
 """
 
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from recsmith._types import noun
@@ -28,6 +29,23 @@ class Scale:
     elements: int
     outputs: int
 
+    @property
+    def size(self) -> int:
+        """Bytes that hardware takes for it: weights, states and gradients in fp32, and the numbers that ids come of."""
+        return 8 * (self.elements + self.lookups) + 4 * self.outputs
+
+    def check(self, cases: Sequence["Case"]) -> None:
+        """Refuse cases that together are larger than the scale allows."""
+        lookups = sum(sum(case.lookups) for case in cases)
+        elements, outputs = end_of([case.elements for case in cases]), end_of([case.outputs for case in cases])
+        if lookups > self.lookups or elements > self.elements or outputs > self.outputs:
+            what = "the case has" if len(cases) == 1 else f"the {len(cases)} cases of a device have"
+            raise UsageError(
+                f"{what} {lookups:,} ids, {elements:,} elements of weights and {outputs:,} of outputs; scale "
+                f"{self.name} allows {self.lookups:,}, {self.elements:,} ({format_size(self.elements * 4)} in fp32) "
+                f"and {self.outputs:,}"
+            )
+
 
 SCALES = {
     scale.name: scale
@@ -40,21 +58,38 @@ SCALES = {
 """check: small enough to compare with PyTorch. cpu: up to about 0.3 s a core and iteration. gpu: 16 GiB with state."""
 
 
+LINE = 64  # elements: what cases of a device begin at multiples of, so that no two share a cache line
+
+
+def starts_of(sizes: Sequence[int]) -> list[int]:
+    """Where each of some runs of elements begins (G,), one after the other."""
+    return [sum(-(-size // LINE) * LINE for size in sizes[:i]) for i in range(len(sizes))]
+
+
+def end_of(sizes: Sequence[int]) -> int:
+    """Elements that such runs take together; 0 of none."""
+    return starts_of(sizes)[-1] + sizes[-1] if sizes else 0
+
+
 @noun
 class Case:
     """One fusion group on one device: the tables that a kernel serves, batch_size bags of each, and an optimizer.
 
     seed, number: what the case was drawn from; its ids follow from them too.
+    blocks: of how many blocks of rows its tables are one each: rows are read as the law of a table of so many times
+        the rows has it, so that the hot rows are spread over the blocks.
     """
 
     seed: int
     number: int
     workload: Workload
+    blocks: int = 1
 
     def __post_init__(self) -> None:
         """Check that one kernel can serve all tables."""
-        if len({table.data_type for table in self.tables}) > 1:
-            raise UsageError("the tables of a case differ in data_type; one fused kernel serves tables of one type")
+        for what in ("data_type", "pooling"):
+            if len({getattr(table, what) for table in self.tables}) > 1:
+                raise UsageError(f"the tables of a case differ in {what}; one fused kernel serves tables of one")
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -83,17 +118,15 @@ class Case:
 
     def check(self, scale: Scale) -> None:
         """Refuse a case that is larger than its scale allows."""
-        if sum(self.lookups) > scale.lookups or self.elements > scale.elements or self.outputs > scale.outputs:
-            raise UsageError(
-                f"the case has {sum(self.lookups):,} ids, {self.elements:,} elements of weights and {self.outputs:,} "
-                f"of outputs; scale {scale.name} allows {scale.lookups:,}, {scale.elements:,} "
-                f"({format_size(scale.elements * 4)} in fp32) and {scale.outputs:,}"
-            )
+        scale.check((self,))
+
+
+REPETITIONS = 4  # that are timed at least, after one that is not
 
 
 @noun
 class Measurement:
-    """What a device took for a case. Seconds are None where there are none.
+    """What a device took for a case, or for several in one step. Seconds are None where there are none.
 
     forward_s, backward_s: the fastest repetition; backward sorts ids and updates the weights.
     forward_median_s, backward_median_s: of all repetitions.
@@ -146,4 +179,12 @@ class Hardware(Protocol):
 
     def measure(self, case: Case, visit: int = 0) -> Measurement:
         """Measure a case; what goes wrong in it is a status, not an error. visit: how often it was measured before."""
+        ...
+
+    def measure_groups(self, cases: tuple[Case, ...], visit: int = 0, least: int = REPETITIONS) -> Measurement:
+        """Measure the cases (G,) that a device runs in one step: forward of all in order, then backward of all.
+
+        Backward goes in reverse. least: repetitions that are timed at least, after one that is not. Counts of tables
+        are those of all cases, one after the other.
+        """
         ...

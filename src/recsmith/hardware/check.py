@@ -33,7 +33,7 @@ class Difference:
 def compare(case: Case, place: torch.device) -> Difference:
     """Train a case with FBGEMM and with PyTorch from the same weights, and compare."""
     case.check(SCALES["check"])
-    memory = Memory(SCALES["check"], place)
+    memory = Memory.of(SCALES["check"], place)
     lookups = draw_lookups(case, uniform_pool(SCALES["check"].lookups, place))
     generator = torch.Generator().manual_seed(case.number)
     kind = TORCH_TYPES[case.data_type]

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.hardware.case import Case, Measurement, Scale
+from recsmith.hardware.case import REPETITIONS, Case, Measurement, Scale, starts_of
 from recsmith.hardware.lookups import Lookups, draw_lookups, uniform_pool
 from recsmith.hardware.tables import DATA_TYPES, OPTIMIZERS, FusedTables, Memory
 from recsmith.units import format_size
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
-REPETITIONS, MOST_REPETITIONS = 4, 100  # that are timed, after one that is not
+MOST_REPETITIONS = 100  # that are timed
 LEAST_S, PROBE_S = 0.03, 0.004  # repetitions go on until they took as long
 
 
@@ -34,6 +34,14 @@ class Times(NamedTuple):
         return self.forward_s + self.backward_s
 
 
+class Group(NamedTuple):
+    """A fusion group as it is measured: tables and ids, and the gradient of its outputs."""
+
+    tables: FusedTables
+    lookups: Lookups
+    gradient: Tensor
+
+
 class FusedHardware:
     """What cpu and cuda share; they differ in the clock (`_timed`)."""
 
@@ -44,15 +52,15 @@ class FusedHardware:
         self.scale = scale
         self.versions = versions
         try:
-            self._memory = Memory(scale, place)
+            self._memory = Memory.of(scale, place)
             self._pool = uniform_pool(scale.lookups, place)
         except (RuntimeError, MemoryError):
-            size = format_size(8 * (scale.elements + scale.lookups) + 4 * scale.outputs)
             raise UsageError(
-                f"{self.name} has no room for the {size} that scale {scale.name} takes; take a smaller one"
+                f"{self.name} has no room for the {format_size(scale.size)} that scale {scale.name} takes; take a "
+                "smaller one"
             ) from None
-        self._probe_case = probe_case(scale)
-        self._probe_lookups = draw_lookups(self._probe_case, self._pool)
+        self._probe_cases = (probe_case(scale),)
+        self._probe_lookups = [draw_lookups(case, self._pool) for case in self._probe_cases]
         self._probed_s: float | None = None
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
@@ -67,16 +75,20 @@ class FusedHardware:
 
     def measure(self, case: Case, visit: int = 0) -> Measurement:
         """Time a case between two probes."""
-        case.check(self.scale)
-        self.refuse((case.workload.optimizer,), (case.data_type,))
+        return self.measure_groups((case,), visit)
+
+    def measure_groups(self, cases: tuple[Case, ...], visit: int = 0, least: int = REPETITIONS) -> Measurement:
+        """Time a step of several cases between two probes."""
+        self.scale.check(cases)
+        self.refuse(tuple(case.workload.optimizer for case in cases), tuple(case.data_type for case in cases))
         before = self._probed_s or self._probe()
         try:
-            lookups = draw_lookups(case, self._pool)
-            times = self._repeat(case, lookups, REPETITIONS, LEAST_S)
+            lookups = [draw_lookups(case, self._pool) for case in cases]
+            times = self._repeat(cases, lookups, least, LEAST_S)
         except (RuntimeError, MemoryError) as error:
             return self._failure(error)
         self._probed_s = after = self._probe()
-        return _measurement(case, lookups, times, before, after)
+        return _measurement(cases, lookups, times, before, after)
 
     def _failure(self, error: Exception) -> Measurement:
         self._probed_s = None
@@ -87,30 +99,48 @@ class FusedHardware:
     def _probe(self) -> float:
         """Seconds of the probe, its fastest repetition."""
         try:
-            times = self._repeat(self._probe_case, self._probe_lookups, REPETITIONS, PROBE_S, 1000)
+            times = self._repeat(self._probe_cases, self._probe_lookups, REPETITIONS, PROBE_S, 1000)
         except RuntimeError as error:
             raise RecSmithError(f"{self.name} no longer answers: {str(error).splitlines()[0]}; start again") from None
         return min(each.total_s for each in times)
 
     def _repeat(
-        self, case: Case, lookups: Lookups, least: int, least_s: float, most: int = MOST_REPETITIONS
+        self, cases: tuple[Case, ...], lookups: list[Lookups], least: int, least_s: float, most: int = MOST_REPETITIONS
     ) -> list[Times]:
         """Times of repetitions, the first one left out."""
-        tables = FusedTables(case, self._memory)
-        gradient = self._memory.gradient[: case.outputs].view(case.workload.batch_size, -1)
-        times, begun = [self._once(tables, lookups, gradient)], time.perf_counter()
+        groups = self._groups(cases, lookups)
+        times, begun = [self._once(groups)], time.perf_counter()
         while len(times) <= least or (time.perf_counter() - begun < least_s and len(times) <= most):
-            times.append(self._once(tables, lookups, gradient))
+            times.append(self._once(groups))
         return times[1:]
 
-    def _once(self, tables: FusedTables, lookups: Lookups, gradient: Tensor) -> Times:
-        output, forward_s, forward_wall_s = self._timed(lambda: tables(lookups.ids, lookups.offsets))
-        _, backward_s, backward_wall_s = self._timed(lambda: output.backward(gradient))
+    def _groups(self, cases: tuple[Case, ...], lookups: list[Lookups]) -> list[Group]:
+        """The groups of cases, each in a part of memory of its own."""
+        elements, outputs = starts_of([case.elements for case in cases]), starts_of([case.outputs for case in cases])
+        groups: list[Group] = []
+        for i, (case, asked) in enumerate(zip(cases, lookups, strict=True)):
+            memory = self._memory.beyond(elements[i], outputs[i])
+            gradient = memory.gradient[: case.outputs].view(case.workload.batch_size, -1)
+            groups.append(Group(FusedTables(case, memory), asked, gradient))
+        return groups
+
+    def _once(self, groups: list[Group]) -> Times:
+        outputs, forward_s, forward_wall_s = self._timed(lambda: _forward(groups))
+        _, backward_s, backward_wall_s = self._timed(lambda: _backward(groups, outputs))
         return Times(forward_s, backward_s, forward_wall_s, backward_wall_s)
 
     def _timed(self, call: Callable[[], Any]) -> tuple[Any, float, float]:
         """What a call returns, its seconds on the device, and by the wall clock."""
         raise NotImplementedError
+
+
+def _forward(groups: list[Group]) -> list[Tensor]:
+    return [group.tables(group.lookups.ids, group.lookups.offsets) for group in groups]
+
+
+def _backward(groups: list[Group], outputs: list[Tensor]) -> None:
+    for group, output in zip(reversed(groups), reversed(outputs), strict=True):
+        output.backward(group.gradient)
 
 
 def probe_case(scale: Scale) -> Case:
@@ -124,7 +154,9 @@ def probe_case(scale: Scale) -> Case:
     return Case(seed=0, number=0, workload=Workload(batch_size=batch, optimizer="rowwise_adagrad", tables=tables))
 
 
-def _measurement(case: Case, lookups: Lookups, times: list[Times], before: float, after: float) -> Measurement:
+def _measurement(
+    cases: tuple[Case, ...], lookups: list[Lookups], times: list[Times], before: float, after: float
+) -> Measurement:
     middle = Times(*(statistics.median(column) for column in zip(*times, strict=True)))
     totals = [each.total_s for each in times]
     return Measurement(
@@ -139,7 +171,7 @@ def _measurement(case: Case, lookups: Lookups, times: list[Times], before: float
         forward_wall_s=middle.forward_wall_s,
         backward_wall_s=middle.backward_wall_s,
         repetitions=len(times),
-        lookups=case.lookups,
-        unique_rows=lookups.unique_rows,
-        reuse_bins=lookups.reuse_bins,
+        lookups=tuple(count for case in cases for count in case.lookups),
+        unique_rows=tuple(count for asked in lookups for count in asked.unique_rows),
+        reuse_bins=tuple(count for asked in lookups for count in asked.reuse_bins),
     )

@@ -4,6 +4,8 @@
 The i-th most read row of a table is read in proportion to i ** -zipf, as in workloads/zipf.py. Uniform numbers come
 from one pool that stays on the device; a table starts somewhere in it. Ranks are then scattered over the rows.
 
+One of several blocks of a table draws ranks over the rows of all blocks; as many neighbours as blocks are one row.
+
 Legend: T tables, B bags of each, N ids of a table, K ids of the case.
 """
 
@@ -44,7 +46,9 @@ def draw_lookups(case: Case, pool: Tensor) -> Lookups:
     ids, offsets, unique, bins, before = [], [], [], [], 0
     for t, (table, count) in enumerate(zip(case.tables, case.lookups, strict=True)):
         start = int(starts[t] * (len(pool) - count + 1))
-        ranks = draw_ranks(pool[start : start + count], table.num_embeddings, _zipf(table))
+        ranks = draw_ranks(pool[start : start + count], table.num_embeddings * case.blocks, _zipf(table))
+        if case.blocks > 1:
+            ranks = ranks // case.blocks
         ids.append(scatter(ranks, table.num_embeddings))
         offsets.append(before + bags[: -1 if t + 1 < len(case.tables) else None] * count // case.workload.batch_size)
         reads = torch.unique_consecutive(ranks.sort().values, return_counts=True)[1]

@@ -1,4 +1,4 @@
-"""What this machine says of its processor."""
+"""What this machine says of its processor and memory."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,20 @@ from pathlib import Path
 def describe_cpu() -> str:
     """Name, cores and last-level cache; 'unknown' where Linux does not say."""
     return f"{_model()}, {os.cpu_count()} cores, last cache {_last_cache()}"
+
+
+def free_bytes() -> int | None:
+    """Memory that programs can still take; None where Linux does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def free_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _model() -> str:

@@ -11,7 +11,9 @@ Torch-free, and no more right than its model: it stands in for a GPU where cost 
   again, so hit rates fall as the group grows. Assumed; Lin et al. divide it among the tables in flight at once, the
   analytic model gives each table all of it.
 
-Legend: T tables; M modes, one a table.
+Groups of one step add up: each has the cache to itself.
+
+Legend: T tables; M modes, one a table; G cases.
 """
 
 import math
@@ -25,9 +27,10 @@ from recsmith.clusters import Cluster, catalogue, load_cluster
 from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.costs.kernels import L2_SHARE, EmbeddingKernels, Work
 from recsmith.errors import UsageError
-from recsmith.hardware.case import Case, Measurement, Scale
+from recsmith.hardware.case import REPETITIONS, Case, Measurement, Scale
 from recsmith.hardware.dice import NOISE, Dice
-from recsmith.problems import Space, build_problem
+from recsmith.problems import Problem, Space, build_problem
+from recsmith.workloads import Table
 from recsmith.workloads.zipf import zipf_reuse_bins
 
 SMS = {"v100-32": 80, "torchrec-default": 80, "a100-40": 108, "a100-80": 108, "h100": 132, "h200": 132}
@@ -65,8 +68,17 @@ class Simulated:
 
     def measure(self, case: Case, visit: int = 0) -> Measurement:
         """Seconds by the formulas; different rows and reuse bins as expected."""
-        case.check(self.scale)
-        problem = build_problem(case.workload, self._cluster, Space(types=("table_wise",), kernels=("fused",)))
+        return self.measure_groups((case,), visit)
+
+    def measure_groups(self, cases: tuple[Case, ...], visit: int = 0, least: int = REPETITIONS) -> Measurement:
+        """Seconds of the cases by themselves, added up; repetitions would change nothing."""
+        self.scale.check(cases)
+        seconds = np.array([self._seconds(case, visit) for case in cases])
+        return _answer(cases, *seconds.sum(axis=0).tolist())
+
+    def _seconds(self, case: Case, visit: int) -> tuple[float, float]:
+        """(forward, backward)."""
+        problem = _problem_of(case, self._cluster)
         kernels = CrowdedKernels.of(problem)
         modes: Ints = np.arange(len(problem.tables))
         widths = problem.demand.dim[problem.modes.table[modes]]
@@ -75,7 +87,7 @@ class Simulated:
         forward = FORWARD_KERNELS * launch + _longer(kernels.forward(modes, widths)) * math.ceil(waves) / waves
         backward = BACKWARD_KERNELS * launch + _longer(kernels.backward(modes, widths))
         factor = math.exp(self._noise * float(Dice(case.seed, case.number, NOISE + visit).normal(1)[0]))
-        return _answer(case, forward * factor, backward * factor)
+        return forward * factor, backward * factor
 
     @property
     def _sms(self) -> int:
@@ -93,19 +105,41 @@ def _one_gpu(source: str) -> Cluster:
     return replace(cluster, local_world_size=1, hosts=1, hbm_bytes=hbm, reserve_bytes=0)
 
 
+def _problem_of(case: Case, cluster: Cluster) -> Problem:
+    """The case as whole tables of one device; as one of several blocks, row-wise tables of as many devices."""
+    if case.blocks == 1:
+        return build_problem(case.workload, cluster, Space(types=("table_wise",), kernels=("fused",)))
+    work = replace(
+        case.workload,
+        batch_size=case.workload.batch_size // case.blocks,
+        tables=tuple(_whole(table, case.blocks) for table in case.tables),
+    )
+    devices = replace(cluster, local_world_size=case.blocks)
+    return build_problem(work, devices, Space(types=("row_wise",), kernels=("fused",)))
+
+
+def _whole(table: Table, blocks: int) -> Table:
+    """The table that a block is one of so many of."""
+    (feature,) = table.features
+    feature = replace(feature, pooling_factor=feature.pooling_factor * blocks)
+    return replace(table, num_embeddings=table.num_embeddings * blocks, features=(feature,))
+
+
 def _longer(work: Work) -> float:
     """Seconds of a kernel: memory or cache decides, over all of its tables."""
     return max(float(work.memory.sum()), float(work.cache.sum()))
 
 
-def _answer(case: Case, forward_s: float, backward_s: float) -> Measurement:
-    tables, lookups = case.tables, np.array(case.lookups, dtype=np.float64)
+def _answer(cases: tuple[Case, ...], forward_s: float, backward_s: float) -> Measurement:
+    tables = [table for case in cases for table in case.tables]
+    asked = tuple(count for case in cases for count in case.lookups)
+    lookups = np.array(asked, dtype=np.float64)
     zipf = np.array([(table.access and table.access.zipf) or 0.0 for table in tables])
     rows = np.array([table.num_embeddings for table in tables], dtype=np.float64)
     bins: Ints = np.rint(zipf_reuse_bins(zipf, rows, lookups)).astype(np.int64)
     return Measurement(
         status="ok", forward_s=forward_s, backward_s=backward_s, spread=0.0, probe_s=0.0, probe_moved=0.0,
         forward_median_s=forward_s, backward_median_s=backward_s, forward_wall_s=forward_s, backward_wall_s=backward_s,
-        repetitions=1, lookups=case.lookups, unique_rows=tuple(bins.sum(axis=1).tolist()),
+        repetitions=1, lookups=asked, unique_rows=tuple(bins.sum(axis=1).tolist()),
         reuse_bins=tuple(bins.ravel().tolist()),
     )  # fmt: skip

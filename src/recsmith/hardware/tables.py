@@ -2,15 +2,15 @@
 """FBGEMM's fused tables on memory that is there already (imports torch and FBGEMM).
 
 Weights, optimizer states and gradients of all cases are one allocation each: tables lie side by side from its start, so
-no two tables of a case share memory, and no case pays for allocation. The learning rate is 0: kernels do all their work
-and every weight stays what it was.
+no two tables of a case share memory, and no case pays for allocation. Cases that run in one step each have a part of
+their own. The learning rate is 0: kernels do all their work and every weight stays what it was.
 """
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recsmith.hardware.case import Case, Scale
 
@@ -30,17 +30,30 @@ OPTIMIZERS = {
     "rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD,
 }
 DATA_TYPES = {"fp32": SparseType.FP32, "fp16": SparseType.FP16}
+POOLINGS = {"sum": PoolingMode.SUM, "mean": PoolingMode.MEAN}
 WEIGHT_BITS = 0x3C00  # 1 as fp16, two of them 0.0078 as fp32: arithmetic never meets denormal numbers
 STATE, GRADIENT = 1e-3, 1e-2
 
 
-class Memory:
-    """What all cases of a scale lie in; each case takes it from the start."""
+class Memory(NamedTuple):
+    """What all cases of a scale lie in; a case takes it from the start. weights: two to an element."""
 
-    def __init__(self, scale: Scale, device: torch.device) -> None:
-        self.weights = torch.full((2 * scale.elements,), WEIGHT_BITS, dtype=torch.int16, device=device)
-        self.state = torch.full((scale.elements,), STATE, device=device)
-        self.gradient = torch.full((scale.outputs,), GRADIENT, device=device)
+    weights: Tensor
+    state: Tensor
+    gradient: Tensor
+
+    @classmethod
+    def of(cls, scale: Scale, device: torch.device) -> "Memory":
+        """Memory for a scale."""
+        return cls(
+            torch.full((2 * scale.elements,), WEIGHT_BITS, dtype=torch.int16, device=device),
+            torch.full((scale.elements,), STATE, device=device),
+            torch.full((scale.outputs,), GRADIENT, device=device),
+        )
+
+    def beyond(self, elements: int, outputs: int) -> "Memory":
+        """What is left behind so many elements of weights, and of outputs."""
+        return Memory(self.weights[2 * elements :], self.state[elements:], self.gradient[outputs:])
 
 
 class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
@@ -57,7 +70,7 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
             [(table.num_embeddings, table.embedding_dim, place, compute) for table in case.tables],
             optimizer=OPTIMIZERS[case.workload.optimizer],
             weights_precision=DATA_TYPES[case.data_type],
-            pooling_mode=PoolingMode.SUM,
+            pooling_mode=POOLINGS[case.tables[0].pooling],
             learning_rate=learning_rate,
             device=memory.weights.device,
         )

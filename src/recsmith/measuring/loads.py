@@ -1,0 +1,120 @@
+"""The loads of a plan: what each rank's kernels do in a step, as cases that hardware measures.
+
+A rank runs one kernel for each of its fusion groups (collection, sharding type, data type and pooling; see
+problems/modes.py), forward one after the other and backward in reverse. Every kernel serves the bags of all ranks; a
+block of rows finds its share of their ids. Ids are drawn by the table's own law; a table whose reads were counted is
+read by the Zipf law fitted to the counts.
+
+Ranks that hold the same shapes have equal loads, whatever their tables are called and whichever plan they belong to.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+from zlib import crc32
+
+from recsmith.errors import UsageError
+from recsmith.hardware import Case, Scale, default_scale, scale_of
+from recsmith.hardware.case import end_of
+from recsmith.plans import Placement, Plan
+from recsmith.sharding import Shard
+from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.reuse import Reuse
+from recsmith.workloads.table import DataType, Pooling
+
+SMALLEST = 2**20  # ids, and elements, that a scale has room for in any case: its probe needs some
+
+Load = tuple[Case, ...]
+"""The cases that one rank runs in a step; none on a rank without shards. Equal loads take equally long."""
+
+
+class _Group(NamedTuple):
+    """What a rank fuses into one kernel. blocks: that its tables are cut into by rows, which follows from the type."""
+
+    sharding_type: str
+    collection: str
+    data_type: DataType
+    pooling: Pooling
+    blocks: int
+
+
+def loads_of(plan: Plan, seed: int = 0) -> tuple[Load, ...]:
+    """The load of each rank (W,). seed: of the ids.
+
+    Raises:
+        UsageError: a table that cannot be measured, by name: a kernel other than fused (data_parallel, host memory), a
+            sequence, weights of ids, several features or poolings.
+    """
+    tables = {table.name: table for table in plan.workload.tables}
+    for placement in plan.placements:
+        _check(tables[placement.table], placement)
+    zipf = dict(zip(tables, Reuse.of(list(tables.values())).zipf.tolist(), strict=True))
+    ranks: list[dict[_Group, list[Table]]] = [{} for _ in range(plan.cluster.world_size)]
+    kinds = {placement.table: placement.kind for placement in plan.placements}
+    for shard in plan.shards():
+        table, kind = tables[shard.table], kinds[shard.table]
+        blocks, _ = kind.lookup_share(plan.cluster)
+        pooling = "sum" if kind.splits_rows else table.pooling  # TorchRec divides parts of means once they are added
+        group = _Group(kind.name, table.collection, table.data_type, pooling, blocks)
+        piece = _piece(table, shard, group, zipf[table.name])
+        ranks[shard.rank].setdefault(group, []).append(piece)
+    bags = plan.workload.batch_size * plan.cluster.world_size
+    return tuple(
+        tuple(_case(plan.workload, groups[group], bags, group.blocks, seed) for group in sorted(groups))
+        for groups in ranks
+    )
+
+
+def _check(table: Table, placement: Placement) -> None:
+    """Refuse what is not measured."""
+    where, (first, *more) = f"table '{table.name}'", table.features
+    if placement.sharding_type == "data_parallel":
+        why = "is data_parallel, a dense kernel; plan without it (--types)"
+    elif placement.compute_kernel != "fused":
+        why = f"uses kernel {placement.compute_kernel}; plan with --kernels fused"
+    elif not table.pooled:
+        why = "returns sequences (pooling: none); leave it out of the workload"
+    elif table.weighted:
+        why = "has weighted ids; leave out its weights"
+    elif more or first.num_poolings != 1 or first.batch_size is not None:
+        why = "has several features or poolings, or a batch_size of its own; give it one feature with one pooling"
+    else:
+        return
+    raise UsageError(f"{where} {why}: kernels are measured for fused, pooled tables that one feature reads")
+
+
+def _piece(table: Table, shard: Shard, group: _Group, zipf: float) -> Table:
+    """A shard as a table of its own, without the name and the collection that it comes from."""
+    rows, columns = (end - start for start, end in (shard.rows, shard.columns))
+    feature = Feature(name="f", pooling_factor=table.features[0].pooling_factor / group.blocks)
+    return Table(
+        name="t", num_embeddings=rows, embedding_dim=columns, data_type=group.data_type, pooling=group.pooling,
+        features=(feature,), access=AccessProfile(zipf=zipf),
+    )  # fmt: skip
+
+
+def _case(workload: Workload, pieces: list[Table], bags: int, blocks: int, seed: int) -> Case:
+    """Pieces in an order that only their shapes decide; the case's number follows from them."""
+    named = [replace(piece, name=f"t{i}") for i, piece in enumerate(sorted(pieces, key=_shape))]
+    work = Workload(batch_size=bags, optimizer=workload.optimizer, tables=tuple(named))
+    return Case(seed=seed, number=crc32(f"{blocks} {work}".encode()), workload=work, blocks=blocks)
+
+
+def _shape(piece: Table) -> tuple[float, ...]:
+    zipf = (piece.access and piece.access.zipf) or 0.0
+    return -piece.weight_bytes, piece.num_embeddings, piece.features[0].pooling_factor, zipf
+
+
+def scale_for(loads: Iterable[Load], hardware: str) -> Scale:
+    """The scale that loads need, named 'plans'; its probe is that of the hardware's usual scale."""
+    some, usual = list(loads), scale_of(default_scale(hardware))
+
+    def most(sizes: Iterable[int]) -> int:
+        return max(SMALLEST, *sizes)
+
+    return Scale(
+        name="plans", least_work=usual.least_work, most_work=usual.most_work,
+        lookups=most(sum(sum(case.lookups) for case in load) for load in some),
+        elements=most(end_of([case.elements for case in load]) for load in some),
+        outputs=most(end_of([case.outputs for case in load]) for load in some),
+    )  # fmt: skip
