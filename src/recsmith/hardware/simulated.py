@@ -18,6 +18,8 @@ Legend: T tables; M modes, one a table; G cases.
 
 import math
 from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +38,15 @@ from recsmith.workloads.zipf import zipf_reuse_bins
 SMS = {"v100-32": 80, "torchrec-default": 80, "a100-40": 108, "a100-80": 108, "h100": 132, "h200": 132}
 """Streaming multiprocessors: NVIDIA's V100, A100 and H100 white papers; H200 has H100's die."""
 WARPS = 45  # that FBGEMM's kernels keep on an SM
+TURNS = 32  # cases whose answers are kept for their next visits: more than take turns in a run (measuring/samples.py)
+
+
+class _Exact(NamedTuple):
+    """Seconds of a case without noise, and its reuse bins (T, 17)."""
+
+    forward_s: float
+    backward_s: float
+    reuse_bins: Ints
 
 
 class CrowdedKernels(EmbeddingKernels):
@@ -62,6 +73,7 @@ class Simulated:
         self.name = f"simulated:{source}" + (f"?noise={noise:g}" if noise else "")
         self.device = f"{self._cluster.device.name}, simulated"
         self.versions = f"recsmith {__version__}"
+        self._exactly = lru_cache(TURNS)(self._price)
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
         """Nothing: it computes what any optimizer and data type moves."""
@@ -73,11 +85,17 @@ class Simulated:
     def measure_groups(self, cases: tuple[Case, ...], visit: int = 0, least: int = REPETITIONS) -> Measurement:
         """Seconds of the cases by themselves, added up; repetitions would change nothing."""
         self.scale.check(cases)
-        seconds = np.array([self._seconds(case, visit) for case in cases])
-        return _answer(cases, *seconds.sum(axis=0).tolist())
+        answers = [self._exactly(case) for case in cases]
+        noise = np.array([self._factor(case, visit) for case in cases])
+        forward, backward = (noise * np.array([(each.forward_s, each.backward_s) for each in answers]).T).sum(axis=1)
+        return _answer(cases, float(forward), float(backward), np.concatenate([each.reuse_bins for each in answers]))
 
-    def _seconds(self, case: Case, visit: int) -> tuple[float, float]:
-        """(forward, backward)."""
+    def _factor(self, case: Case, visit: int) -> float:
+        """The noise of a visit."""
+        return math.exp(self._noise * float(Dice(case.seed, case.number, NOISE + visit).normal(1)[0]))
+
+    def _price(self, case: Case) -> "_Exact":
+        """What all visits of a case have in common."""
         problem = _problem_of(case, self._cluster)
         kernels = CrowdedKernels.of(problem)
         modes: Ints = np.arange(len(problem.tables))
@@ -86,8 +104,7 @@ class Simulated:
         waves = case.workload.batch_size * len(case.tables) / (self._sms * WARPS)
         forward = FORWARD_KERNELS * launch + _longer(kernels.forward(modes, widths)) * math.ceil(waves) / waves
         backward = BACKWARD_KERNELS * launch + _longer(kernels.backward(modes, widths))
-        factor = math.exp(self._noise * float(Dice(case.seed, case.number, NOISE + visit).normal(1)[0]))
-        return forward * factor, backward * factor
+        return _Exact(forward, backward, _reuse_bins(case))
 
     @property
     def _sms(self) -> int:
@@ -130,16 +147,18 @@ def _longer(work: Work) -> float:
     return max(float(work.memory.sum()), float(work.cache.sum()))
 
 
-def _answer(cases: tuple[Case, ...], forward_s: float, backward_s: float) -> Measurement:
-    tables = [table for case in cases for table in case.tables]
-    asked = tuple(count for case in cases for count in case.lookups)
-    lookups = np.array(asked, dtype=np.float64)
-    zipf = np.array([(table.access and table.access.zipf) or 0.0 for table in tables])
-    rows = np.array([table.num_embeddings for table in tables], dtype=np.float64)
-    bins: Ints = np.rint(zipf_reuse_bins(zipf, rows, lookups)).astype(np.int64)
+def _reuse_bins(case: Case) -> Ints:
+    """Rows read 1, 2, 3-4 ... times (T, 17), as expected."""
+    lookups = np.array(case.lookups, dtype=np.float64)
+    zipf = np.array([(table.access and table.access.zipf) or 0.0 for table in case.tables])
+    rows = np.array([table.num_embeddings for table in case.tables], dtype=np.float64)
+    return np.rint(zipf_reuse_bins(zipf, rows, lookups)).astype(np.int64)
+
+
+def _answer(cases: tuple[Case, ...], forward_s: float, backward_s: float, bins: Ints) -> Measurement:
     return Measurement(
         status="ok", forward_s=forward_s, backward_s=backward_s, spread=0.0, probe_s=0.0, probe_moved=0.0,
         forward_median_s=forward_s, backward_median_s=backward_s, forward_wall_s=forward_s, backward_wall_s=backward_s,
-        repetitions=1, lookups=asked, unique_rows=tuple(bins.sum(axis=1).tolist()),
-        reuse_bins=tuple(bins.ravel().tolist()),
+        repetitions=1, lookups=tuple(count for case in cases for count in case.lookups),
+        unique_rows=tuple(bins.sum(axis=1).tolist()), reuse_bins=tuple(bins.ravel().tolist()),
     )  # fmt: skip

@@ -4,6 +4,7 @@ import platform
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from recsmith._types import noun
@@ -13,7 +14,7 @@ from recsmith.measuring.cases import Cases
 from recsmith.measuring.folder import NOTHING, PART, About, Folder, open_folder
 from recsmith.measuring.journal import Row
 from recsmith.measuring.parts import has_pyarrow, read_columns
-from recsmith.measuring.samples import OF_VISIT, VISITS, schedule_of, visit_of, which
+from recsmith.measuring.samples import BLOCK, OF_VISIT, VISITS, schedule_of, visit_of, which
 
 
 @noun
@@ -119,11 +120,14 @@ class _Run:
         )
 
 
+_drawn = lru_cache(2 * BLOCK)(Cases.case)  # samples of a block take turns, so their cases come again
+
+
 def _visit(folder: Folder, hardware: Hardware, cases: Cases, sample: int, visit: int) -> Row:
     """Visit a sample and keep the row."""
     begun, position = time.monotonic(), folder.position
     number, before = which(sample)
-    case = cases.case(number)
+    case = _drawn(cases, number)
     if folder.interrupted:
         measured = Measurement(status="interrupted", message="the run ended while this case was measured")
     else:

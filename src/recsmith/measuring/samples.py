@@ -6,7 +6,7 @@ visits. What a sample takes is what its fastest visit takes, forward and backwar
 fell into minutes in which the probe was slow as well, the sample is set aside.
 """
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -91,7 +91,7 @@ class Schedule:
     def __init__(self) -> None:
         self._visits: dict[int, list[Visit]] = {}
         self._samples: dict[int, Sample] = {}
-        self._agreed: list[float] = []  # probes of samples whose visits agree
+        self._agreed: list[float] = []  # probes of samples whose visits agree, the fastest first
         self._probes: list[float] = []  # of all visits, the fastest first
         self._block = 0
 
@@ -103,13 +103,13 @@ class Schedule:
             insort(self._probes, visit.probe_s)
         found = self._samples[sample] = judge(sample, visits, status)
         if found.status == "ok" and found.probe_s is not None:
-            self._agreed.append(found.probe_s)
+            insort(self._agreed, found.probe_s)
         return found
 
     @property
     def steady(self) -> int:
         """How many samples are ok, as far as can be told by now."""
-        return sum(probe_s <= self._slowest_probe for probe_s in self._agreed)
+        return bisect_right(self._agreed, self._slowest_probe)
 
     @property
     def _slowest_probe(self) -> float:
