@@ -41,6 +41,7 @@ def test_help_has_an_example(run: Run) -> None:
     assert "  recsmith learn cost --data " in done.out
 
 
+@pytest.mark.filterwarnings("default")
 @needs_torch
 def test_from_samples_to_a_plan(run: Run, measured: str, tables: Path) -> None:
     done = run("learn", "cost", "--data", measured, "--output", "m.safetensors", "--epochs", 2)
@@ -54,6 +55,7 @@ def test_from_samples_to_a_plan(run: Run, measured: str, tables: Path) -> None:
     found = json.loads(done.out)
     assert found["plan"]["cost_model"] == "neural:m.safetensors"
     assert 0 < found["bound"]["value_s"] <= found["cost"]["total_s"]
+    assert "was trained on simulated:h100, which is a formula: no device was measured" in done.err
     assert run("plan", tables, "--cluster", "a100-80:2", "--cost-model", "neural:m.safetensors").code == 2
 
 

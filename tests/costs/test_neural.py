@@ -19,7 +19,7 @@ from recsmith.costs.neural_heads import BLOCK, ConvexHead
 from recsmith.costs.neural_inputs import PieceWork, inputs_of, work_of
 from recsmith.errors import UsageError
 from recsmith.planners._faces import faces_of
-from recsmith.plans import Placement
+from recsmith.plans import Placement, plan_from_raw, plan_to_raw
 from recsmith.problems import Space, footprint_of
 from recsmith.sharding import KERNELS
 from recsmith.workloads import AccessProfile
@@ -165,6 +165,7 @@ def _small(seed: int) -> Case:
     return replace(case, workload=work, cost_model="neural")
 
 
+@pytest.mark.filterwarnings("ignore:cost model .* was trained on simulated")
 @pytest.mark.parametrize("chunk", range(4))
 def test_no_plan_costs_less_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     """Against every plan, with hinges and launches about as dear as the small tables."""
@@ -225,6 +226,25 @@ def test_inputs_beyond_the_trained_range_are_said_with_the_factor(tmp_path: Path
         found = cost_model(name).compile(case.problem)
     assert isinstance(found, NeuralEvaluator)
     assert found.extrapolated == {"rows": 4.0, "device ids": 1.25}
+
+
+@pytest.mark.filterwarnings("ignore:cost model .* extrapolates")
+def test_a_plan_says_where_its_price_extrapolates(tmp_path: Path) -> None:
+    from recsmith.costs.simulate import simulate
+
+    name = write_model(tmp_path / "m.safetensors", ranges={"rows": Range(least=1.0, most=250.0)})
+    found = replace(_case(), cost_model=name).plan("size_greedy").plan
+    assert found.extrapolated == {"rows": 4.0}
+    again = plan_from_raw(plan_to_raw(found), "plan.json")
+    assert (again.extrapolated, simulate(again).extrapolated) == ({"rows": 4.0}, {"rows": 4.0})
+    assert simulate(found, "analytic").extrapolated == {}
+    assert "extrapolated" not in plan_to_raw(simulate(found, "analytic"))
+
+
+def test_a_model_of_a_formula_says_so(tmp_path: Path) -> None:
+    write_model(tmp_path / "m.safetensors", hardware="simulated:h100?noise=0.03", device="h100, simulated")
+    with pytest.warns(UserWarning, match=r"trained on simulated:h100\?noise=0\.03, which is a formula"):
+        cost_model(f"neural:{tmp_path / 'm.safetensors'}")
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import Case, table, workload
 from support.learned import card, tensors, write_model
 
+from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.neural_files import card_from_raw, find_model, load_model, save_model
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.problems import Space
 
 
 @pytest.mark.parametrize("variant", ["convex", "linear", "free"])
@@ -120,6 +123,24 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
         write_model(path, seed=1)
     assert path.read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["m.json", "m.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["cpu", "simulated-h100"])
+def test_shipped_cards_stand_beside_their_weights(name: str):
+    path = find_model(name)
+    assert card_from_raw(json.loads(path.with_suffix(".json").read_text()), name) == load_model(path)[1]
+
+
+@pytest.mark.filterwarnings("ignore:cost model neural")
+def test_the_simulated_model_prices_plans_of_its_gpu_with_a_bound_and_says_what_it_is():
+    case = Case(workload(table("a", 10**5, 64, 20.0), batch_size=4096), load_cluster("h100:8"), Space())
+    with pytest.warns(
+        UserWarning, match="neural:simulated-h100 was trained on simulated:h100.* no device was measured"
+    ):
+        model = cost_model("neural:simulated-h100")
+    bound = model.compile(case.problem).outlook.bound.value_s
+    assert bound is not None
+    assert bound > 0
 
 
 def test_the_shipped_cpu_model_is_read_by_its_name_and_says_how_far_it_is_off():

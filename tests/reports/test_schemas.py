@@ -1,6 +1,7 @@
 """The JSON Schemas of all files: real files fit them, and what the reader refuses they refuse too."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ LONG = workload(
     name="n",
     source="s",
 )
-PLAN = plan_of(
+PLAIN = plan_of(
     LONG,
     cluster(hbm_bytes=(2**30, 2**31), reserve_bytes=1, ddr_bytes_per_host=2**40),
     placed("a", "column_wise", [0, 1], [8, 24]),
@@ -33,13 +34,14 @@ PLAN = plan_of(
         cache=Cache(load_factor=0.2),
     ),
 )  # fmt: skip
+PLAN = replace(PLAIN, extrapolated={"device ids": 1.25})
 RULES = [{"tables": "user_*", "sharding_types": ["table_wise"], "compute_kernels": ["fused"], "min_width": 64}]
 REAL = {
     "workload": [workload_to_raw(LONG), *(workload_to_raw(load_workload(name)) for name in builtins())],
     "cluster": [cluster_to_raw(PLAN.cluster), *(cluster_to_raw(load_cluster(name)) for name in catalogue())],
     "constraints": [{"schema": "recsmith/constraints/1", "rules": RULES}],
-    "plan": [plan_to_raw(PLAN)],
-    "result": [result_to_raw(Result(plan=PLAN, elapsed_s=0.5, iterations=3))],
+    "plan": [plan_to_raw(PLAIN), plan_to_raw(PLAN)],
+    "result": [result_to_raw(Result(plan=plan, elapsed_s=0.5, iterations=3)) for plan in (PLAIN, PLAN)],
 }
 FILES = [pytest.param(noun, raw, id=f"{noun} {i}") for noun, raws in REAL.items() for i, raw in enumerate(raws)]
 

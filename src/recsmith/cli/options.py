@@ -64,7 +64,9 @@ problem_options = _stack(
 
 limit_options = _stack(
     click.option(
-        "--cost-model", metavar="M", help="analytic, torchrec, or neural:<name or .safetensors> (default: analytic)."
+        "--cost-model", metavar="M",
+        help="analytic (default), torchrec, neural:cpu, neural:simulated-h100 (of a formula, not of a device), or "
+        "neural:<.safetensors>.",
     ),
     click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Stop after N iterations."),
     click.option("--time-limit", callback=read_time, metavar="TIME", help="Stop after a time such as 10s."),

@@ -97,6 +97,11 @@ class Evaluator(Protocol):
         ...
 
     @property
+    def extrapolated(self) -> dict[str, float]:
+        """Inputs beyond what a learned model was trained on, by what factor; nothing for other models."""
+        ...
+
+    @property
     def shared(self) -> Floats:
         """Seconds (G, 4) that every rank spends once any piece of a group stands anywhere."""
         ...

@@ -55,6 +55,11 @@ class AnalyticEvaluator:
     phases: tuple[tuple[int, ...], ...] = ((0, 1, 3), (2,))  # ready, then the forward collectives
 
     @property
+    def extrapolated(self) -> dict[str, float]:
+        """Nothing: it was not trained."""
+        return {}
+
+    @property
     def outlook(self) -> Outlook:
         """The bound over the whole space."""
         return self._outlook

@@ -37,6 +37,7 @@ from recsmith.problems import Problem
 from recsmith.sharding import KERNELS
 
 PREFIX = "neural:"
+SIMULATED = "simulated:"  # hardware whose samples are a formula's
 AROUND = 4  # terms that are not learned, behind those that are
 PIECES = 0
 OTHER_FORWARD, OTHER_BACKWARD, FORWARD_COMM, BACKWARD_COMM = range(-AROUND, 0)
@@ -208,11 +209,16 @@ def _lifts(head: ConvexHead) -> list[float]:
 
 
 class NeuralCostModel:
-    """A learned model by name or file (see the module)."""
+    """A learned model by name or file (see the module). A warning says so where no device was measured for it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.weights, self.card = load_model(find_model(name.removeprefix(PREFIX)))
+        if self.card.hardware.startswith(SIMULATED):
+            warnings.warn(
+                f"cost model {name} was trained on {self.card.hardware}, which is a formula: no device was measured",
+                stacklevel=3,
+            )
 
     def compile(self, problem: Problem) -> NeuralEvaluator:
         """The model for a problem; a warning says where it extrapolates.

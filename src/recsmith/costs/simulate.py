@@ -30,7 +30,10 @@ def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
     if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, cost, bound.space):
         bound = plan.bound
     legal = in_space(problem, plan) and fits(host.problem, footprint)
-    return replace(plan, cost_model=model.name, cost=cost, bound=bound, gap=bound.gap(cost.total_s) if legal else None)
+    return replace(
+        plan, cost_model=model.name, cost=cost, bound=bound, gap=bound.gap(cost.total_s) if legal else None,
+        extrapolated=evaluator.extrapolated,
+    )  # fmt: skip
 
 
 def _in_order_of(problem: Problem, host: Problem, footprint: Footprint) -> Footprint:

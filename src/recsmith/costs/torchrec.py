@@ -55,6 +55,11 @@ class TorchRecEvaluator:
     phases: tuple[tuple[int, ...], ...] = (tuple(range(len(PARTS))),)
 
     @property
+    def extrapolated(self) -> dict[str, float]:
+        """Nothing: it was not trained."""
+        return {}
+
+    @property
     def shared(self) -> Floats:
         """Nothing: the estimator has no latencies."""
         return np.zeros((self.groups, len(PARTS)))

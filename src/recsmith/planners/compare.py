@@ -152,5 +152,5 @@ class _Bench:
         return Plan(
             workload=workload, cluster=cluster, constraints=constraints, placements=placements, planner=name,
             cost_model=self.models[0].name, cost=cost, bound=self.bounds[0], gap=None,
-            digest=digest_of(workload, cluster, constraints, placements),
+            extrapolated=self.evaluators[0].extrapolated, digest=digest_of(workload, cluster, constraints, placements),
         )  # fmt: skip

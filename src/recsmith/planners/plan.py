@@ -119,6 +119,7 @@ def make_plan(
         cost=cost,
         bound=bound,
         gap=bound.gap(cost.total_s),
+        extrapolated=evaluator.extrapolated,
         digest=digest_of(workload, problem.cluster, constraints, placements),
     )
 

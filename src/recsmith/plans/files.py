@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import cast
 
 from recsmith._types import noun
@@ -31,6 +31,7 @@ class _Body:
     cost: StepCost
     bound: Bound
     gap: float | None
+    extrapolated: dict[str, float] = field(default_factory=dict[str, float])
     digest: str = ""
     shards: tuple[Shard, ...] | None = None
 
@@ -59,6 +60,7 @@ def plan_to_raw(plan: Plan) -> Raw:
         "planner": plan.planner,
         "cost_model": plan.cost_model,
         "gap": plan.gap,
+        **({"extrapolated": plan.extrapolated} if plan.extrapolated else {}),
         "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
         "versions": {"recsmith": __version__},
         "constraints": plan.constraints,
@@ -121,7 +123,7 @@ def plan_from_raw(raw: Raw, source: str) -> Plan:
     plan = Plan(
         workload=workload, cluster=cluster, placements=rest.placements, constraints=rest.constraints,
         planner=rest.planner, cost_model=rest.cost_model, cost=rest.cost, bound=rest.bound, gap=rest.gap,
-        digest=rest.digest,
+        extrapolated=rest.extrapolated, digest=rest.digest,
     )  # fmt: skip
     try:
         check_placements(plan.placements, workload, cluster)

@@ -69,6 +69,7 @@ class Plan:
     """Placements of all tables (in order of their names) with the problem they solve and the price.
 
     constraints: the space that was searched and what had to be kept, as plain words (they travel with the bound).
+    extrapolated: inputs beyond what a learned cost model was trained on, by what factor, the largest first.
     digest: of workload, cluster, constraints and placements; equal digests mean equal plans.
     """
 
@@ -81,6 +82,7 @@ class Plan:
     cost: StepCost
     bound: Bound
     gap: float | None
+    extrapolated: dict[str, float] = field(default_factory=dict[str, float])
     digest: str = ""
 
     def shards(self) -> tuple[Shard, ...]:

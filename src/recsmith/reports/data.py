@@ -21,12 +21,13 @@ def result_to_raw(result: Result) -> Raw:
 
 
 def price_to_raw(plan: Plan) -> Raw:
-    """Cost, bound and gap of a plan."""
+    """Cost, bound and gap of a plan, and where a learned cost model extrapolates."""
     return {
         "cost_model": plan.cost_model,
         "cost": encode(plan.cost),
         "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
         "gap": plan.gap,
+        **({"extrapolated": plan.extrapolated} if plan.extrapolated else {}),
     }
 
 

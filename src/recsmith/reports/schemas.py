@@ -59,7 +59,12 @@ def _plan() -> Raw:
             "bound": json_schema(Bound),
             "gap": {"type": ["number", "null"]},
         },
-        {"shards": json_schema(tuple[Shard, ...]), "versions": {"type": "object"}, "digest": text},
+        {
+            "shards": json_schema(tuple[Shard, ...]),
+            "versions": {"type": "object"},
+            "digest": text,
+            "extrapolated": json_schema(dict[str, float]),
+        },
     )
 
 
@@ -77,7 +82,7 @@ def _result() -> Raw:
             "gap": {"type": ["number", "null"]},
             "plan": _plan(),
         },
-        {"members": json_schema(tuple[str, ...])},
+        {"members": json_schema(tuple[str, ...]), "extrapolated": json_schema(dict[str, float])},
     )
 
 
