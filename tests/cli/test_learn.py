@@ -32,7 +32,7 @@ def measured(run: Run) -> str:
 def test_the_words_are_frozen() -> None:
     assert isinstance(command, click.Group)
     found = {name: [" ".join(each.opts) for each in sub.params] for name, sub in command.commands.items()}
-    assert found == {"cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget"]}
+    assert found == {"cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget", "--start"]}
 
 
 def test_help_has_an_example(run: Run) -> None:
@@ -59,6 +59,12 @@ def test_from_samples_to_a_plan(run: Run, measured: str, tables: Path) -> None:
     assert run("plan", tables, "--cluster", "a100-80:2", "--cost-model", "neural:m.safetensors").code == 2
 
 
+@needs_torch
+def test_a_start_is_on_the_card(run: Run, measured: str) -> None:
+    assert run("learn", "cost", "--data", measured, "-o", "m.safetensors", "--epochs", 1, "--start", "cpu").code == 0
+    assert json.loads(Path("m.json").read_text())["start"] == "cpu"
+
+
 def test_without_pytorch_it_says_what_to_install(run: Run, measured: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("recsmith.learning.t") or name.endswith(".network")]:
         monkeypatch.delitem(sys.modules, name)
@@ -76,6 +82,11 @@ def test_without_pytorch_it_says_what_to_install(run: Run, measured: str, monkey
         (["--data", "none", "-o", "m.safetensors"], "'none' holds no measurements"),
         (["--data", "sim", "-o", "m.json"], "the output is 'm.json'; give a name that ends with .safetensors"),
         (["--data", "sim", "-o", "no/m.safetensors"], "no' does not exist; create it first"),
+        (["--data", "sim", "-o", "m.safetensors", "--start", "gpu"], "no learned cost model is called 'gpu'"),
+        (
+            ["--data", "sim", "-o", "m.safetensors", "--start", "cpu", "--variant", "free"],
+            "is convex, the model to train is free; add --variant convex",
+        ),
         (["--data", ",", "-o", "m.safetensors"], "--data names no folder"),
     ],
 )

@@ -1,5 +1,6 @@
 """Training, with PyTorch: what it learns, that NumPy computes the same, and how it ends."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,24 @@ def test_a_linear_head_has_no_hinges() -> None:
     head = weights_of(network.tensors(), "linear", "").head
     sums = np.random.default_rng(0).uniform(0, 1, (2, 9, 6))
     assert head.total(sums.sum(axis=0)) == pytest.approx(head.total(sums[0]) + head.total(sums[1]))
+
+
+@pytest.mark.parametrize("variant", ["convex", "linear", "free"])
+def test_a_start_is_the_given_model_brought_to_the_samples(variant: Any) -> None:
+    given, _ = train(Recipe(variant=variant, epochs=3), SAMPLES, OTHERS)
+    begun = training._begun(  # pyright: ignore[reportPrivateUsage]
+        Recipe(variant=variant, start=given.tensors()), replace(SAMPLES, seconds=7 * SAMPLES.seconds)
+    )
+    before, after = training.predict(given, OTHERS), training.predict(begun, OTHERS)
+    off = np.median(SAMPLES.total / training.predict(given, SAMPLES).sum(axis=1))
+    assert after == pytest.approx(7 * off * before, rel=0.2 if variant == "free" else 1e-3)
+
+
+def test_few_samples_of_another_device_are_learned_sooner_from_a_start() -> None:
+    given, _ = train(Recipe(epochs=20), SAMPLES, OTHERS)
+    slower = replace(SAMPLES, seconds=2 * SAMPLES.seconds).take(np.arange(len(SAMPLES)) < 40)
+    judging = replace(OTHERS, seconds=2 * OTHERS.seconds)
+    alone, started = (
+        train(Recipe(epochs=1, start=start), slower, judging)[0] for start in (None, given.tensors())
+    )  # fmt: skip
+    assert 2 * _error(training.predict(started, judging), judging) < _error(training.predict(alone, judging), judging)

@@ -27,11 +27,15 @@ def command() -> None:
 @click.option("--epochs", type=click.IntRange(min=1), default=250, show_default=True, metavar="N",
               help="Times that training sees every sample.")  # fmt: skip
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m, at the best so far.")
-def cost(data: str, output: str, variant: str, seed: int, epochs: int, budget: float | None) -> None:
+@click.option("--start", metavar="MODEL", help="Begin with the weights of a model: cpu, or a .safetensors file.")
+def cost(
+    data: str, output: str, variant: str, seed: int, epochs: int, budget: float | None, start: str | None
+) -> None:  # fmt: skip
     """Train a cost model on measured samples; `--cost-model neural:NAME.safetensors` plans by it (docs/learning.md).
 
     \b
     recsmith learn cost --data measurements/cpu --output cpu.safetensors
+    recsmith learn cost --data measurements/here --output here.safetensors --start cpu
     recsmith plan tables.yaml --cluster cpu:8 --cost-model neural:cpu.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.errors import UsageError
@@ -42,7 +46,7 @@ def cost(data: str, output: str, variant: str, seed: int, epochs: int, budget: f
     folders = [locate(word.strip()) for word in data.split(",") if word.strip()]
     if not folders:
         raise UsageError("--data names no folder; give one such as measurements/cpu, or several with commas between")
-    card = learn_cost(folders, output, words, _teller())
+    card = learn_cost(folders, output, words, _teller(), start)
     click.echo("\n".join(_lines(card)))
     click.echo(f"recsmith: note: wrote {output}; plan with --cost-model neural:{output}", err=True)
 

@@ -65,7 +65,7 @@ class Card:
     hardware, device, versions: as in the measurements. data: SHA-256 of the samples. left_out: steady samples that are
     not used (docs/learning.md). train, validation: samples used; those of `held_out` are the rest. ranges: of tables
     and of whole groups (`device ids`, `device tables` ...). analytic_factor: what the seconds of cost model analytic
-    are multiplied with for kernels that were not measured.
+    are multiplied with for kernels that were not measured. start: the model whose weights training began with.
     """
 
     hardware: str
@@ -85,6 +85,7 @@ class Card:
     data_types: tuple[str, ...]
     ranges: dict[str, Range]
     analytic_factor: float = 1.0
+    start: str | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,12 @@ def load_model(path: Path) -> tuple[Weights, Card]:
         UsageError: it cannot be read.
         CorruptFile: it is damaged, of another schema, or holds what no training writes.
     """
+    tensors, card = load_tensors(path)
+    return weights_of(tensors, card.variant, str(path)), card
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
+    """The tensors of a file as they are written, checked, and its card; errors as load_model."""
     metadata, tensors = _open(path)
     if "card" not in metadata:
         raise CorruptFile(f"'{path}' holds no card; `recsmith learn cost` writes one")
@@ -174,7 +181,8 @@ def load_model(path: Path) -> tuple[Weights, Card]:
     for words, known in ((card.optimizers, OPTIMIZERS), (card.data_types, DATA_TYPES)):
         for word in set(words) - set(known):
             _corrupt(str(path), f"'{word}' is none of {', '.join(known)}")
-    return weights_of(tensors, card.variant, str(path)), card
+    weights_of(tensors, card.variant, str(path))
+    return tensors, card
 
 
 def card_from_raw(raw: object, source: str) -> Card:

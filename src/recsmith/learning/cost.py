@@ -7,7 +7,19 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.costs.neural_files import SUFFIX, Card, Floor, Range, Weights, load_model, save_model, weights_of
+from recsmith.costs.neural_files import (
+    SUFFIX,
+    Card,
+    Floor,
+    Range,
+    Variant,
+    Weights,
+    find_model,
+    load_model,
+    load_tensors,
+    save_model,
+    weights_of,
+)
 from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import check_target
@@ -19,20 +31,28 @@ SCALED_BY = 300  # groups that the factor of `analytic` is fitted to
 
 
 def learn_cost(
-    folders: Sequence[Path], output: str, words: dict[str, Any], on_epoch: Callable[[Any], None] | None = None
+    folders: Sequence[Path],
+    output: str,
+    words: dict[str, Any],
+    on_epoch: Callable[[Any], None] | None = None,
+    start: str | None = None,
 ) -> Card:
     """Train a cost model on the samples of folders and write it; words: those of training.Recipe.
 
+    start: the model whose weights training begins with, by name or file; a device of the same kind is worth it.
     Ctrl-C ends training as a budget would; before the first epoch is done, nothing is written.
 
     Raises:
-        UsageError: too few samples, or of several devices; the output is no path of a .safetensors file.
+        UsageError: too few samples, or of several devices; the output is no path of a .safetensors file; the model to
+            start from is of another variant.
         MissingExtra: PyTorch is missing, or pyarrow where there are parquet parts.
         RecSmithError: training diverged, or the output cannot be written; a file that was there is unchanged.
     """
     if not output.endswith(SUFFIX):
         raise UsageError(f"the output is '{output}'; give a name that ends with {SUFFIX}")
     check_target(output)
+    if start:
+        words = words | {"start": _start(find_model(start), words["variant"])}
     groups, left_out, origin = read_groups(folders)
     training = _torch_part()
     recipe = training.Recipe(**words)
@@ -48,11 +68,19 @@ def learn_cost(
         held_out=held_out(predict(weights_of(tensors, recipe.variant, output), judging), judging.seconds),
         optimizers=tuple(word for i, word in enumerate(OPTIMIZERS) if i in groups.optimizer),
         data_types=tuple(word for i, word in enumerate(DATA_TYPES) if i in groups.data_type),
-        analytic_factor=factor,
+        analytic_factor=factor, start=start,
     )  # fmt: skip
     save_model(output, tensors, card)
     load_model(Path(output))
     return card
+
+
+def _start(path: Path, variant: Variant) -> dict[str, Any]:
+    """The weights of a file, which must be of a variant."""
+    tensors, card = load_tensors(path)
+    if card.variant != variant:
+        raise UsageError(f"'{path}' is {card.variant}, the model to train is {variant}; add --variant {card.variant}")
+    return tensors
 
 
 def predict(weights: Weights, groups: Groups) -> Floats:

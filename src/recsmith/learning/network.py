@@ -58,6 +58,19 @@ class Network(nn.Module):
             if inner:
                 self.offsets.copy_(torch.as_tensor(np.log(np.stack(inner, axis=1) / 3)))
 
+    def start_from(self, tensors: dict[str, np.ndarray], factor: float) -> None:
+        """Start at the weights of a file (of `tensors`), all seconds of which are multiplied with a factor."""
+        given = {name: torch.tensor(value, dtype=torch.float32) for name, value in tensors.items()}
+        slopes = {name: given[name] for name in ("linear", "hinges") if name in given}
+        for each in slopes.values():
+            each[..., 0] *= factor  # the count of pieces; the other terms grow with `base`
+        given |= {name: softplus_inverse(each / self._scale(each)) for name, each in slopes.items()}
+        given["base"] += math.log(factor)
+        given |= {name: (factor * given[name]).log() for name in ("launch", "offsets") if name in given}
+        words = {"hidden": "hidden.weight", "hidden_bias": "hidden.bias", "out": "out.weight", "out_bias": "out.bias"}
+        words |= {f"{kind}{i}": f"layers.{i}.{kind}" for kind in ("weight", "bias") for i in range(len(self.layers))}
+        self.load_state_dict(self.state_dict() | {words.get(name, name): each for name, each in given.items()})
+
     def terms(self, work: Tensor, inputs: Tensor) -> Tensor:
         """A one and the learned terms (P, k)."""
         flow = ((inputs - self.centre) / self.spread).clamp(-4, 4)
@@ -82,12 +95,17 @@ class Network(nn.Module):
         rising = torch.einsum("nk,dhk->ndh", sums, self._slopes(self.hinges)) - self.offsets.exp()
         return linear + rising.relu().sum(dim=2)
 
+    @classmethod
+    def _slopes(cls, free: Tensor) -> Tensor:
+        """Weights of 0 or more."""
+        return softplus(free) * cls._scale(free)
+
     @staticmethod
-    def _slopes(free: Tensor) -> Tensor:
-        """Weights of 0 or more; that of the count in seconds a piece is 10^6 times smaller."""
-        scale = torch.ones(free.shape[-1])
+    def _scale(slopes: Tensor) -> Tensor:
+        """(k,): that of the count, in seconds a piece, is 10^6 times smaller than the others."""
+        scale = torch.ones(slopes.shape[-1])
         scale[0] = 1e-6
-        return softplus(free) * scale
+        return scale
 
     def tensors(self) -> dict[str, np.ndarray]:
         """The weights as files keep them."""
@@ -101,3 +119,8 @@ class Network(nn.Module):
         else:
             kept |= {"hinges": self._slopes(self.hinges), "offsets": self.offsets.exp()}
         return {name: value.detach().numpy().astype(np.float32) for name, value in kept.items()}
+
+
+def softplus_inverse(value: Tensor) -> Tensor:
+    """What softplus makes value of; very small ones are cut off, for at 0 there is none."""
+    return torch.where(value > 20, value, torch.expm1(value.clamp(1e-9, 20)).log())

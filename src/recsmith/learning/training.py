@@ -28,7 +28,10 @@ PREDICT_AT_ONCE = 500
 
 @noun
 class Recipe:
-    """How to train. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then."""
+    """How to train. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then.
+
+    start: weights to begin with (`Network.tensors`), of the same variant: those learned on another device, say.
+    """
 
     variant: Variant = "convex"
     seed: int = 0
@@ -36,6 +39,7 @@ class Recipe:
     budget_s: float | None = None
     terms: int = TERMS
     hinges: int = HINGES
+    start: dict[str, np.ndarray] | None = None
 
 
 @noun
@@ -58,8 +62,7 @@ def train(
     """
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
-    network = Network(recipe.variant, recipe.terms, recipe.hinges)
-    network.fit_scale(groups.work, groups.inputs, groups.start, groups.seconds)
+    network = _begun(recipe, groups)
     run = _Run(network, recipe, groups)
     best, kept, number = math.inf, None, 0
     try:
@@ -78,6 +81,16 @@ def train(
         raise RecSmithError("training diverged: no epoch predicts finite times; give another --seed")
     network.load_state_dict(kept)
     return network, number
+
+
+def _begun(recipe: Recipe, groups: Groups) -> Network:
+    """The network before training: near the data, or the given one with its seconds brought to the data's."""
+    network = Network(recipe.variant, recipe.terms, recipe.hinges)
+    network.fit_scale(groups.work, groups.inputs, groups.start, groups.seconds)
+    if recipe.start:
+        network.start_from(recipe.start, 1.0)
+        network.start_from(recipe.start, float(np.median(groups.total / predict(network, groups).sum(axis=1))))
+    return network
 
 
 class _Run:
