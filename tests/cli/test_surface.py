@@ -45,8 +45,15 @@ WORDS = {
     "schema": {"noun"},
     "measure": set(),
     "learn": set(),
+    "bench": set(),
     "doctor": set(),
 }
+
+
+BENCH = {
+    "sharding": {"--hardware", "--cost-model", "--rows", "--tasks", "--planners", "--visits", "--seed", "--budget",
+                 "-o --output", "--format"},
+}  # fmt: skip
 
 
 def command(name: str) -> click.Command:
@@ -63,6 +70,13 @@ def test_the_commands_are_frozen():
 def test_the_words_of_a_command_are_frozen(name: str):
     found = {" ".join(parameter.opts) for parameter in command(name).params}
     assert found == WORDS[name]
+
+
+def test_the_words_of_benchmarks_are_frozen():
+    group = command("bench")
+    assert isinstance(group, click.Group)
+    found = {name: {" ".join(each.opts) for each in one.params} for name, one in group.commands.items()}
+    assert found == BENCH
 
 
 def test_the_defaults_are_frozen():

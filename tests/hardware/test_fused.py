@@ -144,12 +144,25 @@ def test_what_fails_is_an_answer(cpu: Any, monkeypatch: pytest.MonkeyPatch, erro
         raise error
 
     monkeypatch.setattr(cpu, "_probed_s", 1.0)
+    monkeypatch.setattr(cpu, "_drawn", {})
     with monkeypatch.context() as patch:
         patch.setattr("recsmith.hardware.fused.draw_lookups", fail)
         found = cpu.measure(group((10, 4, 1.0, 0.0)))
     assert (found.status, found.message) == (status, str(error).split("\n")[0])
     assert found.forward_s is None
     assert cpu.measure(group((10, 4, 1.0, 0.0))).forward_s > 0
+
+
+def test_ids_of_the_last_cases_are_kept_for_other_visits(cpu: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cpu, "_drawn", {})
+    monkeypatch.setattr("recsmith.hardware.fused.MOST_KEPT", 250)
+    first, second, third = (group((rows, 4, 2.0, 0.0)) for rows in (10, 20, 30))  # 128 ids each
+    kept = cpu._lookups(first)
+    cpu._lookups(second)
+    assert cpu._lookups(first) is kept
+    cpu._lookups(third)  # too many are kept by now
+    assert list(cpu._drawn) == [third]
+    assert (cpu._lookups(first).ids == kept.ids).all()
 
 
 def test_a_real_lack_of_memory_is_an_answer(cpu: Any):

@@ -23,6 +23,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "schema": "Print the JSON Schema of a file.",
     "measure": "Measure embedding kernels and all-to-alls: the ground truth of cost models.",
     "learn": "Train cost models on measurements.",
+    "bench": "Benchmarks: planners side by side, measured on hardware.",
     "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
 }
 

@@ -18,6 +18,7 @@ from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 MOST_REPETITIONS = 100  # that are timed
 LEAST_S, PROBE_S = 0.03, 0.004  # repetitions go on until they took as long
+MOST_KEPT = 2**26  # ids of cases that are kept drawn, 8 bytes each: drawing takes longer than reading them
 
 
 class Times(NamedTuple):
@@ -62,6 +63,7 @@ class FusedHardware:
         self._probe_cases = (probe_case(scale),)
         self._probe_lookups = [draw_lookups(case, self._pool) for case in self._probe_cases]
         self._probed_s: float | None = None
+        self._drawn: dict[Case, Lookups] = {}
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
         """UsageError for what FBGEMM does not train here."""
@@ -83,12 +85,20 @@ class FusedHardware:
         self.refuse(tuple(case.workload.optimizer for case in cases), tuple(case.data_type for case in cases))
         before = self._probed_s or self._probe()
         try:
-            lookups = [draw_lookups(case, self._pool) for case in cases]
+            lookups = [self._lookups(case) for case in cases]
             times = self._repeat(cases, lookups, least, LEAST_S)
         except (RuntimeError, MemoryError) as error:
             return self._failure(error)
         self._probed_s = after = self._probe()
         return _measurement(cases, lookups, times, before, after)
+
+    def _lookups(self, case: Case) -> Lookups:
+        """The ids of a case; those of the last cases are kept, for other visits."""
+        if case not in self._drawn:
+            if sum(len(kept.ids) for kept in self._drawn.values()) > MOST_KEPT:
+                self._drawn.clear()
+            self._drawn[case] = draw_lookups(case, self._pool)
+        return self._drawn[case]
 
     def _failure(self, error: Exception) -> Measurement:
         self._probed_s = None

@@ -6,6 +6,7 @@ A line is handed to the system after each row, so kill -9 loses none; it is forc
 import json
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -15,6 +16,7 @@ from recsmith.errors import CorruptFile, RecSmithError
 Row = dict[str, Any]
 NAME = "journal.jsonl"
 SYNC_S = 5.0
+KINDS = ("position", "begin")  # a row, or a note of what is measured next
 
 
 class Journal:
@@ -47,24 +49,24 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
 
-def read_journal(folder: Path) -> list[Row]:
-    """All whole lines, rows and beginnings; CorruptFile where one in the middle is damaged."""
+def read_journal(folder: Path, kinds: Sequence[str] = KINDS) -> list[Row]:
+    """All whole lines; CorruptFile where one in the middle is damaged, or has none of the fields `kinds`."""
     path = folder / NAME
     if not path.exists():
         return []
     *whole, _ = path.read_bytes().split(b"\n")
-    return [_row(path, number, line) for number, line in enumerate(whole, start=1)]
+    return [_row(path, number, line, kinds) for number, line in enumerate(whole, start=1)]
 
 
-def _row(path: Path, number: int, line: bytes) -> Row:
+def _row(path: Path, number: int, line: bytes, kinds: Sequence[str]) -> Row:
     try:
         row = json.loads(line)
     except ValueError:
         _damaged(path, number)
-    if not isinstance(row, dict) or not ("position" in row or "begin" in row):
+    if not isinstance(row, dict) or not any(kind in row for kind in kinds):
         _damaged(path, number)
     return cast(Row, row)
 
 
 def _damaged(path: Path, number: int) -> NoReturn:
-    raise CorruptFile(f"'{path}' is damaged in line {number}; remove that line, the others are samples")
+    raise CorruptFile(f"'{path}' is damaged in line {number}; remove that line, the others are whole")

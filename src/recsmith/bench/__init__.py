@@ -1,0 +1,1 @@
+"""Benchmarks that anybody can run again: what plans are worth once they are measured."""

@@ -1,0 +1,108 @@
+"""Plans of a task: every planner's, with the seconds that it took, or why it has none.
+
+A planner is named as on the command line, with a cost model of its own behind an @ where it is not to search under the
+run's: `auto`, `auto@analytic`, `auto@neural:mine.safetensors`; `torchrec` is TorchRec's own planner.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+
+from recsmith._types import noun
+from recsmith.bench.tasks import SPACE, Task
+from recsmith.bridge.doctor import require_torch
+from recsmith.clusters import Cluster
+from recsmith.costs import DEFAULT_COST_MODEL, cost_model
+from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
+from recsmith.planners import find_planner
+from recsmith.plans import Placement
+from recsmith.problems import Space, build_problem, placements_of
+from recsmith.workloads import Workload
+
+TORCHREC = "torchrec"
+NEEDS_TORCHREC = "needs recsmith[torchrec-cpu]"
+DEFAULT_PLANNERS = (
+    "auto", "neuroshard", "cost_greedy", "size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy", "random",
+    TORCHREC,
+)  # fmt: skip
+
+
+@noun
+class Attempt:
+    """What a planner made of a task: placements, or the reason why there are none.
+
+    plan_s: CPU seconds of building the problem, compiling the cost model, and the search.
+    """
+
+    planner: str
+    placements: tuple[Placement, ...] = ()
+    error: str | None = None
+    plan_s: float
+
+
+def default_model(hardware: str) -> str:
+    """The learned cost model of a hardware that ships; analytic where none does."""
+    name = "neural:" + hardware.partition("?")[0].replace(":", "-")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of is said where it is used
+            cost_model(name)
+    except UsageError:
+        return DEFAULT_COST_MODEL
+    return name
+
+
+def check_planner(word: str, model: str) -> None:
+    """UsageError where a planner's word, or the cost model that it searches under, is unknown."""
+    name, own = _split(word, model)
+    if name == TORCHREC:
+        if "@" in word:
+            raise UsageError(f"'{word}': TorchRec's planner has a cost model of its own; write {TORCHREC}")
+        return
+    find_planner(name)
+    cost_model(own)
+
+
+def attempt(word: str, task: Task, model: str, seed: int) -> Attempt:
+    """The planner's placements of a task. seed: of planners that draw at random."""
+    name, own = _split(word, model)
+    if name == TORCHREC:
+        try:
+            theirs = _theirs()
+        except MissingExtra:
+            return Attempt(planner=word, error=NEEDS_TORCHREC, plan_s=0.0)
+        return _timed(word, lambda: theirs(task.workload, task.cluster, SPACE))
+    return _timed(word, lambda: _own(name, task, own, seed))
+
+
+def _split(word: str, model: str) -> tuple[str, str]:
+    """(planner, cost model) of a word."""
+    name, _, own = word.partition("@")
+    return name, own or model
+
+
+def _timed(word: str, make: Callable[[], tuple[Placement, ...]]) -> Attempt:
+    begun = time.process_time()
+    try:
+        placements, error = make(), None
+    except (NoPlanFound, Infeasible) as found:
+        placements, error = (), str(found)
+    return Attempt(planner=word, placements=placements, error=error, plan_s=time.process_time() - begun)
+
+
+def _own(name: str, task: Task, model: str, seed: int) -> tuple[Placement, ...]:
+    problem = build_problem(task.workload, task.cluster, SPACE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of learned models, beyond what they were trained on: the report says it once
+        evaluator = cost_model(model).compile(problem)
+    found = find_planner(name).plan(problem, evaluator, seed=seed)
+    if found.truncated:  # without a budget only Ctrl-C ends a search early, and then the run as well
+        raise KeyboardInterrupt
+    return placements_of(problem, found.footprint)
+
+
+def _theirs() -> Callable[[Workload, Cluster, Space], tuple[Placement, ...]]:
+    """TorchRec's planner, imported before its time is taken."""
+    require_torch()
+    return import_module("recsmith.bridge.stock").plan_with_torchrec

@@ -1,0 +1,185 @@
+"""The sharding tasks of the NeuroShard paper, at our scale: tables of the shared pool, devices and memory.
+
+As in the paper (Zha et al., Pre-train and Search, MLSys 2023, 4.1): 10 to 60 tables drawn from a pool, each with a
+dim drawn from the powers of two from 4 to the row's largest; 4 or 8 devices whose memory tasks nearly fill. Ours: the
+pool is the shared one of 856 tables; rows beyond MOST_ROWS are cut off, so that a device's tables fit a machine; the
+batch is smaller where a CPU measures; and a task says something about a search only if no single shard decides it.
+
+**Degenerate** is a task whose largest shard that cannot be split takes LARGEST_SHARE of the mean load of a device or
+more. Loads count rows of 64 columns, (ids + bags) * (1 + columns / 64) / 2, as those of measured cases do; the largest
+shard is the narrowest that column splits leave of any table. No cost model enters, so tasks favour none.
+
+**Memory** of a device: 16/15 of its even share of the weights (the paper: 4 GB a device for tasks of at most 15 GB on
+four), and twice its even share of what goes in and out; at least 16/15 of what half of the largest table needs.
+
+Legend: N tables, D devices.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from recsmith._types import Floats, Ints, noun
+from recsmith.clusters import Cluster, load_cluster
+from recsmith.costs import cost_model
+from recsmith.errors import Infeasible, UsageError
+from recsmith.measuring.cases import MOST_ROWS
+from recsmith.planners.feasibility import check_feasible
+from recsmith.problems import Problem, Space, build_problem
+from recsmith.sharding import WIDTH_STEP
+from recsmith.workloads import Workload
+from recsmith.workloads.sample import shared_pool
+
+DEVICES, MAX_DIMS = (4, 8), (4, 8, 16, 32, 64, 128)
+LEAST_TABLES, MOST_TABLES = 10, 60  # of a task
+LARGEST_SHARE = 0.7  # of the mean load
+SLACK = 16 / 15  # device memory over an even share of the weights: 4 devices of 4 GB for 15 GB
+BUFFERS = 2.0  # even shares of what goes in and out
+SPACE = Space(types=("table_wise", "column_wise"), kernels=("fused",))
+MOST_ATTEMPTS = 1_000_000
+
+
+@noun
+class Row:
+    """A row of the table: tasks of so many devices and dims up to max_dim."""
+
+    devices: int
+    max_dim: int
+
+    def __str__(self) -> str:
+        """As on the command line."""
+        return f"{self.devices}x{self.max_dim}"
+
+
+@noun
+class Task:
+    """Tables to place on devices. attempt: which of the row's drawn tasks it is."""
+
+    row: Row
+    attempt: int
+    workload: Workload
+    cluster: Cluster
+
+    @property
+    def name(self) -> str:
+        """The task, unique within a run."""
+        return f"{self.row}-{self.attempt}"
+
+
+@noun
+class Drawn:
+    """The tasks of a row, and how many more were drawn: degenerate ones, and ones proved to have no plan."""
+
+    row: Row
+    tasks: tuple[Task, ...]
+    degenerate: int
+    infeasible: int
+
+    @property
+    def rejected(self) -> float:
+        """Share of the drawn tasks that are not kept."""
+        lost = self.degenerate + self.infeasible
+        return lost / (lost + len(self.tasks))
+
+
+ROWS = tuple(Row(devices=devices, max_dim=dim) for devices in DEVICES for dim in MAX_DIMS)
+
+
+def parse_rows(words: Sequence[str]) -> tuple[Row, ...]:
+    """Rows of words such as 4x32, in the order of the table."""
+    known = {str(row): row for row in ROWS}
+    odd = next((word for word in words if word not in known), None)
+    if odd is not None or not words:
+        raise UsageError(f"no row is called '{odd or ''}'; rows are <devices>x<largest dim>: {', '.join(known)}")
+    return tuple(row for row in ROWS if str(row) in words)
+
+
+def draw_tasks(row: Row, number: int, seed: int, device: str, global_batch: int) -> Drawn:
+    """The first `number` tasks of a row that are neither degenerate nor proved impossible.
+
+    device: of the catalogue. global_batch: samples of all devices and a step.
+    """
+    tasks: list[Task] = []
+    degenerate = infeasible = 0
+    for attempt in range(MOST_ATTEMPTS):
+        if len(tasks) == number:
+            return Drawn(row=row, tasks=tuple(tasks), degenerate=degenerate, infeasible=infeasible)
+        tables, dims = _draw(row, seed, attempt)
+        if largest_share(_pool_pooling()[tables], dims, row.devices) >= LARGEST_SHARE:
+            degenerate += 1
+            continue
+        task = _task(row, attempt, _workload(tables, dims, global_batch // row.devices), device)
+        if task is None:
+            infeasible += 1
+        else:
+            tasks.append(task)
+    raise UsageError(f"row {row} has fewer than {number} tasks among the first {MOST_ATTEMPTS:,}; ask for fewer")
+
+
+def _draw(row: Row, seed: int, attempt: int) -> tuple[Ints, Ints]:
+    """Places in the pool (N,), each at most once, and dims (N,)."""
+    rng = np.random.default_rng([seed, row.devices, row.max_dim, attempt])
+    tables = rng.choice(len(_pool().tables), int(rng.integers(LEAST_TABLES, MOST_TABLES + 1)), replace=False)
+    kinds = MAX_DIMS[: MAX_DIMS.index(row.max_dim) + 1]
+    dims = np.array(kinds)[rng.integers(0, len(kinds), len(tables))]
+    order = np.argsort(tables)
+    return tables[order], dims[order]
+
+
+@cache
+def _pool() -> Workload:
+    return shared_pool()
+
+
+@cache
+def _pool_pooling() -> Floats:
+    """Ids of a sample (856,)."""
+    return np.array([table.features[0].pooling_factor for table in _pool().tables])
+
+
+def largest_share(pooling: Floats, dims: Ints, devices: int) -> float:
+    """The largest narrowest shard of tables (N,) over the mean load of a device."""
+    narrowest = np.minimum(dims, WIDTH_STEP)
+    return float(_load(pooling, narrowest).max() * devices / _load(pooling, dims).sum())
+
+
+def _load(pooling: Floats, columns: Ints) -> Floats:
+    return (pooling + 1) * (1 + columns / 64) / 2
+
+
+def _workload(tables: Ints, dims: Ints, batch_size: int) -> Workload:
+    chosen = [_pool().tables[i] for i in tables.tolist()]
+    return Workload(
+        batch_size=batch_size,
+        optimizer="sgd",
+        tables=tuple(
+            replace(table, embedding_dim=dim, num_embeddings=min(table.num_embeddings, MOST_ROWS))
+            for table, dim in zip(chosen, dims.tolist(), strict=True)
+        ),
+    )
+
+
+def _task(row: Row, attempt: int, workload: Workload, device: str) -> Task | None:
+    """The task with its memory; None where no plan exists, proved."""
+    roomy = load_cluster(f"{device}:{row.devices}")
+    cluster = roomy.with_memory(device_bytes(build_problem(workload, roomy, SPACE)))
+    try:
+        check_feasible(cost_model("analytic").compile(build_problem(workload, cluster, SPACE)), cost_model("analytic"))
+    except Infeasible:
+        return None
+    return Task(row=row, attempt=attempt, workload=workload, cluster=cluster)
+
+
+def device_bytes(problem: Problem) -> int:
+    """Memory of each device (see the module)."""
+    modes = np.array([problem.find_mode(t, "table_wise", "fused") for t in range(len(problem.tables))])
+    dim = problem.demand.dim
+    whole = problem.memory(modes, dim)[0].device
+    half = problem.memory(modes, np.where(dim > WIDTH_STEP, dim // 2, dim))[0].device
+    weights = np.array([table.weight_bytes for table in problem.tables])
+    devices = problem.cluster.world_size
+    even = SLACK * weights.sum() / devices + BUFFERS * (whole - weights).sum() / devices
+    return math.ceil(max(even, SLACK * half.max()))

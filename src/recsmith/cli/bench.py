@@ -1,0 +1,92 @@
+"""`recsmith bench`."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import click
+
+from recsmith.cli.options import format_option, read_time, words
+
+SAY_EVERY_S = 60.0  # where nobody watches
+
+
+@click.group(name="bench")
+def command() -> None:
+    """Benchmarks: planners side by side, measured on hardware."""
+
+
+@command.command(name="sharding")
+@click.option("--hardware", default="cpu", show_default=True, metavar="H", help="cpu, or simulated:<gpu>[?noise=0.03].")
+@click.option("--cost-model", metavar="M", help="What planners search under (default: the hardware's learned one).")
+@click.option("--rows", callback=words, metavar="A,B", help="Rows such as 4x32,8x128: devices x largest dim.")
+@click.option("--tasks", type=click.IntRange(min=1), default=12, show_default=True, metavar="N", help="Tasks of a row.")
+@click.option("--planners", callback=words, metavar="A,B", help="Planners, each with @<cost model> if it has its own.")
+@click.option("--visits", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Of every task.")
+@click.option("--seed", type=click.IntRange(min=0), default=2026, show_default=True, metavar="N", help="Of the tasks.")
+@click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 20m; run again to go on.")
+@click.option("-o", "--output", metavar="FOLDER", help="Folder to go on in (default: bench/sharding-...).")
+@format_option
+def sharding(format_: str, budget: float | None, output: str | None, **options: Any) -> None:
+    """Plan the sharding tasks of the NeuroShard paper, at our scale, with several planners, and measure the plans.
+
+    A run that was ended goes on in its folder (docs/benchmarks/sharding.md).
+
+    \b
+    recsmith bench sharding --hardware cpu
+    recsmith bench sharding --hardware simulated:h100 --rows 4x32,8x32 --planners auto,neuroshard,lookup_greedy
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from pathlib import Path
+
+    from recsmith.bench.sharding import bench_sharding
+    from recsmith.bench.table import outcome_to_raw
+    from recsmith.bench.text import table_lines
+    from recsmith.files import dump_json
+
+    settings = _settings(**options)
+    name = settings.hardware.replace(":", "-").replace("/", "-").replace("?", "-")
+    folder = Path(output or f"bench/sharding-{name}")
+    outcome = bench_sharding(settings, folder, budget_s=budget, on_progress=_teller())
+    if not outcome.complete:
+        click.echo(f"recsmith: note: not complete; the same command with -o {folder} goes on", err=True)
+    if format_ == "json":
+        click.echo(dump_json(outcome_to_raw(outcome)), nl=False)
+    else:
+        click.echo("\n".join(table_lines(outcome)))
+
+
+def _settings(**options: Any) -> Any:
+    """The words as settings."""
+    from recsmith.bench.book import Settings
+    from recsmith.bench.plans import DEFAULT_PLANNERS, default_model
+    from recsmith.bench.sharding import global_batch_of
+    from recsmith.bench.tasks import ROWS
+
+    hardware = options["hardware"]
+    return Settings(
+        hardware=hardware,
+        cost_model=options["cost_model"] or default_model(hardware),
+        rows=tuple(map(str, ROWS)) if options["rows"] is None else options["rows"],
+        tasks=options["tasks"],
+        planners=DEFAULT_PLANNERS if options["planners"] is None else options["planners"],
+        visits=options["visits"],
+        seed=options["seed"],
+        global_batch=global_batch_of(hardware),
+    )
+
+
+def _teller() -> Callable[[Any], None]:
+    """Says how far a run is: on one line for a person, now and then in a log."""
+    watched = cast(Any, sys.stderr) is not None and sys.stderr.isatty()
+    said = time.monotonic() - SAY_EVERY_S
+
+    def tell(progress: Any) -> None:
+        nonlocal said
+        if time.monotonic() - said < (0.5 if watched else SAY_EVERY_S):
+            return
+        said = time.monotonic()
+        text = f"recsmith: {progress.what}: {progress.done:,} of {progress.total:,}, {progress.elapsed_s / 60:.1f} min"
+        click.echo(f"\r{text}   " if watched else text, err=True, nl=not watched)
+
+    return tell

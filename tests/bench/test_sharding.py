@@ -1,0 +1,216 @@
+"""A run that is ended goes on where it was, and ends as one that was not; tables say what was measured."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recsmith.bench.book import Settings, load_settings
+from recsmith.bench.plans import Attempt, attempt, check_planner, default_model
+from recsmith.bench.sharding import Outcome, Progress, bench_sharding, device_of
+from recsmith.bench.table import outcome_to_raw, references
+from recsmith.bench.tasks import Row, draw_tasks
+from recsmith.bench.text import table_lines
+from recsmith.errors import CorruptFile, UsageError
+
+SETTINGS = Settings(
+    hardware="simulated:h100?noise=0.03", cost_model="analytic", rows=("4x128", "4x64"), tasks=1,
+    planners=("random", "cost_greedy", "size_greedy@torchrec"), visits=2, seed=2026, global_batch=65_536,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    path = tmp_path_factory.mktemp("bench") / "new"
+    return path, bench_sharding(SETTINGS, path)
+
+
+def results(outcome: Outcome) -> tuple[Any, ...]:
+    """All that does not depend on how long things took."""
+    attempts = {key: replace(each, plan_s=0.0) for key, each in outcome.attempts.items()}
+    kernels = {task: {word: k.tolist() for word, k in each.kernels.items()} for task, each in outcome.measured.items()}
+    comm = {task: {word: c.tolist() for word, c in each.comm.items()} for task, each in outcome.measured.items()}
+    return outcome.drawn, attempts, kernels, comm, outcome.complete
+
+
+def test_every_plan_of_every_task_is_measured(whole: tuple[Path, Outcome]):
+    _, outcome = whole
+    assert outcome.complete
+    assert len(outcome.attempts) == 2 * 3
+    assert {row.row for row in outcome.drawn} == {Row(devices=4, max_dim=64), Row(devices=4, max_dim=128)}
+    for task in outcome.measured.values():
+        assert set(task.kernels) == set(SETTINGS.planners)
+        for word in SETTINGS.planners:
+            assert task.kernels[word].shape == (2, 4, 2)
+            assert task.comm[word].shape == (4, 2)
+            assert (task.kernels[word].sum(axis=-1) > 0).any(axis=1).all()
+
+
+@pytest.mark.parametrize("after", [0, 4, 7])
+def test_a_run_that_is_ended_goes_on_and_ends_alike(whole: tuple[Path, Outcome], tmp_path: Path, after: int):
+    heard: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        heard.append(progress)
+        if len(heard) > after:
+            raise KeyboardInterrupt
+
+    first = bench_sharding(SETTINGS, tmp_path, on_progress=stop)
+    assert not first.complete
+    assert len(first.attempts) == min(after, 6)
+    assert len(first.measured) == max(0, after - 6)
+    assert "goes on" in table_lines(first)[-1]
+    with (tmp_path / "journal.jsonl").open("a") as file:
+        file.write('{"task": "4x4-1", "att')  # killed while it wrote
+    assert results(bench_sharding(SETTINGS, tmp_path)) == results(whole[1])
+
+
+def test_a_run_that_is_done_measures_nothing_again(whole: tuple[Path, Outcome]):
+    path, outcome = whole
+    before = (path / "journal.jsonl").read_text()
+    assert results(bench_sharding(SETTINGS, path)) == results(outcome)
+    assert (path / "journal.jsonl").read_text() == before
+
+
+def test_a_budget_ends_a_run(tmp_path: Path):
+    outcome = bench_sharding(SETTINGS, tmp_path, budget_s=1e-9)
+    assert not outcome.complete
+    assert not outcome.attempts
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seed": 1}, "seed 2026 instead of 1"),
+        ({"hardware": "simulated:h100"}, r"hardware simulated:h100\?noise=0.03 instead of simulated:h100"),
+        ({"visits": 4, "rows": ("4x64",)}, "rows 4x64,4x128 instead of 4x64 and visits 2 instead of 4"),
+        ({"planners": ("cost_greedy",)}, "planners random,cost_greedy,size_greedy@torchrec instead of cost_greedy"),
+        ({"cost_model": "torchrec"}, "cost_model analytic instead of torchrec"),
+    ],
+)
+def test_a_folder_of_other_settings_is_refused(whole: tuple[Path, Outcome], change: dict[str, Any], words: str):
+    path, _ = whole
+    with pytest.raises(UsageError, match=f"holds a run with {words}; give another folder"):
+        bench_sharding(replace(SETTINGS, **change), path)
+    assert load_settings(path) == SETTINGS
+
+
+def test_folders_that_are_something_else_are_refused(tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds 'notes.txt' and no settings.json"):
+        bench_sharding(SETTINGS, tmp_path)
+    with pytest.raises(UsageError, match="cannot write to"):
+        bench_sharding(SETTINGS, tmp_path / "notes.txt")
+
+
+def test_a_damaged_line_is_named(whole: tuple[Path, Outcome], tmp_path: Path):
+    path, _ = whole
+    (tmp_path / "settings.json").write_text((path / "settings.json").read_text())
+    for line in ("{]", '{"task": "4x64-1"}', '{"measured": {"task": 1}}', '{"task": "4x64-1", "attempt": {}}'):
+        (tmp_path / "journal.jsonl").write_text(line + "\n")
+        with pytest.raises(CorruptFile, match="journal"):
+            bench_sharding(SETTINGS, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rows": ("4x5",)}, {"rows": ()}, {"tasks": 0}, {"visits": 0}, {"seed": -1}, {"planners": ()},
+     {"planners": ("auto", "auto")}, {"global_batch": 0}],
+)  # fmt: skip
+def test_settings_are_checked(change: dict[str, Any]):
+    with pytest.raises(UsageError):
+        replace(SETTINGS, **change)
+
+
+@pytest.mark.parametrize("hardware", ["gpu", "simulated", "simulated:", "cuda", "simulated:tpu"])
+def test_only_hardware_that_can_be_measured_is_taken(hardware: str):
+    with pytest.raises(UsageError):
+        device_of(hardware)
+
+
+def test_the_device_is_the_hardwares():
+    assert device_of("simulated:a100-80?noise=0.1") == "a100-80"
+
+
+@pytest.mark.parametrize("word", ["aut", "auto@neurl", "torchrec@analytic", "auto@neural:none.safetensors"])
+def test_unknown_planners_and_cost_models_are_refused(word: str):
+    with pytest.raises(UsageError):
+        check_planner(word, "analytic")
+
+
+def test_a_planner_may_have_a_cost_model_of_its_own(whole: tuple[Path, Outcome]):
+    check_planner("auto@torchrec", "analytic")
+    task = draw_tasks(Row(devices=4, max_dim=64), 1, 2026, "h100", 65_536).tasks[0]
+    own, other = (attempt(word, task, "analytic", 0) for word in ("cost_greedy", "cost_greedy@torchrec"))
+    assert own.placements
+    assert other.placements
+    assert own.placements == whole[1].attempts[task.name, "cost_greedy"].placements
+
+
+def test_the_learned_model_of_the_hardware_is_the_default():
+    assert default_model("cpu") == "neural:cpu"
+    assert default_model("simulated:v100-32?noise=0.1") == "analytic"
+
+
+def test_ctrl_c_within_a_search_ends_the_run_and_keeps_no_half_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from recsmith.planners.neuroshard import NeuroShard
+
+    search = NeuroShard.plan
+
+    def pressed(self: NeuroShard, *words: Any, **named: Any) -> Any:
+        return search(self, *words, **named, on_improve=lambda _: True)  # as if it were pressed at the first plan
+
+    monkeypatch.setattr(NeuroShard, "plan", pressed)
+    outcome = bench_sharding(replace(SETTINGS, planners=("neuroshard",), rows=("4x64",)), tmp_path)
+    assert (outcome.attempts, outcome.complete) == ({}, False)
+
+
+# --- what a run says ------------------------------------------------------------------------------------------------
+
+
+def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[Path, Outcome]):
+    lines = table_lines(whole[1])
+    text = "\n".join(lines)
+    assert "2 of 2 measured, 2 visits each; 65,536 samples of all devices; seed 2026" in text
+    assert [line.split()[0] for line in lines if line[:3] in ("4x6", "4x1", "all")] == ["4x64", "4x128", "all"]
+    assert "random: significantly worse than: " in text
+
+
+def test_planners_stand_beside_auto_and_neuroshard_where_they_take_part(whole: tuple[Path, Outcome]):
+    words = ("random", "neuroshard", "auto@torchrec", "auto")
+    changed = replace(whole[1], settings=replace(SETTINGS, planners=words))
+    assert references(changed) == ("auto@torchrec", "auto", "neuroshard")
+    assert references(whole[1]) == ("random",)
+
+
+def test_the_data_holds_the_figures(whole: tuple[Path, Outcome]):
+    raw = outcome_to_raw(whole[1])
+    (table,) = raw["tables"]
+    assert (table["reference"], len(table["step"]), len(table["kernels"])) == ("random", 3, 3)
+    for row in table["step"]:
+        for gain in row["gains"]:
+            interval = gain["interval"]
+            assert interval["low"] <= interval["value"] <= interval["high"]
+    ratios = [
+        np.median(own["cost_greedy"].sum(axis=-1).max(axis=-1) / own["random"].sum(axis=-1).max(axis=-1)) - 1
+        for own in (task.kernels for task in whole[1].measured.values())
+    ]
+    assert table["kernels"][2]["gains"][0]["interval"]["value"] == pytest.approx(np.mean(ratios))
+
+
+def test_failures_are_counted_and_left_out(whole: tuple[Path, Outcome]):
+    _, outcome = whole
+    name = outcome.drawn[0].tasks[0].name
+    lost = Attempt(planner="cost_greedy", error="found no room", plan_s=0.1)
+    kernels = {word: k for word, k in outcome.measured[name].kernels.items() if word != "cost_greedy"}
+    changed = replace(
+        outcome,
+        attempts=outcome.attempts | {(name, "cost_greedy"): lost},
+        measured=outcome.measured | {name: replace(outcome.measured[name], kernels=kernels)},
+    )
+    text = "\n".join(table_lines(changed))
+    assert "cost_greedy: no plan of 1 tasks, left out of its means: found no room" in text
+    assert "% (1)" in text
+    assert outcome_to_raw(changed)["without_plan"][0]["task"] == name

@@ -1,0 +1,96 @@
+"""Tasks are the same for a seed anywhere, none is degenerate, and all have a plan."""
+
+import numpy as np
+import pytest
+
+from recsmith.bench.tasks import (
+    LARGEST_SHARE,
+    ROWS,
+    SPACE,
+    Drawn,
+    Row,
+    device_bytes,
+    draw_tasks,
+    largest_share,
+    parse_rows,
+)
+from recsmith.costs import cost_model
+from recsmith.errors import UsageError
+from recsmith.measuring.cases import MOST_ROWS
+from recsmith.planners import find_planner
+from recsmith.problems import build_problem
+from recsmith.workloads.sample import shared_pool
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Drawn:
+    return draw_tasks(Row(devices=4, max_dim=32), 4, 2026, "h100", 65_536)
+
+
+def test_there_are_twelve_rows():
+    assert [str(row) for row in ROWS] == [f"{d}x{m}" for d in (4, 8) for m in (4, 8, 16, 32, 64, 128)]
+
+
+def test_rows_are_read_in_the_order_of_the_table():
+    assert parse_rows(["8x4", "4x128"]) == (Row(devices=4, max_dim=128), Row(devices=8, max_dim=4))
+    for words in (["4x5"], []):
+        with pytest.raises(UsageError, match="rows are <devices>x<largest dim>: 4x4, 4x8"):
+            parse_rows(words)
+
+
+def test_a_seed_gives_the_same_tasks_and_more_tasks_begin_with_them(drawn: Drawn):
+    again = draw_tasks(drawn.row, 2, 2026, "h100", 65_536)
+    assert again.tasks == drawn.tasks[:2]
+    assert draw_tasks(drawn.row, 1, 2027, "h100", 65_536).tasks[0] != drawn.tasks[0]
+
+
+def test_tasks_are_those_of_the_paper(drawn: Drawn):
+    pool = {table.name: table for table in shared_pool().tables}
+    for task in drawn.tasks:
+        work = task.workload
+        assert 10 <= len(work.tables) <= 60
+        assert (work.batch_size, work.optimizer, task.cluster.world_size) == (16_384, "sgd", 4)
+        assert {table.embedding_dim for table in work.tables} <= {4, 8, 16, 32}
+        for table in work.tables:
+            assert table.num_embeddings == min(pool[table.name].num_embeddings, MOST_ROWS)
+            assert table.features == pool[table.name].features
+
+
+def test_the_batch_and_the_device_change_nothing_else():
+    row = Row(devices=4, max_dim=64)
+    (small,), (large,) = (draw_tasks(row, 1, 7, *words).tasks for words in (("cpu", 4096), ("h100", 65_536)))
+    assert small.name == large.name
+    assert small.workload.tables == large.workload.tables
+    assert (small.workload.batch_size, large.workload.batch_size) == (1024, 16_384)
+
+
+def test_no_shard_that_cannot_be_split_decides_a_task(drawn: Drawn):
+    for task in drawn.tasks:
+        pooling = np.array([table.features[0].pooling_factor for table in task.workload.tables])
+        dims = np.array([table.embedding_dim for table in task.workload.tables])
+        assert largest_share(pooling, dims, 4) < LARGEST_SHARE
+    assert drawn.degenerate > 0
+    assert 0 < drawn.rejected < 1
+
+
+def test_the_largest_share_is_that_of_the_narrowest_shard():
+    # two tables of 64 columns, 3 ids and a bag of each sample: 4 rows of 64 columns each; narrowest 4 * 17/16 / 2
+    assert largest_share(np.array([3.0, 3.0]), np.array([64, 64]), 4) == pytest.approx((4 * 17 / 32) / (8 / 4))
+    # what is 4 columns wide stays whole
+    assert largest_share(np.array([3.0, 3.0]), np.array([4, 4]), 4) == pytest.approx(2.0)
+
+
+def test_memory_holds_a_sixteenth_more_than_an_even_share_and_half_of_the_largest_table(drawn: Drawn):
+    for task in drawn.tasks:
+        problem = build_problem(task.workload, task.cluster, SPACE)
+        assert task.cluster.hbm_bytes == device_bytes(problem)
+        weights = np.array([table.weight_bytes for table in task.workload.tables])
+        largest = max(table.weight_bytes // (2 if table.embedding_dim > 4 else 1) for table in task.workload.tables)
+        assert task.cluster.capacities[0] > max(weights.sum() / 4, largest) * 16 / 15
+
+
+def test_tasks_can_be_planned(drawn: Drawn):
+    for task in drawn.tasks:
+        problem = build_problem(task.workload, task.cluster, SPACE)
+        found = find_planner("cost_greedy").plan(problem, cost_model("analytic").compile(problem))
+        assert found.total_s > 0
