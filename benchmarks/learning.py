@@ -21,9 +21,10 @@ from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.learning.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
 from recsmith.learning.cost import predict
 from recsmith.learning.data import Groups, Origin, noise_floor, read_groups, split
-from recsmith.learning.scores import bands, errors, held_out, kendall_tau
+from recsmith.learning.scores import bands, errors, held_out
 from recsmith.learning.training import Recipe, train
 from recsmith.measuring.cases import SLOWER
+from recsmith.measuring.ranking import kendall_tau
 from recsmith.measuring.shipped import locate
 
 Predict = Callable[[Groups], Floats]

@@ -60,12 +60,6 @@ def test_the_report_shows_each_rank_and_says_what_times_mean(monkeypatch: pytest
     assert len([line for line in done.output.splitlines() if "95.37 MiB" in line]) == 2
 
 
-def test_without_a_backend_the_flag_is_named(tmp_path: Path):
-    done = verified(make(), tmp_path)
-    assert isinstance(done.exception, UsageError)
-    assert "--torchrec" in str(done.exception)
-
-
 @pytest.mark.parametrize(
     ("made", "words"),
     [

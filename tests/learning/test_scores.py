@@ -1,36 +1,8 @@
-"""Errors and rank correlation."""
-
-import itertools
+"""Errors of predictions."""
 
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from recsmith.learning.scores import bands, errors, held_out, kendall_tau
-
-RANKS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 1)), min_size=2, max_size=12)
-
-
-def _slowly(pairs: list[tuple[int, int, int]]) -> float:
-    """tau-b of pairs within a band, by its definition."""
-    inside = [(a, b) for a, b in itertools.combinations(pairs, 2) if a[2] == b[2]]
-    agree = sum(int(np.sign(a[0] - b[0]) * np.sign(a[1] - b[1])) for a, b in inside)
-    first, second = (sum(a[i] != b[i] for a, b in inside) for i in (0, 1))
-    return agree / (first * second) ** 0.5 if first * second else float("nan")
-
-
-@given(RANKS)
-def test_tau_is_kendalls_within_bands(pairs: list[tuple[int, int, int]]) -> None:
-    first, second, band = np.array(pairs).T
-    assert kendall_tau(first, second, band) == pytest.approx(_slowly(pairs), nan_ok=True)
-    assert kendall_tau(first, second) == pytest.approx(_slowly([(a, b, 0) for a, b, _ in pairs]), nan_ok=True)
-
-
-def test_tau_of_more_than_a_block_of_rows() -> None:
-    many = np.arange(2500.0)
-    assert kendall_tau(many, many**2) == pytest.approx(1)
-    assert kendall_tau(many, -many) == pytest.approx(-1)
+from recsmith.learning.scores import bands, errors, held_out
 
 
 def test_groups_of_nearly_equal_work_share_a_band() -> None:

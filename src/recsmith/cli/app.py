@@ -17,7 +17,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "compare": "Compare planners, and the plan that runs today.",
     "sweep": "Plan for several numbers of devices, and show where more stop to pay.",
     "explain": "Explain what binds the step of a plan, and one table's alternatives.",
-    "verify": "Run a plan in a real TorchRec job and measure it.",
+    "verify": "Measure plans on this machine beside what was predicted.",
     "diff": "Show what changed between two plans.",
     "workload": "Make workloads: sample tables like those of a production model.",
     "schema": "Print the JSON Schema of a file.",

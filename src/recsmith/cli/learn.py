@@ -1,13 +1,11 @@
 """`recsmith learn`."""
 
-import sys
-import time
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import click
 
 from recsmith.cli.options import read_time
+from recsmith.cli.telling import left, teller
 
 SAY_EVERY_S = 30.0  # where nobody watches
 
@@ -46,7 +44,7 @@ def cost(
     folders = [locate(word.strip()) for word in data.split(",") if word.strip()]
     if not folders:
         raise UsageError("--data names no folder; give one such as measurements/cpu, or several with commas between")
-    card = learn_cost(folders, output, words, _teller(), start)
+    card = learn_cost(folders, output, words, teller(_words, SAY_EVERY_S, _is_last), start)
     click.echo("\n".join(_lines(card)))
     click.echo(f"recsmith: note: wrote {output}; plan with --cost-model neural:{output}", err=True)
 
@@ -64,18 +62,11 @@ def _lines(card: Any) -> list[str]:
     ]
 
 
-def _teller() -> Callable[[Any], None]:
-    """Says how far training is: on one line for a person, now and then in a log."""
-    watched = cast(Any, sys.stderr) is not None and sys.stderr.isatty()
-    said = time.monotonic()
+def _words(epoch: Any) -> str:
+    """Of a training's Epoch."""
+    seconds = epoch.elapsed_s * (epoch.epochs / epoch.number - 1)
+    return f"epoch {epoch.number} of {epoch.epochs}, off by {epoch.error:.1%} (best {epoch.best:.1%}){left(seconds)}"
 
-    def tell(epoch: Any) -> None:
-        nonlocal said
-        if time.monotonic() - said < (0.5 if watched else SAY_EVERY_S) and epoch.number != epoch.epochs:
-            return
-        said = time.monotonic()
-        left = epoch.elapsed_s * (epoch.epochs / epoch.number - 1)
-        text = f"recsmith: epoch {epoch.number} of {epoch.epochs}, off by {epoch.error:.1%} (best {epoch.best:.1%})"
-        click.echo(f"\r{text}, {left / 60:.1f} min left   " if watched else text, err=True, nl=not watched)
 
-    return tell
+def _is_last(epoch: Any) -> bool:
+    return epoch.number == epoch.epochs

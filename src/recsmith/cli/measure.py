@@ -1,13 +1,11 @@
 """`recsmith measure`."""
 
-import sys
-import time
-from collections.abc import Callable
 from typing import Any, cast
 
 import click
 
 from recsmith.cli.options import format_option, read_time, words
+from recsmith.cli.telling import left, teller
 
 SAY_EVERY_S = 60.0  # where nobody watches
 
@@ -59,7 +57,7 @@ def compute(
     chosen = {"optimizers": optimizers or OPTIMIZERS, "data_types": data_types or DATA_TYPES}
     cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
     folder = _folder(output, hardware)
-    done = measure_compute(opened, cases, folder, limit, _teller())
+    done = measure_compute(opened, cases, folder, limit, teller(_words, SAY_EVERY_S))
     _note(f"{done.samples:,} samples in {done.elapsed_s:.0f} s ({done.per_hour:,.0f} an hour) added to {folder}")
     _note_journal(folder)
 
@@ -156,18 +154,6 @@ def _note(text: str) -> None:
     click.echo(f"recsmith: note: {text}", err=True)
 
 
-def _teller() -> Callable[[Any], None]:
-    """Says how far a run is: on one line for a person, now and then in a log."""
-    watched = cast(Any, sys.stderr) is not None and sys.stderr.isatty()
-    said = time.monotonic()
-
-    def tell(progress: Any) -> None:
-        nonlocal said
-        if time.monotonic() - said < (0.5 if watched else SAY_EVERY_S):
-            return
-        said = time.monotonic()
-        left = "" if progress.left_s is None else f", {progress.left_s / 60:.1f} min left"
-        text = f"recsmith: {progress.samples:,} samples, {progress.per_hour:,.0f} an hour{left}"
-        click.echo(f"\r{text}   " if watched else text, err=True, nl=not watched)
-
-    return tell
+def _words(progress: Any) -> str:
+    """Of a run's Progress."""
+    return f"{progress.samples:,} samples, {progress.per_hour:,.0f} an hour{left(progress.left_s)}"

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from recsmith.costs import CostModel, Evaluator
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs._base import price
 from recsmith.costs.sensitivity import hosting
-from recsmith.plans import Plan
+from recsmith.plans import Plan, StepCost
 from recsmith.problems import Footprint, Problem, build_problem, constraints_from_raw, footprint_of, memory_used
 from recsmith.problems.widths import torchrec_width
 
@@ -19,21 +20,33 @@ def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
     search has proved is believed, for a plan that still costs what it says.
     """
     model = find_cost_model(cost_model or plan.cost_model)
+    evaluator, host, footprint = _compiled(plan, model)
+    cost = price(host, footprint)
+    bound = evaluator.outlook.bound
+    if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, cost, bound.space):
+        bound = plan.bound
+    legal = in_space(evaluator.problem, plan) and fits(host.problem, footprint)
+    return replace(
+        plan, cost_model=model.name, cost=cost, bound=bound, gap=bound.gap(cost.total_s) if legal else None,
+        extrapolated=evaluator.extrapolated,
+    )  # fmt: skip
+
+
+def price_plan(plan: Plan, cost_model: str | None = None) -> StepCost:
+    """What `simulate` says a plan costs, without the bound that it takes longer to find."""
+    _, host, footprint = _compiled(plan, find_cost_model(cost_model or plan.cost_model))
+    return price(host, footprint)
+
+
+def _compiled(plan: Plan, model: CostModel) -> tuple[Evaluator, Evaluator, Footprint]:
+    """The evaluator of the plan's space, the one of a space that holds the plan, and the plan's footprint in that."""
     space, constraints = constraints_from_raw(plan.constraints, "plan")
     problem = build_problem(plan.workload, plan.cluster, space, constraints)
     evaluator = model.compile(problem)
     hosts = hosting(problem, plan.placements)
     host = evaluator if hosts is problem else model.compile(hosts)
     footprint = footprint_of(host.problem, plan.placements)
-    cost = price(host, _in_order_of(problem, host.problem, footprint))
-    bound = evaluator.outlook.bound
-    if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, cost, bound.space):
-        bound = plan.bound
-    legal = in_space(problem, plan) and fits(host.problem, footprint)
-    return replace(
-        plan, cost_model=model.name, cost=cost, bound=bound, gap=bound.gap(cost.total_s) if legal else None,
-        extrapolated=evaluator.extrapolated,
-    )  # fmt: skip
+    return evaluator, host, _in_order_of(problem, host.problem, footprint)
 
 
 def _in_order_of(problem: Problem, host: Problem, footprint: Footprint) -> Footprint:

@@ -3,17 +3,15 @@
 Legend: N groups, f figures of work.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from recsmith._types import Floats
 from recsmith.clusters import Cluster, Device, catalogue, load_cluster
 from recsmith.costs import cost_model
+from recsmith.costs.groups import group_seconds, one_device
 from recsmith.costs.neural import is_device
 from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.learning.data import Groups, Origin
-from recsmith.problems import Space, build_problem
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 STEPS = 3000  # of the non-negative fit; it ends where it no longer moves
@@ -72,11 +70,7 @@ def _analytic(groups: Groups, index: int, cluster: Cluster) -> Floats:
         for p in pieces
     )  # fmt: skip
     work = Workload(batch_size=batch, optimizer=OPTIMIZERS[int(groups.optimizer[index])], tables=tables)
-    problem = build_problem(work, cluster, Space(types=("table_wise",), kernels=("fused",), widths="torchrec"))
-    evaluator = cost_model("analytic").compile(problem)
-    modes = np.arange(len(tables))
-    terms = evaluator.terms(modes, problem.demand.dim[problem.modes.table])
-    return evaluator.head(terms.sum(axis=0, keepdims=True))[0, :2]
+    return group_seconds(cost_model("analytic"), work, cluster)
 
 
 def cluster_of(origin: Origin) -> Cluster | None:
@@ -84,7 +78,7 @@ def cluster_of(origin: Origin) -> Cluster | None:
     name = next((name for name in catalogue() if is_device(origin.hardware, origin.device, _device(name))), None)
     if name is None:
         return None
-    return replace(load_cluster(name), local_world_size=1, hosts=1, hbm_bytes=2**45, reserve_bytes=0)
+    return one_device(load_cluster(name))
 
 
 def _device(name: str) -> Device:

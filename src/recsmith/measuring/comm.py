@@ -6,7 +6,6 @@ fitted to them says what that costs, and nothing about networks.
 """
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from recsmith._types import Floats, noun
 from recsmith.bridge.launch import launch
 from recsmith.errors import UsageError
 from recsmith.files import write_text
+from recsmith.hardware.machine import free_cores
 from recsmith.measuring.folder import About, open_folder
 from recsmith.measuring.parts import has_pyarrow, read_columns
 from recsmith.measuring.run import Limit
@@ -66,8 +66,8 @@ def measure_comm(path: Path, ranks: int, limit: Limit, seed: int = 0) -> int:
 
 
 def oversubscribed(ranks: int) -> bool:
-    """Whether ranks outnumber cores, so that the scheduler is measured and not the link."""
-    return ranks > (os.cpu_count() or 1)
+    """Whether ranks outnumber the cores that this process may use, so that the scheduler is measured, not the link."""
+    return ranks > free_cores()
 
 
 def fit_alpha_beta(path: Path) -> AlphaBeta | None:

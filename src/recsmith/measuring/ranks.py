@@ -38,6 +38,12 @@ def measure_ranks(folder: str, seed: int, start: int, budget_s: float) -> int:
     return position - start
 
 
+def measure_exchanges(exchanges: list[dict[str, Any]], visits: int) -> list[list[float]]:
+    """Median seconds of this rank for each exchange (plain data of an Exchange), visit by visit; they take turns."""
+    made = [Exchange(**each) for each in exchanges]
+    return [[statistics.median(_measure(exchange)) for exchange in made] for _ in range(visits)]
+
+
 def _together(go_on: bool) -> bool:
     """What the first rank says, on every rank."""
     words: list[Any] = [go_on]

@@ -1,0 +1,211 @@
+"""Plans, measured: kernels of every rank on hardware, beside what a cost model predicted.
+
+A step is put together from measured kernels and from collectives, which are measured between local ranks where this
+machine can run all of a plan's, and the cost model's elsewhere. Predicted kernels are multiplied by this machine's
+factor (references.py).
+
+Legend: V visits, W ranks; the last axis of kernels and collectives is forward, backward.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.simulate import price_plan
+from recsmith.errors import UsageError
+from recsmith.measuring.collectives import measure_collectives, not_measured
+from recsmith.measuring.intervals import Interval, bootstrap_median, paired
+from recsmith.measuring.loads import loads_of
+from recsmith.measuring.ranking import kendall_tau
+from recsmith.measuring.references import Factor, factor_of, reference_cases
+from recsmith.measuring.steps import VISITS, StepProgress, measure_steps, open_for, step_seconds
+from recsmith.plans import Plan, StepCost
+
+
+@noun
+class RankKernels:
+    """Seconds of a rank's kernels, medians over visits; predicted_s with the machine's factor."""
+
+    rank: int
+    forward_s: float
+    backward_s: float
+    predicted_s: float
+
+    @property
+    def measured_s(self) -> float:
+        """Forward and backward."""
+        return self.forward_s + self.backward_s
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured - 1; None of a rank that does nothing."""
+        return self.predicted_s / self.measured_s - 1 if self.measured_s else None
+
+
+@noun
+class PlanSteps:
+    """A plan as it was measured.
+
+    steps_s: of each visit (V,); median: their median; predicted_s: with the machine's factor.
+    collectives: why the exchanges are the cost model's, or nothing where they were measured.
+    tau: Kendall's, of ranks by measured and predicted kernels; None where they cannot be ranked.
+    slower: than the plan with the least prediction, paired; None of that plan itself.
+    """
+
+    name: str
+    digest: str
+    steps_s: tuple[float, ...]
+    median: Interval
+    predicted_s: float
+    collectives: str
+    ranks: tuple[RankKernels, ...]
+    tau: float | None
+    slower: Interval | None
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured - 1."""
+        return self.predicted_s / self.median.value - 1
+
+
+@noun
+class Verification:
+    """Plans in the order they were given. winner: the place of the one predicted best. tau: of plans, of three or more.
+
+    alike: whether all have the same tables, batch and ranks, so that their steps do equal work.
+    probe_moved: slowest probe of a visit over the fastest - 1.
+    """
+
+    hardware: str
+    device: str
+    versions: str
+    cluster: str
+    cost_model: str
+    factor: Factor
+    visits: int
+    complete: bool
+    alike: bool
+    probe_moved: float
+    plans: tuple[PlanSteps, ...]
+    winner: int
+    tau: float | None
+
+
+def verify_plans(
+    plans: Sequence[tuple[str, Plan]],
+    hardware: str = "cpu",
+    *,
+    cost_model: str | None = None,
+    visits: int = VISITS,
+    seed: int = 0,
+    on_progress: Callable[[StepProgress], None] | None = None,
+) -> Verification:
+    """Measure named plans side by side on hardware, and hold them against a cost model (default: the plans' own).
+
+    seed: of ids and of resampling.
+
+    Raises:
+        UsageError: a table, optimizer or data type that cannot be measured, too little memory, or plans of several cost
+            models where none is said.
+        MissingExtra: PyTorch, FBGEMM or TorchRec is missing.
+        RecSmithError: the hardware failed.
+    """
+    model = find_cost_model(cost_model or _common_model(plans))
+    some = [plan for _, plan in plans]
+    loads = [loads_of(plan, seed) for plan in some]
+    predicted = [_predicted(price_plan(plan, model.name)) for plan in some]
+    references = reference_cases(some, hardware)
+    others = [(case,) for case in references]
+    opened = open_for(hardware, [load for ranks in loads for load in ranks] + others)
+    why = [not_measured(plan, hardware) for plan in some]
+    comm = _collectives(some, why, visits, [each.comm for each in predicted])
+    steps = measure_steps(opened, loads, visits, others=others, on_progress=on_progress)
+    factor = factor_of(model, some[0].cluster, references, steps.others, seed)
+    guesses = [each._replace(kernels=each.kernels * factor.median.value) for each in predicted]
+    taken = [_Seconds(*pair) for pair in zip(steps.kernels, (each[: steps.visits] for each in comm), strict=True)]
+    found = _judged(plans, taken, guesses, why, seed)
+    order = np.array([(each.predicted_s, each.median.value) for each in found])
+    return Verification(
+        hardware=opened.name, device=opened.device, versions=opened.versions, cost_model=model.name, factor=factor,
+        cluster=some[0].cluster.describe(), visits=steps.visits, complete=steps.complete, plans=found,
+        alike=all((plan.workload, plan.cluster) == (some[0].workload, some[0].cluster) for plan in some),
+        probe_moved=_moved(steps.probe_s), winner=int(order[:, 0].argmin()),
+        tau=_tau(*order.T) if len(found) > 2 else None,
+    )  # fmt: skip
+
+
+class _Seconds(NamedTuple):
+    """Seconds of kernels and of collectives, (..., W, 2) each."""
+
+    kernels: Floats
+    comm: Floats
+
+    @property
+    def steps(self) -> Floats:
+        """Of the steps that they add up to (...)."""
+        return step_seconds(self.kernels, self.comm)
+
+
+def _common_model(plans: Sequence[tuple[str, Plan]]) -> str:
+    names = sorted({plan.cost_model for _, plan in plans})
+    if len(names) > 1:
+        raise UsageError(f"the plans were priced by {' and '.join(names)}; say which predicts them: --cost-model M")
+    return names[0]
+
+
+def _predicted(cost: StepCost) -> _Seconds:
+    """What a price holds (W, 2)."""
+    kernels = [(each.forward_compute_s, each.backward_compute_s) for each in cost.per_device]
+    comm = [(each.forward_comm_s, each.backward_comm_s) for each in cost.per_device]
+    return _Seconds(np.array(kernels), np.array(comm))
+
+
+def _collectives(plans: Sequence[Plan], why: Sequence[str], visits: int, predicted: Sequence[Floats]) -> list[Floats]:
+    """Seconds of the collectives of each plan (V, W, 2): predicted ones (W, 2) where `why` says so, or measured."""
+    found = [np.repeat(comm[None], visits, axis=0) for comm in predicted]
+    for world in sorted({plan.cluster.world_size for plan in plans}):
+        some = [i for i, plan in enumerate(plans) if not why[i] and plan.cluster.world_size == world]
+        measured = measure_collectives([plans[i] for i in some], visits) if some else []
+        for i, seconds in zip(some, measured, strict=True):
+            found[i] = seconds
+    return found
+
+
+def _judged(
+    plans: Sequence[tuple[str, Plan]], taken: Sequence[_Seconds], guesses: Sequence[_Seconds], why: Sequence[str],
+    seed: int,
+) -> tuple[PlanSteps, ...]:  # fmt: skip
+    """What was measured of each plan beside what was predicted."""
+    best = int(np.argmin([float(guess.steps) for guess in guesses]))
+    found: list[PlanSteps] = []
+    for i, (name, plan) in enumerate(plans):
+        steps, ranks = taken[i].steps, _ranks(taken[i], guesses[i])
+        order = np.array([(rank.predicted_s, rank.measured_s) for rank in ranks])
+        one = PlanSteps(
+            name=name, digest=plan.digest, steps_s=tuple(steps.tolist()), median=bootstrap_median(steps, seed),
+            predicted_s=float(guesses[i].steps), collectives=why[i], ranks=ranks, tau=_tau(*order.T),
+            slower=None if i == best else paired(steps, taken[best].steps, seed),
+        )  # fmt: skip
+        found.append(one)
+    return tuple(found)
+
+
+def _ranks(taken: _Seconds, guess: _Seconds) -> tuple[RankKernels, ...]:
+    """Medians over visits beside predictions."""
+    measured, predicted = np.median(taken.kernels, axis=0).tolist(), guess.kernels.sum(axis=1).tolist()
+    return tuple(
+        RankKernels(rank=rank, forward_s=forward, backward_s=backward, predicted_s=predicted[rank])
+        for rank, (forward, backward) in enumerate(measured)
+    )
+
+
+def _moved(probes: Floats) -> float:
+    return float(probes.max() / probes.min() - 1) if probes.all() else 0.0
+
+
+def _tau(first: Floats, second: Floats) -> float | None:
+    tau = kendall_tau(first, second)
+    return None if np.isnan(tau) else tau
