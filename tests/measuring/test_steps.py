@@ -56,6 +56,12 @@ def test_other_loads_are_measured_once_and_spread_over_the_visits():
     assert [each[0] for each in found.others] == [2, 3, 5]
 
 
+def test_other_loads_do_not_wait_for_the_last_of_many_visits():
+    hardware = Noted()
+    measure_steps(hardware, [((A,),)], visits=20, others=[(B,), (C,), (D,)] * 3)
+    assert [name for name in hardware.order if name[0] != "A"][-1] == "D6"
+
+
 def test_progress_ends_at_its_total():
     said: list[StepProgress] = []
     measure_steps(Noted(), [((A,), (A,), ())], visits=3, others=[(B,)], on_progress=said.append)

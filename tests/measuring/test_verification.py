@@ -15,7 +15,8 @@ from recsmith.hardware import SCALES, Case, Measurement
 from recsmith.measuring import references
 from recsmith.measuring import verification as room
 from recsmith.measuring.intervals import Interval
-from recsmith.measuring.verification import Verification, verify_plans
+from recsmith.measuring.verdicts import Verification
+from recsmith.measuring.verification import verify_plans
 from recsmith.measuring.verified import difference, verdict, verified_lines, verified_to_raw
 from recsmith.workloads.sample import sample_workload
 

@@ -1,13 +1,11 @@
 """`recsmith bench`."""
 
-import sys
-import time
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import click
 
 from recsmith.cli.options import format_option, read_time, words
+from recsmith.cli.telling import teller
 
 SAY_EVERY_S = 60.0  # where nobody watches
 
@@ -47,7 +45,7 @@ def sharding(format_: str, budget: float | None, output: str | None, **options: 
     settings = _settings(**options)
     name = settings.hardware.replace(":", "-").replace("/", "-").replace("?", "-")
     folder = Path(output or f"bench/sharding-{name}")
-    outcome = bench_sharding(settings, folder, budget_s=budget, on_progress=_teller())
+    outcome = bench_sharding(settings, folder, budget_s=budget, on_progress=teller(_words, SAY_EVERY_S, at_once=True))
     if not outcome.complete:
         click.echo(f"recsmith: note: not complete; the same command with -o {folder} goes on", err=True)
     if format_ == "json":
@@ -76,17 +74,6 @@ def _settings(**options: Any) -> Any:
     )
 
 
-def _teller() -> Callable[[Any], None]:
-    """Says how far a run is: on one line for a person, now and then in a log."""
-    watched = cast(Any, sys.stderr) is not None and sys.stderr.isatty()
-    said = time.monotonic() - SAY_EVERY_S
-
-    def tell(progress: Any) -> None:
-        nonlocal said
-        if time.monotonic() - said < (0.5 if watched else SAY_EVERY_S):
-            return
-        said = time.monotonic()
-        text = f"recsmith: {progress.what}: {progress.done:,} of {progress.total:,}, {progress.elapsed_s / 60:.1f} min"
-        click.echo(f"\r{text}   " if watched else text, err=True, nl=not watched)
-
-    return tell
+def _words(progress: Any) -> str:
+    """Of a run's progress."""
+    return f"{progress.what}: {progress.done:,} of {progress.total:,}, {progress.elapsed_s / 60:.1f} min"

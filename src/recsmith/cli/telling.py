@@ -11,14 +11,14 @@ WATCHED_S = 0.5  # between two lines for a person
 
 
 def teller(
-    words: Callable[[Any], str], every_s: float, ends: Callable[[Any], bool] = lambda _: False
+    words: Callable[[Any], str], every_s: float, ends: Callable[[Any], bool] = lambda _: False, at_once: bool = False
 ) -> Callable[[Any], None]:
     """What says `words` of a run's progress: on one line for a person, every so many seconds in a log.
 
-    ends: whether a progress is the last one, which is said in any case.
+    ends: whether a progress is the last one, which is said in any case. at_once: whether the first one is, too.
     """
     watched = cast(Any, sys.stderr) is not None and sys.stderr.isatty()
-    said = time.monotonic()
+    said = float("-inf") if at_once else time.monotonic()
 
     def tell(progress: Any) -> None:
         nonlocal said

@@ -88,7 +88,7 @@ def measure_steps(
 ) -> Steps:
     """Measure the kernels of plans, given as the loads of their ranks (`loads_of`).
 
-    others: loads that are measured once each, spread over the visits. least: repetitions of a load in a visit, after
+    others: loads that are measured once each, spread over the first VISITS visits. least: repetitions of a load in a visit, after
     one that is not timed; it takes the fastest, forward and backward each. Ctrl-C ends the run after ENOUGH whole
     visits; before, it is raised.
 
@@ -137,7 +137,7 @@ class _Run:
         self.found.append(found)
         for load in turns(self._plans, visit):
             found[load] = self._measure(load, visit, probes)
-        left = self._visits - visit
+        left = max(1, min(self._visits, VISITS) - visit)
         for _ in range(-(-len(self._waiting) // left)):
             self.others.append(self._measure(self._waiting[0], visit, probes))
             self._waiting.pop(0)

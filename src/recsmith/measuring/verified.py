@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from recsmith.measuring.intervals import Interval
-from recsmith.measuring.verification import PlanSteps, RankKernels, Verification
+from recsmith.measuring.verdicts import PlanSteps, RankKernels, Verification
 from recsmith.units import format_time
 
 SCHEMA = "recsmith/measured-plans/1"
