@@ -88,9 +88,9 @@ def measure_steps(
 ) -> Steps:
     """Measure the kernels of plans, given as the loads of their ranks (`loads_of`).
 
-    others: loads that are measured once each, spread over the first VISITS visits. least: repetitions of a load in a visit, after
-    one that is not timed; it takes the fastest, forward and backward each. Ctrl-C ends the run after ENOUGH whole
-    visits; before, it is raised.
+    others: loads that are measured once each, spread over the first VISITS visits. least: repetitions of a load in a
+    visit, after one that is not timed; it takes the fastest, forward and backward each. Ctrl-C ends the run after
+    ENOUGH whole visits; before, it is raised.
 
     Raises:
         UsageError: fewer than one visit, or no plans.
