@@ -4,6 +4,7 @@
 # make lint   ruff and pyright
 # make bench  the tables of docs/benchmarks
 # make measurements  the samples that ship with the package: two hours of one quiet core
+# make comm-models  the models of all-to-alls that ship with the package: half an hour of one core
 #
 # Without a GPU on Linux, `make test TORCH_INDEX=https://download.pytorch.org/whl/cpu` takes PyTorch's CPU build and
 # saves some gigabytes of CUDA libraries; the plain install works too.
@@ -13,7 +14,7 @@ TORCH_INDEX ?=
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint venv bench measurements
+.PHONY: demo test lint venv bench measurements comm-models
 
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
@@ -34,6 +35,20 @@ measurements: $(VENV)/.test
 	$(VENV)/bin/recsmith measure compute --hardware cpu --check
 	$(VENV)/bin/recsmith measure compute --hardware cpu --samples 16000 --output $(SHIPPED)/cpu
 	$(VENV)/bin/recsmith measure comm --ranks 2 --budget 2m --output $(SHIPPED)/comm-2
+
+WEIGHTS := src/recsmith/costs/weights
+SIMULATED := measurements/comm-simulated-h100
+comma := ,
+list = $(subst $() ,$(comma),$(strip $(foreach ranks,$(1),$(SIMULATED)-$(ranks))))
+
+comm-models: $(VENV)/.test
+	for ranks in 2 3 4 8 16 32; do \
+	    $(VENV)/bin/recsmith measure comm --hardware simulated:h100 --ranks $$ranks --samples 2000; done
+	for ranks in 6 12 24 64; do \
+	    $(VENV)/bin/recsmith measure comm --hardware simulated:h100 --ranks $$ranks --samples 400; done
+	$(VENV)/bin/recsmith learn comm --data $(call list,2 3 4 8 16 32) --unseen $(call list,6 12 24 64) \
+	    --output $(WEIGHTS)/comm-simulated-h100.safetensors
+	$(VENV)/bin/recsmith learn comm --data shipped:comm-2 --output $(WEIGHTS)/comm-cpu.safetensors
 
 bench: $(VENV)/.core
 	$(VENV)/bin/python benchmarks/production.py

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 
 from recsmith.cli.learn import command
+from recsmith.costs.comm_files import load_comm_model
 from recsmith.learning import data
 
 Run = Callable[..., Any]
@@ -32,13 +34,17 @@ def measured(run: Run) -> str:
 def test_the_words_are_frozen() -> None:
     assert isinstance(command, click.Group)
     found = {name: [" ".join(each.opts) for each in sub.params] for name, sub in command.commands.items()}
-    assert found == {"cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget", "--start"]}
+    assert found == {
+        "cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget", "--start"],
+        "comm": ["--data", "--unseen", "-o --output", "--seed", "--epochs", "--budget"],
+    }
 
 
-def test_help_has_an_example(run: Run) -> None:
-    done = run("learn", "cost", "--help")
+@pytest.mark.parametrize("name", ["cost", "comm"])
+def test_help_has_an_example(run: Run, name: str) -> None:
+    done = run("learn", name, "--help")
     assert (done.code, done.err) == (0, "")
-    assert "  recsmith learn cost --data " in done.out
+    assert f"  recsmith learn {name} --data " in done.out
 
 
 @pytest.mark.filterwarnings("default")
@@ -60,20 +66,40 @@ def test_from_samples_to_a_plan(run: Run, measured: str, tables: Path) -> None:
 
 
 @needs_torch
+def test_from_exchanges_to_a_model(run: Run) -> None:
+    for ranks in (2, 3, 16):
+        words = ("--ranks", ranks, "--samples", 60, "-o", f"sim-{ranks}")
+        assert run("measure", "comm", "--hardware", "simulated:h100", *words).code == 0
+    words = ("--data", "sim-2,sim-3", "--unseen", "sim-16", "-o", "m.safetensors", "--epochs", 2)
+    done = run("learn", "comm", *words)
+    assert done.code == 0
+    assert done.out.startswith("device    h100, simulated (simulated:h100, simulated)\nsamples   120, 0 left out")
+    assert " exchanges of 2, 3 ranks, 2 epochs\n" in done.out
+    *_, last = done.out.splitlines()
+    assert last.split()[:2] == ["16", "60"]
+    assert last.endswith(" mean; never trained on")
+    assert "epoch 2 of 2, off by " in done.err
+    model, _ = load_comm_model("m.safetensors")
+    nothing = np.zeros(64)
+    assert (model.seconds(nothing, nothing, nothing, forward=True) >= model.alpha).all()
+
+
+@needs_torch
 def test_a_start_is_on_the_card(run: Run, measured: str) -> None:
     assert run("learn", "cost", "--data", measured, "-o", "m.safetensors", "--epochs", 1, "--start", "cpu").code == 0
     assert json.loads(Path("m.json").read_text())["start"] == "cpu"
 
 
 def test_without_pytorch_it_says_what_to_install(run: Run, measured: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("recsmith.learning.t") or name.endswith(".network")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("recsmith.learning.training", raising=False)
+    for name in ("training", "network", "comm_training", "comm_network"):
+        monkeypatch.delitem(sys.modules, f"recsmith.learning.{name}", raising=False)
+        monkeypatch.delattr(f"recsmith.learning.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    done = run("learn", "cost", "--data", measured, "--output", "m.safetensors")
-    assert (done.code, done.out) == (2, "")
-    assert "training needs PyTorch: pip install 'recsmith[learn]'" in done.err
-    assert not Path("m.safetensors").exists()
+    assert run("measure", "comm", "--hardware", "simulated:h100", "--samples", 60, "-o", "links").code == 0
+    for name, folder in (("cost", measured), ("comm", "links")):
+        words = ["--data", folder, "--output", "m.safetensors"]
+        refused(run, name, words, "training needs PyTorch: pip install 'recsmith[learn]'")
+        assert not Path("m.safetensors").exists()
 
 
 @pytest.mark.parametrize(
@@ -91,6 +117,12 @@ def test_without_pytorch_it_says_what_to_install(run: Run, measured: str, monkey
     ],
 )
 def test_what_it_refuses(run: Run, words: list[str], message: str) -> None:
-    done = run("learn", "cost", *words)
+    commands = ("cost",) if {"--start", "--variant"} & set(words) else ("cost", "comm")
+    for name in commands:
+        refused(run, name, words, message)
+
+
+def refused(run: Run, name: str, words: list[str], message: str) -> None:
+    done = run("learn", name, *words)
     assert (done.code, done.out) == (2, "")
     assert message in done.err

@@ -16,7 +16,7 @@ needs_pyarrow = pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs p
 WORDS = {
     "compute": ["--hardware", "--budget", "--samples", "--scale", "--optimizers", "--data-types", "--seed", "--check",
                 "-o --output"],
-    "comm": ["--ranks", "--budget", "--seed", "-o --output"],
+    "comm": ["--hardware", "--ranks", "--budget", "--samples", "--seed", "-o --output"],
     "show": ["folder", "--format"],
     "fold": ["folder"],
 }  # fmt: skip
@@ -106,6 +106,8 @@ def test_only_what_is_asked_for_is_measured(run: Run):
         (("compute", "--hardware", "simulated:h100", "--samples", 1, "--data-types", "fp8"), "no data type is called"),
         (("comm", "--ranks", 1, "--budget", "1s"), "1 is not in the range x>=2"),
         (("comm", "--ranks", 2), "give a --budget"),
+        (("comm", "--ranks", 2, "--samples", 3), "local ranks are measured for a time; give a --budget"),
+        (("comm", "--hardware", "cuda", "--samples", 3), "'cuda' has no simulated links; give for example simulated:"),
         (("show", "nowhere"), "holds no measurements"),
         (("show", "shipped:nothing"), "no measurements 'nothing' ship with this version"),
         (("fold", "nowhere"), "holds no measurements"),
@@ -116,6 +118,22 @@ def test_wrong_words_end_with_2_and_leave_nothing(run: Run, words: tuple[object,
     assert (done.code, done.out) == (2, "")
     assert rule in done.err
     assert list(Path().iterdir()) == []
+
+
+@needs_pyarrow
+def test_simulated_ranks_write_the_rows_of_local_ones(run: Run):
+    words = ("measure", "comm", "--hardware", "simulated:h100", "--ranks", 16, "--samples")
+    for total in (12, 20):
+        done = run(*words, total)
+        assert (done.code, done.out) == (0, "")
+    assert "note: 8 exchanges added to measurements/comm-simulated-h100-16" in done.err  # pyright: ignore[reportPossiblyUnbound]
+    shown = run("measure", "show", "measurements/comm-simulated-h100-16").out
+    assert shown.startswith(
+        "what     all-to-all of 16 simulated ranks, seed 0\nsamples  20\ndevice   h100, simulated\n"
+    )
+    assert "; alpha-beta fitted to 16 simulated ranks on simulated:h100" in shown
+    done = run(*words[:-2], 8, "--samples", 30, "-o", "measurements/comm-simulated-h100-16")
+    assert "holds comm measurements of simulated:h100, seed 0, 16 ranks; to add" in done.err
 
 
 def test_more_ranks_than_cores_are_said_to_measure_the_scheduler(run: Run, monkeypatch: pytest.MonkeyPatch):

@@ -36,17 +36,67 @@ def cost(
     recsmith learn cost --data measurements/here --output here.safetensors --start cpu
     recsmith plan tables.yaml --cluster cpu:8 --cost-model neural:cpu.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.errors import UsageError
     from recsmith.learning.cost import learn_cost
-    from recsmith.measuring.shipped import locate
 
     words = {"variant": variant, "seed": seed, "epochs": epochs, "budget_s": budget}
-    folders = [locate(word.strip()) for word in data.split(",") if word.strip()]
-    if not folders:
-        raise UsageError("--data names no folder; give one such as measurements/cpu, or several with commas between")
-    card = learn_cost(folders, output, words, teller(_words, SAY_EVERY_S, _is_last), start)
+    card = learn_cost(_folders(data, "--data"), output, words, teller(_words, SAY_EVERY_S, _is_last), start)
     click.echo("\n".join(_lines(card)))
     click.echo(f"recsmith: note: wrote {output}; plan with --cost-model neural:{output}", err=True)
+
+
+@command.command(name="comm")
+@click.option("--data", required=True, metavar="FOLDER[,FOLDER]", help="Measured all-to-alls, or shipped:NAME.")
+@click.option("--unseen", metavar="FOLDER[,FOLDER]", help="All-to-alls of other numbers of ranks, only to judge by.")
+@click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Seed of the split and of the weights.")  # fmt: skip
+@click.option("--epochs", type=click.IntRange(min=1), default=200, show_default=True, metavar="N",
+              help="Times that training sees every exchange.")  # fmt: skip
+@click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 5m, at the best so far.")
+def comm(data: str, unseen: str | None, output: str, seed: int, epochs: int, budget: float | None) -> None:
+    """Train one model of all-to-alls for any number of ranks: bytes and starts to the seconds of each rank.
+
+    \b
+    recsmith learn comm --data measurements/comm-2 --output comm.safetensors
+    recsmith learn comm --data sim-4,sim-8,sim-16 --unseen sim-12,sim-32 --output comm-sim.safetensors
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.learning.comm import learn_comm
+
+    words = {"seed": seed, "epochs": epochs, "budget_s": budget}
+    judging = _folders(unseen, "--unseen") if unseen is not None else []
+    card = learn_comm(_folders(data, "--data"), output, words, judging, teller(_words, SAY_EVERY_S, _is_last))
+    click.echo("\n".join(_comm_lines(card)))
+    click.echo(f"recsmith: note: wrote {output}; recsmith.costs.comm_files.load_comm_model reads it", err=True)
+
+
+def _folders(words: str, option: str) -> list[Any]:
+    """Folders of measurements, with commas between."""
+    from recsmith.errors import UsageError
+    from recsmith.measuring.shipped import locate
+
+    folders = [locate(word.strip()) for word in words.split(",") if word.strip()]
+    if not folders:
+        raise UsageError(f"{option} names no folder; give one such as measurements/cpu, or several with commas between")
+    return folders
+
+
+def _comm_lines(card: Any) -> list[str]:
+    noise = card.noise
+    floor = f"{noise.median:.1%} median, {noise.mean:.1%} mean of {noise.pairs} pairs" if noise.pairs else "unknown"
+    return [
+        f"device    {card.device} ({card.hardware}, {card.backend})",
+        f"samples   {card.exchanges:,}, {card.left_out:,} left out (docs/learning.md says why)",
+        f"trained   {card.train:,} exchanges of {', '.join(map(str, card.ranks))} ranks, {card.epochs} epochs",
+        f"noise     {floor}: what two measurements of a rank differ by",
+        "",
+        "ranks  exchanges  median    mean  of alpha-beta and the wait",
+        *(_comm_line(each) for each in card.held_out),
+    ]
+
+
+def _comm_line(off: Any) -> str:
+    errors = f" {off.median:>7.1%} {off.mean:>7.1%}  {off.alpha_beta_median:.1%} median, {off.alpha_beta_mean:.1%} mean"
+    return f"{off.ranks:>5}{off.exchanges:>11,}{errors}{'' if off.trained else '; never trained on'}"
 
 
 def _lines(card: Any) -> list[str]:

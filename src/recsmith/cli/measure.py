@@ -63,24 +63,35 @@ def compute(
 
 
 @command.command(name="comm")
-@click.option("--ranks", type=click.IntRange(min=2), default=2, show_default=True, metavar="N", help="Local ranks.")
+@click.option("--hardware", metavar="H", help="simulated:<gpu>[?noise=0.03] (default: local ranks).")
+@click.option("--ranks", type=click.IntRange(min=2), default=2, show_default=True, metavar="N", help="Ranks.")
 @budget_option
+@click.option(
+    "--samples", type=click.IntRange(min=1), metavar="N", help="Stop once the folder holds N; simulated only."
+)
 @seed_option
 @output_option
-def comm(ranks: int, budget: float | None, seed: int, output: str | None) -> None:
+def comm(
+    hardware: str | None, ranks: int, budget: float | None, samples: int | None, seed: int, output: str | None
+) -> None:
     """Time all-to-alls of pooled embeddings between local ranks: gloo, or nccl where each rank has a GPU.
 
     \b
     recsmith measure comm --ranks 2 --budget 1m
+    recsmith measure comm --hardware simulated:h100 --ranks 16 --samples 2000
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.measuring.comm import measure_comm, oversubscribed
+    from recsmith.measuring.comm_simulated import simulate_comm
     from recsmith.measuring.run import Limit
 
-    limit = Limit(budget_s=budget)
-    if oversubscribed(ranks):
-        _note(f"{ranks} ranks outnumber the cores of this machine: on CPU the scheduler is measured, not a link")
-    folder = _folder(output, f"comm-{ranks}")
-    added = measure_comm(folder, ranks, limit, seed)
+    limit = Limit(budget_s=budget, samples=samples)
+    folder = _folder(output, f"comm-{hardware}-{ranks}" if hardware else f"comm-{ranks}")
+    if hardware:
+        added = simulate_comm(hardware, folder, ranks, limit, seed)
+    else:
+        if oversubscribed(ranks):
+            _note(f"{ranks} ranks outnumber the cores of this machine: on CPU the scheduler is measured, not a link")
+        added = measure_comm(folder, ranks, limit, seed)
     _note(f"{added:,} exchanges added to {folder}")
     _note_journal(folder)
 

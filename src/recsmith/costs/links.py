@@ -17,6 +17,11 @@ INTRA_HOST_EFFICIENCY = 0.75  # of the line rate: 0.63 to 0.65 on A100, 0.74 to 
 INTER_HOST_EFFICIENCY = 0.94  # 24 of 25 GB/s HDR, 46 to 49 of 50 NDR (NVIDIA/nccl#1048, nccl-tests#267)
 
 
+def ranks_per_host(ranks: int, most: int) -> int:
+    """The largest number of ranks a host, at most `most`, of which hosts without a rest can be filled."""
+    return next(local for local in range(min(ranks, most), 0, -1) if ranks % local == 0)
+
+
 def latency(call: Collective, cluster: Cluster) -> float:
     """Seconds of a collective call however little it carries; 0 where only one rank takes part."""
     links = cluster.links

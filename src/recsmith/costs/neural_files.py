@@ -1,14 +1,9 @@
-"""Learned cost models as files: weights and their card in one safetensors file, and the card beside it for people.
+"""Learned cost models as files (costs/weight_files.py): their card, and what their tensors must be.
 
-The card is the metadata of the weights, so that the two cannot be parted: one rename replaces both. Nothing in a file
-is executed. Reading checks names, shapes, signs and that every number is finite.
+Reading checks names, shapes, signs and that every number is finite.
 """
 
-import json
-import os
-import tempfile
 from dataclasses import dataclass
-from importlib import import_module, resources
 from pathlib import Path
 from typing import Any, Literal, NoReturn, cast
 
@@ -17,11 +12,12 @@ import numpy as np
 from recsmith._types import Floats, noun
 from recsmith.costs.neural_heads import ConvexHead, FreeHead, Head
 from recsmith.costs.neural_inputs import DATA_TYPES, INPUTS, OPTIMIZERS, WORK
-from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files import LARGEST_FILE, check_schema, decode, did_you_mean, encode, parse_json
+from recsmith.costs.weight_files import COMM, find_weights, read_weights, shipped, write_weights
+from recsmith.errors import CorruptFile
+from recsmith.files import check_schema, decode, encode
 
 SCHEMA = "recsmith/cost-model-card/1"
-SUFFIX = ".safetensors"
+MADE_BY = "recsmith learn cost"
 BEND = 2.5  # the network moves a unit cost by at most e ** BEND from its base
 Variant = Literal["convex", "linear", "free"]
 
@@ -114,51 +110,12 @@ class Weights:
 
 def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
     """Write arrays and their card: whole or not at all; what was there stays as it was where writing fails."""
-    from safetensors.numpy import save
-
-    text = json.dumps({"schema": SCHEMA, **encode(card)}, indent=2, allow_nan=False)
-    whole = {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in tensors.items()}
-    _replace(Path(target), save(whole, metadata={"card": text}))
-    _replace(card_path(target), text.encode() + b"\n")
-
-
-def card_path(target: str) -> Path:
-    """The card beside the weights."""
-    return Path(target.removesuffix(SUFFIX) + ".json")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    path = Path(os.path.realpath(path))
-    temporary: Path | None = None
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        raise RecSmithError(f"cannot write '{path}': {error.strerror}; any file that was there is unchanged") from None
-    finally:
-        if temporary:
-            temporary.unlink(missing_ok=True)
+    write_weights(target, tensors, {"schema": SCHEMA, **encode(card)})
 
 
 def find_model(name: str) -> Path:
     """The file of a path that ends with .safetensors, or of a name that ships."""
-    if name.endswith(SUFFIX):
-        return Path(name)
-    home = Path(str(resources.files("recsmith.costs"))) / "weights"
-    there = sorted(file.name.removesuffix(SUFFIX) for file in home.glob(f"*{SUFFIX}"))
-    if name in there:
-        return home / f"{name}{SUFFIX}"
-    known = did_you_mean(name, there) if there else "; none ship yet"
-    raise UsageError(
-        f"no learned cost model is called '{name}'{known}: give the path of a {SUFFIX} file, which "
-        "`recsmith learn cost` makes"
-    )
+    return find_weights(name, "cost model", MADE_BY, [each for each in shipped() if not each.startswith(COMM)])
 
 
 def load_model(path: Path) -> tuple[Weights, Card]:
@@ -174,10 +131,8 @@ def load_model(path: Path) -> tuple[Weights, Card]:
 
 def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
     """The tensors of a file as they are written, checked, and its card; errors as load_model."""
-    metadata, tensors = _open(path)
-    if "card" not in metadata:
-        raise CorruptFile(f"'{path}' holds no card; `recsmith learn cost` writes one")
-    card = card_from_raw(parse_json(metadata["card"], str(path)), str(path))
+    raw, tensors = read_weights(path, MADE_BY)
+    card = card_from_raw(raw, str(path))
     for words, known in ((card.optimizers, OPTIMIZERS), (card.data_types, DATA_TYPES)):
         for word in set(words) - set(known):
             _corrupt(str(path), f"'{word}' is none of {', '.join(known)}")
@@ -188,30 +143,6 @@ def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
 def card_from_raw(raw: object, source: str) -> Card:
     """A card from plain data of its schema."""
     return decode(Card, check_schema(cast(dict[str, Any], raw), SCHEMA, source), source)
-
-
-def _open(path: Path) -> tuple[dict[str, str], dict[str, Floats]]:
-    """Metadata and tensors of a safetensors file."""
-    safetensors: Any = import_module("safetensors")
-    size = _size(path)
-    try:
-        with safetensors.safe_open(path, framework="np") as file:
-            tensors = {name: np.asarray(file.get_tensor(name), dtype=np.float64) for name in list(file.keys())}
-            return file.metadata() or {}, tensors
-    except (safetensors.SafetensorError, OSError, ValueError, TypeError) as error:
-        raise CorruptFile(f"'{path}' ({size:,} bytes) is no whole safetensors file ({error}); train it again") from None
-
-
-def _size(path: Path) -> int:
-    """The size of a file that can be read; UsageError where it cannot."""
-    try:
-        with path.open("rb"):
-            size = path.stat().st_size
-    except OSError as error:
-        raise UsageError(f"cannot read '{path}': {error.strerror}; give the path of a {SUFFIX} file") from None
-    if size > LARGEST_FILE:
-        raise CorruptFile(f"'{path}' has {size:,} bytes; learned cost models are far smaller")
-    return size
 
 
 _FREE = ("hidden", "hidden_bias", "out", "out_bias")
@@ -261,4 +192,4 @@ def _shapes(tensors: dict[str, Floats], variant: Variant) -> dict[str, tuple[int
 
 
 def _corrupt(source: str, reason: str) -> NoReturn:
-    raise CorruptFile(f"'{source}': {reason}; train it again with `recsmith learn cost`")
+    raise CorruptFile(f"'{source}': {reason}; train it again with `{MADE_BY}`")

@@ -1,12 +1,15 @@
 """What can be measured: this CPU, a GPU, or a simulated one; all answer `measure(case)`."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import did_you_mean, parse_number
 from recsmith.hardware.case import REPETITIONS, SCALES, Case, Hardware, Measurement, Scale
 from recsmith.hardware.installed import REMEDY, require_fbgemm
+
+if TYPE_CHECKING:
+    from recsmith.hardware.simulated_links import SimulatedLinks
 
 NAMES = "cpu, cuda, simulated:<gpu> such as simulated:h100, or simulated:h100?noise=0.03"
 
@@ -36,6 +39,21 @@ def load_hardware(name: str, scale: str | Scale | None = None) -> Hardware:
 def default_scale(name: str) -> str:
     """The name of the scale that hardware of a name is opened for."""
     return "cpu" if name == "cpu" else "gpu"
+
+
+def load_links(name: str) -> "SimulatedLinks":
+    """The links of simulated:<gpu>[?noise=0.03], for all-to-alls of any number of ranks.
+
+    Raises:
+        UsageError: the name is unknown, or no simulated hardware.
+    """
+    from recsmith.hardware.simulated_links import SimulatedLinks
+
+    kind, _, source = name.partition(":")
+    device, _, words = source.partition("?")
+    if kind != "simulated" or not device:
+        raise UsageError(f"'{name}' has no simulated links; give for example simulated:h100")
+    return SimulatedLinks(device, _noise(words))
 
 
 def scale_of(name: str) -> Scale:
@@ -77,5 +95,6 @@ __all__ = [
     "Scale",
     "default_scale",
     "load_hardware",
+    "load_links",
     "scale_of",
 ]

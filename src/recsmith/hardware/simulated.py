@@ -66,8 +66,7 @@ class Simulated:
 
     def __init__(self, source: str, scale: Scale, noise: float = 0.0) -> None:
         self._cluster = _one_gpu(source)
-        if not 0 <= noise < 1:
-            raise UsageError(f"noise is {noise}; it is a relative deviation, at least 0 and below 1")
+        check_noise(noise)
         self._noise = noise
         self.scale = scale
         self.name = f"simulated:{source}" + (f"?noise={noise:g}" if noise else "")
@@ -109,6 +108,12 @@ class Simulated:
     @property
     def _sms(self) -> int:
         return SMS[self._cluster.device.name]
+
+
+def check_noise(noise: float) -> None:
+    """Refuse what is no relative deviation."""
+    if not 0 <= noise < 1:
+        raise UsageError(f"noise is {noise}; it is a relative deviation, at least 0 and below 1")
 
 
 def _one_gpu(source: str) -> Cluster:

@@ -8,7 +8,6 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs.neural_files import (
-    SUFFIX,
     Card,
     Floor,
     Range,
@@ -21,6 +20,7 @@ from recsmith.costs.neural_files import (
     weights_of,
 )
 from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS
+from recsmith.costs.weight_files import SUFFIX
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import check_target
 from recsmith.learning.baselines import analytic_factor, analytic_seconds, cluster_of

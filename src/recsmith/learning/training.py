@@ -107,7 +107,7 @@ class _Run:
         """Every group once, in a new order."""
         for batch in np.array_split(self._rng.permutation(len(self._data)), self._batches):
             for group in self._optimizer.param_groups:
-                group["lr"] = RATE * _rate(self._done)
+                group["lr"] = RATE * rate_at(self._done)
             predicted, measured = self._network(*self._data.batch(batch)), self._data.seconds[batch]
             loss = _loss(predicted, measured)
             self._optimizer.zero_grad()
@@ -131,7 +131,7 @@ class _Run:
         return min(1.0, max(spent, self._step / (self._recipe.epochs * self._batches)))
 
 
-def _rate(done: float) -> float:
+def rate_at(done: float) -> float:
     """Rises from a twentieth, then falls to nearly 0."""
     if done < WARM:
         return 0.05 + 0.95 * done / WARM

@@ -77,7 +77,7 @@ message         | string        | -       | what went wrong, where something did
 {_ORIGIN.strip()}""")
 COMM = _columns(f"""{_EXCHANGED}
 ranks           | int64         | count   | W
-backend         | string        | -       | gloo or nccl
+backend         | string        | -       | gloo, nccl or simulated
 oversubscribed  | bool          | -       | more ranks than cores: the scheduler is measured
 direction       | string        | -       | forward: pooled rows go to who asked; backward: gradients come back
 batch_size      | int64         | bags    | samples of each rank

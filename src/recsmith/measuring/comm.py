@@ -15,7 +15,7 @@ from recsmith.bridge.launch import launch
 from recsmith.errors import UsageError
 from recsmith.files import write_text
 from recsmith.hardware.machine import free_cores
-from recsmith.measuring.folder import About, open_folder
+from recsmith.measuring.folder import About, Folder, load_about, open_folder
 from recsmith.measuring.parts import has_pyarrow, read_columns
 from recsmith.measuring.run import Limit
 
@@ -45,24 +45,34 @@ def measure_comm(path: Path, ranks: int, limit: Limit, seed: int = 0) -> int:
         UsageError: fewer than two ranks, or no budget.
         MissingExtra: PyTorch, FBGEMM or TorchRec is missing.
     """
-    if ranks < 2:
-        raise UsageError(f"{ranks} ranks exchange nothing; measure at least 2")
-    if limit.budget_s is None:
-        raise UsageError("nothing says when to stop; give a --budget such as 1m")
+    check_ranks(ranks)
+    if limit.budget_s is None or limit.samples is not None:
+        raise UsageError("local ranks are measured for a time; give a --budget such as 1m, and no number of --samples")
     about = About(kind="comm", hardware="local ranks", seed=seed, ranks=ranks)
     with open_folder(path, about) as folder:
         start = folder.position
         arguments = {"folder": str(path), "seed": seed, "start": start, "budget_s": limit.budget_s}
         launch("recsmith.measuring.ranks:measure_ranks", arguments, ranks=ranks, timeout_s=limit.budget_s + START_S)
         folder.reread()
-        added = folder.position - start
-        if has_pyarrow():
-            folder.fold()
-    model = fit_alpha_beta(path)
+        return finish(folder, start)
+
+
+def check_ranks(ranks: int) -> None:
+    """Refuse what exchanges nothing."""
+    if ranks < 2:
+        raise UsageError(f"{ranks} ranks exchange nothing; measure at least 2")
+
+
+def finish(folder: Folder, start: int) -> int:
+    """Fold a folder and fit its model; how many exchanges it holds since a position."""
+    if has_pyarrow():
+        folder.fold()
+    model = fit_alpha_beta(folder.path)
     if model is not None:
         fields = {name: getattr(model, name) for name in AlphaBeta.__dataclass_fields__}
-        write_text(str(path / "alpha-beta.json"), json.dumps({"schema": MODEL_SCHEMA, **fields}, indent=2) + "\n")
-    return added
+        target = folder.path / "alpha-beta.json"
+        write_text(str(target), json.dumps({"schema": MODEL_SCHEMA, **fields}, indent=2) + "\n")
+    return folder.position - start
 
 
 def oversubscribed(ranks: int) -> bool:
@@ -84,7 +94,8 @@ def fit_alpha_beta(path: Path) -> AlphaBeta | None:
     seconds = np.array([max(found["median_s"][i]) for i in rows])
     alpha, slope = _fit(size, seconds)
     error = float(np.median(np.abs((alpha + slope * size) / seconds - 1)))
-    label = f"alpha-beta fitted to {found['ranks'][0]} {found['backend'][0]} ranks on one machine"
+    where = load_about(path).hardware if found["backend"][0] == "simulated" else "one machine"
+    label = f"alpha-beta fitted to {found['ranks'][0]} {found['backend'][0]} ranks on {where}"
     return AlphaBeta(alpha_s=alpha, bytes_per_s=1 / slope, median_error=error, samples=len(rows), label=label)
 
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from recsmith._version import __version__
 from recsmith.hardware.machine import describe_cpu
 from recsmith.measuring.comm import oversubscribed
-from recsmith.measuring.exchanges import Exchange, draw_exchange
+from recsmith.measuring.exchanges import Exchange, draw_exchange, row_of
 from recsmith.measuring.journal import Journal, Row
 from recsmith.measuring.run import origin
 from recsmith.measuring.samples import which
@@ -91,22 +91,9 @@ def _wait(seconds: float) -> None:
 
 
 def _row(exchange: Exchange, times: list[list[float]]) -> Row:
-    world = dist.get_world_size()
-    return {
-        "ranks": world,
-        "backend": dist.get_backend(),
-        "oversubscribed": dist.get_backend() == "gloo" and oversubscribed(world),
-        "direction": "forward" if exchange.forward else "backward",
-        "batch_size": exchange.batch_size,
-        "width": list(exchange.width),
-        "skew_s": list(exchange.skew_s),
-        "sent_bytes": exchange.sent_bytes,
-        "received_bytes": exchange.received_bytes,
-        "status": "ok",
-        "fastest_s": [min(each) for each in times],
-        "median_s": [statistics.median(each) for each in times],
-        "repetitions": REPETITIONS,
-    }
+    gloo = dist.get_backend() == "gloo"
+    crowded = gloo and oversubscribed(dist.get_world_size())
+    return row_of(exchange, times) | {"backend": dist.get_backend(), "oversubscribed": crowded}
 
 
 def _device() -> str:

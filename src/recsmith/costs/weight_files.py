@@ -1,0 +1,113 @@
+"""Learned weights as files: tensors and their card in one safetensors file, and the card beside it for people.
+
+The card is the metadata of the weights, so that the two cannot be parted: one rename replaces both. Nothing in a file
+is executed. What a card and the tensors must say is for the model that reads them.
+"""
+
+import json
+import os
+import tempfile
+from importlib import import_module, resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith._types import Floats
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.files import LARGEST_FILE, Raw, did_you_mean, parse_json
+
+SUFFIX = ".safetensors"
+COMM = "comm-"  # names of models of all-to-alls start so; all other names that ship are cost models
+
+
+def write_weights(target: str, tensors: dict[str, Any], card: Raw) -> None:
+    """Write arrays and their card: whole or not at all; what was there stays as it was where writing fails."""
+    from safetensors.numpy import save
+
+    text = json.dumps(card, indent=2, allow_nan=False)
+    whole = {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in tensors.items()}
+    _replace(Path(target), save(whole, metadata={"card": text}))
+    _replace(card_path(target), text.encode() + b"\n")
+
+
+def read_weights(path: Path, made_by: str) -> tuple[Any, dict[str, Floats]]:
+    """(card, tensors) as they stand in a file.
+
+    Raises:
+        UsageError: it cannot be read.
+        CorruptFile: it is damaged, or holds no card.
+    """
+    metadata, tensors = _open(path)
+    if "card" not in metadata:
+        raise CorruptFile(f"'{path}' holds no card; `{made_by}` writes one")
+    return parse_json(metadata["card"], str(path)), tensors
+
+
+def find_weights(name: str, what: str, made_by: str, names: list[str]) -> Path:
+    """The file of a path that ends with .safetensors, or of one of the names that ship."""
+    if name.endswith(SUFFIX):
+        return Path(name)
+    if name in names:
+        return _home() / f"{name}{SUFFIX}"
+    known = did_you_mean(name, names) if names else "; none ship yet"
+    raise UsageError(
+        f"no learned {what} is called '{name}'{known}: give the path of a {SUFFIX} file, which `{made_by}` makes"
+    )
+
+
+def shipped() -> list[str]:
+    """Names of all weights that ship."""
+    return sorted(file.name.removesuffix(SUFFIX) for file in _home().glob(f"*{SUFFIX}"))
+
+
+def card_path(target: str) -> Path:
+    """The card beside the weights."""
+    return Path(target.removesuffix(SUFFIX) + ".json")
+
+
+def _home() -> Path:
+    return Path(str(resources.files("recsmith.costs"))) / "weights"
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path = Path(os.path.realpath(path))
+    temporary: Path | None = None
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        raise RecSmithError(f"cannot write '{path}': {error.strerror}; any file that was there is unchanged") from None
+    finally:
+        if temporary:
+            temporary.unlink(missing_ok=True)
+
+
+def _open(path: Path) -> tuple[dict[str, str], dict[str, Floats]]:
+    """Metadata and tensors of a safetensors file."""
+    safetensors: Any = import_module("safetensors")
+    size = _size(path)
+    try:
+        with safetensors.safe_open(path, framework="np") as file:
+            tensors = {name: np.asarray(file.get_tensor(name), dtype=np.float64) for name in list(file.keys())}
+            return file.metadata() or {}, tensors
+    except (safetensors.SafetensorError, OSError, ValueError, TypeError) as error:
+        raise CorruptFile(f"'{path}' ({size:,} bytes) is no whole safetensors file ({error}); train it again") from None
+
+
+def _size(path: Path) -> int:
+    """The size of a file that can be read; UsageError where it cannot."""
+    try:
+        with path.open("rb"):
+            size = path.stat().st_size
+    except OSError as error:
+        raise UsageError(f"cannot read '{path}': {error.strerror}; give the path of a {SUFFIX} file") from None
+    if size > LARGEST_FILE:
+        raise CorruptFile(f"'{path}' has {size:,} bytes; learned weights are far smaller")
+    return size

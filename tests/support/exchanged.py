@@ -1,0 +1,55 @@
+"""Learned models of all-to-alls with made-up weights, and folders of simulated exchanges: no torch needed."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith.costs.comm_files import CommCard, CommHeldOut, save_comm_model
+from recsmith.costs.comm_inputs import INPUTS, WORK
+from recsmith.costs.neural_files import Floor, Range
+from recsmith.measuring.comm_simulated import simulate_comm
+from recsmith.measuring.run import Limit
+
+HIDDEN, WIDTH = 5, 7
+
+
+def card(**fields: Any) -> CommCard:
+    """A card of a simulated GPU."""
+    held = CommHeldOut(
+        ranks=4, trained=True, exchanges=9, median=0.01, mean=0.02, alpha_beta_median=0.1, alpha_beta_mean=0.2
+    )
+    words = {
+        "hardware": "simulated:h100", "backend": "simulated", "device": "h100, simulated", "versions": "recsmith 0",
+        "per_host": 8, "ranks": (4, 8), "seed": 0, "data": "0" * 64, "exchanges": 90, "left_out": 1, "train": 70,
+        "validation": 11, "epochs": 2, "held_out": (held,), "noise": Floor(pairs=0),
+        "ranges": {"bytes": Range(least=1.0, most=1e9)},
+    }  # fmt: skip
+    return CommCard(**words | fields)
+
+
+def tensors(seed: int = 0, **fields: Any) -> dict[str, Any]:
+    """Random weights of the right shapes and signs, of seconds that a GPU could take."""
+    draw = np.random.default_rng(seed)
+    sizes = {"rank": (len(INPUTS), HIDDEN, HIDDEN), "joint": (3 * HIDDEN, WIDTH, WIDTH, len(WORK))}
+    made: dict[str, Any] = {
+        "centre": draw.normal(size=len(INPUTS)), "spread": draw.uniform(0.5, 5, len(INPUTS)),
+        "base": draw.uniform(-28, -24, len(WORK)), "alpha": draw.uniform(1e-6, 1e-4, 1),
+    }  # fmt: skip
+    for name, widths in sizes.items():
+        for i, (before, after) in enumerate(pairwise(widths)):
+            made |= {f"{name}_weight{i}": draw.normal(size=(after, before)), f"{name}_bias{i}": draw.normal(size=after)}
+    return made | fields
+
+
+def write_comm_model(path: Path, seed: int = 0, **fields: Any) -> Path:
+    """A model on disk."""
+    save_comm_model(str(path), tensors(seed), card(**fields))
+    return path
+
+
+def exchanged(path: Path, ranks: int, samples: int = 60, hardware: str = "simulated:h100", seed: int = 0) -> Path:
+    """A folder of simulated exchanges."""
+    simulate_comm(hardware, path / f"{hardware.replace(':', '-')}-{ranks}-{seed}", ranks, Limit(samples=samples), seed)
+    return path / f"{hardware.replace(':', '-')}-{ranks}-{seed}"
