@@ -5,7 +5,7 @@
 Thirty plans: ten of each of three workloads, drawn from the shared pool of 856 tables (those of up to 256 MiB), global
 batch 4,096, sharded table- and column-wise over 4 or 8 CPU ranks and predicted by neural:cpu. Ten planners make them:
 random with three seeds, the greedy ones, neuroshard and auto. Plans of one workload do equal work. A run that is ended
-goes on with the workloads that the records lack. Best: the plan of the least measured median. Told apart: pairs of
+goes on with the workloads that the records lack. Best: the plan of the least measured step. Told apart: pairs of
 plans whose paired interval leaves out 0.
 """
 
@@ -20,7 +20,7 @@ from records import Row, resumed
 
 import recsmith
 from recsmith import Plan, Space, Workload, load_cluster
-from recsmith.measuring.intervals import Interval, paired
+from recsmith.measuring.intervals import Interval
 from recsmith.measuring.steps import VISITS
 from recsmith.measuring.verification import verify_plans
 from recsmith.measuring.verified import difference, verified_to_raw
@@ -53,7 +53,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         for plan in sorted(row["plans"], key=lambda plan: plan["predicted_s"]):
-            print(f"| {name_of(row)} | {plan_cells(plan)} |")
+            print(f"| {name_of(row)} | {plan_cells(row, plan)} |")
 
 
 def conclusion(rows: Sequence[Row]) -> str:
@@ -109,21 +109,22 @@ def name_of(row: Row) -> str:
 
 def best_of(row: Row) -> Row:
     """The plan of the least measured median."""
-    return min(row["plans"], key=lambda plan: plan["median"]["value"])
+    return min(row["plans"], key=lambda plan: plan["step"]["value"])
 
 
-def apart(row: Row) -> Any:
+def apart(row: Row) -> Interval | None:
     """How much slower the predicted best is than the measured best; None where they are one."""
     winner, best = row["plans"][row["winner"]], best_of(row)
-    return None if winner is best else paired(np.array(winner["steps_s"]), np.array(best["steps_s"]))
+    return None if winner is best else Interval(**winner["slower"][row["plans"].index(best)])
 
 
 def told_apart(row: Row) -> tuple[float, int, int]:
     """Kendall's tau of the pairs of plans whose paired interval leaves out 0, their number, and that of all pairs."""
     signs: list[float] = []
-    pairs = list(itertools.combinations(row["plans"], 2))
-    for one, two in pairs:
-        found = paired(np.array(one["steps_s"]), np.array(two["steps_s"]))
+    pairs = list(itertools.combinations(range(len(row["plans"])), 2))
+    for first, second in pairs:
+        one, two = row["plans"][first], row["plans"][second]
+        found = Interval(**one["slower"][second])
         if not found.holds_zero:
             signs.append(float(np.sign(found.value) * np.sign(one["predicted_s"] - two["predicted_s"])))
     return statistics.fmean(signs), len(signs), len(pairs)
@@ -142,13 +143,13 @@ def summary(row: Row) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def plan_cells(plan: Row) -> str:
+def plan_cells(row: Row, plan: Row) -> str:
     """The cells of a plan."""
-    step, slower = plan["median"], plan["slower"]
+    step, slower = plan["step"], Interval(**plan["slower"][row["winner"]])
     cells: Sequence[str] = (
         plan["name"], f"{step['value'] * 1e3:.1f} ms", f"{step['low'] * 1e3:.1f} to {step['high'] * 1e3:.1f} ms",
         f"{plan['predicted_s'] * 1e3:.1f} ms", f"{plan['error']:+.1%}",
-        "-" if slower is None else difference(Interval(**slower)), f"{plan['tau']:.2f}",
+        "-" if plan is row["plans"][row["winner"]] else difference(slower), f"{plan['tau']:.2f}",
     )  # fmt: skip
     return " | ".join(cells)
 

@@ -1,10 +1,12 @@
 """Figures of hand-made tasks: ratios within visits, medians over visits, means over tasks, and their intervals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from recsmith.bench.book import Measured
-from recsmith.bench.gains import RESAMPLES, bootstrap_tasks, figures, seconds_of, verdict
+from recsmith.bench.gains import RESAMPLES, figures, mean_of_tasks, steps_of, verdict
 
 
 def task(name: str, comm: float = 0.0, **ready: list[float]) -> Measured:
@@ -20,20 +22,29 @@ def task(name: str, comm: float = 0.0, **ready: list[float]) -> Measured:
 
 
 def test_a_step_is_that_of_the_slowest_rank_and_the_collectives():
-    made = task("a", comm=0.25, auto=[2.0, 3.0])
-    assert seconds_of(made)["auto"] == pytest.approx([2.5, 3.5])  # backward before, forward after the kernels
-    assert seconds_of(made, kernels_only=True)["auto"] == pytest.approx([2.0, 3.0])
+    made = task("a", comm=0.25, auto=[2.0, 3.0, 9.0])
+    found = steps_of(made)["auto"]
+    assert found[0] == pytest.approx(3.5)  # backward before, forward after the kernels
+    assert set(np.round(found, 6)) == {2.5, 3.5, 9.5}  # medians of three visits, drawn with replacement
+    assert steps_of(made, kernels_only=True)["auto"][0] == pytest.approx(3.0)
 
 
-def test_a_figure_is_the_mean_over_tasks_of_the_medians_over_visits_of_ratios_within_visits():
+def test_a_rank_that_is_disturbed_in_one_visit_does_not_make_the_step_longer():
+    even = np.ones((3, 3, 2))
+    even[[0, 1, 2], [0, 1, 2]] = 5.0  # in each visit another rank
+    made = replace(task("a", auto=[1.0]), kernels={"auto": even}, comm={"auto": np.zeros((3, 2))})
+    assert steps_of(made)["auto"][0] == 2.0
+
+
+def test_a_figure_is_the_mean_over_tasks_of_ratios_of_steps():
     tasks = [
-        task("a", auto=[1.0, 2.0, 4.0], size_greedy=[1.1, 2.4, 4.4]),  # +10 %, +20 %, +10 %
-        task("b", auto=[1.0, 1.0, 1.0], size_greedy=[1.5, 1.3, 1.0]),  # +50 %, +30 %, 0 %
+        task("a", auto=[1.0, 2.0, 4.0], size_greedy=[1.1, 2.4, 4.4]),  # +20 % of the medians
+        task("b", auto=[1.0, 1.0, 1.0], size_greedy=[1.5, 1.3, 1.0]),  # +30 %
     ]
     row = figures("4x4", tasks, "auto", ("auto", "size_greedy"))
     (gain,) = row.gains
     assert gain.interval is not None
-    assert gain.interval.value == pytest.approx((0.1 + 0.3) / 2)
+    assert gain.interval.value == pytest.approx((0.2 + 0.3) / 2)
     assert 0 <= gain.interval.low < gain.interval.value < gain.interval.high <= 0.5
     assert (row.tasks, gain.tasks) == (2, 2)
     assert row.step_s == pytest.approx((2.0 + 1.0) / 2)
@@ -50,10 +61,18 @@ def test_a_planner_without_a_plan_is_left_out_of_its_mean():
     assert gain.interval.value == gain.interval.low == gain.interval.high == 1.0
 
 
-def test_equal_values_have_no_interval_and_spread_ones_have_that_of_their_means():
-    assert bootstrap_tasks(np.full((12, 5), 0.25)).low == 0.25
+def test_what_slows_a_whole_visit_is_in_no_ratio():
+    visits = np.array([1.0, 3.0, 1.5, 1.0, 2.0])
+    row = figures("4x4", [task(name, auto=visits.tolist(), random=(1.03 * visits).tolist()) for name in "ab"], "auto",
+                  ("auto", "random"))  # fmt: skip
+    found = row.gains[0].interval
+    assert found is not None
+    assert (found.value, found.low, found.high) == pytest.approx((0.03, 0.03, 0.03))
+
+
+def test_spread_ratios_have_the_interval_of_their_mean():
     values = np.random.default_rng(1).normal(0.1, 0.05, (144, 1))
-    found = bootstrap_tasks(values)
+    found = mean_of_tasks(np.repeat(values, 1 + RESAMPLES, axis=1))
     assert found.value == pytest.approx(values.mean())
     half = 1.96 * values.std() / 12
     assert found.high - found.low == pytest.approx(2 * half, rel=0.1)

@@ -10,7 +10,16 @@ from support.measured import Stub, answer, group
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.hardware import Case, Measurement
 from recsmith.measuring import steps as room
-from recsmith.measuring.steps import StepProgress, measure_steps, open_for, step_seconds, turns
+from recsmith.measuring.intervals import draw_visits
+from recsmith.measuring.steps import (
+    StepProgress,
+    measure_steps,
+    median_step,
+    open_for,
+    resampled_steps,
+    step_seconds,
+    turns,
+)
 
 A, B, C, D = (group((100, 8, float(pooling), 0.0)) for pooling in (1, 2, 3, 4))
 NUMBERS = {case.workload: name for case, name in zip((A, B, C, D), "ABCD", strict=True)}
@@ -131,3 +140,21 @@ def test_simulated_ranks_take_what_their_groups_take():
     assert both.forward_s == pytest.approx(sum(each.forward_s or 0 for each in alone))
     assert both.backward_s == pytest.approx(sum(each.backward_s or 0 for each in alone))
     assert both.unique_rows == (*alone[0].unique_rows, *alone[1].unique_rows)
+
+
+def test_what_slows_a_whole_visit_falls_out_of_paired_differences():
+    kernels = np.array([1.0, 3.0, 1.5, 1.0, 2.0, 1.2, 1.1])[:, None, None] * np.array([[1.0, 2.0], [0.5, 1.0]])
+    none, drawn = np.zeros((7, 2, 2)), draw_visits(7)
+    first, second = resampled_steps(1.03 * kernels, none, drawn), resampled_steps(kernels, none, drawn)
+    assert first / second == pytest.approx(np.full(len(drawn), 1.03))
+    assert second.min() < second.max()
+
+
+def test_resampled_steps_are_those_of_the_drawn_visits(monkeypatch: pytest.MonkeyPatch):
+    draw = np.random.default_rng(0)
+    kernels, comm = draw.uniform(1, 2, (5, 3, 2)), draw.uniform(0, 1, (5, 3, 2))
+    drawn = draw_visits(5, seed=4, resamples=50)
+    expected = [median_step(kernels[visits], comm[visits]) for visits in drawn]
+    assert resampled_steps(kernels, comm, drawn) == pytest.approx(expected)
+    monkeypatch.setattr(room, "MOST_AT_ONCE", 100)
+    assert resampled_steps(kernels, comm, drawn) == pytest.approx(expected)

@@ -1,22 +1,26 @@
 """What one planner's plans are worth beside the others': figures of a row of tasks, and how sure they are.
 
-A figure says how much longer a planner's steps take than the reference's: of each task the median over visits of
-planner / reference - 1, both measured in the same visit; of a row the mean over its tasks. The interval is that of the
-bootstrap: tasks are drawn with replacement, and the visits within each.
+A figure says how much longer a planner's steps take than the reference's: of each task planner / reference - 1, where
+ranks take their medians over visits; of a row the mean over its tasks. The interval is that of the bootstrap: tasks are
+drawn with replacement, and in each the visits, the same of all planners.
 
 Legend: T tasks, V visits, W ranks, B resamples.
 """
 
 from collections.abc import Mapping, Sequence
+from zlib import crc32
 
 import numpy as np
 
 from recsmith._types import Floats, noun
 from recsmith.bench.book import Measured
-from recsmith.measuring.intervals import HIGH, LOW, Interval
-from recsmith.measuring.steps import step_seconds
+from recsmith.measuring.intervals import Interval, draw_visits, interval
+from recsmith.measuring.steps import resampled_steps
 
 RESAMPLES = 4_000
+Resampled = Floats
+"""A figure as measured, and of B resamples behind it (1 + B,)."""
+
 CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
 REFERENCE = "auto"
 
@@ -79,36 +83,38 @@ def figures(
     row: str, tasks: Sequence[Measured], reference: str, planners: Sequence[str], *, kernels_only: bool = False
 ) -> Figures:
     """The figures of tasks. kernels_only: without the collectives, which are priced and not measured."""
-    found = [seconds_of(task, kernels_only=kernels_only) for task in tasks]
-    own = [float(np.median(each[reference])) for each in found if reference in each]
+    found = [steps_of(task, kernels_only=kernels_only) for task in tasks]
+    own = [float(each[reference][0]) for each in found if reference in each]
     gains = tuple(_gain(found, reference, planner) for planner in planners if planner != reference)
     return Figures(row=row, reference=reference, tasks=len(tasks), step_s=_mean(own), gains=gains)
 
 
-def seconds_of(task: Measured, *, kernels_only: bool = False) -> dict[str, Floats]:
-    """Seconds of the step of each planner's plan in each visit (V,)."""
-    idle = 0.0 if kernels_only else 1.0
-    return {planner: step_seconds(kernels, task.comm[planner] * idle) for planner, kernels in task.kernels.items()}
+def steps_of(task: Measured, *, kernels_only: bool = False) -> dict[str, Resampled]:
+    """The step of each planner's plan: as measured first, then of visits drawn with replacement (1 + B,)."""
+    visits = next((len(kernels) for kernels in task.kernels.values()), 0)
+    drawn = np.vstack([np.arange(visits), draw_visits(visits, crc32(task.task.encode()), RESAMPLES)])
+    found: dict[str, Floats] = {}
+    for planner, kernels in task.kernels.items():
+        comm = np.broadcast_to(0.0 if kernels_only else task.comm[planner], kernels.shape)
+        found[planner] = resampled_steps(kernels, comm, drawn)
+    return found
 
 
-def _gain(found: Sequence[Mapping[str, Floats]], reference: str, planner: str) -> Gain:
+def _gain(found: Sequence[Mapping[str, Resampled]], reference: str, planner: str) -> Gain:
     pairs = [(each[planner], each[reference]) for each in found if planner in each and reference in each]
     if not pairs:
         return Gain(planner=planner, tasks=0)
     ratios = np.array([mine / other - 1 for mine, other in pairs])
-    mean = _mean([float(np.median(mine)) for mine, _ in pairs])
-    return Gain(planner=planner, tasks=len(pairs), interval=bootstrap_tasks(ratios), step_s=mean)
+    mean = _mean([float(mine[0]) for mine, _ in pairs])
+    return Gain(planner=planner, tasks=len(pairs), interval=mean_of_tasks(ratios), step_s=mean)
 
 
-def bootstrap_tasks(values: Floats, seed: int = 0) -> Interval:
-    """The mean over tasks of the medians over visits of values (T, V), and percentiles of resampled ones."""
-    tasks, visits = values.shape
-    rng = np.random.default_rng(seed)
-    task = rng.integers(0, tasks, (RESAMPLES, tasks, 1))
-    visit = rng.integers(0, visits, (RESAMPLES, tasks, visits))
-    means = np.median(values[task, visit], axis=2).mean(axis=1)  # (B, T, V) -> (B,)
-    low, high = np.percentile(means, (LOW, HIGH)).tolist()
-    return Interval(value=float(np.median(values, axis=1).mean()), low=low, high=high)
+def mean_of_tasks(ratios: Floats, seed: int = 0) -> Interval:
+    """The mean over tasks of ratios (T, 1 + B), measured and resampled, and percentiles with tasks resampled too."""
+    tasks, count = len(ratios), ratios.shape[1] - 1
+    drawn = np.random.default_rng(seed).integers(0, tasks, (tasks, count))
+    means = ratios[drawn, np.arange(1, count + 1)].mean(axis=0)  # (T, B) -> (B,)
+    return interval(float(ratios[:, 0].mean()), means)
 
 
 def _mean(values: Sequence[float]) -> float | None:

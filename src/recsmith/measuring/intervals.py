@@ -5,7 +5,7 @@ Legend: V visits, B resamples.
 
 import numpy as np
 
-from recsmith._types import Floats, noun
+from recsmith._types import Floats, Ints, noun
 
 RESAMPLES = 10_000
 LOW, HIGH = 2.5, 97.5  # percentiles: of 95 %
@@ -25,22 +25,26 @@ class Interval:
         return self.low <= 0 <= self.high
 
 
+def draw_visits(visits: int, seed: int = 0, resamples: int = RESAMPLES) -> Ints:
+    """Which visits each resample holds (B, V): V of them, drawn with replacement.
+
+    Efron, Bootstrap Methods (Annals of Statistics 7(1), 1979). What is measured in the same visits is resampled by the
+    same draw, so that what slows a whole visit falls out of differences.
+    """
+    return np.random.default_rng(seed).integers(0, visits, (resamples, visits))
+
+
+def interval(value: float, resampled: Floats) -> Interval:
+    """A figure with percentiles of what resamples (B,) give for it."""
+    low, high = np.percentile(resampled, (LOW, HIGH)).tolist()
+    return Interval(value=value, low=low, high=high)
+
+
 def bootstrap_median(values: Floats, seed: int = 0) -> Interval:
     """The median of values (V,), and percentiles of the medians of resampled ones.
 
-    Efron, Bootstrap Methods (Annals of Statistics 7(1), 1979): V of the values are drawn with replacement, B times. Of
-    few values the interval is narrow: of seven normal ones it holds the truth in about nine of ten cases
+    Of few values the interval is narrow: of seven normal ones it holds the truth in about nine of ten cases
     (tests/measuring/test_intervals.py).
     """
-    drawn = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
-    medians = np.median(np.asarray(values)[drawn], axis=1)
-    low, high = np.percentile(medians, (LOW, HIGH)).tolist()
-    return Interval(value=float(np.median(values)), low=low, high=high)
-
-
-def paired(first: Floats, second: Floats, seed: int = 0) -> Interval:
-    """How much longer `first` takes than `second`, relative: the median over visits (V,) of first / second - 1.
-
-    Both were measured in each visit, so what slows a whole visit down falls out.
-    """
-    return bootstrap_median(np.asarray(first) / np.asarray(second) - 1, seed)
+    medians = np.median(np.asarray(values)[draw_visits(len(values), seed)], axis=1)
+    return interval(float(np.median(values)), medians)

@@ -4,7 +4,8 @@ A visit measures every distinct load of every plan once. Ranks of all plans take
 each visit, so a slow minute falls on all of them alike and differences within a visit hold. Loads that several ranks
 or plans share are measured once a visit. One core measures rank after rank.
 
-Legend: V visits, P plans, W ranks of a plan; the last axis of kernels and collectives is forward, backward.
+Legend: V visits, P plans, W ranks of a plan, B resamples; the last axis of kernels and collectives is forward,
+backward.
 """
 
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from recsmith._types import Floats, noun
+from recsmith._types import Floats, Ints, noun
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.hardware import Hardware, load_hardware
 from recsmith.hardware.machine import free_bytes
@@ -21,6 +22,7 @@ from recsmith.units import format_size
 
 VISITS = 7
 ENOUGH = 3  # visits that a run which was interrupted can report
+MOST_AT_ONCE = 2**22  # seconds that are resampled together
 LEAST = 2  # repetitions of a visit that are timed at least
 
 Seconds = tuple[float, float]
@@ -183,3 +185,23 @@ def step_seconds(kernels: Floats, comm: Floats) -> Floats:
     """
     ready = comm[..., 1] + kernels[..., 1] + kernels[..., 0]
     return ready.max(axis=-1) + comm[..., 0].max(axis=-1)
+
+
+def median_step(kernels: Floats, comm: Floats) -> float:
+    """Seconds of the step of a plan whose ranks take their medians over visits; kernels and comm (V, W, 2).
+
+    Not the median of the visits' steps: in each visit the rank that was disturbed most is the slowest, and the more
+    even a plan is the longer that makes it.
+    """
+    return float(step_seconds(np.median(kernels, axis=0), np.median(comm, axis=0)))
+
+
+def resampled_steps(kernels: Floats, comm: Floats, drawn: Ints) -> Floats:
+    """`median_step` (B,) of the visits that were drawn (B, V); kernels and comm (V, W, 2)."""
+    found = np.empty(len(drawn))
+    size = max(1, MOST_AT_ONCE // kernels.size)
+    for start in range(0, len(drawn), size):
+        some = drawn[start : start + size]
+        ranks, links = (np.median(seconds[some], axis=1) for seconds in (kernels, comm))
+        found[start : start + size] = step_seconds(ranks, links)
+    return found

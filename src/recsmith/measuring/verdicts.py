@@ -1,4 +1,4 @@
-"""What verifying plans finds, as nouns. Legend: V visits, W ranks."""
+"""What verifying plans finds, as nouns. Legend: V visits, W ranks, P plans."""
 
 from recsmith._types import noun
 from recsmith.measuring.intervals import Interval
@@ -29,26 +29,27 @@ class RankKernels:
 class PlanSteps:
     """A plan as it was measured.
 
-    steps_s: of each visit (V,); median: their median; predicted_s: with the machine's factor.
+    step: of the medians of its ranks over visits. steps_s: of each visit by itself (V,): in each the rank that was
+    disturbed most is the slowest, so they are longer. predicted_s: with the machine's factor.
     collectives: why the exchanges are the cost model's, or nothing where they were measured.
     tau: Kendall's, of ranks by measured and predicted kernels; None where they cannot be ranked.
-    slower: than the plan with the least prediction, paired; None of that plan itself.
+    slower: how much slower it is than each plan, relative, of the same visits (P,).
     """
 
     name: str
     digest: str
+    step: Interval
     steps_s: tuple[float, ...]
-    median: Interval
     predicted_s: float
     collectives: str
     ranks: tuple[RankKernels, ...]
     tau: float | None
-    slower: Interval | None
+    slower: tuple[Interval, ...]
 
     @property
     def error(self) -> float:
         """Predicted over measured - 1."""
-        return self.predicted_s / self.median.value - 1
+        return self.predicted_s / self.step.value - 1
 
 
 @noun
@@ -72,3 +73,7 @@ class Verification:
     plans: tuple[PlanSteps, ...]
     winner: int
     tau: float | None
+
+    def slower(self, plan: PlanSteps) -> Interval | None:
+        """How much slower a plan is than the one predicted best; None of that one itself."""
+        return None if plan is self.plans[self.winner] else plan.slower[self.winner]

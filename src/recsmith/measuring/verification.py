@@ -17,11 +17,19 @@ from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs.simulate import price_plan
 from recsmith.errors import UsageError
 from recsmith.measuring.collectives import measure_collectives, not_measured
-from recsmith.measuring.intervals import bootstrap_median, paired
+from recsmith.measuring.intervals import draw_visits, interval
 from recsmith.measuring.loads import loads_of
 from recsmith.measuring.ranking import kendall_tau
 from recsmith.measuring.references import factor_of, reference_cases
-from recsmith.measuring.steps import VISITS, StepProgress, measure_steps, open_for, step_seconds
+from recsmith.measuring.steps import (
+    VISITS,
+    StepProgress,
+    measure_steps,
+    median_step,
+    open_for,
+    resampled_steps,
+    step_seconds,
+)
 from recsmith.measuring.verdicts import PlanSteps, RankKernels, Verification
 from recsmith.plans import Plan, StepCost
 
@@ -59,7 +67,7 @@ def verify_plans(
     guesses = [each._replace(kernels=each.kernels * factor.median.value) for each in predicted]
     taken = [_Seconds(*pair) for pair in zip(steps.kernels, (each[: steps.visits] for each in comm), strict=True)]
     found = _judged(plans, taken, guesses, why, seed)
-    order = np.array([(each.predicted_s, each.median.value) for each in found])
+    order = np.array([(each.predicted_s, each.step.value) for each in found])
     return Verification(
         hardware=opened.name, device=opened.device, versions=opened.versions, cost_model=model.name, factor=factor,
         cluster=some[0].cluster.describe(), visits=steps.visits, complete=steps.complete, plans=found,
@@ -111,15 +119,18 @@ def _judged(
     seed: int,
 ) -> tuple[PlanSteps, ...]:  # fmt: skip
     """What was measured of each plan beside what was predicted."""
-    best = int(np.argmin([float(guess.steps) for guess in guesses]))
+    drawn = draw_visits(len(taken[0].kernels), seed)
+    steps = [median_step(*each) for each in taken]
+    resampled = [resampled_steps(*each, drawn) for each in taken]
     found: list[PlanSteps] = []
     for i, (name, plan) in enumerate(plans):
-        steps, ranks = taken[i].steps, _ranks(taken[i], guesses[i])
+        ranks = _ranks(taken[i], guesses[i])
         order = np.array([(rank.predicted_s, rank.measured_s) for rank in ranks])
+        slower = (interval(steps[i] / steps[k] - 1, resampled[i] / resampled[k] - 1) for k in range(len(plans)))
         one = PlanSteps(
-            name=name, digest=plan.digest, steps_s=tuple(steps.tolist()), median=bootstrap_median(steps, seed),
-            predicted_s=float(guesses[i].steps), collectives=why[i], ranks=ranks, tau=_tau(*order.T),
-            slower=None if i == best else paired(steps, taken[best].steps, seed),
+            name=name, digest=plan.digest, step=interval(steps[i], resampled[i]),
+            steps_s=tuple(taken[i].steps.tolist()), predicted_s=float(guesses[i].steps), collectives=why[i],
+            ranks=ranks, tau=_tau(*order.T), slower=tuple(slower),
         )  # fmt: skip
         found.append(one)
     return tuple(found)

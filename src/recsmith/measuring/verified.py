@@ -59,7 +59,7 @@ def _link_words(plan: PlanSteps, found: Verification) -> str:
 
 
 def _step_words(plan: PlanSteps) -> str:
-    step = plan.median
+    step = plan.step
     return f"{format_time(step.value)} [{format_time(step.low)}, {format_time(step.high)}]"
 
 
@@ -81,15 +81,19 @@ def _rank(rank: RankKernels) -> tuple[str, ...]:
 
 def _several(found: Verification) -> list[str]:
     """Plans side by side, the one predicted best first among them in the verdict."""
-    rows = [("plan", "step", "95 % interval", "predicted", "error", "than predicted best"), *map(_plan, found.plans)]
+    rows = [
+        ("plan", "step", "95 % interval", "predicted", "error", "than predicted best"),
+        *(_plan(found, each) for each in found.plans),
+    ]
     tau = [] if found.tau is None else ["", f"plans are ordered alike: tau {found.tau:.2f} of {len(found.plans)}"]
     return [*_grid(rows), *tau, "", f"{found.plans[found.winner].name} is predicted best; {verdict(found)}"]
 
 
-def _plan(plan: PlanSteps) -> tuple[str, ...]:
-    step = plan.median
+def _plan(found: Verification, plan: PlanSteps) -> tuple[str, ...]:
+    step = plan.step
     interval = f"{format_time(step.low)} to {format_time(step.high)}"
-    apart = "(predicted best)" if plan.slower is None else difference(plan.slower)
+    slower = found.slower(plan)
+    apart = "(predicted best)" if slower is None else difference(slower)
     return plan.name, format_time(step.value), interval, format_time(plan.predicted_s), f"{plan.error:+.1%}", apart
 
 
@@ -104,11 +108,12 @@ def difference(slower: Interval) -> str:
 
 def verdict(found: Verification) -> str:
     """Whether any plan was measured to be faster than the one that was predicted best."""
-    faster = [each for each in found.plans if each.slower is not None and each.slower.high < 0]
+    slower = {each.name: found.slower(each) for each in found.plans}
+    faster = {name: one for name, one in slower.items() if one and one.high < 0}
     if not faster:
         return "no plan was measured to be faster"
-    best = min(faster, key=lambda each: each.slower.value if each.slower else 0.0)
-    return f"{best.name} was measured {difference(best.slower) if best.slower else ''}"
+    best = min(faster, key=lambda name: faster[name].value)
+    return f"{best} was measured {difference(faster[best])}"
 
 
 def _grid(rows: list[tuple[str, ...]]) -> list[str]:
