@@ -326,6 +326,7 @@ class _LocalPieces:
         self.size = problem.modes.coverage[modes].astype(np.float64)
         self.bytes = covered_bytes(problem, modes, head, tail)
         self.group = evaluator.group[modes]
+        self.of_group = [(group, np.flatnonzero(self.group == group)) for group in np.unique(self.group).tolist()]
         rows = np.concatenate([modes[family[:, 0]] for family in self.families] + [modes[self.whole[:, 0]]])
         self.key = problem.modes.table[rows] * evaluator.groups + evaluator.group[rows]
 
@@ -359,7 +360,9 @@ class _LocalPieces:
 
     def _priced(self, box: Floats, keen: Floats, late: Floats, mix: Floats, plane: Ints) -> Floats:
         """The price of each piece on each rank that it covers (K, N); see docs/bounds.md for that of big pieces."""
-        first: Floats = np.einsum("nj,knj->kn", self.ready, mix[:, self.group]) * keen[:, None]
+        first: Floats = np.empty((len(keen), len(self.group)))
+        for group, mine in self.of_group:  # one product a group: (K, J) by (J, its pieces)
+            first[:, mine] = (keen[:, None] * mix[:, group]) @ self.ready[mine].T
         last = self.rest * late[:, None]
         own = self.ready.T[plane]  # (K, N): by the plane that decides who is big
         big: Bools = own > box[:, 1:2] / 2

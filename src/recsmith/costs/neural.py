@@ -121,13 +121,13 @@ class NeuralEvaluator:
     def head(self, sums: Floats) -> Floats:
         """Launch and head, forward and backward, and the collectives (..., 4)."""
         flat = self._flat(sums)
-        held = flat[:, PIECES] > 0
-        parts = np.empty((4, len(flat)))
-        parts[:2] = self.weights.head.seconds(flat[:, :-AROUND])
+        held = flat[PIECES] > 0
+        parts = np.empty((4, flat.shape[1]))
+        parts[:2] = self.weights.head.seconds(flat[:-AROUND].T)
         for part, launch in enumerate((self.weights.head.launch[0], self.weights.head.launch[1] + self.lift)):
-            parts[part] += flat[:, OTHER_FORWARD + part]
+            parts[part] += flat[OTHER_FORWARD + part]
             parts[part] += held * launch
-        parts[2], parts[3] = flat[:, FORWARD_COMM], flat[:, BACKWARD_COMM]
+        parts[2], parts[3] = flat[FORWARD_COMM], flat[BACKWARD_COMM]
         return parts.T.reshape(*sums.shape[:-1], 4)
 
     def loads(self, sums: Floats) -> Floats:
@@ -140,14 +140,15 @@ class NeuralEvaluator:
     def compute(self, sums: Floats) -> Floats:
         """Launch and head, forward and backward together (...)."""
         flat = self._flat(sums)
-        seconds = self.weights.head.total(flat[:, :-AROUND])
-        seconds += flat[:, OTHER_FORWARD] + flat[:, OTHER_BACKWARD]
-        seconds += (flat[:, PIECES] > 0) * (float(self.weights.head.launch.sum()) + self.lift)
+        seconds = self.weights.head.total(flat[:-AROUND].T)
+        seconds += flat[OTHER_FORWARD] + flat[OTHER_BACKWARD]
+        seconds += (flat[PIECES] > 0) * (float(self.weights.head.launch.sum()) + self.lift)
         return seconds.reshape(sums.shape[:-1])
 
     @staticmethod
     def _flat(sums: Floats) -> Floats:
-        return sums.reshape(-1, sums.shape[-1])
+        """Term by term (k, N): of what searches keep so already, without a copy."""
+        return sums.transpose(-1, *range(sums.ndim - 1)).reshape(sums.shape[-1], -1)
 
     # --- the bound ----------------------------------------------------------------------------------------------
 

@@ -54,16 +54,23 @@ class ConvexHead:
 
     def seconds(self, sums: Floats) -> Floats:
         """Linear + hinges, (2, N)."""
-        return np.stack([self._sum(sums, self.linear[i], self.hinges[i], self.offsets[i]) for i in (0, 1)])
+        return np.stack([
+            self._sum(sums, np.vstack([self.linear[i], self.hinges[i]]), self.offsets[i]) for i in (0, 1)
+        ])  # fmt: skip
 
     def total(self, sums: Floats) -> Floats:
         """Linear + hinges of both, (N,)."""
+        return self._sum(sums, *self._both)
+
+    @cached_property
+    def _both(self) -> tuple[Floats, Floats]:
+        """Slopes (1 + 2 H, k) of linear and hinges, and offsets (2 H,), of forward and backward together."""
         k = self.linear.shape[1]
-        return self._sum(sums, self.linear.sum(axis=0), self.hinges.reshape(-1, k), self.offsets.ravel())
+        return np.vstack([self.linear.sum(axis=0), self.hinges.reshape(-1, k)]), self.offsets.ravel()
 
     @staticmethod
-    def _sum(sums: Floats, linear: Floats, hinges: Floats, offsets: Floats) -> Floats:
-        slopes, total = np.vstack([linear, hinges]), np.empty(len(sums))
+    def _sum(sums: Floats, slopes: Floats, offsets: Floats) -> Floats:
+        total = np.empty(len(sums))
         for start in range(0, len(sums), BLOCK):
             rising = slopes @ sums[start : start + BLOCK].T  # (1 + H, n)
             rising[1:] -= offsets[:, None]

@@ -265,8 +265,7 @@ class _Rollouts:
         state = _Devices(self, np.repeat(pieces, caps, axis=0), np.tile(self.caps, len(nodes)))
         clashes = [_clashes(self.halves, row) for row in pieces]
         for step in range(pieces.shape[1]):
-            earlier = {i: clash[step] for i, clash in enumerate(clashes) if step in clash}
-            state.place(step, {i * caps + cap: steps for i, steps in earlier.items() for cap in range(caps)})
+            state.place(step, {i: clash[step] for i, clash in enumerate(clashes) if step in clash})
         totals = state.totals().reshape(-1, caps)
         for i, node in enumerate(nodes):
             best = int(np.floor(totals[i] / self.quantum).argmin())  # of equal plans the narrowest cap's
@@ -313,16 +312,18 @@ class _Devices:
     def place(self, step: int, clashes: dict[int, list[int]]) -> None:
         """Put the next piece of every rollout where it belongs; NOWHERE where no device has room.
 
-        clashes: for some rollouts, earlier steps whose devices are forbidden.
+        clashes: for some nodes, earlier steps whose devices are forbidden.
         """
         pieces = self.pieces[:, step]
         size, width = self.of.halves.bytes[pieces], self.of.halves.width[pieces]
         fits = (self.free >= size[:, None]) & (self.room >= width[:, None])
-        for row, earlier in clashes.items():
-            taken = self.target[row, earlier]
-            fits[row, taken[taken != NOWHERE]] = False
+        caps = len(self.of.caps)
+        for node, earlier in clashes.items():
+            taken = self.target[node * caps : (node + 1) * caps, earlier]  # (M, steps)
+            row, which = np.nonzero(taken != NOWHERE)
+            fits[node * caps + row, taken[row, which]] = False
         groups = self.of.group[pieces]
-        for group in np.unique(groups).tolist():
+        for group in (groups[:1] if (groups == groups[0]).all() else np.unique(groups)).tolist():
             alike = groups == group
             rows = slice(None) if alike.all() else np.flatnonzero(alike)
             self.target[rows, step] = self._place(group, rows, pieces[rows], fits[rows])
@@ -332,7 +333,7 @@ class _Devices:
         terms = halves.terms[pieces].T
         trial = self.trial[:, : len(pieces)]  # (k, r, D)
         np.add(self.sums[group][:, rows], terms[:, :, None], out=trial)
-        after = evaluator.compute(np.moveaxis(trial, 0, -1))
+        after = evaluator.compute(trial.transpose(1, 2, 0))
         load = self.load[rows] - self.group_load[group][rows]
         load += after
         score = np.floor(load * (1 / self.of.quantum))
