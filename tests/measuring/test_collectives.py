@@ -6,6 +6,7 @@ from importlib.util import find_spec
 import pytest
 from support.build import cluster, placed, plan_of, table, workload
 
+from recsmith.clusters import load_cluster
 from recsmith.measuring import collectives as room
 from recsmith.measuring.collectives import exchanges_of, measure_collectives, not_measured
 from recsmith.plans import Plan
@@ -37,7 +38,10 @@ def test_why_the_cost_models_are_taken(monkeypatch: pytest.MonkeyPatch):
     alone = plan_of(workload(table("a")), cluster(local=1), placed("a", "table_wise", (0,)))
     halves = replace(plan, workload=replace(plan.workload, comm_dtype="fp16"))
     many = plan_of(workload(table("a")), cluster(local=4), placed("a", "table_wise", (0,)))
-    assert "has no links" in not_measured(plan, "simulated:h100")
+    assert "has other links than simulated:h100, or other hosts" in not_measured(plan, "simulated:h100")
+    there = replace(plan, cluster=load_cluster("h100:2"))
+    assert not_measured(there, "simulated:h100?noise=0.1") == ""
+    assert "or other hosts" in not_measured(replace(plan, cluster=load_cluster("h100:1x2")), "simulated:h100")
     assert not_measured(many, "cpu") == "4 ranks outnumber the cores that may be used, 2"
     assert not_measured(alone, "cpu") == "one rank exchanges nothing"
     assert not_measured(rows, "cpu") == "row_wise (table 'a') does more than all-to-alls"

@@ -9,13 +9,17 @@ import pytest
 from support.measured import Stub, answer
 
 from recsmith import Plan, Space, Workload, load_cluster, plan
+from recsmith.costs.comm_files import load_comm_model
 from recsmith.costs.simulate import price_plan, simulate
 from recsmith.errors import UsageError
-from recsmith.hardware import SCALES, Case, Measurement
+from recsmith.hardware import SCALES, Case, Measurement, load_links
 from recsmith.measuring import references
 from recsmith.measuring import verification as room
+from recsmith.measuring.collectives import exchanges_of
 from recsmith.measuring.intervals import Interval
 from recsmith.measuring.loads import loads_of
+from recsmith.measuring.skewed_steps import by_links, by_model, step_with_skew
+from recsmith.measuring.steps import open_for
 from recsmith.measuring.verdicts import Verification
 from recsmith.measuring.verification import verify_plans
 from recsmith.measuring.verified import difference, verdict, verified_lines, verified_to_raw
@@ -49,18 +53,45 @@ def test_simulated_kernels_of_the_model_itself_are_as_predicted():
     assert [len(each.steps_s) for each in found.plans] == [3, 3, 3]
     for each in found.plans:
         assert len(each.ranks) == 4
-        assert each.collectives == "simulated:h100 has no links"
+        assert each.collectives == ""
         assert each.step.low == each.step.value == each.steps_s[0]
         assert abs(each.error) < 0.5
 
 
-def test_a_step_is_ready_ranks_and_the_slowest_forward_exchange():
+def test_a_step_is_ready_ranks_and_the_slowest_forward_exchange(monkeypatch: pytest.MonkeyPatch):
+    """Where the collectives are the cost model's."""
+    monkeypatch.setattr(room, "not_measured", lambda plan, hardware: "told so")
     found = verify_plans(PLANS[:1], "simulated:h100", visits=1).plans[0]
+    assert found.collectives == "told so"
+    assert found.exchanges == ()
     parts = price_plan(GREEDY).per_device
     ready = [part.backward_comm_s + rank.measured_s for part, rank in zip(parts, found.ranks, strict=True)]
     assert found.steps_s[0] == pytest.approx(max(ready) + max(part.forward_comm_s for part in parts))
     ready = [part.backward_comm_s + rank.predicted_s for part, rank in zip(parts, found.ranks, strict=True)]
     assert found.predicted_s == pytest.approx(max(ready) + max(part.forward_comm_s for part in parts))
+
+
+def test_simulated_ranks_begin_the_forward_exchange_when_they_are_ready():
+    forward, backward = exchanges_of(RANDOM)
+    found = verify_plans([("random", RANDOM)], "simulated:h100", visits=1).plans[0]
+    back = by_links(load_links("simulated:h100"))(backward)
+    ready = back + [rank.measured_s for rank in found.ranks]
+    assert [each.ready_s for each in found.exchanges] == pytest.approx(ready)
+    assert found.steps_s[0] == pytest.approx(step_with_skew(ready, forward, by_links(load_links("simulated:h100"))))
+    assert found.steps_s[0] == pytest.approx(max(each.ready_s + each.forward_s for each in found.exchanges))
+    model = by_model(load_comm_model("comm-simulated-h100")[0])
+    ready = model(backward) + [rank.predicted_s for rank in found.ranks]
+    assert found.predicted_s == pytest.approx(step_with_skew(ready, forward, model))
+    for each in found.exchanges:
+        assert abs(each.error) < 0.1
+        assert each.predicted_backward_s == pytest.approx(each.backward_s, rel=0.1)
+
+
+def test_without_a_learned_model_of_the_links_the_cost_model_predicts():
+    found = verify_plans([("random", made("random", "a100-80:4"))], "simulated:a100-80", visits=1)
+    one = found.plans[0]
+    assert (one.collectives, one.exchanges) == ("", ())
+    assert "predicted by cost model analytic, all ranks at once" in "\n".join(verified_lines(found))
 
 
 def test_prices_without_a_bound_are_those_of_simulate():
@@ -108,7 +139,8 @@ def test_measured_exchanges_take_the_place_of_predicted_ones(monkeypatch: pytest
 
     monkeypatch.setattr(room, "not_measured", lambda plan, hardware: "" if plan.cluster.world_size == 2 else "many")
     monkeypatch.setattr(room, "measure_collectives", measured)
-    found = verify_plans([("two", made(cluster="h100:2")), ("four", GREEDY)], "simulated:h100", visits=3)
+    monkeypatch.setattr(room, "open_for", lambda name, loads: open_for("simulated:h100", loads))
+    found = verify_plans([("two", made(cluster="h100:2")), ("four", GREEDY)], "cpu", visits=3)
     assert [each.collectives for each in found.plans] == ["", "many"]
     assert found.plans[0].step.value > 2 > 0.1 > found.plans[1].step.value
     assert not found.alike
@@ -167,8 +199,10 @@ def test_one_plan_is_shown_rank_by_rank():
     assert lines[0] == "hardware h100, simulated, by formulas: nothing was measured"
     assert "factor" in lines[3]
     assert "by 6 reference samples" in lines[3]
-    assert "collectives are those of cost model analytic: simulated:h100 has no links" in lines[4]
+    assert "each rank begins when it is ready; predicted by a learned model of them" in lines[4]
     assert [line.split()[0] for line in lines[-5:]] == ["rank", "0", "1", "2", "3"]
+    assert [line.split()[0] for line in lines[-11:-6]] == ["rank", "0", "1", "2", "3"]
+    assert lines[-5].split() == ["rank", "ready", "all-to-all", "predicted", "error", "backward", "predicted"]
 
 
 def test_several_plans_are_held_against_the_one_predicted_best():

@@ -1,4 +1,4 @@
-"""The all-to-alls of plans, between local ranks where this machine can run as many as a plan has.
+"""The all-to-alls of plans: of simulated links, or between local ranks where this machine has as many as a plan.
 
 Legend: P plans, V visits, W ranks; the last axis is forward, backward.
 """
@@ -10,6 +10,7 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.bridge.launch import launch
+from recsmith.hardware import load_links
 from recsmith.hardware.machine import free_cores
 from recsmith.measuring.exchanges import Exchange
 from recsmith.plans import Plan
@@ -36,19 +37,26 @@ def exchanges_of(plan: Plan) -> tuple[Exchange, Exchange]:
 
 def not_measured(plan: Plan, hardware: str) -> str:
     """Why the exchanges of a plan are not measured beside this hardware; nothing where they are."""
-    ranks, devices = plan.cluster.world_size, _devices(hardware)
+    ranks = plan.cluster.world_size
     odd = next((each for each in plan.placements if each.kind.forward != (Collective("all_to_all", "world"),)), None)
-    if hardware not in ("cpu", "cuda"):
-        return f"{hardware} has no links"
     if ranks < 2:
         return "one rank exchanges nothing"
-    if ranks > devices:
+    if is_simulated(hardware):
+        links = load_links(hardware).cluster(ranks)
+        if (links.links, links.local_world_size) != (plan.cluster.links, plan.cluster.local_world_size):
+            return f"the plan's cluster has other links than {hardware}, or other hosts"
+    elif ranks > (devices := _devices(hardware)):
         return f"{ranks} ranks outnumber the {'cores' if hardware == 'cpu' else 'GPUs'} that may be used, {devices}"
     if odd is not None:
         return f"{odd.sharding_type} (table '{odd.table}') does more than all-to-alls"
     if plan.workload.comm_dtype not in (None, "fp32"):
         return f"comm_dtype is {plan.workload.comm_dtype}, and fp32 is what is measured"
     return ""
+
+
+def is_simulated(hardware: str) -> bool:
+    """Whether its all-to-alls are simulated, so that each rank begins the forward one when it is ready."""
+    return hardware.startswith("simulated:")
 
 
 def _devices(hardware: str) -> int:

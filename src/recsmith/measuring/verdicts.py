@@ -26,6 +26,27 @@ class RankKernels:
 
 
 @noun
+class RankExchange:
+    """Seconds of a rank's simulated all-to-alls from its own start, medians over visits; forward holds its wait.
+
+    ready_s: when the rank begins the forward one. predicted_s, predicted_backward_s: of the learned model, for the same
+    starts.
+    """
+
+    rank: int
+    ready_s: float
+    forward_s: float
+    predicted_s: float
+    backward_s: float
+    predicted_backward_s: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over simulated - 1, forward."""
+        return self.predicted_s / self.forward_s - 1
+
+
+@noun
 class PlanSteps:
     """A plan as it was measured.
 
@@ -34,6 +55,7 @@ class PlanSteps:
     collectives: why the exchanges are the cost model's, or nothing where they were measured.
     tau: Kendall's, of ranks by measured and predicted kernels; None where they cannot be ranked.
     slower: how much slower it is than each plan, relative, of the same visits (P,).
+    exchanges: of simulated links, beside a learned model of them; nothing elsewhere.
     """
 
     name: str
@@ -45,6 +67,7 @@ class PlanSteps:
     ranks: tuple[RankKernels, ...]
     tau: float | None
     slower: tuple[Interval, ...]
+    exchanges: tuple[RankExchange, ...] = ()
 
     @property
     def error(self) -> float:

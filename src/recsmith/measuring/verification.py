@@ -1,8 +1,9 @@
 """Plans, measured: kernels of every rank on hardware, beside what a cost model predicted.
 
 A step is put together from measured kernels and from collectives, which are measured between local ranks where this
-machine can run all of a plan's, and the cost model's elsewhere. Predicted kernels are multiplied by this machine's
-factor (references.py).
+machine can run all of a plan's, simulated with simulated kernels (there each rank begins when it is ready:
+skewed_steps.py), and the cost model's elsewhere. Predicted kernels are multiplied by this machine's factor
+(references.py).
 
 Legend: V visits, W ranks; the last axis of kernels and collectives is forward, backward.
 """
@@ -16,8 +17,9 @@ from recsmith._types import Floats
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs.simulate import price_plan
 from recsmith.errors import UsageError
-from recsmith.measuring.collectives import measure_collectives, not_measured
+from recsmith.measuring.collectives import is_simulated, measure_collectives, not_measured
 from recsmith.measuring.intervals import draw_visits, interval
+from recsmith.measuring.linked import Linked
 from recsmith.measuring.loads import loads_of
 from recsmith.measuring.ranking import kendall_tau
 from recsmith.measuring.references import factor_of, reference_cases
@@ -30,7 +32,7 @@ from recsmith.measuring.steps import (
     resampled_steps,
     step_seconds,
 )
-from recsmith.measuring.verdicts import PlanSteps, RankKernels, Verification
+from recsmith.measuring.verdicts import PlanSteps, RankExchange, RankKernels, Verification
 from recsmith.plans import Plan, StepCost
 
 
@@ -61,12 +63,20 @@ def verify_plans(
     others = [(case,) for case in references]
     opened = open_for(hardware, [load for ranks in loads for load in ranks] + others)
     why = [not_measured(plan, hardware) for plan in some]
-    comm = _collectives(some, why, visits, [each.comm for each in predicted])
+    linked = Linked(hardware) if is_simulated(hardware) else None
+    local = [words or ("simulated" if linked else "") for words in why]
+    comm = _collectives(some, local, visits, [each.comm for each in predicted])
     steps = measure_steps(opened, loads, visits, others=others, on_progress=on_progress)
     factor = factor_of(model, some[0].cluster, references, steps.others, seed)
     guesses = [each._replace(kernels=each.kernels * factor.median.value) for each in predicted]
     taken = [_Seconds(*pair) for pair in zip(steps.kernels, (each[: steps.visits] for each in comm), strict=True)]
-    found = _judged(plans, taken, guesses, why, seed)
+    exchanges: list[tuple[RankExchange, ...]] = [()] * len(some)
+    for i, plan in enumerate(some):
+        if linked and not why[i]:
+            taken[i] = taken[i].around(linked.simulated(plan, taken[i].kernels, seed))
+            guesses[i] = guesses[i].around(linked.predicted(plan, guesses[i].kernels))
+            exchanges[i] = linked.exchanges(plan, *taken[i])
+    found = _judged(plans, taken, guesses, why, exchanges, seed)
     order = np.array([(each.predicted_s, each.step.value) for each in found])
     return Verification(
         hardware=opened.name, device=opened.device, versions=opened.versions, cost_model=model.name, factor=factor,
@@ -87,6 +97,10 @@ class _Seconds(NamedTuple):
     def steps(self) -> Floats:
         """Of the steps that they add up to (...)."""
         return step_seconds(self.kernels, self.comm)
+
+    def around(self, comm: Floats | None) -> "_Seconds":
+        """With other collectives; as it is for None."""
+        return self if comm is None else self._replace(comm=comm)
 
 
 def _common_model(plans: Sequence[tuple[str, Plan]]) -> str:
@@ -116,7 +130,7 @@ def _collectives(plans: Sequence[Plan], why: Sequence[str], visits: int, predict
 
 def _judged(
     plans: Sequence[tuple[str, Plan]], taken: Sequence[_Seconds], guesses: Sequence[_Seconds], why: Sequence[str],
-    seed: int,
+    exchanges: Sequence[tuple[RankExchange, ...]], seed: int,
 ) -> tuple[PlanSteps, ...]:  # fmt: skip
     """What was measured of each plan beside what was predicted."""
     drawn = draw_visits(len(taken[0].kernels), seed)
@@ -130,7 +144,7 @@ def _judged(
         one = PlanSteps(
             name=name, digest=plan.digest, step=interval(steps[i], resampled[i]),
             steps_s=tuple(taken[i].steps.tolist()), predicted_s=float(guesses[i].steps), collectives=why[i],
-            ranks=ranks, tau=_tau(*order.T), slower=tuple(slower),
+            ranks=ranks, tau=_tau(*order.T), slower=tuple(slower), exchanges=exchanges[i],
         )  # fmt: skip
         found.append(one)
     return tuple(found)

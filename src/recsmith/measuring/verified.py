@@ -1,10 +1,11 @@
 """Measured plans as lines for people, and as plain data."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from recsmith.measuring.intervals import Interval
-from recsmith.measuring.verdicts import PlanSteps, RankKernels, Verification
+from recsmith.measuring.verdicts import PlanSteps, RankExchange, RankKernels, Verification
 from recsmith.units import format_time
 
 SCHEMA = "recsmith/measured-plans/1"
@@ -14,10 +15,16 @@ UNQUIET = 0.25  # how far the probes of visits may be apart before a note says s
 def verified_to_raw(found: Verification) -> dict[str, Any]:
     """What `verified_lines` says, as plain data."""
     plans = [
-        asdict(plan) | {"error": plan.error, "ranks": [asdict(each) | {"error": each.error} for each in plan.ranks]}
+        asdict(plan) | {"error": plan.error} | {name: [asdict(each) | {"error": each.error} for each in of_ranks]
+                                                for name, of_ranks in _of_ranks(plan).items()}
         for plan in found.plans
-    ]
+    ]  # fmt: skip
     return {"schema": SCHEMA, **asdict(found), "plans": plans}
+
+
+def _of_ranks(plan: PlanSteps) -> dict[str, Sequence[RankKernels | RankExchange]]:
+    """Fields that say something of each rank."""
+    return {"ranks": plan.ranks, "exchanges": plan.exchanges}
 
 
 def verified_lines(found: Verification) -> list[str]:
@@ -55,6 +62,9 @@ def _factor_words(found: Verification) -> str:
 def _link_words(plan: PlanSteps, found: Verification) -> str:
     if plan.collectives:
         return f"collectives are those of cost model {found.cost_model}: {plan.collectives}"
+    if found.hardware.startswith("simulated:"):
+        told = "a learned model of them" if plan.exchanges else f"cost model {found.cost_model}, all ranks at once"
+        return f"all-to-alls are simulated, and each rank begins when it is ready; predicted by {told}"
     return f"all-to-alls were measured between {len(plan.ranks)} local ranks; predicted ones are of the plan's links"
 
 
@@ -71,7 +81,21 @@ def _one(plan: PlanSteps) -> list[str]:
         _line("step", f"{_step_words(plan)}; predicted {format_time(plan.predicted_s)} ({plan.error:+.1%}){tau}"),
         "",
         *_grid(rows),
+        *_exchanges(plan),
     ]
+
+
+def _exchanges(plan: PlanSteps) -> list[str]:
+    """All-to-alls rank by rank."""
+    if not plan.exchanges:
+        return []
+    head = ("rank", "ready", "all-to-all", "predicted", "error", "backward", "predicted")
+    return ["", *_grid([head, *map(_exchange, plan.exchanges)])]
+
+
+def _exchange(each: RankExchange) -> tuple[str, ...]:
+    forward, backward = (each.ready_s, each.forward_s, each.predicted_s), (each.backward_s, each.predicted_backward_s)
+    return str(each.rank), *map(format_time, forward), f"{each.error:+.1%}", *map(format_time, backward)
 
 
 def _rank(rank: RankKernels) -> tuple[str, ...]:
