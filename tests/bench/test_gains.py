@@ -1,39 +1,53 @@
-"""Figures of hand-made tasks: ratios within visits, medians over visits, means over tasks, and their intervals."""
-
-from dataclasses import replace
+"""Figures of hand-made tasks: medians of ranks over visits, means of ratios over tasks, and their intervals."""
 
 import numpy as np
 import pytest
 
+from recsmith._types import Floats
 from recsmith.bench.book import Measured
 from recsmith.bench.gains import RESAMPLES, figures, mean_of_tasks, steps_of, verdict
 
 
-def task(name: str, comm: float = 0.0, **ready: list[float]) -> Measured:
-    """A task of two ranks: the second takes what is given in each visit, half of it forward, the first a third."""
-    kernels = {
-        word: np.array([[[second / 6, second / 6], [second / 2, second / 2]] for second in seconds])
-        for word, seconds in ready.items()
-    }
-    return Measured(
-        task=name, kernels=kernels, comm={word: np.full((2, 2), comm) for word in ready},
-        probe_s=(1.0,), device="d", versions="v", date="2026-01-01", elapsed_s=1.0,
-    )  # fmt: skip
+def visits(name: str, comm: float = 0.0, **ready: list[float]) -> list[Measured]:
+    """The visits of a task of two ranks: the second takes what is given, half of it forward, the first a third."""
+    return [
+        Measured(
+            task=name, visit=visit, comm={word: np.full((2, 2), comm) for word in ready},
+            kernels={word: np.array([[s[visit] / 6] * 2, [s[visit] / 2] * 2]) for word, s in ready.items()},
+            probe_s=1.0, device="d", versions="v", date="2026-01-01", elapsed_s=1.0,
+        )
+        for visit in range(len(ready["auto"]))
+    ]  # fmt: skip
+
+
+def task(name: str, **ready: list[float]) -> dict[str, Floats]:
+    """The steps of the plans of such a task."""
+    return steps_of(visits(name, 0.0, **ready), "median")
 
 
 def test_a_step_is_that_of_the_slowest_rank_and_the_collectives():
-    made = task("a", comm=0.25, auto=[2.0, 3.0, 9.0])
-    found = steps_of(made)["auto"]
+    made = visits("a", comm=0.25, auto=[2.0, 3.0, 9.0])
+    found = steps_of(made, "median")["auto"]
     assert found[0] == pytest.approx(3.5)  # backward before, forward after the kernels
     assert set(np.round(found, 6)) == {2.5, 3.5, 9.5}  # medians of three visits, drawn with replacement
-    assert steps_of(made, kernels_only=True)["auto"][0] == pytest.approx(3.0)
+    assert steps_of(made, "kernels")["auto"][0] == pytest.approx(3.0)
+    assert set(np.round(steps_of(made, "fastest")["auto"], 6)) == {2.5}
 
 
 def test_a_rank_that_is_disturbed_in_one_visit_does_not_make_the_step_longer():
-    even = np.ones((3, 3, 2))
-    even[[0, 1, 2], [0, 1, 2]] = 5.0  # in each visit another rank
-    made = replace(task("a", auto=[1.0]), kernels={"auto": even}, comm={"auto": np.zeros((3, 2))})
-    assert steps_of(made)["auto"][0] == 2.0
+    made = visits("a", auto=[1.0, 1.0, 1.0])
+    for rank, visit in enumerate(made[:2]):  # in each visit another rank
+        visit.kernels["auto"][:] = 1.0
+        visit.kernels["auto"][rank] = 5.0
+    made[2].kernels["auto"][:] = 1.0
+    assert steps_of(made, "median")["auto"][0] == 2.0
+
+
+def test_the_fastest_visit_is_that_of_each_rank_forward_and_backward():
+    first, second = visits("a", auto=[1.0, 1.0])
+    first.kernels["auto"][:] = [[1.0, 5.0], [2.0, 1.0]]
+    second.kernels["auto"][:] = [[3.0, 1.0], [1.0, 2.5]]
+    assert steps_of([first, second], "fastest")["auto"][0] == pytest.approx(2.0)  # 1 + 1 on both ranks
 
 
 def test_a_figure_is_the_mean_over_tasks_of_ratios_of_steps():
@@ -62,9 +76,9 @@ def test_a_planner_without_a_plan_is_left_out_of_its_mean():
 
 
 def test_what_slows_a_whole_visit_is_in_no_ratio():
-    visits = np.array([1.0, 3.0, 1.5, 1.0, 2.0])
-    row = figures("4x4", [task(name, auto=visits.tolist(), random=(1.03 * visits).tolist()) for name in "ab"], "auto",
-                  ("auto", "random"))  # fmt: skip
+    took = np.array([1.0, 3.0, 1.5, 1.0, 2.0])
+    tasks = [task(name, auto=took.tolist(), random=(1.03 * took).tolist()) for name in "ab"]
+    row = figures("4x4", tasks, "auto", ("auto", "random"))
     found = row.gains[0].interval
     assert found is not None
     assert (found.value, found.low, found.high) == pytest.approx((0.03, 0.03, 0.03))

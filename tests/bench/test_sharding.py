@@ -30,8 +30,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
 def results(outcome: Outcome) -> tuple[Any, ...]:
     """All that does not depend on how long things took."""
     attempts = {key: replace(each, plan_s=0.0) for key, each in outcome.attempts.items()}
-    kernels = {task: {word: k.tolist() for word, k in each.kernels.items()} for task, each in outcome.measured.items()}
-    comm = {task: {word: c.tolist() for word, c in each.comm.items()} for task, each in outcome.measured.items()}
+    kernels = {key: {word: k.tolist() for word, k in each.kernels.items()} for key, each in outcome.measured.items()}
+    comm = {key: {word: c.tolist() for word, c in each.comm.items()} for key, each in outcome.measured.items()}
     return outcome.drawn, attempts, kernels, comm, outcome.complete
 
 
@@ -40,15 +40,15 @@ def test_every_plan_of_every_task_is_measured(whole: tuple[Path, Outcome]):
     assert outcome.complete
     assert len(outcome.attempts) == 2 * 3
     assert {row.row for row in outcome.drawn} == {Row(devices=4, max_dim=64), Row(devices=4, max_dim=128)}
-    for task in outcome.measured.values():
-        assert set(task.kernels) == set(SETTINGS.planners)
+    assert set(outcome.measured) == {(row.tasks[0].name, visit) for row in outcome.drawn for visit in range(2)}
+    for visit in outcome.measured.values():
+        assert set(visit.kernels) == set(SETTINGS.planners)
         for word in SETTINGS.planners:
-            assert task.kernels[word].shape == (2, 4, 2)
-            assert task.comm[word].shape == (4, 2)
-            assert (task.kernels[word].sum(axis=-1) > 0).any(axis=1).all()
+            assert visit.kernels[word].shape == visit.comm[word].shape == (4, 2)
+            assert (visit.kernels[word].sum(axis=-1) > 0).any()
 
 
-@pytest.mark.parametrize("after", [0, 4, 7])
+@pytest.mark.parametrize("after", [0, 4, 7, 9])
 def test_a_run_that_is_ended_goes_on_and_ends_alike(whole: tuple[Path, Outcome], tmp_path: Path, after: int):
     heard: list[Progress] = []
 
@@ -74,6 +74,12 @@ def test_a_run_that_is_done_measures_nothing_again(whole: tuple[Path, Outcome]):
     assert (path / "journal.jsonl").read_text() == before
 
 
+def test_visits_can_be_added(whole: tuple[Path, Outcome], tmp_path: Path):
+    first = bench_sharding(replace(SETTINGS, visits=1), tmp_path)
+    assert {visit for _, visit in first.measured} == {0}
+    assert results(bench_sharding(SETTINGS, tmp_path)) == results(whole[1])
+
+
 def test_a_budget_ends_a_run(tmp_path: Path):
     outcome = bench_sharding(SETTINGS, tmp_path, budget_s=1e-9)
     assert not outcome.complete
@@ -86,6 +92,7 @@ def test_a_budget_ends_a_run(tmp_path: Path):
         ({"seed": 1}, "seed 2026 instead of 1"),
         ({"hardware": "simulated:h100"}, r"hardware simulated:h100\?noise=0.03 instead of simulated:h100"),
         ({"visits": 4, "rows": ("4x64",)}, "rows 4x64,4x128 instead of 4x64 and visits 2 instead of 4"),
+        ({"visits": 1}, "visits 2 instead of 1"),
         ({"planners": ("cost_greedy",)}, "planners random,cost_greedy,size_greedy@torchrec instead of cost_greedy"),
         ({"cost_model": "torchrec"}, "cost_model analytic instead of torchrec"),
     ],
@@ -173,7 +180,7 @@ def test_ctrl_c_within_a_search_ends_the_run_and_keeps_no_half_plan(tmp_path: Pa
 def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[Path, Outcome]):
     lines = table_lines(whole[1])
     text = "\n".join(lines)
-    assert "2 of 2 measured, 2 visits each; 65,536 samples of all devices; seed 2026" in text
+    assert "1 a row, 4 of 4 visits measured; 65,536 samples of all devices; seed 2026" in text
     assert [line.split()[0] for line in lines if line[:3] in ("4x6", "4x1", "all")] == ["4x64", "4x128", "all"]
     assert "random: significantly worse than: " in text
 
@@ -188,16 +195,16 @@ def test_planners_stand_beside_auto_and_neuroshard_where_they_take_part(whole: t
 def test_the_data_holds_the_figures(whole: tuple[Path, Outcome]):
     raw = outcome_to_raw(whole[1])
     (table,) = raw["tables"]
-    assert (table["reference"], len(table["step"]), len(table["kernels"])) == ("random", 3, 3)
-    for row in table["step"]:
+    assert (table["reference"], len(table["fastest"]), len(table["median"])) == ("random", 3, 3)
+    for row in (row for way in ("fastest", "median", "kernels") for row in table[way]):
         for gain in row["gains"]:
             interval = gain["interval"]
             assert interval["low"] <= interval["value"] <= interval["high"]
-    longest = [
-        {name: np.median(kernels, axis=0).sum(axis=1).max() for name, kernels in task.kernels.items()}
-        for task in whole[1].measured.values()
-    ]
-    ratios = [own["cost_greedy"] / own["random"] - 1 for own in longest]
+    ratios: list[float] = []
+    for task in (row.tasks[0].name for row in whole[1].drawn):
+        visits = [whole[1].measured[task, visit].kernels for visit in range(2)]
+        step = {word: np.median([each[word] for each in visits], axis=0).sum(axis=-1).max() for word in visits[0]}
+        ratios.append(step["cost_greedy"] / step["random"] - 1)
     assert table["kernels"][2]["gains"][0]["interval"]["value"] == pytest.approx(np.mean(ratios))
 
 
@@ -205,12 +212,11 @@ def test_failures_are_counted_and_left_out(whole: tuple[Path, Outcome]):
     _, outcome = whole
     name = outcome.drawn[0].tasks[0].name
     lost = Attempt(planner="cost_greedy", error="found no room", plan_s=0.1)
-    kernels = {word: k for word, k in outcome.measured[name].kernels.items() if word != "cost_greedy"}
-    changed = replace(
-        outcome,
-        attempts=outcome.attempts | {(name, "cost_greedy"): lost},
-        measured=outcome.measured | {name: replace(outcome.measured[name], kernels=kernels)},
-    )
+    measured = {
+        key: replace(each, kernels={w: k for w, k in each.kernels.items() if (key[0], w) != (name, "cost_greedy")})
+        for key, each in outcome.measured.items()
+    }
+    changed = replace(outcome, attempts=outcome.attempts | {(name, "cost_greedy"): lost}, measured=measured)
     text = "\n".join(table_lines(changed))
     assert "cost_greedy: no plan of 1 tasks, left out of its means: found no room" in text
     assert "% (1)" in text

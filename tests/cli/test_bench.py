@@ -12,7 +12,7 @@ SMALL = ("--hardware", "simulated:h100", "--rows", "4x128", "--tasks", "2", "--v
 def test_a_run_says_its_table_and_progress_goes_to_stderr(run: Callable[..., Any], tmp_path: Path):
     done = run("bench", "sharding", *SMALL, "-o", tmp_path / "out")
     assert done.code == 0
-    assert "2 of 2 measured" in done.out
+    assert "2 a row, 4 of 4 visits measured" in done.out
     assert "recsmith: planning: 0 of 4" in done.err
     again = run("bench", "sharding", *SMALL, "-o", tmp_path / "out", "--format", "json")
     raw = json.loads(again.out)
@@ -23,7 +23,7 @@ def test_a_run_says_its_table_and_progress_goes_to_stderr(run: Callable[..., Any
 def test_a_run_that_is_cut_prints_what_there_is(run: Callable[..., Any], tmp_path: Path):
     done = run("bench", "sharding", *SMALL, "-o", tmp_path / "out", "--budget", "1ms")
     assert done.code == 0
-    assert "0 of 2 measured" in done.out
+    assert "0 of 4 visits measured" in done.out
     assert "not complete; the same command with -o" in done.err
 
 

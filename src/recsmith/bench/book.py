@@ -1,15 +1,16 @@
 """The folder of a run, which a run that was ended goes on from.
 
-    settings.json            what is run; written first, never changed
-    journal.jsonl            a line for every planner's attempt at a task, and for every measured task
+    settings.json            what is run; written first
+    journal.jsonl            a line for every planner's attempt at a task, and for every visit of a task
 
-One process writes at a time. A line is whole or not there: what is lost is the attempt, or the task, that ran.
+One process writes at a time. A line is whole or not there: what is lost is the attempt, or the visit, that ran.
 """
 
 import fcntl
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,16 +59,17 @@ class Settings:
 
 @noun
 class Measured:
-    """Seconds of a task's plans by planner. kernels: (V, W, 2) of visits and ranks, forward and backward.
+    """Seconds of a task's plans in one visit, by planner. kernels: of each rank (W, 2), forward and backward.
 
-    comm: of each rank's collectives (W, 2), forward and backward. elapsed_s: of measuring, wall clock. probe_s: the
-    hardware's probe, the median of each visit (V,).
+    comm: of each rank's collectives (W, 2), forward and backward. probe_s: the hardware's probe, the median of the
+    visit. elapsed_s: of measuring, wall clock.
     """
 
     task: str
+    visit: int
     kernels: dict[str, Floats]
     comm: dict[str, Floats]
-    probe_s: tuple[float, ...]
+    probe_s: float
     device: str
     versions: str
     date: str
@@ -75,13 +77,13 @@ class Measured:
 
 
 class Book:
-    """An open folder: attempts by (task, planner), measurements by task."""
+    """An open folder: attempts by (task, planner), measurements by (task, visit)."""
 
     def __init__(self, path: Path) -> None:
         rows = read_journal(path, KINDS)
         self._journal = Journal(path)
         self.attempts: dict[tuple[str, str], Attempt] = {}
-        self.measured: dict[str, Measured] = {}
+        self.measured: dict[tuple[str, int], Measured] = {}
         for row in rows:
             self._take(row)
 
@@ -90,7 +92,7 @@ class Book:
         self._write({"task": task, "attempt": encode(attempt)})
 
     def add(self, measured: Measured) -> None:
-        """Keep what a task measured."""
+        """Keep what a visit measured."""
         self._write({"measured": _plain(measured)})
 
     def _write(self, row: Row) -> None:
@@ -103,17 +105,18 @@ class Book:
             self.attempts[row["task"], attempt.planner] = attempt
         else:
             measured = _read(row["measured"])
-            self.measured[measured.task] = measured
+            self.measured[measured.task, measured.visit] = measured
 
 
 @noun
 class _Line:
-    """A measured task as a line of the journal has it."""
+    """A visit as a line of the journal has it."""
 
     task: str
-    kernels: dict[str, list[list[tuple[float, float]]]]
+    visit: int
+    kernels: dict[str, list[tuple[float, float]]]
     comm: dict[str, list[tuple[float, float]]]
-    probe_s: tuple[float, ...]
+    probe_s: float
     device: str
     versions: str
     date: str
@@ -124,13 +127,13 @@ def _plain(measured: Measured) -> Raw:
     raw: Raw = {name: getattr(measured, name) for name in Measured.__dataclass_fields__}
     for name in ("kernels", "comm"):
         raw[name] = {planner: seconds.tolist() for planner, seconds in raw[name].items()}
-    return raw | {"probe_s": list(measured.probe_s)}
+    return raw
 
 
 def _read(raw: object) -> Measured:
     line = decode(_Line, raw, JOURNAL)
     return Measured(
-        task=line.task,
+        task=line.task, visit=line.visit,
         kernels={planner: np.array(seconds) for planner, seconds in line.kernels.items()},
         comm={planner: np.array(seconds) for planner, seconds in line.comm.items()},
         probe_s=line.probe_s, device=line.device, versions=line.versions, date=line.date, elapsed_s=line.elapsed_s,
@@ -161,16 +164,16 @@ def open_book(path: Path, settings: Settings) -> Generator[Book]:
 
 
 def _settle(path: Path, settings: Settings) -> None:
-    """Write the settings into an empty folder, or check that they are the same."""
+    """Write the settings into an empty folder, or check that they are the same; more visits may be added."""
     file = path / ABOUT
     if file.exists():
         found = load_settings(path)
-        if found != settings:
+        if settings.visits < found.visits or replace(found, visits=settings.visits) != settings:
             raise UsageError(f"'{path}' holds a run with {_differences(found, settings)}; give another folder")
-        return
-    strange = sorted(entry.name for entry in path.iterdir())
-    if strange:
-        raise UsageError(f"'{path}' holds '{strange[0]}' and no {ABOUT}; give a new or an empty folder")
+    else:
+        strange = sorted(entry.name for entry in path.iterdir())
+        if strange:
+            raise UsageError(f"'{path}' holds '{strange[0]}' and no {ABOUT}; give a new or an empty folder")
     write_text(str(file), dump_json({"schema": SCHEMA, **encode(settings)}))
 
 

@@ -1,8 +1,14 @@
 """What one planner's plans are worth beside the others': figures of a row of tasks, and how sure they are.
 
-A figure says how much longer a planner's steps take than the reference's: of each task planner / reference - 1, where
-ranks take their medians over visits; of a row the mean over its tasks. The interval is that of the bootstrap: tasks are
-drawn with replacement, and in each the visits, the same of all planners.
+A figure says how much longer a planner's steps take than the reference's: of each task planner / reference - 1, of a
+row the mean over its tasks. What a step takes is told in three ways:
+
+    median      a rank takes its median over visits, forward and backward each; collectives are as priced
+    fastest     a rank takes its fastest visit instead: what slows a visit down for long does not count
+    kernels     as median, without the collectives, which are not measured
+
+The interval is that of the bootstrap: tasks are drawn with replacement, and for medians in each the visits, the same of
+all planners.
 
 Legend: T tasks, V visits, W ranks, B resamples.
 """
@@ -23,6 +29,7 @@ Resampled = Floats
 
 CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
 REFERENCE = "auto"
+WAYS = ("median", "fastest", "kernels")
 
 
 @noun
@@ -79,24 +86,27 @@ class Verdict:
     rows: int
 
 
-def figures(
-    row: str, tasks: Sequence[Measured], reference: str, planners: Sequence[str], *, kernels_only: bool = False
-) -> Figures:
-    """The figures of tasks. kernels_only: without the collectives, which are priced and not measured."""
-    found = [steps_of(task, kernels_only=kernels_only) for task in tasks]
-    own = [float(each[reference][0]) for each in found if reference in each]
-    gains = tuple(_gain(found, reference, planner) for planner in planners if planner != reference)
+def figures(row: str, tasks: Sequence[Mapping[str, Resampled]], reference: str, planners: Sequence[str]) -> Figures:
+    """The figures of tasks, each given by the steps of its plans (`steps_of`)."""
+    own = [float(each[reference][0]) for each in tasks if reference in each]
+    gains = tuple(_gain(tasks, reference, planner) for planner in planners if planner != reference)
     return Figures(row=row, reference=reference, tasks=len(tasks), step_s=_mean(own), gains=gains)
 
 
-def steps_of(task: Measured, *, kernels_only: bool = False) -> dict[str, Resampled]:
-    """The step of each planner's plan: as measured first, then of visits drawn with replacement (1 + B,)."""
-    visits = next((len(kernels) for kernels in task.kernels.values()), 0)
-    drawn = np.vstack([np.arange(visits), draw_visits(visits, crc32(task.task.encode()), RESAMPLES)])
-    found: dict[str, Floats] = {}
-    for planner, kernels in task.kernels.items():
-        comm = np.broadcast_to(0.0 if kernels_only else task.comm[planner], kernels.shape)
-        found[planner] = resampled_steps(kernels, comm, drawn)
+def steps_of(visits: Sequence[Measured], way: str) -> dict[str, Resampled]:
+    """The step of each planner's plan from the visits of a task, in one of WAYS: as measured first, then resampled."""
+    drawn = np.zeros((1 + RESAMPLES, 1), dtype=np.int64)
+    if way != "fastest":
+        seed = crc32(visits[0].task.encode())
+        drawn = np.vstack([np.arange(len(visits)), draw_visits(len(visits), seed, RESAMPLES)])
+    drawn, place = np.unique(np.sort(drawn, axis=1), axis=0, return_inverse=True)  # few are different
+    found: dict[str, Resampled] = {}
+    for planner in visits[0].kernels:
+        kernels = np.stack([visit.kernels[planner] for visit in visits])  # (V, W, 2)
+        if way == "fastest":
+            kernels = kernels.min(axis=0, keepdims=True)
+        links = np.broadcast_to(0.0 if way == "kernels" else visits[0].comm[planner], kernels.shape)
+        found[planner] = resampled_steps(kernels, links, drawn)[place.reshape(-1)]
     return found
 
 

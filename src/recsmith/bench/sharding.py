@@ -1,41 +1,29 @@
 """The sharding experiment of NeuroShard: every planner's plans of every task, measured side by side.
 
-First all plans are made, then they are measured: what planning costs does not disturb what is measured. Plans of a task
-take turns (measuring/steps.py): every visit measures each distinct load of a rank once, those of all planners one after
-the other, so that a slow minute falls on all of them alike.
-
-Kernels are measured, one rank after another on one device. Collectives are not, where as many devices as ranks are not
-at hand: they are priced by cost model `analytic` for the task's cluster, by the same formula for every planner.
+First all plans are made, then they are measured (visits.py): what planning costs does not disturb what is measured. All
+tasks are visited before any is visited again, so that a slow minute falls on one visit of a task and not on all.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from recsmith._types import Floats, noun
+from recsmith._types import noun
 from recsmith.bench.book import Book, Measured, Settings, open_book
 from recsmith.bench.plans import Attempt, attempt, check_planner
-from recsmith.bench.tasks import SPACE, Drawn, Task, draw_tasks, parse_rows
-from recsmith.costs import cost_model, price
+from recsmith.bench.tasks import Drawn, Task, draw_tasks, parse_rows
+from recsmith.bench.visits import Placed, measure_visit, place
 from recsmith.errors import UsageError
 from recsmith.hardware import load_hardware
 from recsmith.hardware.installed import require_fbgemm
-from recsmith.measuring.loads import loads_of
-from recsmith.measuring.run import origin
-from recsmith.measuring.steps import measure_steps, open_for
-from recsmith.plans import Bound, Plan, StepCost
-from recsmith.problems import build_problem, constraints_to_raw, footprint_of
-from recsmith.problems.space import Constraints
+from recsmith.measuring.steps import open_for
 
 CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices; the second is the paper's
-COMM_MODEL = "analytic"
 
 
 @noun
 class Progress:
-    """How far a run is. what: planning or measuring; done of total: attempts, or tasks."""
+    """How far a run is. what: planning or measuring; done of total: attempts, or visits."""
 
     what: str
     done: int
@@ -50,7 +38,7 @@ class Outcome:
     settings: Settings
     drawn: tuple[Drawn, ...]
     attempts: dict[tuple[str, str], Attempt]
-    measured: dict[str, Measured]
+    measured: dict[tuple[str, int], Measured]
     complete: bool
 
 
@@ -138,19 +126,23 @@ class _Run:
         return True
 
     def measure(self) -> bool:
-        """The plans of every task."""
-        for done, task in enumerate(self._tasks):
-            if task.name in self._book.measured:
-                continue
+        """Every visit of the plans of every task."""
+        wanted = [(task, visit) for visit in range(self._settings.visits) for task in self._tasks]
+        left = [(task, visit) for task, visit in wanted if (task.name, visit) not in self._book.measured]
+        if not left or self._over:
+            return not left
+        placed = {task.name: self._placed(task) for task in self._tasks}
+        hardware = open_for(self._settings.hardware, [load for task in placed.values() for load in task.all_loads])
+        for done, (task, visit) in enumerate(left, start=len(wanted) - len(left)):
             if self._over:
                 return False
-            self._say("measuring", done, len(self._tasks))
-            attempts = [self._book.attempts[task.name, word] for word in self._settings.planners]
-            measured = measure_task(self._settings, task, attempts)
-            if measured is None:
-                return False
-            self._book.add(measured)
+            self._say("measuring", done, len(wanted))
+            self._book.add(measure_visit(hardware, placed[task.name], visit))
         return True
+
+    def _placed(self, task: Task) -> Placed:
+        attempts = [self._book.attempts[task.name, word] for word in self._settings.planners]
+        return place(task, [each for each in attempts if each.placements], self._settings.seed)
 
     @property
     def _over(self) -> bool:
@@ -158,43 +150,3 @@ class _Run:
 
     def _say(self, what: str, done: int, total: int) -> None:
         self._tell(Progress(what=what, done=done, total=total, elapsed_s=time.monotonic() - self._begun))
-
-
-def measure_task(settings: Settings, task: Task, attempts: Sequence[Attempt]) -> Measured | None:
-    """What the plans of a task take; None where Ctrl-C came before all visits were made."""
-    begun = time.monotonic()
-    plans = _plans(task, [each for each in attempts if each.placements])
-    loads = [loads_of(plan, settings.seed) for plan in plans.values()]
-    hardware = open_for(settings.hardware, [load for ranks in loads for load in ranks])
-    steps = measure_steps(hardware, loads, settings.visits) if loads else None
-    if steps is not None and not steps.complete:
-        return None
-    where = origin(time.monotonic() - begun, hardware.name, hardware.device, hardware.versions)
-    return Measured(
-        task=task.name,
-        kernels=dict(zip(plans, steps.kernels, strict=True)) if steps else {},
-        comm={word: _comm(plan.cost) for word, plan in plans.items()},
-        probe_s=tuple(steps.probe_s.tolist()) if steps else (),
-        device=where["device"], versions=where["versions"], date=where["date"], elapsed_s=where["elapsed_s"],
-    )  # fmt: skip
-
-
-def _plans(task: Task, attempts: Sequence[Attempt]) -> dict[str, Plan]:
-    """The attempts as plans, priced by COMM_MODEL; no bound is sought."""
-    model = cost_model(COMM_MODEL)
-    problem = build_problem(task.workload, task.cluster, SPACE)
-    evaluator = model.compile(problem)
-    bound = Bound(value_s=None, kind="not sought", space=SPACE.describe())
-    return {
-        each.planner: Plan(
-            workload=task.workload, cluster=task.cluster, constraints=constraints_to_raw(SPACE, Constraints()),
-            placements=each.placements, planner=each.planner, cost_model=model.name,
-            cost=price(evaluator, footprint_of(problem, each.placements)), bound=bound, gap=None,
-        )
-        for each in attempts
-    }  # fmt: skip
-
-
-def _comm(cost: StepCost) -> Floats:
-    """Seconds of each rank's collectives (W, 2), forward and backward."""
-    return np.array([[device.forward_comm_s, device.backward_comm_s] for device in cost.per_device])

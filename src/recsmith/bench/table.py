@@ -1,34 +1,29 @@
 """The table of a run: figures of every row beside one planner and another, and as plain data."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 
 from recsmith._types import noun
 from recsmith.bench.book import Measured
-from recsmith.bench.gains import REFERENCE, Figures, Verdict, figures, verdict
+from recsmith.bench.gains import REFERENCE, WAYS, Figures, Resampled, Verdict, figures, steps_of, verdict
 from recsmith.bench.sharding import Outcome
+from recsmith.bench.tasks import Drawn
 from recsmith.files import Raw, encode
 
 SCHEMA = "recsmith/bench-sharding-result/1"
 ALL = "all"
-PARTS = ("step", "kernels")
 
 
 @noun
 class Table:
-    """Figures of every row, and of all together, beside a reference: of steps, and of their kernels alone."""
+    """Figures of every row, and of all together, beside a reference, told in each of WAYS."""
 
     reference: str
-    step: tuple[Figures, ...]
-    kernels: tuple[Figures, ...]
+    ways: dict[str, tuple[Figures, ...]]
 
-    def of(self, part: str) -> tuple[Figures, ...]:
-        """The figures of one of PARTS."""
-        return self.step if part == "step" else self.kernels
-
-    def verdict(self, part: str) -> Verdict:
+    def verdict(self, way: str) -> Verdict:
         """What the rows come to, without that of all together."""
-        return verdict([row for row in self.of(part) if row.row != ALL], self.reference)
+        return verdict([row for row in self.ways[way] if row.row != ALL], self.reference)
 
 
 def references(outcome: Outcome) -> tuple[str, ...]:
@@ -39,21 +34,34 @@ def references(outcome: Outcome) -> tuple[str, ...]:
     return tuple(names or outcome.settings.planners[:1])
 
 
-def table_of(outcome: Outcome, reference: str) -> Table:
-    """The table of what was measured."""
-    groups = [(str(row.row), _measured(outcome, [task.name for task in row.tasks])) for row in outcome.drawn]
-    if len(groups) > 1:
-        groups.append((ALL, [task for _, tasks in groups for task in tasks]))
-    planners = outcome.settings.planners
-    step, kernels = (
-        tuple(figures(name, tasks, reference, planners, kernels_only=only) for name, tasks in groups)
-        for only in (False, True)
+def tables_of(outcome: Outcome) -> tuple[Table, ...]:
+    """The table of what was measured beside each reference."""
+    visits = {name: found for row in outcome.drawn for name, found in _visits(outcome, row)}
+    least = min(map(len, visits.values()), default=0)  # of all tasks as many visits as the least visited has
+    ways = {way: {name: steps_of(found[:least], way) for name, found in visits.items()} for way in WAYS}
+    return tuple(
+        Table(reference=name, ways={way: _rows(outcome, steps, name) for way, steps in ways.items()})
+        for name in references(outcome)
     )
-    return Table(reference=reference, step=step, kernels=kernels)
 
 
-def _measured(outcome: Outcome, names: Sequence[str]) -> list[Measured]:
-    return [outcome.measured[name] for name in names if name in outcome.measured]
+def _visits(outcome: Outcome, row: Drawn) -> Iterator[tuple[str, list[Measured]]]:
+    """The visits of each task that was visited."""
+    for task in row.tasks:
+        found = [outcome.measured.get((task.name, visit)) for visit in range(outcome.settings.visits)]
+        if found[0] is not None:
+            yield task.name, [each for each in found if each is not None]
+
+
+def _rows(outcome: Outcome, steps: Mapping[str, Mapping[str, Resampled]], reference: str) -> tuple[Figures, ...]:
+    """The figures of every row, and of all tasks."""
+    groups = [(str(row.row), [task.name for task in row.tasks]) for row in outcome.drawn]
+    if len(groups) > 1:
+        groups.append((ALL, [name for _, names in groups for name in names]))
+    planners = outcome.settings.planners
+    return tuple(
+        figures(row, [steps[name] for name in names if name in steps], reference, planners) for row, names in groups
+    )
 
 
 def planning(outcome: Outcome) -> dict[str, float]:
@@ -66,7 +74,7 @@ def planning(outcome: Outcome) -> dict[str, float]:
 
 def outcome_to_raw(outcome: Outcome) -> Raw:
     """Plain data of a run: schema recsmith/bench-sharding-result/1."""
-    tables = [table_of(outcome, name) for name in references(outcome)]
+    tables = tables_of(outcome)
     return {
         "schema": SCHEMA,
         "settings": encode(outcome.settings),
@@ -88,8 +96,8 @@ def outcome_to_raw(outcome: Outcome) -> Raw:
         "tables": [
             {
                 "reference": table.reference,
-                **{part: [encode(row) for row in table.of(part)] for part in PARTS},
-                "verdict": {part: encode(table.verdict(part)) for part in PARTS},
+                **{way: [encode(row) for row in rows] for way, rows in table.ways.items()},
+                "verdict": {way: encode(table.verdict(way)) for way in WAYS},
             }
             for table in tables
         ],

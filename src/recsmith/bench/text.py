@@ -1,18 +1,19 @@
 """The table of a run as text for people."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
-from recsmith.bench.gains import Figures, Gain, Verdict
-from recsmith.bench.sharding import COMM_MODEL, Outcome
-from recsmith.bench.table import ALL, PARTS, Table, planning, references, table_of
+from recsmith.bench.gains import WAYS, Figures, Gain, Verdict
+from recsmith.bench.sharding import Outcome
+from recsmith.bench.table import ALL, Table, planning, references, tables_of
+from recsmith.bench.visits import COMM_MODEL
 
-WIDTH = 14  # characters of a planner's column
+WIDTH = 15  # characters of a planner's column
 
 
 def table_lines(outcome: Outcome) -> list[str]:
     """Everything that a run says."""
-    names = references(outcome)
-    tables = [table_of(outcome, name) for name in names]
+    tables = tables_of(outcome)
     return [
         *_heading(outcome),
         "",
@@ -25,24 +26,26 @@ def table_lines(outcome: Outcome) -> list[str]:
 
 def _heading(outcome: Outcome) -> Iterator[str]:
     settings, measured = outcome.settings, list(outcome.measured.values())
-    device = "; ".join(dict.fromkeys(task.device for task in measured))
+    device = "; ".join(dict.fromkeys(visit.device for visit in measured))
+    wanted = settings.tasks * len(settings.rows) * settings.visits
     yield f"hardware  {settings.hardware}: {device}" if device else f"hardware  {settings.hardware}"
     yield (
-        f"tasks     {len(measured)} of {settings.tasks * len(settings.rows)} measured, {settings.visits} visits each; "
+        f"tasks     {settings.tasks} a row, {len(measured):,} of {wanted:,} visits measured; "
         f"{settings.global_batch:,} samples of all devices; seed {settings.seed}"
     )
     yield f"planned   under {settings.cost_model}; collectives are priced by {COMM_MODEL}, kernels are measured"
     yield f"figures   how much longer steps take than {references(outcome)[0]}'s: mean over tasks, 95 % interval"
+    yield "          ranks take their medians over visits"
 
 
 def _grid(outcome: Outcome, table: Table) -> Iterator[str]:
-    others = [gain.planner for gain in table.step[0].gains]
+    others = [gain.planner for gain in table.ways[WAYS[0]][0].gains]
     heads = [_head(planner) for planner in others]
     for line in range(2):
         first = ("row", "tasks", "rejected", f"{table.reference[:8]}, ms")[: 4 * line] if line else ()
         yield _line([*first, *[""] * (4 - len(first))], [head[line] for head in heads])
     rejected = {str(row.row): f"{row.rejected:.1%}" for row in outcome.drawn}
-    for row in table.step:
+    for row in table.ways[WAYS[0]]:
         step = "-" if row.step_s is None else f"{row.step_s * 1e3:.4g}"
         yield _line(
             [row.row, str(row.tasks), rejected.get(row.row, ""), step], [_value(gain, row.tasks) for gain in row.gains]
@@ -53,11 +56,11 @@ def _grid(outcome: Outcome, table: Table) -> Iterator[str]:
 
 
 def _head(planner: str) -> tuple[str, str]:
-    """A name in two lines."""
+    """A name in two lines; of a cost model of its own the last word."""
     name, at, model = planner.partition("@")
     first, _, last = name.rpartition("_")
-    lines = (name, f"@{model}"[-WIDTH + 1 :]) if at else (first, last) if first else ("", name)
-    return lines[0][: WIDTH - 1], lines[1]
+    words = (name, f"@{PurePath(model.rpartition(':')[2]).stem}") if at else (first, last)
+    return words[0][: WIDTH - 1], words[1][: WIDTH - 1]
 
 
 def _line(cells: Sequence[str], more: Sequence[str]) -> str:
@@ -78,11 +81,12 @@ def _range(gain: Gain) -> str:
 
 
 def _verdict_lines(table: Table) -> Iterator[str]:
-    said = {part: table.verdict(part) for part in PARTS}
-    yield f"{table.reference}: {_verdict_words(said['step'])}"
-    yield f"  {_largest(table.step)}"
-    if (said["step"].worse, said["step"].better) != (said["kernels"].worse, said["kernels"].better):
-        yield f"  of kernels alone: {_verdict_words(said['kernels'])}"
+    said = {way: table.verdict(way) for way in WAYS}
+    yield f"{table.reference}: {_verdict_words(said[WAYS[0]])}"
+    yield f"  {_largest(table.ways[WAYS[0]])}"
+    for way, words in (("fastest", "by the fastest visits"), ("kernels", "of kernels alone")):
+        if (said[way].worse, said[way].better) != (said[WAYS[0]].worse, said[WAYS[0]].better):
+            yield f"  {words}: {_verdict_words(said[way])}"
 
 
 def _verdict_words(said: Verdict) -> str:

@@ -1,0 +1,91 @@
+"""Visits of a task: the kernels of every planner's plan, measured in turns.
+
+A visit measures each distinct load of a rank once, rank after rank on one device, those of all planners one after the
+other (measuring/steps.py). Collectives are not measured, where as many devices as ranks are not at hand: they are
+priced by cost model `analytic` for the task's cluster, by the same formula for every planner.
+
+Legend: W ranks; the last axis of kernels and collectives is forward, backward.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.bench.book import Measured
+from recsmith.bench.plans import Attempt
+from recsmith.bench.tasks import SPACE, Task
+from recsmith.costs import Evaluator, cost_model, price
+from recsmith.errors import RecSmithError
+from recsmith.hardware import Hardware
+from recsmith.measuring.loads import Load, loads_of
+from recsmith.measuring.run import origin
+from recsmith.measuring.steps import LEAST, turns
+from recsmith.plans import Bound, Plan, StepCost
+from recsmith.problems import build_problem, constraints_to_raw, footprint_of
+from recsmith.problems.space import Constraints
+
+COMM_MODEL = "analytic"
+
+
+@noun
+class Placed:
+    """The plans of a task by planner: the load of each rank (W,), and what its collectives cost (W, 2)."""
+
+    task: str
+    loads: dict[str, tuple[Load, ...]]
+    comm: dict[str, Floats]
+
+    @property
+    def all_loads(self) -> Iterator[Load]:
+        """The loads of all ranks of all plans."""
+        return (load for ranks in self.loads.values() for load in ranks)
+
+
+def place(task: Task, attempts: Sequence[Attempt], seed: int) -> Placed:
+    """The plans of a task. seed: of the ids."""
+    evaluator = cost_model(COMM_MODEL).compile(build_problem(task.workload, task.cluster, SPACE))
+    plans = {each.planner: _plan(task, each, evaluator) for each in attempts}
+    return Placed(
+        task=task.name,
+        loads={word: loads_of(plan, seed) for word, plan in plans.items()},
+        comm={word: _comm(plan.cost) for word, plan in plans.items()},
+    )
+
+
+def _plan(task: Task, attempt: Attempt, evaluator: Evaluator) -> Plan:
+    """An attempt as a plan, priced by COMM_MODEL; no bound is sought."""
+    return Plan(
+        workload=task.workload, cluster=task.cluster, constraints=constraints_to_raw(SPACE, Constraints()),
+        placements=attempt.placements, planner=attempt.planner, cost_model=COMM_MODEL,
+        cost=price(evaluator, footprint_of(evaluator.problem, attempt.placements)),
+        bound=Bound(value_s=None, kind="not sought", space=SPACE.describe()), gap=None,
+    )  # fmt: skip
+
+
+def _comm(cost: StepCost) -> Floats:
+    return np.array([[device.forward_comm_s, device.backward_comm_s] for device in cost.per_device])
+
+
+def measure_visit(hardware: Hardware, placed: Placed, visit: int) -> Measured:
+    """Measure every distinct load of a task once."""
+    begun = time.monotonic()
+    plans = list(placed.loads.values())
+    seconds: dict[Load, tuple[float, float]] = {(): (0.0, 0.0)}
+    probes: list[float] = []
+    for load in turns(plans, visit) if plans else ():
+        if load:
+            answer = hardware.measure_groups(load, visit, LEAST)
+            if answer.forward_s is None or answer.backward_s is None:
+                what = f"a rank's kernels of task {placed.task} could not be measured ({answer.status})"
+                raise RecSmithError(f"{what}: {answer.message}")
+            seconds[load] = answer.forward_s, answer.backward_s
+            probes.append(answer.probe_s or 0.0)
+    where = origin(time.monotonic() - begun, hardware.name, hardware.device, hardware.versions)
+    return Measured(
+        task=placed.task, visit=visit, comm=placed.comm,
+        kernels={word: np.array([seconds[load] for load in ranks]) for word, ranks in placed.loads.items()},
+        probe_s=float(np.median(probes)) if probes else 0.0,
+        device=where["device"], versions=where["versions"], date=where["date"], elapsed_s=where["elapsed_s"],
+    )  # fmt: skip
