@@ -10,26 +10,26 @@ up to 1.5 times as large. The noise floor is what two samples of one case differ
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
 
 import numpy as np
 
 from recsmith._types import Bools, Floats
 from recsmith.costs.neural_files import weights_of
-from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.learning.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
 from recsmith.learning.cost import predict
-from recsmith.learning.data import Groups, Origin, noise_floor, read_groups, split
+from recsmith.learning.data import Groups, Origin, noise_floor, read_groups, split, work_of_case
 from recsmith.learning.scores import bands, errors, held_out
 from recsmith.learning.training import Recipe, train
-from recsmith.measuring.cases import SLOWER
 from recsmith.measuring.ranking import kendall_tau
 from recsmith.measuring.shipped import locate
 
 Predict = Callable[[Groups], Floats]
 Learn = Callable[[Groups, Groups], Predict]  # from training and validation
 FACTOR = 1.5
+NO_WORK = 1e-9  # stands for groups that read nothing, in logarithms
+TREES = {"objective": "regression", "learning_rate": 0.03, "num_leaves": 63, "num_threads": 1, "verbose": -1}
 
 
 def main() -> None:
@@ -83,15 +83,16 @@ def trees(training: Groups, choosing: Groups) -> Predict:
         figures: Floats = np.hstack([groups.work, groups.inputs])
         words = (groups.optimizer, groups.data_type, groups.tables, groups.batch)
         kind = np.stack(words, axis=1).astype(np.float64)
-        return np.hstack([np.log(groups.summed(groups.work)), groups.summed(figures) / groups.tables[:, None], kind])
+        work = np.log(np.maximum(groups.summed(groups.work), NO_WORK))
+        return np.hstack([work, groups.summed(figures) / groups.tables[:, None], kind])
 
     found = []
     for part in (0, 1):
-        model = lightgbm.LGBMRegressor(n_estimators=2000, learning_rate=0.03, num_leaves=63, n_jobs=1, verbose=-1)
-        known = [(pooled(choosing), np.log(choosing.seconds[:, part]))]
-        model.fit(pooled(training), np.log(training.seconds[:, part]), eval_set=known,
-                  callbacks=[lightgbm.early_stopping(50, verbose=False)])  # fmt: skip
-        found.append(model)
+        known, chosen_by = (
+            lightgbm.Dataset(pooled(groups), np.log(groups.seconds[:, part])) for groups in (training, choosing)
+        )
+        stop = lightgbm.early_stopping(50, verbose=False)
+        found.append(lightgbm.train(TREES, known, 2000, valid_sets=[chosen_by], callbacks=[stop]))
     return lambda groups: np.exp(np.stack([model.predict(pooled(groups)) for model in found], axis=1))
 
 
@@ -111,17 +112,6 @@ def row(name: str, learn: Learn, groups: Groups, seed: int) -> str:
         f"| {name} | {score.median:.1%} | {score.mean:.1%} | {score.tau:.3f} | {equal:.3f} | {tables} | {batch} "
         f"| {took:.0f} s |"
     )
-
-
-def work_of_case(groups: Groups) -> Floats:
-    """Rows of 64 columns, times what optimizer and data type take longer (measuring/cases.py)."""
-    rows: Floats = groups.summed((groups.ids + groups.bags) * (1 + groups.dim / 64) / 2)
-    by_optimizer, by_type = (_slower(words) for words in (OPTIMIZERS, DATA_TYPES))
-    return rows * by_optimizer[groups.optimizer] * by_type[groups.data_type]
-
-
-def _slower(words: Sequence[str]) -> Floats:
-    return np.array([SLOWER.get(word, 1.0) for word in words], dtype=np.float64)
 
 
 def extrapolate(learn: Learn, groups: Groups, seed: int, below: Bools, beyond: Bools) -> str:

@@ -12,9 +12,10 @@ from support.measured import Stub, answer
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
 from recsmith.learning import data
-from recsmith.learning.data import mapped, noise_floor, probes, quiet, read_groups, split
+from recsmith.learning.data import mapped, noise_floor, read_groups, split, work_of_case
 from recsmith.measuring.cases import Cases
 from recsmith.measuring.run import Limit, measure_compute
+from recsmith.measuring.samples import SLOWED
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(0, 5))
@@ -42,6 +43,15 @@ def test_some_of_the_samples_keep_their_pieces() -> None:
     assert some.digest != all_.digest == groups(40).digest
 
 
+def test_work_is_counted_as_cases_are_drawn() -> None:
+    found = groups(60)
+    for i, work in enumerate(work_of_case(found)):
+        pieces = range(found.start[i], found.start[i + 1])
+        rows = sum((found.ids[p] + found.batch[i]) * (1 + found.dim[p] / 64) / 2 for p in pieces)
+        slower = (3.5 if found.optimizer[i] == 1 else 1) * (2 if found.data_type[i] == 1 else 1)
+        assert work == pytest.approx(rows * slower)
+
+
 def test_the_noise_floor_is_of_cases_that_stand_twice() -> None:
     all_ = groups(100)
     assert len(noise_floor(all_)) == 10
@@ -50,29 +60,16 @@ def test_the_noise_floor_is_of_cases_that_stand_twice() -> None:
     assert noise_floor(twin) == pytest.approx([abs(second / first - 1)])
 
 
-def test_the_probe_of_a_sample_is_that_of_its_fastest_visit() -> None:
-    columns = {
-        "sample": [0, 1, 0, 1], "forward_s": [1.0, 2.0, 0.5, None], "backward_s": [1.0, 2.0, 1.0, None],
-        "probe_s": [7.0, 8.0, 9.0, None],
-    }  # fmt: skip
-    assert probes(columns, np.array([1, 0])).tolist() == [8.0, 9.0]
-
-
-def test_samples_of_a_disturbed_machine_are_not_quiet() -> None:
-    assert quiet(np.array([1.0] * 9 + [1.2, 1.3])).tolist() == [True] * 10 + [False]
-    assert quiet(np.zeros(3)).all()
-    assert quiet(np.zeros(0)).tolist() == []
-
-
 def test_outputs_that_malloc_maps_anew_are_known() -> None:
     found = groups(30)
     large = found.summed(found.bags * found.dim * 4) > 2**25
     assert mapped(found).tolist() == large.tolist()
 
 
-def _measure(folder: Path, seed: int = 0, device: str = "a test", slow: int = -1) -> None:
+def _measure(folder: Path, seed: int = 0, device: str = "a test", **probes: float) -> None:
+    """20 steady samples; probes: of single cases, the others have 1."""
     stub = Stub(
-        lambda case, visit: answer(case, seconds=case.number + 1.0, probe_s=1.4 if case.number == slow else 1.0)
+        lambda case, visit: answer(case, seconds=case.number + 1.0, probe_s=probes.get(f"case_{case.number}", 1.0))
     )
     stub.device = device
     measure_compute(stub, Cases(seed=seed, scale=SCALES["check"]), folder, Limit(samples=20))
@@ -80,16 +77,16 @@ def _measure(folder: Path, seed: int = 0, device: str = "a test", slow: int = -1
 
 def test_folders_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "LEAST_SAMPLES", 5)
-    _measure(tmp_path / "a", slow=3)
+    _measure(tmp_path / "a", case_3=1.01 * SLOWED, case_4=0.99 * SLOWED)
     _measure(tmp_path / "b", seed=1)
     found, left_out, origin = read_groups([tmp_path / "a", tmp_path / "b"])
-    assert (len(found) + left_out, origin.hardware, origin.device) == (40, "stub", "a test")
-    assert left_out >= 1
+    assert (len(found), left_out, origin.hardware, origin.device) == (40, 0, "stub", "a test")
     assert len(np.unique(found.case[: len(found) // 2] % 2**32)) == len(np.unique(found.case[: len(found) // 2]))
     assert (found.seconds[:, 1] == 2 * found.seconds[:, 0]).all()
     numbers = found.case % 2**32
     assert (found.seconds[:, 0] == numbers + 1).all()
     assert 3 not in found.case
+    assert 4 in found.case
 
 
 def test_too_few_samples_and_several_devices_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

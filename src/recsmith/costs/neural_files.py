@@ -39,7 +39,7 @@ class HeldOut:
 
 @noun
 class Floor:
-    """How far two samples of one case are apart, where both count as quiet: no model can be told to be better."""
+    """How far two samples of one case are apart, where both are steady: no model can be told to be better."""
 
     pairs: int
     median: float | None = None

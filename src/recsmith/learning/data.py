@@ -7,20 +7,18 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints, noun
 from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS, PieceWork, inputs_of, work_of
 from recsmith.errors import UsageError
+from recsmith.measuring.cases import SLOWER
 from recsmith.measuring.folder import load_about
 from recsmith.measuring.gathered import Samples, read_samples
 from recsmith.measuring.parts import read_columns
 from recsmith.sharding.memory import OUTPUT_BYTES
 
-FAST_PROBE = 0.05  # the quantile of probes that counts as the undisturbed machine
-QUIET = 1.25  # times that: a probe that took longer says that the machine was disturbed
 MAPPED_BYTES = 2**25  # of outputs on a CPU: larger ones glibc maps anew in each iteration, and every page faults
 LEAST_SAMPLES = 50
 PARTS = (0.8, 0.1)  # of the cases: to train, to choose the best epoch; the rest judges
@@ -128,7 +126,7 @@ def groups_of(samples: Samples, seed: int = 0) -> Groups:
 def read_groups(folders: Sequence[Path]) -> tuple[Groups, int, Origin]:
     """(samples of folders, how many were left out, where they were measured).
 
-    Left out are samples of a disturbed machine (`quiet`), and on a CPU those of `mapped`.
+    Left out are those of `mapped`, on a CPU. What a disturbed machine measured is not steady (measuring/samples.py).
 
     Raises:
         UsageError: there are too few, or folders of several devices.
@@ -138,11 +136,10 @@ def read_groups(folders: Sequence[Path]) -> tuple[Groups, int, Origin]:
     for folder in folders:
         samples, about = read_samples(folder), load_about(folder)
         all_ += len(samples)
-        columns = read_columns(folder, ["sample", "forward_s", "backward_s", "probe_s", "device", "versions"])
+        columns = read_columns(folder, ["device", "versions"])
         origins |= {(about.hardware, *pair) for pair in zip(columns["device"], columns["versions"], strict=True)}
         groups = groups_of(samples, about.seed)
-        usable = quiet(probes(columns, samples.sample))
-        found.append(groups.take(usable & ~mapped(groups) if about.hardware == "cpu" else usable))
+        found.append(groups.take(~mapped(groups)) if about.hardware == "cpu" else groups)
     if len({(hardware, device) for hardware, device, _ in origins}) > 1:
         names = ", ".join(sorted({f"{hardware} ({device})" for hardware, device, _ in origins}))
         raise UsageError(f"the samples are of several devices: {names}; train a cost model for each")
@@ -154,23 +151,6 @@ def read_groups(folders: Sequence[Path]) -> tuple[Groups, int, Origin]:
     hardware, device, _ = next(iter(origins))
     versions = "; ".join(sorted({each for *_, each in origins}))
     return groups, all_ - len(groups), Origin(hardware=hardware, device=device, versions=versions)
-
-
-def probes(columns: dict[str, list[Any]], samples: Ints) -> Floats:
-    """Seconds of the probe beside the fastest visit of each sample (N,); 0 where hardware has none."""
-    best: dict[int, tuple[float, float]] = {}
-    rows = zip(*(columns[name] for name in ("sample", "forward_s", "backward_s", "probe_s")), strict=True)
-    for sample, forward, backward, probe in rows:
-        if forward is not None:
-            best[sample] = min(best.get(sample, (np.inf, 0.0)), (forward + backward, probe or 0.0))
-    return np.array([best[sample][1] for sample in samples.tolist()], dtype=np.float64)
-
-
-def quiet(probe: Floats) -> Bools:
-    """Samples (N,) measured while a fixed small case took hardly longer than it ever does."""
-    if not len(probe):
-        return np.zeros(0, dtype=bool)
-    return probe <= QUIET * np.quantile(probe, FAST_PROBE)
 
 
 def mapped(groups: Groups) -> Bools:
@@ -193,6 +173,15 @@ def noise_floor(groups: Groups) -> Floats:
     twice = np.flatnonzero(np.diff(groups.case[order]) == 0)
     total = groups.total[order]
     return np.abs(total[twice + 1] / total[twice] - 1)
+
+
+def work_of_case(groups: Groups) -> Floats:
+    """Rows of 64 columns, times what optimizer and data type take longer (N,): as measuring/cases.py counts work."""
+    rows: Floats = groups.summed((groups.ids + groups.bags) * (1 + groups.dim / 64) / 2)
+    by_optimizer, by_type = (
+        np.array([SLOWER.get(word, 1.0) for word in words], dtype=np.float64) for words in (OPTIMIZERS, DATA_TYPES)
+    )
+    return rows * by_optimizer[groups.optimizer] * by_type[groups.data_type]
 
 
 def _joined(parts: Iterable[Groups]) -> Groups:
