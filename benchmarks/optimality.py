@@ -37,6 +37,7 @@ from recsmith.workloads.sample import shared_pool
 
 GLOBAL_BATCH = 65_536  # samples over all devices, as in the NeuroShard paper
 LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # of a task
+EXACT_TABLES = 20  # up to which planner exact has a chance at a task
 LARGEST_SHARE = 0.7  # of the mean load: tasks with a larger piece that cannot be split say little about a search
 MARKS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # seconds of search
 # (devices, GiB, types): the rows of benchmarks/production.py with less memory
@@ -47,7 +48,7 @@ def main() -> None:
     """Run one of the parts."""
     words = _parser().parse_args()
     if words.part == "tasks":
-        tasks(words.count, words.seed, words.prove, words.output, words.jobs)
+        tasks(words.count, words.seed, words.prove, words.exact, words.output, words.jobs)
     elif words.part == "brute":
         from optimality_cases import brute
 
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         made[name].add_argument("--jobs", type=int, default=1, help="processes")
     made["tasks"].add_argument("--seed", type=int, default=2026)
     made["tasks"].add_argument("--prove", type=float, default=0.0, metavar="SECONDS", help="for a better bound")
+    made["tasks"].add_argument("--exact", type=int, default=0, metavar="N", help="iterations of planner exact")
     made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
     made["brute"].add_argument("--exact", action="store_true", help="planner exact as well")
     made["random"].add_argument("--first", type=int, default=0, help="seed of the first case")
@@ -87,12 +89,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def tasks(number: int, seed: int, prove_s: float, output: str | None, jobs: int) -> None:
+def tasks(number: int, seed: int, prove_s: float, exact: int, output: str | None, jobs: int) -> None:
     """Gaps and seconds of `auto` on random tasks; the space is all seven types, any widths."""
     attempts = [attempt for attempt, _ in zip(_accepted(seed), range(number), strict=False)]
     tried = attempts[-1] + 1
     rows: list[Row] = []
-    for row in resumed(solve_task, [(seed, attempt, prove_s) for attempt in attempts], output, jobs):
+    for row in resumed(solve_task, [(seed, attempt, prove_s, exact) for attempt in attempts], output, jobs):
         rows.append(row)
         print(_task_words(row), flush=True)
     print(
@@ -100,6 +102,8 @@ def tasks(number: int, seed: int, prove_s: float, output: str | None, jobs: int)
     )
     print(f"costs {LARGEST_SHARE} of the mean load or more\n")
     _print_tasks(rows, proven=prove_s > 0)
+    if exact:
+        _print_exact([row for row in rows if row.get("exact")])
 
 
 def _accepted(seed: int) -> Iterator[int]:
@@ -138,8 +142,8 @@ def largest_share(evaluator: Evaluator) -> float:
 
 
 def solve_task(key: Key) -> Row:
-    """The row of one task: `auto` whole (problem, cost model, bound, search), then neuroshard and the proof."""
-    seed, attempt, prove_s = key
+    """The row of one task: `auto` whole (problem, cost model, bound, search), then neuroshard and the proofs."""
+    seed, attempt, prove_s, exact = key
     workload, cluster = draw_task(seed, attempt)
     begun = time.perf_counter()
     evaluator = _compiled(workload, cluster, "analytic")
@@ -152,7 +156,17 @@ def solve_task(key: Key) -> Row:
     if prove_s and total is not None:
         ends = time.perf_counter() + prove_s
         row["proven"] = prove(evaluator, total, lambda: time.perf_counter() < ends).value_s
+    if exact and total is not None and len(workload.tables) <= EXACT_TABLES:
+        row |= _exactly(evaluator, exact)
     return row
+
+
+def _exactly(evaluator: Evaluator, iterations: int) -> Row:
+    """Planner exact's plan and its bound."""
+    begun = time.perf_counter()
+    found = find_planner("exact").plan(evaluator.problem, evaluator, budget=Budget(iterations=iterations))
+    bound = (found.bound or evaluator.outlook.bound).value_s
+    return {"exact": found.total_s, "exact_bound": bound, "exact_s": time.perf_counter() - begun}
 
 
 def _compiled(workload: Workload, cluster: str, model: str) -> Evaluator:
@@ -183,6 +197,16 @@ def _print_tasks(rows: Sequence[Row], *, proven: bool) -> None:
         if found:
             print(f"| {cluster} | {len(mine)} | {len(mine) - len(found)} | {' | '.join(_task_cells(found, proven))} |")
     print("\nMedian, 90th percentile, largest; seconds are of building the problem, its bound and the search.")
+
+
+def _print_exact(rows: Sequence[Row]) -> None:
+    """The tasks that planner exact went on with: whose the gap of auto was."""
+    print(f"\nTasks of up to {EXACT_TABLES} tables with planner exact:\n")
+    heads = ("tasks", "gap of auto", "auto above exact's plan", "exact's bound above auto's", "gap of exact", "seconds")
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    pairs = (("auto", "bound"), ("auto", "exact"), ("exact_bound", "bound"), ("exact", "exact_bound"))
+    cells = [_spread([row[over] / row[under] - 1 for row in rows], 100, " %") for over, under in pairs]
+    print(f"| {' | '.join([str(len(rows)), *cells, _spread([row['exact_s'] for row in rows], 1, ' s')])} |")
 
 
 def _task_cells(rows: Sequence[Row], proven: bool) -> list[str]:

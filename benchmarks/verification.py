@@ -1,6 +1,6 @@
 """Random and searched plans, measured beside what was predicted: the tables of docs/verification.md.
 
-    taskset -c 0 python benchmarks/verification.py --records verification.jsonl
+    taskset -c 0 python benchmarks/verification.py --records verification.jsonl [--cost-model neural:here.safetensors]
 
 Thirty plans: ten of each of three workloads, drawn from the shared pool of 856 tables (those of up to 256 MiB), global
 batch 4,096, sharded table- and column-wise over 4 or 8 CPU ranks and predicted by neural:cpu. Ten planners make them:
@@ -40,8 +40,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure random and searched plans.")
     parser.add_argument("--records", help="JSON lines of workloads that are measured")
     parser.add_argument("--visits", type=int, default=VISITS)
+    parser.add_argument("--cost-model", default=COST_MODEL, help="that plans are searched under, and predicted by")
     options = parser.parse_args()
-    keys = [(tables, ranks, options.visits) for tables, ranks in WORKLOADS]
+    keys = [(tables, ranks, options.visits, options.cost_model) for tables, ranks in WORKLOADS]
     rows = sorted(resumed(measure, keys, options.records, jobs=1), key=lambda row: keys.index(tuple(row["key"])))
     print(f"{rows[0]['device']}; {rows[0]['versions']}; {rows[0]['visits']} visits\n")
     print("| workload | factor | probe moved | error, median | largest | tau | told apart | predicted best | beside |")
@@ -71,11 +72,11 @@ def conclusion(rows: Sequence[Row]) -> str:
 
 def measure(key: Any) -> Row:
     """A workload's plans side by side."""
-    tables, ranks, visits = key
-    return verified_to_raw(verify_plans(plans_of(tables, ranks), "cpu", cost_model=COST_MODEL, visits=visits))
+    tables, ranks, visits, model = key
+    return verified_to_raw(verify_plans(plans_of(tables, ranks, model), "cpu", cost_model=model, visits=visits))
 
 
-def plans_of(tables: int, ranks: int) -> list[tuple[str, Plan]]:
+def plans_of(tables: int, ranks: int, model: str) -> list[tuple[str, Plan]]:
     """Plans of ten planners."""
     work, cluster = drawn(tables, ranks), load_cluster(f"cpu:{ranks}")
     space = Space(types=("table_wise", "column_wise"), kernels=("fused",))
@@ -84,7 +85,7 @@ def plans_of(tables: int, ranks: int) -> list[tuple[str, Plan]]:
         (
             f"{name} {seed}" if name == "random" else name,
             recsmith.plan(
-                work, cluster, planner=name, seed=seed, cost_model=COST_MODEL, space=space, time_limit_s=LIMIT_S
+                work, cluster, planner=name, seed=seed, cost_model=model, space=space, time_limit_s=LIMIT_S
             ).plan,
         )
         for name, seed in wanted
@@ -103,7 +104,7 @@ def drawn(tables: int, ranks: int) -> Workload:
 
 def name_of(row: Row) -> str:
     """A workload in words."""
-    tables, ranks, _ = row["key"]
+    tables, ranks, *_ = row["key"]
     return f"{tables} tables, {ranks} ranks"
 
 

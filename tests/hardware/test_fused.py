@@ -1,5 +1,6 @@
 """Measuring with FBGEMM: what is timed, between probes; failures are answers; CUDA's loop, rehearsed on the CPU."""
 
+import platform
 import resource
 from collections.abc import Callable
 from copy import copy
@@ -13,6 +14,7 @@ from support.measured import group
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.hardware import SCALES, load_hardware
+from recsmith.measuring.loads import scale_for
 
 pytestmark = pytest.mark.usefixtures("fbgemm")
 
@@ -40,6 +42,19 @@ def test_the_cpu_measures_what_it_trains(cpu: Any, optimizer: str, data_type: st
     assert found.lookups == case.lookups == (320, 32, 0)
     assert found.unique_rows[2] == 0
     assert found.probe_s > 0
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's malloc")
+def test_large_outputs_lie_in_memory_that_is_kept():
+    case = replace(group((100, 1024, 1.0, 0.0)), seed=0)
+    case = replace(case, workload=replace(case.workload, batch_size=10_240))  # 40 MiB of outputs
+    hardware = load_hardware("cpu", scale_for([(case,)], "cpu"))
+    hardware.measure(case)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    found = hardware.measure(case)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert found.status == "ok"
+    assert faults < 40 * 2**20 / resource.getpagesize()  # less than one repetition's outputs
 
 
 def test_a_case_without_any_id_is_measured(cpu: Any):

@@ -1,6 +1,6 @@
 """Many random problems: every outcome is a valid plan, 'not found', or 'infeasible' with a true proof.
 
-`CASES=3000 pytest tests/planners/test_soak.py` runs more of them.
+`CASES=3000 pytest tests/planners/test_soak.py` runs more of them; so does benchmarks/optimality.py random.
 """
 
 import os
@@ -12,7 +12,7 @@ from recsmith.costs.simulate import simulate
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.planners import PLANNERS
 
-CASES = int(os.environ.get("CASES", "200"))
+CASES = int(os.environ.get("CASES", "64"))
 CHUNKS = 8
 FIRST_SEED = 10_000
 

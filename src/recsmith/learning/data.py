@@ -19,7 +19,7 @@ from recsmith.measuring.gathered import Samples, read_samples
 from recsmith.measuring.parts import read_columns
 from recsmith.sharding.memory import OUTPUT_BYTES
 
-MAPPED_BYTES = 2**25  # of outputs on a CPU: larger ones glibc maps anew in each iteration, and every page faults
+MAPPED_BYTES = 2**25  # of outputs on a CPU: larger ones glibc mapped anew each time when the shipped samples were taken
 LEAST_SAMPLES = 50
 PARTS = (0.8, 0.1)  # of the cases: to train, to choose the best epoch; the rest judges
 
@@ -154,7 +154,7 @@ def read_groups(folders: Sequence[Path]) -> tuple[Groups, int, Origin]:
 
 
 def mapped(groups: Groups) -> Bools:
-    """Samples (N,) whose outputs malloc takes from the system each time: up to 12 ms that no kernel spends."""
+    """Samples (N,) whose outputs malloc may have taken from the system each time: up to 12 ms that no kernel spends."""
     return groups.outputs * OUTPUT_BYTES > MAPPED_BYTES
 
 
