@@ -37,7 +37,7 @@ from recsmith.workloads.sample import shared_pool
 
 GLOBAL_BATCH = 65_536  # samples over all devices, as in the NeuroShard paper
 LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # of a task
-EXACT_TABLES = 20  # up to which planner exact has a chance at a task
+EXACT_TABLES = 15  # up to which planner exact has a chance at a task
 LARGEST_SHARE = 0.7  # of the mean load: tasks with a larger piece that cannot be split say little about a search
 MARKS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # seconds of search
 # (devices, GiB, types): the rows of benchmarks/production.py with less memory

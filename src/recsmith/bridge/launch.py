@@ -25,6 +25,7 @@ from typing import Any
 
 from recsmith.bridge.doctor import require_torch
 from recsmith.errors import RecSmithError, UsageError
+from recsmith.hardware.machine import free_cores
 
 LOOPBACK = "127.0.0.1"
 LAST_LINES = 25  # of a failing rank's output that an error shows
@@ -86,7 +87,7 @@ def _agents(folder: Path, ranks: int, hosts: int) -> Generator[list[subprocess.P
 
 
 def _environment(ranks: int) -> dict[str, str]:
-    threads = max(1, (os.cpu_count() or 1) // ranks)
+    threads = max(1, free_cores() // ranks)
     fixed = {
         "GLOO_SOCKET_IFNAME": loopback_interface(),
         "TP_SOCKET_IFNAME": loopback_interface(),
