@@ -30,7 +30,7 @@ from recsmith.learning.comm_baselines import WaitedAlphaBeta
 from recsmith.learning.comm_data import Exchanges, comm_noise, digest, read_exchanges, split_blocks
 from recsmith.learning.comm_network import CommNetwork
 from recsmith.learning.comm_training import CommRecipe, predict_comm, train_comm
-from recsmith.learning.training import BEND_AT
+from recsmith.learning.descent import BEND_AT
 from recsmith.measuring.shipped import locate
 
 Predict = Callable[[Exchanges], Floats]

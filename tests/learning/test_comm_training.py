@@ -15,7 +15,7 @@ from recsmith.learning import comm_training
 from recsmith.learning.comm import learn_comm
 from recsmith.learning.comm_data import Exchanges, read_exchanges
 from recsmith.learning.comm_training import CommRecipe, predict_comm, train_comm
-from recsmith.learning.training import Epoch
+from recsmith.learning.descent import Epoch
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +59,10 @@ def test_ctrl_c_keeps_the_best_so_far(blocks: list[Exchanges]) -> None:
 
 
 def test_ctrl_c_before_anything_is_learned_is_raised(blocks: list[Exchanges], monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(_: object) -> None:
+    def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comm_training._Run, "epoch", stop)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(comm_training, "_loss", stop)
     with pytest.raises(KeyboardInterrupt):
         train_comm(CommRecipe(epochs=2), blocks, blocks)
 

@@ -17,7 +17,8 @@ from support.learned import card
 
 from recsmith.errors import RecSmithError
 from recsmith.learning import training
-from recsmith.learning.training import Epoch, Recipe, train
+from recsmith.learning.descent import Epoch
+from recsmith.learning.training import Recipe, train
 
 SAMPLES = groups(150)
 OTHERS = groups(60, seed=1)
@@ -66,10 +67,10 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
 
 def test_ctrl_c_before_anything_is_learned_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(_: object) -> None:
+    def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training._Run, "epoch", stop)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(training, "_loss", stop)
     with pytest.raises(KeyboardInterrupt):
         train(Recipe(epochs=2), SAMPLES, OTHERS)
 

@@ -6,8 +6,6 @@
 One process writes at a time. A line is whole or not there: what is lost is the attempt, or the visit, that ran.
 """
 
-import fcntl
-import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +18,7 @@ from recsmith.bench.plans import Attempt
 from recsmith.bench.tasks import parse_rows
 from recsmith.errors import UsageError
 from recsmith.files import Raw, check_schema, decode, dump_json, encode, parse, read_text, write_text
+from recsmith.measuring.held import held
 from recsmith.measuring.journal import Journal, Row, read_journal
 
 SCHEMA = "recsmith/bench-sharding/1"
@@ -148,19 +147,9 @@ def open_book(path: Path, settings: Settings) -> Generator[Book]:
         UsageError: it is of other settings, or another process writes to it.
         CorruptFile: its journal is damaged.
     """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        held = os.open(path, os.O_RDONLY)
-    except OSError as error:
-        raise UsageError(f"cannot write to '{path}': {error.strerror}; give a folder you may write to") from None
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with the process, however it ends
+    with held(path):
         _settle(path, settings)
         yield Book(path)
-    except BlockingIOError:
-        raise UsageError(f"another run writes to '{path}'; wait for it, or give another folder") from None
-    finally:
-        os.close(held)
 
 
 def _settle(path: Path, settings: Settings) -> None:

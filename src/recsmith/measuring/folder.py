@@ -8,9 +8,7 @@ A row is a visit of a sample, or an exchange. Every PART rows the journal become
 journal that was folded and not yet removed is known by its positions. What is interrupted is at most the row that runs.
 """
 
-import fcntl
 import json
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import write_text
 from recsmith.measuring.columns import SCHEMA, Kind
+from recsmith.measuring.held import held
 from recsmith.measuring.journal import Journal, Row, read_journal
 
 PART = 5000  # rows of a part
@@ -95,19 +94,9 @@ def open_folder(path: Path, about: About) -> Generator[Folder]:
         UsageError: it holds something else, or another process writes to it.
         CorruptFile: its journal is damaged.
     """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        held = os.open(path, os.O_RDONLY)
-    except OSError as error:
-        raise UsageError(f"cannot write to '{path}': {error.strerror}; choose a folder you may write to") from None
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with the process, however it ends
+    with held(path):
         _settle(path, about)
         yield Folder(path)
-    except BlockingIOError:
-        raise UsageError(f"another run writes to '{path}'; wait for it, or give another folder") from None
-    finally:
-        os.close(held)
 
 
 def _settle(path: Path, about: About) -> None:

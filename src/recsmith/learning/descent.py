@@ -1,0 +1,106 @@
+# pyright: basic
+"""What training loops share: AdamW whose rate rises and falls, and the weights of the best epoch (imports torch)."""
+
+import copy
+import math
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import smooth_l1_loss
+
+from recsmith._types import noun
+from recsmith.errors import RecSmithError
+
+RATE, DECAY = 3e-3, 1e-3  # of AdamW
+WARM = 0.1  # share of the run in which the rate rises; then it falls with a cosine
+BEND_AT = 0.05  # relative error from which the loss grows linearly, so that disturbed samples pull less
+LONGEST = 1.0  # norm of a gradient
+
+
+@noun
+class Epoch:
+    """How far training is: `error` is the mean relative error of validation, `best` the least so far."""
+
+    number: int
+    epochs: int
+    elapsed_s: float
+    error: float
+    best: float
+
+
+class Descent:
+    """AdamW on a network for some epochs of as many steps, or until a time is spent."""
+
+    def __init__(self, network: torch.nn.Module, epochs: int, steps: int, budget_s: float | None) -> None:
+        """steps: of an epoch. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then."""
+        self._network, self._epochs, self._steps, self._budget_s = network, epochs, steps, budget_s
+        self._optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
+        self._step, self._begun = 0, time.monotonic()
+
+    def step(self, loss: Tensor) -> None:
+        """One change of the weights, against the gradient of a loss."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = RATE * rate_at(self._done)
+        self._optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._network.parameters(), LONGEST)
+        self._optimizer.step()
+        self._step += 1
+
+    def run(
+        self, epoch: Callable[[], None], judge: Callable[[], float], on_epoch: Callable[[Epoch], None] | None
+    ) -> int:
+        """Epochs until all are done; the network then has the weights of the one that is judged least off.
+
+        How many were run. Ctrl-C ends them and keeps the best so far.
+
+        Raises:
+            RecSmithError: no epoch predicts finite times.
+        """
+        best, kept, number = math.inf, None, 0
+        try:
+            while number < self._epochs and not self._out_of_time:
+                epoch()
+                number += 1
+                error = judge()
+                if error < best:
+                    best, kept = error, copy.deepcopy(self._network.state_dict())
+                if on_epoch:
+                    on_epoch(
+                        Epoch(number=number, epochs=self._epochs, elapsed_s=self._elapsed_s, error=error, best=best)
+                    )
+        except KeyboardInterrupt:
+            if kept is None:
+                raise
+        if kept is None:
+            raise RecSmithError("training diverged: no epoch predicts finite times; give another --seed")
+        self._network.load_state_dict(kept)
+        return number
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._begun
+
+    @property
+    def _out_of_time(self) -> bool:
+        return self._budget_s is not None and self._elapsed_s >= self._budget_s
+
+    @property
+    def _done(self) -> float:
+        """Share of the run that is over, by epochs or by time."""
+        spent = self._elapsed_s / self._budget_s if self._budget_s else 0.0
+        return min(1.0, max(spent, self._step / (self._epochs * self._steps)))
+
+
+def rate_at(done: float) -> float:
+    """Rises from a twentieth, then falls to nearly 0."""
+    if done < WARM:
+        return 0.05 + 0.95 * done / WARM
+    return 0.5 * (1 + math.cos(math.pi * (done - WARM) / (1 - WARM))) + 1e-4
+
+
+def bent(off: Tensor) -> Tensor:
+    """The mean of squares of what is close to 0, and of sizes of what is not: the loss of relative errors."""
+    return smooth_l1_loss(off, torch.zeros_like(off), beta=BEND_AT)
