@@ -183,6 +183,9 @@ def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[P
     assert "1 a row, 4 of 4 visits measured; 65,536 samples of all devices; seed 2026" in text
     assert [line.split()[0] for line in lines if line[:3] in ("4x6", "4x1", "all")] == ["4x64", "4x128", "all"]
     assert "random: significantly worse than: " in text
+    assert "kernels are simulated" in text
+    on_cpu = replace(whole[1], settings=replace(SETTINGS, hardware="cpu"))
+    assert "kernels are measured" in "\n".join(table_lines(on_cpu))
 
 
 def test_planners_stand_beside_auto_and_neuroshard_where_they_take_part(whole: tuple[Path, Outcome]):

@@ -33,7 +33,8 @@ def _heading(outcome: Outcome) -> Iterator[str]:
         f"tasks     {settings.tasks} a row, {len(measured):,} of {wanted:,} visits measured; "
         f"{settings.global_batch:,} samples of all devices; seed {settings.seed}"
     )
-    yield f"planned   under {settings.cost_model}; collectives are priced by {COMM_MODEL}, kernels are measured"
+    kernels = "simulated" if settings.hardware.startswith("simulated:") else "measured"
+    yield f"planned   under {settings.cost_model}; collectives are priced by {COMM_MODEL}, kernels are {kernels}"
     yield f"figures   how much longer steps take than {references(outcome)[0]}'s: mean over tasks, 95 % interval"
     yield "          ranks take their medians over visits"
 
