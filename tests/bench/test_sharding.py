@@ -19,6 +19,7 @@ SETTINGS = Settings(
     hardware="simulated:h100?noise=0.03", cost_model="analytic", rows=("4x128", "4x64"), tasks=1,
     planners=("random", "cost_greedy", "size_greedy@torchrec"), visits=2, seed=2026, global_batch=65_536,
 )  # fmt: skip
+TASK = draw_tasks(Row(devices=4, max_dim=64), 1, 2026, "h100", 65_536).tasks[0]
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +132,12 @@ def test_settings_are_checked(change: dict[str, Any]):
         replace(SETTINGS, **change)
 
 
+def test_a_model_of_another_device_is_refused_before_a_folder_is_made(tmp_path: Path):
+    with pytest.raises(UsageError, match="was measured on cpu"):
+        bench_sharding(replace(SETTINGS, cost_model="neural:cpu"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("hardware", ["gpu", "simulated", "simulated:", "cuda", "simulated:tpu"])
 def test_only_hardware_that_can_be_measured_is_taken(hardware: str):
     with pytest.raises(UsageError):
@@ -144,16 +151,15 @@ def test_the_device_is_the_hardwares():
 @pytest.mark.parametrize("word", ["aut", "auto@neurl", "torchrec@analytic", "auto@neural:none.safetensors"])
 def test_unknown_planners_and_cost_models_are_refused(word: str):
     with pytest.raises(UsageError):
-        check_planner(word, "analytic")
+        check_planner(word, "analytic", TASK)
 
 
 def test_a_planner_may_have_a_cost_model_of_its_own(whole: tuple[Path, Outcome]):
-    check_planner("auto@torchrec", "analytic")
-    task = draw_tasks(Row(devices=4, max_dim=64), 1, 2026, "h100", 65_536).tasks[0]
-    own, other = (attempt(word, task, "analytic", 0) for word in ("cost_greedy", "cost_greedy@torchrec"))
+    check_planner("auto@torchrec", "analytic", TASK)
+    own, other = (attempt(word, TASK, "analytic", 0) for word in ("cost_greedy", "cost_greedy@torchrec"))
     assert own.placements
     assert other.placements
-    assert own.placements == whole[1].attempts[task.name, "cost_greedy"].placements
+    assert own.placements == whole[1].attempts[TASK.name, "cost_greedy"].placements
 
 
 def test_the_learned_model_of_the_hardware_is_the_default():

@@ -13,11 +13,11 @@ from recsmith._types import noun
 from recsmith.bench.tasks import SPACE, Task
 from recsmith.bridge.doctor import require_torch
 from recsmith.clusters import Cluster
-from recsmith.costs import DEFAULT_COST_MODEL, cost_model
+from recsmith.costs import DEFAULT_COST_MODEL, Evaluator, cost_model
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
 from recsmith.planners import find_planner
 from recsmith.plans import Placement
-from recsmith.problems import Space, build_problem, placements_of
+from recsmith.problems import Problem, Space, build_problem, placements_of
 from recsmith.workloads import Workload
 
 TORCHREC = "torchrec"
@@ -53,15 +53,16 @@ def default_model(hardware: str) -> str:
     return name
 
 
-def check_planner(word: str, model: str) -> None:
-    """UsageError where a planner's word, or the cost model that it searches under, is unknown."""
+def check_planner(word: str, model: str, task: Task) -> None:
+    """UsageError where a planner's word is unknown, or its cost model is, or does not price such tasks."""
     name, own = _split(word, model)
     if name == TORCHREC:
         if "@" in word:
             raise UsageError(f"'{word}': TorchRec's planner has a cost model of its own; write {TORCHREC}")
         return
     find_planner(name)
-    cost_model(own)
+    cost_model(own)  # which warns where no device was measured for it
+    _compiled(own, build_problem(task.workload, task.cluster, SPACE))
 
 
 def attempt(word: str, task: Task, model: str, seed: int) -> Attempt:
@@ -93,13 +94,16 @@ def _timed(word: str, make: Callable[[], tuple[Placement, ...]]) -> Attempt:
 
 def _own(name: str, task: Task, model: str, seed: int) -> tuple[Placement, ...]:
     problem = build_problem(task.workload, task.cluster, SPACE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of learned models, beyond what they were trained on: the report says it once
-        evaluator = cost_model(model).compile(problem)
-    found = find_planner(name).plan(problem, evaluator, seed=seed)
+    found = find_planner(name).plan(problem, _compiled(model, problem), seed=seed)
     if found.truncated:  # without a budget only Ctrl-C ends a search early, and then the run as well
         raise KeyboardInterrupt
     return placements_of(problem, found.footprint)
+
+
+def _compiled(model: str, problem: Problem) -> Evaluator:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of learned models, beyond what they were trained on: the report says it once
+        return cost_model(model).compile(problem)
 
 
 def _theirs() -> Callable[[Workload, Cluster, Space], tuple[Placement, ...]]:

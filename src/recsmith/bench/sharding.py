@@ -60,12 +60,11 @@ def bench_sharding(
         UsageError: unknown words, hardware that cannot be measured, or a folder of other settings.
         MissingExtra: PyTorch or FBGEMM is missing.
     """
-    device = device_of(settings.hardware)
+    drawn = tuple(_draw(settings, device_of(settings.hardware)))
     for word in settings.planners:
-        check_planner(word, settings.cost_model)
+        check_planner(word, settings.cost_model, drawn[0].tasks[0])
     ends = None if budget_s is None else time.monotonic() + budget_s
     with open_book(path, settings) as book:
-        drawn = tuple(_draw(settings, device))
         run = _Run(book, settings, _turns(drawn), ends, on_progress or _silent)
         try:
             complete = run.plan() and run.measure()
