@@ -1,6 +1,7 @@
 """The tables of docs/benchmarks/scale.md: start-up times, and how whole commands grow with tables and devices.
 
     python benchmarks/scale.py
+    python benchmarks/scale.py growth     # the last table alone
 
 Every time is of the whole command: start of Python to exit. Generated tables (seed 0): rows log-uniform in 100 .. 3e7,
 dims 8 .. 256, pooling factors log-uniform in 0.5 .. 50; batch 2,048 (256 on 4,096 devices), row-wise Adagrad, JSON.
@@ -23,7 +24,8 @@ RUNS = 5
 DIMS = (8, 16, 32, 64, 64, 128, 128, 128, 256)
 SIZES = ((1_000, "h200:8x4", 2048), (2_000, "h200:8x8", 2048), (5_000, "h200:8x16", 2048), (10_000, "h200:8x32", 2048),
          (100_000, "h200:8x512", 256))  # fmt: skip
-ON_256 = tuple((count, "h200:8x32", 2048) for count in (2_500, 5_000, 10_000, 20_000, 40_000))
+ON_256 = tuple((count, "h200:8x32", 2048) for count in (5_000, 10_000, 20_000, 40_000))
+ROOM = ("--hbm", "1TiB")  # of each of these 256 devices: 40,000 tables need 192 GiB
 STARTS = ("--help", "plan dlrm-v2 --cluster h100:8", "plan criteo-kaggle --cluster h100:4")
 
 
@@ -65,7 +67,7 @@ def starts() -> None:
         print(f"| `recsmith {text}` | {warm:.2f} | {cold:.2f} |", flush=True)
 
 
-def growth(sizes: Sequence[tuple[int, str, int]]) -> list[tuple[float, float]]:
+def growth(sizes: Sequence[tuple[int, str, int]], *more: str) -> list[tuple[float, float]]:
     """Logarithms of tables and seconds."""
     print("\n| tables | devices | whole command (s) | peak (MB) | step | gap at most |\n|---|---|---|---|---|---|")
     points: list[tuple[float, float]] = []
@@ -73,7 +75,7 @@ def growth(sizes: Sequence[tuple[int, str, int]]) -> list[tuple[float, float]]:
         for count, cluster, batch in sizes:
             file = Path(folder) / f"{count}.json"
             generate(count, batch, file)
-            words = ["plan", str(file), "--cluster", cluster, "--cost-model", "torchrec"]
+            words = ["plan", str(file), "--cluster", cluster, "--cost-model", "torchrec", *more]
             seconds, peak, output = min(measure(words) for _ in range(3))
             step, gap = (_after(word, output) for word in ("step ", "at most "))
             devices = _after(" devices:", output, before=True)
@@ -89,7 +91,8 @@ def _after(mark: str, output: str, *, before: bool = False) -> str:
 
 
 if __name__ == "__main__":
-    starts()
-    growth(SIZES)
-    slope, _ = statistics.linear_regression(*zip(*growth(ON_256), strict=True))
+    if "growth" not in sys.argv[1:]:
+        starts()
+        growth(SIZES)
+    slope, _ = statistics.linear_regression(*zip(*growth(ON_256, *ROOM), strict=True))
     print(f"\nOn 256 devices seconds grow as tables ^ {slope:.2f}.")
