@@ -26,12 +26,12 @@ from records import Key, Row, resumed
 
 import recsmith
 from recsmith.clusters import load_cluster
-from recsmith.costs import Evaluator, cost_model
+from recsmith.costs import Evaluator, cost_model, step_seconds
 from recsmith.costs.bounds import prove
 from recsmith.costs.relaxation import Relaxation
 from recsmith.errors import RecSmithError
 from recsmith.planners import Budget, find_planner
-from recsmith.problems import Constraints, Space, build_problem
+from recsmith.problems import Constraints, Space, build_problem, footprint_of
 from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.sample import shared_pool
 
@@ -64,7 +64,7 @@ def main() -> None:
     elif words.part == "tight":
         tight(words.report)
     else:
-        anytime(words.workload, words.cluster, words.cost_model)
+        anytime(words.workload, words.cluster, words.cost_model, words.torchrec)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     made["anytime"].add_argument("workload")
     made["anytime"].add_argument("cluster")
     made["anytime"].add_argument("--cost-model", default="analytic")
+    made["anytime"].add_argument("--torchrec", action="store_true", help="TorchRec's planner too; it knows no limit")
     return parser
 
 
@@ -243,7 +244,7 @@ def tight(report: str) -> None:
         print(f"| {where} | {cells} |", flush=True)
 
 
-def anytime(name: str, cluster: str, model: str) -> None:
+def anytime(name: str, cluster: str, model: str, torchrec: bool) -> None:
     """The best plan by each mark of one search that may take as long as the last; the bound is made before."""
     begun = time.perf_counter()
     evaluator = _compiled(load_workload(name), cluster, model)
@@ -252,11 +253,22 @@ def anytime(name: str, cluster: str, model: str) -> None:
     print(f"{name}, {cluster}, {model}: {shown}; {time.perf_counter() - begun:.2f} s before the search\n")
     marks = " | ".join(f"{mark:g} s" for mark in MARKS)
     print(f"| planner | {marks} | search ended after |\n|{'---|' * (len(MARKS) + 2)}")
-    for planner in ("auto", "neuroshard"):
-        heard, seconds = _heard(evaluator, planner)
+    for planner in ("auto", "neuroshard", "cost_greedy", *(("torchrec",) if torchrec else ())):
+        heard, seconds = _heard_of_torchrec(evaluator) if planner == "torchrec" else _heard(evaluator, planner)
         best = [min((total for at, total in heard if at <= mark), default=None) for mark in MARKS]
         cells = " | ".join(_mark_cell(total, bound) for total in best)
         print(f"| {planner} | {cells} | {seconds:.1f} s |", flush=True)
+
+
+def _heard_of_torchrec(evaluator: Evaluator) -> tuple[list[tuple[float, float]], float]:
+    """As _heard, of TorchRec's planner, which searches by its own estimator and has one plan at its end."""
+    from recsmith.bridge.stock import plan_with_torchrec
+
+    problem = evaluator.problem
+    begun = time.perf_counter()
+    placements = plan_with_torchrec(problem.workload, problem.cluster, problem.space)
+    seconds = time.perf_counter() - begun
+    return [(seconds, step_seconds(evaluator, footprint_of(problem, placements)))], seconds
 
 
 def _heard(evaluator: Evaluator, planner: str) -> tuple[list[tuple[float, float]], float]:

@@ -66,6 +66,7 @@ def train(steps: int) -> dict[str, Any]:
     world, local = dist.get_world_size(), int(os.environ["LOCAL_WORLD_SIZE"])
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    torch.manual_seed(0)  # the same first weights in every run
     model, sharders = Model(), get_default_sharders()
 
     # RecSmith is free to choose; two tables are told their type, so that the plan shows one of each.
