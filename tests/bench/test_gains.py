@@ -5,7 +5,7 @@ import pytest
 
 from recsmith._types import Floats
 from recsmith.bench.book import Measured
-from recsmith.bench.gains import RESAMPLES, figures, mean_of_tasks, steps_of, verdict
+from recsmith.bench.gains import LEAST_TASKS, RESAMPLES, figures, mean_of_tasks, steps_of, verdict
 
 
 def visits(name: str, comm: float = 0.0, **ready: list[float]) -> list[Measured]:
@@ -94,9 +94,9 @@ def test_spread_ratios_have_the_interval_of_their_mean():
 
 
 def test_the_verdict_counts_rows_and_names_who_is_better():
-    better = figures("4x4", [task("a", auto=[1.0], size_greedy=[1.4], dim_greedy=[1.2])] * 3, "auto",
+    better = figures("4x4", [task("a", auto=[1.0], size_greedy=[1.4], dim_greedy=[1.2])] * 5, "auto",
                      ("auto", "size_greedy", "dim_greedy"))  # fmt: skip
-    worse = figures("4x8", [task("b", auto=[1.0], size_greedy=[1.4], dim_greedy=[0.9])] * 3, "auto",
+    worse = figures("4x8", [task("b", auto=[1.0], size_greedy=[1.4], dim_greedy=[0.9])] * 5, "auto",
                     ("auto", "size_greedy", "dim_greedy"))  # fmt: skip
     assert better.best_greedy is not None
     assert better.best_greedy.planner == "dim_greedy"
@@ -108,3 +108,10 @@ def test_a_row_without_measurements_says_nothing():
     row = figures("4x4", [], "auto", ("auto", "size_greedy"))
     assert (row.step_s, row.best_greedy, row.gains[0].tasks) == (None, None, 0)
     assert verdict([row], "auto").rows == 0
+
+
+def test_few_tasks_tell_nothing_apart():
+    for tasks, told in ((LEAST_TASKS - 1, False), (LEAST_TASKS, True)):
+        row = figures("4x4", [task("a", auto=[1.0], size_greedy=[2.0], dim_greedy=[0.5])] * tasks, "auto",
+                      ["size_greedy", "dim_greedy"])  # fmt: skip
+        assert [(gain.better, gain.worse) for gain in row.gains] == [(told, False), (False, told)]

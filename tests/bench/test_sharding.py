@@ -190,6 +190,7 @@ def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[P
     assert [line.split()[0] for line in lines if line[:3] in ("4x6", "4x1", "all")] == ["4x64", "4x128", "all"]
     assert "random: significantly worse than: " in text
     assert "kernels are simulated" in text
+    assert "rows of fewer than 5 tasks tell nothing apart" in text
     on_cpu = replace(whole[1], settings=replace(SETTINGS, hardware="cpu"))
     assert "kernels are measured" in "\n".join(table_lines(on_cpu))
 

@@ -24,6 +24,7 @@ from recsmith.measuring.intervals import Interval, draw_visits, interval
 from recsmith.measuring.steps import resampled_steps
 
 RESAMPLES = 4_000
+LEAST_TASKS = 5  # behind an interval that tells plans apart: of fewer, resampled tasks are too often the same
 Resampled = Floats
 """A figure as measured, and of B resamples behind it (1 + B,)."""
 
@@ -47,12 +48,16 @@ class Gain:
     @property
     def better(self) -> bool:
         """Whether the reference is significantly better."""
-        return self.interval is not None and self.interval.low > 0
+        return self._told and self.interval is not None and self.interval.low > 0
 
     @property
     def worse(self) -> bool:
         """Whether the reference is significantly worse."""
-        return self.interval is not None and self.interval.high < 0
+        return self._told and self.interval is not None and self.interval.high < 0
+
+    @property
+    def _told(self) -> bool:
+        return self.tasks >= LEAST_TASKS
 
 
 @noun

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from recsmith.bench.gains import WAYS, Figures, Gain, Verdict
+from recsmith.bench.gains import LEAST_TASKS, WAYS, Figures, Gain, Verdict
 from recsmith.bench.sharding import Outcome
 from recsmith.bench.table import ALL, Table, planning, references, tables_of
 from recsmith.bench.visits import COMM_MODEL
@@ -20,6 +20,7 @@ def table_lines(outcome: Outcome) -> list[str]:
         *_grid(outcome, tables[0]),
         "",
         *(line for table in tables for line in _verdict_lines(table)),
+        *_few(tables[0]),
         *_notes(outcome),
     ]
 
@@ -105,6 +106,11 @@ def _largest(rows: Sequence[Figures]) -> str:
         return "no classic greedy beside it"
     low, high = min(pairs), max(pairs)
     return f"the best classic greedy takes {low[0]:+.1%} ({low[2]}, {low[1]}) to {high[0]:+.1%} ({high[2]}, {high[1]})"
+
+
+def _few(table: Table) -> Iterator[str]:
+    if any(0 < row.tasks < LEAST_TASKS for row in table.ways[WAYS[0]]):
+        yield f"rows of fewer than {LEAST_TASKS} tasks tell nothing apart; give more --tasks"
 
 
 def _notes(outcome: Outcome) -> Iterator[str]:
