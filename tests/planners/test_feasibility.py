@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.cases import (
+    BOTH,
     Case,
     check_plan,
     cluster,
@@ -191,3 +192,9 @@ def test_what_random_messages_name_works(seed: int) -> None:
 def test_a_reserve_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="reserve less"):
         cluster(2, hbm=100, reserve_bytes=100)
+
+
+@pytest.mark.parametrize("seed", [3677, 4145, 6813])
+def test_auto_finds_a_plan_where_a_greedy_planner_alone_does(seed: int):
+    case = medium_case(seeded(seed), models=BOTH)
+    check_plan(case, case.plan().plan)

@@ -15,7 +15,7 @@ from recsmith.costs.relaxation import Relaxation
 from recsmith.errors import NoPlanFound
 from recsmith.planners._anneal import Annealing, Ways
 from recsmith.planners._assignment import Assignment
-from recsmith.planners._base import Budget, OnImprove, Search, Solution
+from recsmith.planners._base import Budget, OnImprove, Planner, Search, Solution
 from recsmith.planners._exhaustive import Enumeration, ways_of
 from recsmith.planners._faces import faces_of
 from recsmith.planners._improve import SHARPNESS, LocalSearch
@@ -23,7 +23,7 @@ from recsmith.planners._layouts import all_shares, useful_shares
 from recsmith.planners._ledger import Ledger
 from recsmith.planners._neighbourhoods import WORK, Neighbourhoods, is_installed
 from recsmith.planners._picks import choices, placed
-from recsmith.planners.greedy import place_simplest
+from recsmith.planners.greedy import GREEDIES, place_simplest
 from recsmith.planners.ldm import differenced
 from recsmith.planners.neuroshard import NeuroShard
 from recsmith.problems import Footprint, Problem
@@ -94,6 +94,7 @@ class _Team:
                 return
             if member():
                 self.finished.append(name)
+        self._find_any()
         for name, member in (("annealing", self._anneal), ("local_search", self._improve)):
             if self.starts and not self._rests and member():
                 self.finished.append(name)
@@ -176,16 +177,27 @@ class _Team:
 
     def _neuroshard(self) -> bool:
         """NeuroShard's beam over columns."""
+        self._borrow(NeuroShard())
+        return True
+
+    def _find_any(self) -> None:
+        """Where nothing found room, what greedy planners find that balance something else than seconds."""
+        for planner in GREEDIES:
+            if self.search.best is None:
+                self._borrow(planner)
+                self.finished.append(planner.name)
+
+    def _borrow(self, planner: Planner) -> None:
+        """Count another planner's plan; a start where it is laid by the sample's options."""
         try:
-            found = NeuroShard().plan(self.problem, self.evaluator)
+            found = planner.plan(self.problem, self.evaluator, seed=self.seed)
         except NoPlanFound:
-            return True
+            return
         draft = Assignment.from_footprint(self.problem, found.footprint)
         if draft is None:
             self.search.try_(found.footprint)
         else:
             self._keep(draft)
-        return True
 
     def _anneal(self, turn: int = 0) -> bool:
         """Many plans at once, cooled down together; not where a step of that would take long, or little is to gain.
