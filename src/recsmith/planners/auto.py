@@ -183,7 +183,7 @@ class _Team:
     def _find_any(self) -> None:
         """Where nothing found room, what greedy planners find that balance something else than seconds."""
         for planner in GREEDIES:
-            if self.search.best is None:
+            if self.search.best is None and planner.name not in self.finished:
                 self._borrow(planner)
                 self.finished.append(planner.name)
 
