@@ -313,14 +313,6 @@ def test_kernels_on_host_memory_need_host_memory() -> None:
     assert build_problem(SOME, cluster(ddr_bytes_per_host=1000), space).host_capacity.tolist() == [1000]
 
 
-def test_searches_keep_to_one_column_width_per_collection_of_sequence_tables() -> None:
-    tables = [table(name, 100, dim, pooling="none", collection="seq") for name, dim in (("a", 64), ("b", 32))]
-    options = build_problem(workload(*tables), cluster()).options
-    assert np.unique(options.table[options.barred]).tolist() == [1]
-    apart = workload(tables[0], replace(tables[1], collection="other"))
-    assert not build_problem(apart, cluster()).options.barred.any()
-
-
 # --- memory -------------------------------------------------------------------------------------------------------
 
 

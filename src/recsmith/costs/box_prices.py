@@ -14,7 +14,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs._base import Evaluator
-from recsmith.costs.relaxation import Relaxation, covered_bytes, fits_alone
+from recsmith.costs.relaxation import Relaxation, covered_bytes
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP, Span
 
@@ -123,7 +123,7 @@ class _LocalPieces:
         widths = np.concatenate([widths, problem.pieces.width[piece].ravel()])
         head, tail = problem.memory(modes, widths)
         least_width = np.minimum(problem.least_width, problem.demand.dim)[problem.modes.table[modes]]
-        self.fits: Bools = fits_alone(problem, modes, head, tail) & (widths >= least_width)
+        self.fits: Bools = problem.fits_alone(modes, head, tail) & (widths >= least_width)
         terms = evaluator.terms(modes, widths)
         self.ready = np.einsum("nk,jk->nj", terms, slopes[:, 0])  # (N, J)
         self.rest = np.einsum("nk,fk->n", terms, slopes[:, 1:].min(axis=0))

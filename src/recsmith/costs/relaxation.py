@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from recsmith._types import Bools, Floats, Ints
+from recsmith._types import Floats, Ints
 from recsmith.costs._base import Evaluator, Floor, Terms
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
@@ -61,7 +61,7 @@ class Relaxation:
             evaluator, self.floor, problem.pieces.mode, problem.pieces.width
         )
         self.piece_bytes = covered_bytes(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
-        self.piece_fits = fits_alone(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
+        self.piece_fits = problem.fits_alone(problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
         piece, count = problem.options.piece, problem.options.count
         used = piece != NO_PIECE
         coverage = problem.modes.coverage[problem.options.mode]
@@ -134,21 +134,3 @@ def covered_bytes(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Fl
     """Device bytes over all ranks that a piece covers."""
     others = problem.modes.coverage[modes] - 1
     return (others * head.device + tail.device).astype(np.float64)
-
-
-def fits_alone(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Bools:
-    """Whether a piece fits on some target of an empty cluster (device and host memory)."""
-    ranks = problem.capacity.reshape(problem.cluster.hosts, -1)
-    span = problem.modes.span[modes]
-    on_rank = tail.device <= problem.capacity.max()
-    on_host = np.zeros(len(modes), dtype=bool)
-    for row in np.unique(ranks, axis=0):
-        on_host |= (head.device <= row[:-1].min(initial=np.iinfo(np.int64).max)) & (tail.device <= row[-1])
-    flat = problem.capacity
-    everywhere = (head.device <= flat[:-1].min(initial=np.iinfo(np.int64).max)) & (tail.device <= flat[-1])
-    device = np.select([span == Span.RANK, span == Span.HOST], [on_rank, on_host], everywhere)
-    a_host = problem.cluster.local_world_size
-    last = (a_host - 1) * head.host + tail.host
-    fullest = last if problem.cluster.hosts == 1 else a_host * head.host
-    held = np.select([span == Span.RANK, span == Span.HOST], [tail.host, last], fullest)
-    return device & (held <= problem.host_capacity.max(initial=0))

@@ -13,7 +13,7 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.costs._base import Evaluator, Floor, Terms
 from recsmith.costs.partitions import cheapest_partition
-from recsmith.costs.relaxation import Relaxation, covered_bytes, fits_alone, floor_seconds
+from recsmith.costs.relaxation import Relaxation, covered_bytes, floor_seconds
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
 
 MOST_KEPT = 32  # solutions of one dim
@@ -52,7 +52,7 @@ class _Splits:
         every_mode = np.repeat(modes, steps)
         widths = np.tile(WIDTH_STEP * (1 + np.arange(steps)), len(modes))
         head, tail = problem.memory(every_mode, widths)
-        fits = fits_alone(problem, every_mode, head, tail) & (widths >= min(least_width, dim))
+        fits = problem.fits_alone(every_mode, head, tail) & (widths >= min(least_width, dim))
         shape = (len(modes), steps)
         flat, alone = (each.reshape(shape) for each in floor_seconds(evaluator, floor, every_mode, widths))
         fits = fits.reshape(shape)

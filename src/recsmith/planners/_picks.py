@@ -7,6 +7,7 @@ close to the bound.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 
@@ -21,6 +22,7 @@ PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all
 SCARCE = 0.5  # share of all memory that picks take, from which on bytes are balanced as well as seconds
 WEIGHTS = (1.0, 0.5, 0.25)  # of a device's memory: most bytes of a piece
 ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank
+CHANCES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of drawn options: standard deviations of the logarithm of what they weigh
 LEAST_PAIRS = 14  # of a lead and a scale of its limits, and four a table
 
 
@@ -36,6 +38,22 @@ def choices(relaxation: Relaxation, leads: tuple[Terms, ...]) -> Iterator[Choice
             if key not in seen and (choice.option != NO_PIECE).all():
                 seen.add(key)
                 yield choice
+
+
+def light_choices(relaxation: Relaxation, seed: int) -> Iterator[Choice]:
+    """Options drawn again and again, light ones first, with little chance and much.
+
+    Light is what adds few bytes to all devices together and, half of the time, to the one that carries most of it.
+    """
+    draws, problem = np.random.default_rng(seed), relaxation.problem
+    total = relaxation.option_bytes / float(problem.capacity.sum())
+    heaviest = relaxation.option_heaviest / float(problem.capacity.max())
+    for turn in count():
+        weight = total + heaviest * draws.random() * (turn % 2)
+        weight *= np.exp(draws.choice(CHANCES) * draws.standard_normal(len(weight)))
+        value = np.where(relaxation.option_fits, weight, np.inf)
+        option = np.lexsort((value, problem.options.table))[problem.options.start[:-1]]
+        yield Choice(option, relaxation.option_seconds[option], relaxation.option_bytes[option])
 
 
 def _priced(relaxation: Relaxation, terms: Terms, room: float) -> Iterator[Choice]:

@@ -22,8 +22,8 @@ from recsmith.planners._improve import SHARPNESS, LocalSearch
 from recsmith.planners._layouts import all_shares, useful_shares
 from recsmith.planners._ledger import Ledger
 from recsmith.planners._neighbourhoods import WORK, Neighbourhoods, is_installed
-from recsmith.planners._picks import choices, placed
-from recsmith.planners.greedy import GREEDIES, place_simplest
+from recsmith.planners._picks import choices, light_choices, placed
+from recsmith.planners.greedy import GREEDIES, place_simplest, placed_in_order
 from recsmith.planners.ldm import differenced
 from recsmith.planners.neuroshard import NeuroShard
 from recsmith.problems import Footprint, Problem
@@ -38,6 +38,7 @@ SHAKES = 6  # and one a table: rounds in a row that find nothing before the sear
 LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 15_000_000, 200
 # numbers worked on by local search: at least, for each piece and device of small and at most, and of large problems
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
+DRAWS = 200  # of light options, where nothing else found room
 HANDFUL, MOST_WAYS, MOST_PARTIAL = 7, 2_000, 1_000  # tables, ways to lay them, and partial plans of an enumeration
 CLOSE_ENOUGH = 1e-3  # relative gap below which only the quick changes are tried
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
@@ -181,11 +182,16 @@ class _Team:
         return True
 
     def _find_any(self) -> None:
-        """Where nothing found room, what greedy planners find that balance something else than seconds."""
+        """Where nothing found room, what greedy planners find that balance something else than seconds; then chance."""
         for planner in GREEDIES:
             if self.search.best is None and planner.name not in self.finished:
                 self._borrow(planner)
                 self.finished.append(planner.name)
+        for choice in islice(light_choices(self.relaxation, self.seed), DRAWS if self._quick else 0):
+            if self.search.best is not None or self.search.stop:
+                return
+            draft = placed_in_order(self.ledger, choice.option, self.relaxation.piece_bytes)
+            self._keep(draft if draft.complete else None)
 
     def _borrow(self, planner: Planner) -> None:
         """Count another planner's plan; a start where it is laid by the sample's options."""

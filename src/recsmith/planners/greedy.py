@@ -91,7 +91,7 @@ def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Assignment | None:
     price = fitting_price(lambda p: relaxation.choose(Terms(price=p)), room)
     for dear in (*(price * scale for scale in PRICES), DEAREST):
         choice = relaxation.choose(Terms(price=dear)).option
-        assignment = _placed(ledger, choice, relaxation.piece_bytes)
+        assignment = placed_in_order(ledger, choice, relaxation.piece_bytes)
         if assignment.complete:
             return assignment
     fits = relaxation.option_bytes[choice].sum() <= room
@@ -102,7 +102,7 @@ def _place_splitting(ledger: Ledger, relaxation: Relaxation, choice: Ints, order
     """The chosen options (T,) in falling order (P,); tables that find no room are split further, round by round."""
     choice = choice.copy()
     for _ in range(max(len(ledger.problem.tables), FEWEST_ROUNDS)):
-        assignment = _placed(ledger, choice, order)
+        assignment = placed_in_order(ledger, choice, order)
         if assignment.complete:
             return assignment
         lost = np.unique(assignment.table[assignment.target == NOWHERE])
@@ -113,8 +113,8 @@ def _place_splitting(ledger: Ledger, relaxation: Relaxation, choice: Ints, order
     return None
 
 
-def _placed(ledger: Ledger, choice: Ints, order: Floats) -> Assignment:
-    """The chosen options (T,) in falling order (P,), repaired."""
+def placed_in_order(ledger: Ledger, choice: Ints, order: Floats) -> Assignment:
+    """The chosen options (T,) in falling order (P,), repaired; some pieces may have found no room."""
     ledger.clear()
     assignment = Assignment.of(ledger.problem, choice)
     place_longest_first(ledger, assignment, order)

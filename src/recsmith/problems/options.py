@@ -13,7 +13,7 @@ from recsmith.problems.demand import Demand
 from recsmith.problems.modes import Modes
 from recsmith.problems.space import Space
 from recsmith.problems.widths import Split, column_splits
-from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, ShardingType
+from recsmith.sharding import SHARDING_TYPES, ShardingType
 from recsmith.sharding.memory import Bytes
 from recsmith.workloads import Table
 
@@ -81,22 +81,8 @@ def build_options(
     nothing = Bytes(none, none)
     pieces = PieceTable(mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing)
     piece, count = np.stack([piece1, piece2], axis=1), np.stack([count1, count2], axis=1)
-    barred = _barred(tables, modes.type[mode], table, pieces.width[piece1])
+    barred = np.zeros(len(mode), dtype=bool)  # nor compared with each other
     return pieces, Options(table=table, mode=mode, piece=piece, count=count, barred=barred, start=start)
-
-
-def _barred(tables: tuple[Table, ...], kind: Ints, table: Ints, width: Ints) -> Bools:
-    """Column-wise options of sequence tables that TorchRec cannot run beside others: one width per collection.
-
-    Searches choose for each table alone, so of each collection only one width stays open: that of its first table.
-    """
-    barred = np.zeros(len(kind), dtype=bool)
-    kept: dict[str, int] = {}
-    sequence = np.array([not each.pooled for each in tables])[table]
-    for i in np.flatnonzero(sequence & (kind == TYPE_NAMES.index("column_wise"))).tolist():
-        collection = tables[int(table[i])].collection
-        barred[i] = kept.setdefault(collection, int(width[i])) != int(width[i])
-    return barred
 
 
 def _families(demand: Demand, modes: Modes, least_width: Ints) -> list[tuple[tuple[int, int | None], Ints]]:
@@ -111,15 +97,11 @@ def _families(demand: Demand, modes: Modes, least_width: Ints) -> list[tuple[tup
 def _splits(
     sharding: ShardingType, table: Table, cluster: Cluster, space: Space, min_width: int | None, *, fine: bool
 ) -> tuple[Split, ...]:
-    """Splits of a table's columns that a search tries.
-
-    All column-wise sequence tables of a collection must share one width in TorchRec, so theirs is TorchRec's own.
-    """
+    """Splits of a table's columns that a search tries."""
     if not sharding.splits_columns:
         return (((table.embedding_dim, 1),),)
     least, most = sharding.column_counts(table, cluster)
-    rule = space.widths if table.pooled else "torchrec"
     return column_splits(
-        table.embedding_dim, least, most, rule, min_width,
-        equal=sharding.equal_widths(table, cluster), fine=fine and rule == "any",
+        table.embedding_dim, least, most, space.widths, min_width,
+        equal=sharding.equal_widths(table, cluster), fine=fine and space.widths == "any",
     )  # fmt: skip

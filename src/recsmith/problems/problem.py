@@ -14,13 +14,15 @@ from functools import cached_property
 
 import numpy as np
 
-from recsmith._types import Ints
+from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
+from recsmith.problems.alone import fits_alone
 from recsmith.problems.demand import Demand
 from recsmith.problems.modes import Modes, Rules, build_modes, no_mode
 from recsmith.problems.options import NO_PIECE, Options, PieceTable, build_options
 from recsmith.problems.scales import Scales, kept_modes
+from recsmith.problems.sequences import barred_options
 from recsmith.problems.space import Constraints, Space
 from recsmith.sharding import KERNELS, TYPE_NAMES, UVM_CACHING
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
@@ -68,6 +70,10 @@ class Problem:
     def memory(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
         """(head, tail) bytes of pieces of these modes and widths, in the constraints' accounting."""
         return self.scales.weigh(modes, widths)
+
+    def fits_alone(self, modes: Ints, head: Bytes, tail: Bytes) -> Bools:
+        """Whether pieces of these modes and bytes fit on some target of the empty cluster."""
+        return fits_alone(self.cluster, self.modes.span[modes], head, tail)
 
     @cached_property
     def mode_of(self) -> dict[tuple[int, int, int, float], int]:
@@ -124,7 +130,9 @@ def build_problem(
         tables=tables, demand=demand, least_width=least_width, modes=modes, pieces=pieces, options=options,
     )  # fmt: skip
     head, tail = shell.memory(pieces.mode, pieces.width)
-    return replace(shell, pieces=replace(pieces, head=head, tail=tail))
+    pieces = replace(pieces, head=head, tail=tail)
+    barred = barred_options(tables, cluster, modes, pieces, options, least_width)
+    return replace(shell, pieces=pieces, options=replace(options, barred=barred))
 
 
 def _check_sizes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster) -> None:

@@ -1,0 +1,90 @@
+"""Of each collection of column-wise sequences one width stays open, one that fits."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from support.cases import Case, check_plan, cluster, drawn, medium_case, table, workload
+
+from recsmith.problems import Constraints, Problem, Space, TableRule
+from recsmith.sharding import TYPE_NAMES
+from recsmith.workloads import Table
+
+SPLIT = Space(types=("column_wise",))
+MIB = 2**20
+
+
+def _sequence(name: str, rows: int, dim: int, collection: str = "seq") -> Table:
+    return table(name, rows, dim, pooling="none", collection=collection)
+
+
+def _open_widths(problem: Problem) -> dict[str, set[int]]:
+    """Per table: the widths of its column-wise options that searches may choose."""
+    options, found = problem.options, {each.name: set[int]() for each in problem.tables}
+    split = problem.modes.type[options.mode] == TYPE_NAMES.index("column_wise")
+    for option in np.flatnonzero(split & ~options.barred):
+        found[problem.tables[options.table[option]].name].add(int(problem.pieces.width[options.piece[option, 0]]))
+    return found
+
+
+@given(drawn(medium_case))
+def test_searches_see_one_width_per_collection_and_all_of_pooled_tables(case: Case) -> None:
+    problem = case.problem
+    collections: dict[str, set[int]] = {}
+    for each in problem.tables:
+        if not each.pooled:
+            collections.setdefault(each.collection, set()).update(_open_widths(problem)[each.name])
+    assert all(len(widths) <= 1 for widths in collections.values())
+    assert not problem.demand.pooled[problem.options.table[problem.options.barred]].any()
+
+
+def test_where_memory_is_ample_the_width_is_what_torchrec_gives_the_first_table() -> None:
+    wide, narrow = _sequence("wide", 100, 512), _sequence("narrow", 100, 256)
+    assert _open_widths(Case(workload(wide, narrow), cluster(8)).problem) == {"wide": {128}, "narrow": {128}}
+    assert _open_widths(Case(workload(wide, _sequence("thin", 90, 64)), cluster(8)).problem)["thin"] == set()
+    apart = Case(workload(wide, _sequence("thin", 90, 64, "other")), cluster(8)).problem
+    assert _open_widths(apart) == {"wide": {128}, "thin": {64}}
+
+
+def test_where_memory_is_short_the_width_is_the_widest_that_fits() -> None:
+    """150,000 rows x 64 columns are 37 MiB of fp32, and as many x 32 are 18 MiB."""
+    case = Case(workload(_sequence("long", 150_000, 128)), cluster(3, hbm=40 * MIB), SPLIT)
+    assert _open_widths(case.problem) == {"long": {64}}
+    check_plan(case, case.plan().plan)
+    tighter = replace(case, cluster=cluster(5, hbm=25 * MIB))
+    assert _open_widths(tighter.problem) == {"long": {32}}
+    check_plan(tighter, tighter.plan().plan)
+
+
+def test_pieces_that_fit_one_by_one_must_also_find_room_together() -> None:
+    """150,000 rows x 64 columns are 37 MiB of fp32: the larger device holds one such piece, the smaller none."""
+    case = Case(workload(_sequence("long", 150_000, 128)), cluster(2, hbm=(60 * MIB, 36 * MIB)), SPLIT)
+    assert _open_widths(case.problem) == {"long": {32}}
+    check_plan(case, case.plan().plan)
+
+
+@pytest.mark.parametrize("types", [("column_wise", "table_wise"), ("column_wise", "row_wise")])
+def test_tables_that_fit_otherwise_do_not_choose_the_width(types: tuple[str, ...]) -> None:
+    small, long = _sequence("small", 1000, 256), _sequence("long", 150_000, 128)
+    work = workload(replace(small, num_embeddings=400_000), long) if types[1] == "row_wise" else workload(small)
+    case = Case(work, cluster(16, hbm=60 * MIB), Space(types=types))
+    assert set.union(*_open_widths(case.problem).values()) == {128}
+
+
+def test_a_rule_keeps_pieces_wide() -> None:
+    rules = Constraints(rules=(TableRule(tables="long", min_width=64),))
+    case = Case(workload(_sequence("long", 150_000, 128)), cluster(5, hbm=25 * MIB), SPLIT, rules)
+    assert _open_widths(case.problem) == {"long": {64}}  # nothing fits: TorchRec's own
+
+
+def test_under_torchrec_widths_the_table_that_must_be_split_decides() -> None:
+    """TorchRec proposes 128 for the longer table's 256 columns, which rows may split too, and 160 for 320."""
+    work = workload(_sequence("long", 200_000, 256), _sequence("wide", 60_000, 320))
+    space = Space(types=("column_wise", "row_wise"), widths="torchrec")
+    either = Case(work, cluster(4), space)
+    assert _open_widths(either.problem) == {"long": {128}, "wide": set()}
+    rules = Constraints(rules=(TableRule(tables="wide", sharding_types=("column_wise",)),))
+    must = replace(either, constraints=rules)
+    assert _open_widths(must.problem) == {"long": set(), "wide": {160}}
+    check_plan(must, must.plan().plan)
