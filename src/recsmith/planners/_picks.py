@@ -48,6 +48,8 @@ def light_choices(relaxation: Relaxation, seed: int) -> Iterator[Choice]:
     draws, problem = np.random.default_rng(seed), relaxation.problem
     total = relaxation.option_bytes / float(problem.capacity.sum())
     heaviest = relaxation.option_heaviest / float(problem.capacity.max())
+    if not np.logical_or.reduceat(relaxation.option_fits, problem.options.start[:-1]).all():
+        return
     for turn in count():
         weight = total + heaviest * draws.random() * (turn % 2)
         weight *= np.exp(draws.choice(CHANCES) * draws.standard_normal(len(weight)))
