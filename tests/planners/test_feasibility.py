@@ -24,7 +24,7 @@ from support.cases import (
 from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.plans import Placement, check_placements
-from recsmith.problems import Constraints, Space, TableRule
+from recsmith.problems import Space
 from recsmith.units import parse_size
 
 MIB = 2**20
@@ -204,12 +204,3 @@ def test_auto_finds_a_plan_where_a_greedy_planner_alone_does(seed: int):
 def test_auto_finds_a_plan_where_sequences_need_narrow_pieces_or_luck(seed: int):
     case = medium_case(seeded(seed), models=BOTH)
     check_plan(case, case.plan().plan)
-
-
-def test_sequences_that_must_be_split_but_share_no_width_get_no_plan():
-    """Both only run column_wise, in one collection, and no width of one divides the other's columns."""
-    tables = (table(name, 100, dim, pooling="none", collection="seq") for name, dim in (("a", 20), ("b", 12)))
-    rules = Constraints(rules=(TableRule(tables="*", min_width=12),))
-    case = Case(workload(*tables), cluster(2), Space(types=("column_wise",)), rules)
-    with pytest.raises((Infeasible, NoPlanFound)):
-        case.plan()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from support.cases import Case, check_plan, cluster, drawn, medium_case, table, workload
 
+from recsmith.errors import UsageError
 from recsmith.problems import Constraints, Problem, Space, TableRule
 from recsmith.sharding import TYPE_NAMES
 from recsmith.workloads import Table
@@ -88,3 +89,15 @@ def test_under_torchrec_widths_the_table_that_must_be_split_decides() -> None:
     must = replace(either, constraints=rules)
     assert _open_widths(must.problem) == {"long": set(), "wide": {160}}
     check_plan(must, must.plan().plan)
+
+
+def test_sequences_that_run_only_column_wise_must_share_a_width() -> None:
+    rules = Constraints(rules=(TableRule(tables="*", min_width=12),))
+    work = workload(*(_sequence(name, 100, dim) for name, dim in (("a", 20), ("b", 12), ("c", 36))))
+    with pytest.raises(UsageError, match=r"tables .*'a' \(20\).* of collection 'seq' run only column_wise") as caught:
+        Case(work, cluster(2), SPLIT, rules).plan()
+    assert "table_wise or row_wise" in str(caught.value)
+    assert _open_widths(Case(work, cluster(2), SPLIT).problem) == {"a": {4}, "b": {4}, "c": {4}}
+    either = Space(types=("column_wise", "table_wise"))
+    check_plan(case := Case(work, cluster(2), either, rules), case.plan().plan)
+    check_plan(case := Case(work, cluster(2), SPLIT), case.plan().plan)

@@ -60,6 +60,12 @@ def test_counts_are_dense_when_few_and_sparse_when_many(least, most) -> None:
         assert len(counts) < 50
 
 
+@given(DIMS)
+def test_equal_splits_are_all_that_divide_the_columns(dim) -> None:
+    found = {split[0] for split in column_splits(dim, 1, dim // 4, "any", None, equal=True)}
+    assert found == {(width, dim // width) for width in range(4, dim + 1, 4) if dim % width == 0}
+
+
 def test_equal_splits_only_where_asked() -> None:
     assert column_splits(24, 1, 6, "any", None, equal=True) == (
         ((24, 1),), ((12, 2),), ((8, 3),), ((4, 6),),

@@ -105,7 +105,7 @@ def build_problem(
     needless: also with caches that are never worth their weight, so that every plan of the space can be priced.
 
     Raises:
-        UsageError: a table has no legal placement at all, or a rule or kernel does not fit.
+        UsageError: a table has no legal placement at all, or none beside others, or a rule or kernel does not fit.
     """
     space, constraints = space or Space(), constraints or Constraints()
     constraints.check_names([table.name for table in workload.tables])

@@ -9,6 +9,7 @@ import numpy as np
 
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
+from recsmith.errors import UsageError
 from recsmith.problems.alone import fits_alone
 from recsmith.problems.modes import Modes
 from recsmith.problems.options import NO_PIECE, Options, PieceTable
@@ -16,6 +17,7 @@ from recsmith.problems.widths import torchrec_width
 from recsmith.sharding import TYPE_NAMES
 from recsmith.workloads import Table
 
+MOST_NAMED = 4  # tables in a message
 _COLUMN_WISE = TYPE_NAMES.index("column_wise")
 
 
@@ -24,8 +26,11 @@ def barred_options(
 ) -> Bools:
     """Options (O,) of column-wise sequences whose width is not the one that stays open in their collection.
 
-    The open width is the one with which most tables fit the empty cluster that fit in no other way; among equals the
-    one that TorchRec's planner proposes for the collection's first table, then the widest.
+    The open width suits all tables that run in no other way, and most of those that fit the empty cluster in no other;
+    among equals it is the one that TorchRec's planner proposes for the collection's first table, then the widest.
+
+    Raises:
+        UsageError: sequences of a collection run only column_wise, and share no width.
     """
     barred = np.zeros(len(options.mode), dtype=bool)
     sequence = np.array([not table.pooled for table in tables])
@@ -34,19 +39,36 @@ def barred_options(
         return barred
     fits = _fitting(cluster, modes, pieces, options)
     fits[split] &= _room(cluster, pieces, options.piece[split, 0]) >= options.count[split, 0]
-    otherwise = np.zeros(len(tables), dtype=bool)
-    otherwise[options.table[np.setdiff1d(np.flatnonzero(fits), split)]] = True
+    barred[split] = True
     table, width = options.table[split], pieces.width[options.piece[split, 0]]
-    needed = fits[split] & ~otherwise[table]
-    collection = np.array([table.collection for table in tables])[table]
+    bound = ~np.isin(table, options.table[~barred])
+    needy = fits[split] & ~np.isin(table, options.table[fits & ~barred])
+    collection = np.array([each.collection for each in tables])[table]
     for name in np.unique(collection):
         own = collection == name
         first = int(table[own][0])
         usual = torchrec_width(tables[first].embedding_dim, int(least_width[first]) or None)
-        served = {w: len(np.unique(table[own & needed & (width == w)])) for w in width[own].tolist()}
-        open_ = max(served, key=lambda w: (served[w], w == usual, w))
-        barred[split[own & (width != open_)]] = True
+        suits = {w: _count(table[own & bound & (width == w)]) for w in width[own].tolist()}
+        serves = {w: _count(table[own & needy & (width == w)]) for w in suits}
+        open_ = max(suits, key=lambda w: (suits[w], serves[w], w == usual, w))
+        if suits[open_] < _count(table[own & bound]):
+            raise UsageError(_no_width(name, [tables[t] for t in np.unique(table[own & bound])]))
+        barred[split[own & (width == open_)]] = False
     return barred
+
+
+def _count(tables: Ints) -> int:
+    return len(np.unique(tables))
+
+
+def _no_width(collection: str, tables: list[Table]) -> str:
+    listed = ", ".join(f"'{table.name}' ({table.embedding_dim})" for table in tables[:MOST_NAMED])
+    more = f" and {len(tables) - MOST_NAMED} more" if len(tables) > MOST_NAMED else ""
+    return (
+        f"sequence tables {listed}{more} of collection '{collection}' run only column_wise, where TorchRec takes one "
+        "width per collection, and no width that is allowed divides the columns of all; "
+        "allow them table_wise or row_wise, or put them in collections of their own"
+    )
 
 
 def _fitting(cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options) -> Bools:

@@ -40,17 +40,21 @@ def column_splits(
 
     rule 'torchrec': the planner's one width. rule 'any': for each count the most even split, and splits that follow
     the blocks of the kernels (such as 128 + 64 for 192 columns). Bounds cover every split, not only these.
-    equal: only splits into pieces of one width. fine: also up to MOST_ALIKE pieces of any width and a rest.
+    equal: every split into pieces of one width, and no other. fine: also up to MOST_ALIKE pieces of any width and a
+    rest.
     """
     if rule == "torchrec":
         width = torchrec_width(dim, min_width)
         return (((width, dim // width),),) if least <= dim // width <= most else ()
-    splits = [_even(dim, count) for count in piece_counts(least, most)]
-    splits += [_blocks(dim, block, dim // block) for block in KERNEL_BLOCKS if block < dim and dim % block]
-    splits += [_blocks(dim, width, count) for count, width in _fine(dim)] if fine else []
+    if equal:
+        splits = [_even(dim, count) for count in range(least, most + 1) if dim % (count * WIDTH_STEP) == 0]
+    else:
+        splits = [_even(dim, count) for count in piece_counts(least, most)]
+        splits += [_blocks(dim, block, dim // block) for block in KERNEL_BLOCKS if block < dim and dim % block]
+        splits += [_blocks(dim, width, count) for count, width in _fine(dim)] if fine else []
     fitting = (split for split in splits if split[-1][0] >= min(min_width or WIDTH_STEP, dim))
     legal = {split for split in fitting if least <= sum(count for _, count in split) <= most}
-    return tuple(sorted((split for split in legal if not equal or len(split) == 1), key=_split_order))
+    return tuple(sorted(legal, key=_split_order))
 
 
 def _split_order(split: Split) -> tuple[int, Split]:
