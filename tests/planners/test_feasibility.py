@@ -200,7 +200,7 @@ def test_auto_finds_a_plan_where_a_greedy_planner_alone_does(seed: int):
     check_plan(case, case.plan().plan)
 
 
-@pytest.mark.parametrize("seed", [4901, 5443, 5789, 7463])
+@pytest.mark.parametrize("seed", [4901, 5443, 5789, 7463, 11633, 16941])
 def test_auto_finds_a_plan_where_sequences_need_narrow_pieces_or_luck(seed: int):
     case = medium_case(seeded(seed), models=BOTH)
     check_plan(case, case.plan().plan)

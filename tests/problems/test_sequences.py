@@ -40,6 +40,21 @@ def test_searches_see_one_width_per_collection_and_all_of_pooled_tables(case: Ca
     assert not problem.demand.pooled[problem.options.table[problem.options.barred]].any()
 
 
+@given(drawn(medium_case))
+def test_other_openings_also_have_one_width_per_collection_and_cover_all(case: Case) -> None:
+    problem, seen = case.problem, {each.name: set[int]() for each in case.problem.tables}
+    free = replace(problem, options=replace(problem.options, barred=np.zeros_like(problem.options.barred)))
+    for barred in problem.other_openings():
+        opened = _open_widths(replace(problem, options=replace(problem.options, barred=barred)))
+        for collection in {each.collection for each in problem.tables}:
+            own = [each.name for each in problem.tables if not each.pooled and each.collection == collection]
+            assert len(set[int]().union(*(opened[name] for name in own))) <= 1
+        for each in problem.tables:
+            assert each.pooled <= (opened[each.name] == _open_widths(free)[each.name])
+            seen[each.name] |= opened[each.name]
+    assert all(each.pooled or seen[each.name] == _open_widths(free)[each.name] for each in problem.tables)
+
+
 def test_where_memory_is_ample_the_width_is_what_torchrec_gives_the_first_table() -> None:
     wide, narrow = _sequence("wide", 100, 512), _sequence("narrow", 100, 256)
     assert _open_widths(Case(workload(wide, narrow), cluster(8)).problem) == {"wide": {128}, "narrow": {128}}

@@ -8,12 +8,13 @@ Legend: T tables, O options, P pieces, G fusion groups.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from recsmith._types import Floats, Ints
+from recsmith._types import Bools, Floats, Ints
 from recsmith.costs._base import Evaluator, Floor, Terms
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
@@ -72,9 +73,16 @@ class Relaxation:
         self.option_everywhere = np.where(shared, self.option_seconds / problem.cluster.world_size, 0.0)
         self.option_largest = np.where(used, self.piece_alone[piece], 0.0).max(axis=1)
         self.option_group = evaluator.group[problem.options.mode]
-        self.option_fits = (self.piece_fits[piece] | ~used).all(axis=1) & (~problem.options.barred | barred)
+        self.option_room: Bools = (self.piece_fits[piece] | ~used).all(axis=1)
+        self.option_fits: Bools = self.option_room & (~problem.options.barred | barred)
         heaviest = np.maximum(problem.pieces.head.device, problem.pieces.tail.device)
         self.option_heaviest = np.where(used, heaviest[piece], 0).max(axis=1)
+
+    def reopened(self, barred: Bools) -> "Relaxation":
+        """The same prices, where these options (O,) are barred instead of the problem's."""
+        other = copy(self)
+        other.option_fits = self.option_room & ~barred
+        return other
 
     def choose(self, terms: Terms = FREE) -> Choice:
         """What each table picks under some terms; their limits are on seconds beyond the opening of a group."""

@@ -38,7 +38,7 @@ SHAKES = 6  # and one a table: rounds in a row that find nothing before the sear
 LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 15_000_000, 200
 # numbers worked on by local search: at least, for each piece and device of small and at most, and of large problems
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
-DRAWS = 200  # of light options, where nothing else found room
+DRAWS, FEW_DRAWS = 200, 40  # of light options, where nothing else found room; with other widths of sequences
 HANDFUL, MOST_WAYS, MOST_PARTIAL = 7, 2_000, 1_000  # tables, ways to lay them, and partial plans of an enumeration
 CLOSE_ENOUGH = 1e-3  # relative gap below which only the quick changes are tried
 GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
@@ -187,11 +187,20 @@ class _Team:
             if self.search.best is None and planner.name not in self.finished:
                 self._borrow(planner)
                 self.finished.append(planner.name)
-        for choice in islice(light_choices(self.relaxation, self.seed), DRAWS if self._quick else 0):
-            if self.search.best is not None or self.search.stop:
-                return
+        if self.search.best is None and self._quick:
+            self._draw(DRAWS)
+        for barred in self.problem.other_openings() if self._quick else ():
+            if self.search.best is None:
+                self.relaxation = self.relaxation.reopened(barred)
+                self._draw(FEW_DRAWS)
+
+    def _draw(self, most: int) -> None:
+        """Light options by chance, until a plan is found; search goes on among the options that were open to it."""
+        for choice in islice(light_choices(self.relaxation, self.seed), most):
             draft = placed_in_order(self.ledger, choice.option, self.relaxation.piece_bytes)
             self._keep(draft if draft.complete else None)
+            if self.search.best is not None or self.search.stop:
+                return
 
     def _borrow(self, planner: Planner) -> None:
         """Count another planner's plan; a start where it is laid by the sample's options."""

@@ -9,6 +9,7 @@ Legend: T tables (in canonical order), M modes, P pieces, O options, W ranks, H 
 A plan chooses one option per table and a target (rank, host or the world) for each of its pieces.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,7 +23,7 @@ from recsmith.problems.demand import Demand
 from recsmith.problems.modes import Modes, Rules, build_modes, no_mode
 from recsmith.problems.options import NO_PIECE, Options, PieceTable, build_options
 from recsmith.problems.scales import Scales, kept_modes
-from recsmith.problems.sequences import barred_options
+from recsmith.problems.sequences import barred_options, other_openings
 from recsmith.problems.space import Constraints, Space
 from recsmith.sharding import KERNELS, TYPE_NAMES, UVM_CACHING
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
@@ -74,6 +75,10 @@ class Problem:
     def fits_alone(self, modes: Ints, head: Bytes, tail: Bytes) -> Bools:
         """Whether pieces of these modes and bytes fit on some target of the empty cluster."""
         return fits_alone(self.cluster, self.modes.span[modes], head, tail)
+
+    def other_openings(self) -> Iterator[Bools]:
+        """Barred options (O,) with other widths of column-wise sequences open than those of `options`."""
+        return other_openings(self.tables, self.modes, self.pieces, self.options)
 
     @cached_property
     def mode_of(self) -> dict[tuple[int, int, int, float], int]:

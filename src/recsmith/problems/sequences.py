@@ -5,6 +5,8 @@ Searches choose for each table alone, so of each collection only one width stays
 Legend: T tables, O options.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from recsmith._types import Bools, Ints
@@ -33,8 +35,7 @@ def barred_options(
         UsageError: sequences of a collection run only column_wise, and share no width.
     """
     barred = np.zeros(len(options.mode), dtype=bool)
-    sequence = np.array([not table.pooled for table in tables])
-    split = np.flatnonzero(sequence[options.table] & (modes.type[options.mode] == _COLUMN_WISE))
+    split = _split_sequences(tables, modes, options)
     if not split.size:
         return barred
     fits = _fitting(cluster, modes, pieces, options)
@@ -55,6 +56,25 @@ def barred_options(
             raise UsageError(_no_width(name, [tables[t] for t in np.unique(table[own & bound])]))
         barred[split[own & (width == open_)]] = False
     return barred
+
+
+def other_openings(tables: tuple[Table, ...], modes: Modes, pieces: PieceTable, options: Options) -> Iterator[Bools]:
+    """Barred options (O,) with any width open: in all collections the widest first, then narrower ones."""
+    split = _split_sequences(tables, modes, options)
+    width = pieces.width[options.piece[split, 0]]
+    collection = np.array([table.collection for table in tables])[options.table[split]]
+    widths = {name: np.unique(width[collection == name])[::-1] for name in np.unique(collection)}
+    for turn in range(max(map(len, widths.values()), default=0)):
+        barred = np.zeros(len(options.mode), dtype=bool)
+        for name, offered in widths.items():
+            barred[split[(collection == name) & (width != offered[min(turn, len(offered) - 1)])]] = True
+        yield barred
+
+
+def _split_sequences(tables: tuple[Table, ...], modes: Modes, options: Options) -> Ints:
+    """The column-wise options of sequence tables."""
+    sequence = np.array([not table.pooled for table in tables])
+    return np.flatnonzero(sequence[options.table] & (modes.type[options.mode] == _COLUMN_WISE))
 
 
 def _count(tables: Ints) -> int:
