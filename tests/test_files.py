@@ -188,8 +188,8 @@ def test_only_utf8_is_read(tmp_path: Path, data: bytes):
         load_workload(str(path))
 
 
-def test_the_limit_is_256_mib():
-    assert files.LARGEST_FILE == 256 * 2**20
+def test_the_limit_is_512_mib():
+    assert files.LARGEST_FILE == 512 * 2**20
 
 
 def test_files_over_the_limit_are_refused_before_they_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -198,14 +198,14 @@ def test_files_over_the_limit_are_refused_before_they_are_parsed(tmp_path: Path,
     path.write_text("a" * 10)
     assert read_text(str(path)) == "a" * 10
     path.write_text("a" * 11)
-    with pytest.raises(CorruptFile, match="larger than 256 MiB"):
+    with pytest.raises(CorruptFile, match="larger than 512 MiB"):
         load_workload(str(path))
 
 
 def test_standard_input_is_read_under_the_same_rules(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(files, "LARGEST_FILE", 3)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"abcd")))
-    with pytest.raises(CorruptFile, match="larger than 256 MiB"):
+    with pytest.raises(CorruptFile, match="larger than 512 MiB"):
         read_text("-")
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(UsageError, match="standard input is closed"):

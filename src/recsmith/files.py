@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar, cast, get_args, get_type_hints
 
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 
-LARGEST_FILE = 256 * 2**20  # bytes; bigger inputs are refused before they are read
+LARGEST_FILE = 512 * 2**20  # bytes, as a plan of 100,000 tables on 4,096 devices has; more is refused before it is read
 DEEPEST_YAML = 64  # nested values; libyaml has no limit of its own and overflows the stack
 STDIN = "-"
 
@@ -32,14 +32,14 @@ Raw = dict[str, Any]
 
 
 def read_text(source: str) -> str:
-    """The text of a file, or of standard input for '-'; at most 256 MiB of UTF-8."""
+    """The text of a file, or of standard input for '-'; at most 512 MiB of UTF-8."""
     try:
         data = _read_stdin() if source == STDIN else _read_bytes(Path(source))
     except (OSError, ValueError) as error:  # ValueError: a path that holds a null byte
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read '{source}': {reason}; give the path of a readable file") from None
     if len(data) > LARGEST_FILE:
-        raise CorruptFile(f"'{source}' is larger than 256 MiB; big workloads are JSON or CSV below that size")
+        raise CorruptFile(f"'{source}' is larger than 512 MiB; big workloads are JSON or CSV below that size")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
