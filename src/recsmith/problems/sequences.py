@@ -87,7 +87,7 @@ def _no_width(collection: str, tables: list[Table]) -> str:
     return (
         f"sequence tables {listed}{more} of collection '{collection}' run only column_wise, where TorchRec takes one "
         "width per collection, and no width that is allowed divides the columns of all; "
-        "allow them table_wise or row_wise, or put them in collections of their own"
+        "allow other widths, table_wise or row_wise, or put them in collections of their own"
     )
 
 
