@@ -1,0 +1,28 @@
+"""Strict reading and atomic writing: the one door between files and nouns.
+
+A file is text (texts.py) -> plain data (parsing.py) -> a noun (nouns.py). Nothing is guessed: duplicate keys, NaN, YAML
+aliases and tags, unknown fields and numbers written as text are refused, each with the place and the fix.
+"""
+
+from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, reading
+from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
+from recsmith.files.texts import LARGEST_FILE, check_target, read_text, write_text
+
+__all__ = [
+    "LARGEST_FILE",
+    "Raw",
+    "check_schema",
+    "check_target",
+    "decode",
+    "did_you_mean",
+    "dump_json",
+    "encode",
+    "json_schema",
+    "parse",
+    "parse_json",
+    "parse_number",
+    "parse_yaml",
+    "read_text",
+    "reading",
+    "write_text",
+]

@@ -1,0 +1,148 @@
+"""Plain data to nouns, every field checked, and back."""
+
+import difflib
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_type_hints
+
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files.parsing import Raw
+
+Noun = TypeVar("Noun")
+
+
+def check_schema(raw: Raw, schema: str, source: str) -> Raw:
+    """The data without its `schema` line, which must name the expected schema."""
+    if not isinstance(cast(object, raw), dict):
+        raise CorruptFile(f"'{source}' holds no object where one of `schema: {schema}` belongs")
+    found = raw.get("schema")
+    if found is None:
+        raise CorruptFile(f"'{source}' names no schema; add `schema: {schema}`")
+    if found != schema:
+        words = f"'{found}'" if isinstance(found, str) else "that is not text"
+        raise CorruptFile(f"'{source}' has a schema {words}; expected `{schema}`")
+    return {key: value for key, value in raw.items() if key != "schema"}
+
+
+@cache
+def _adapter(noun: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(noun)
+
+
+def decode(noun: type[Noun], raw: object, source: str) -> Noun:
+    """A noun from plain data, every field checked; CorruptFile names the first wrong place."""
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(noun).validate_json(json.dumps(raw), strict=True)
+    except ValidationError as error:
+        raise CorruptFile(f"'{source}': {_describe(noun, raw, error)}") from None
+    except UsageError as error:
+        raise CorruptFile(f"'{source}': {error}") from None
+    except RecursionError:
+        raise CorruptFile(f"'{source}' is nested too deeply") from None
+
+
+def encode(noun: object) -> Any:
+    """Plain data of a noun, without the fields that have their default value."""
+    return _adapter(type(noun)).dump_python(noun, mode="json", exclude_defaults=True)
+
+
+def json_schema(noun: Any) -> Raw:
+    """JSON Schema of a noun as it stands in a file."""
+    return _adapter(noun).json_schema()
+
+
+_UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
+
+
+def _describe(noun: Any, raw: object, error: Any) -> str:
+    errors = error.errors(include_url=False)
+    first = next((each for each in errors if each["type"] in _UNKNOWN_FIELD), errors[0])
+    place, value = _place(raw, first["loc"])
+    others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if first["type"] in _UNKNOWN_FIELD:
+        hint = did_you_mean(str(first["loc"][-1]), _names_at(noun, first["loc"]))
+        return f"{place} is not a known field{hint}{others}"
+    if first["type"] in ("missing", "missing_argument"):
+        return f"{place} is missing{others}"
+    return f"{place} is {json.dumps(value)[:60]}: {first['msg'][0].lower()}{first['msg'][1:]}{others}"
+
+
+def _place(raw: object, path: tuple[str | int, ...]) -> tuple[str, object]:
+    """Where an error is, in words, and the value there (None where there is none)."""
+    text, here = "", raw
+    for step in path:
+        if isinstance(step, str) and not isinstance(here, dict | None):
+            continue  # not a key but the name of one of several allowed types
+        here = _inside(here, step)
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        name = _inside(here, "name") or _inside(here, "table") if isinstance(step, int) else None
+        text += f" ({name!r})" if name else ""
+    return text or "the file", here
+
+
+def _inside(value: Any, step: str | int) -> object:
+    try:
+        return value[step]
+    except (LookupError, TypeError):
+        return None
+
+
+def _names_at(noun: Any, path: tuple[str | int, ...]) -> list[str]:
+    """Names of the fields that a path's last step could mean: of the noun that it leads into and of nouns inside."""
+    nouns, word = _nouns(noun), path[-1]
+    for step in path[:-1]:
+        if isinstance(step, str):
+            nouns = [inner for outer in nouns for inner in _nouns(get_type_hints(outer).get(step))]
+    return sorted({name for each in nouns for name in _field_names(each) if name != word})
+
+
+def _nouns(hint: Any) -> list[Any]:
+    """The nouns that a type speaks of: X of `X | None` and of `tuple[X, ...]`."""
+    return [hint] if is_dataclass(hint) else [noun for part in get_args(hint) for noun in _nouns(part)]
+
+
+def _field_names(noun: Any) -> set[str]:
+    """Names of all fields of a noun and of the nouns inside it."""
+    hints = get_type_hints(noun)
+    return set(hints).union(*(_field_names(inner) for hint in hints.values() for inner in _nouns(hint)))
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """The end of an error about an unknown word: the nearest known word, or all of them."""
+    near = difflib.get_close_matches(word, known, n=1)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; known: {', '.join(known[:40])}" if known else ""
+
+
+def dump_json(raw: Raw) -> str:
+    """JSON that a person can read and diff: one line per top-level field and per item of a top-level list."""
+    lines: list[str] = []
+    for key, value in raw.items():
+        if isinstance(value, list) and value:
+            items = ",\n  ".join(map(_compact, cast(list[object], value)))
+            lines.append(f"{json.dumps(key)}: [\n  {items}\n]")
+        else:
+            lines.append(f"{json.dumps(key)}: {_compact(cast(object, value))}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+_compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+@contextmanager
+def reading(source: str) -> Generator[None]:
+    """Name the source in the errors of nouns that are built by hand from a file."""
+    try:
+        yield
+    except CorruptFile:
+        raise
+    except UsageError as error:
+        raise CorruptFile(f"'{source}': {error}") from None

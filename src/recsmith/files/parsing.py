@@ -1,0 +1,147 @@
+"""Text to plain data: strict JSON, and the YAML that means one thing only."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NoReturn, cast
+
+from recsmith.errors import CorruptFile
+
+DEEPEST_YAML = 64  # nested values; libyaml has no limit of its own and overflows the stack
+
+Raw = dict[str, Any]
+
+
+def parse_json(text: str, source: str) -> object:
+    """Plain data of strict JSON: no duplicate keys, no NaN or Infinity."""
+    try:
+        return json.loads(
+            text, object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant, parse_float=_parse_float
+        )
+    except json.JSONDecodeError as error:
+        raise CorruptFile(f"'{source}' is not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+    except ValueError as error:
+        raise CorruptFile(f"'{source}' is not strict JSON: {error}") from None
+    except RecursionError:
+        raise CorruptFile(f"'{source}' is not strict JSON: it is nested too deeply") from None
+
+
+def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        twin = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"key '{twin}' stands twice in one object; keep one")
+    return result
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number; every value must be finite")
+
+
+def parse_number(text: str) -> float | int:
+    """The number of a text by the rules of YAML; ValueError where it is none."""
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return _parse_float(text)
+    raise ValueError(f"'{text}' is not a number")
+
+
+def _parse_float(text: str) -> float | int:
+    """A number; 1e6 and 2.0 count as whole numbers, so that they may stand where a count is asked for."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is out of range; every value must be finite")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def parse_yaml(text: str, source: str) -> object:
+    """Plain data of strict YAML with the core meanings of YAML 1.2: `no` and `12:30` are text, `1e6` is a number."""
+    import yaml
+
+    try:
+        _refuse_yaml_extras(yaml.parse(text, Loader=yaml.CSafeLoader))
+        return yaml.load(text, Loader=_strict_loader())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise CorruptFile(f"'{source}' is not strict YAML: {error.problem}{place}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise CorruptFile(f"'{source}' is not strict YAML: {str(error).splitlines()[0]}") from None
+
+
+def _refuse_yaml_extras(events: Iterator[Any]) -> None:
+    """Refuse anchors, aliases, tags, and nesting that would overflow the stack."""
+    import yaml
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        line = event.start_mark.line + 1
+        if depth > DEEPEST_YAML:
+            raise ValueError(f"values are nested more than {DEEPEST_YAML} deep (line {line})")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise ValueError(f"anchors and aliases are not allowed (line {line}); write the value out")
+        if getattr(event, "tag", None) is not None:
+            raise ValueError(f"tags are not allowed (line {line}); write the value out")
+
+
+_INT = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+
+
+@cache
+def _strict_loader() -> Any:
+    import yaml
+
+    class Loader(yaml.CSafeLoader):
+        """PyYAML's C loader with the core schema of YAML 1.2 and without duplicate keys."""
+
+        yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+    def construct_mapping(loader: Any, node: Any) -> Iterator[dict[str, object]]:
+        result: dict[str, object] = {}
+        yield result
+        for name, value in node.value:
+            key = loader.construct_object(name)
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not text", name.start_mark)
+            if key in result:
+                rule = f"key '{key}' stands twice in one object; keep one"
+                raise yaml.constructor.ConstructorError(None, None, rule, name.start_mark)
+            result[key] = loader.construct_object(value, deep=True)
+
+    def construct_int(loader: Any, node: Any) -> int:
+        text = loader.construct_scalar(node)
+        return int(text, 0) if text.lower().startswith(("0x", "0o")) else int(text)
+
+    def construct_float(loader: Any, node: Any) -> float | int:
+        text = loader.construct_scalar(node)
+        if text.lower().lstrip("+-") in (".inf", ".nan"):
+            _refuse_constant(text)
+        return _parse_float(text)
+
+    for tag, pattern, first in (
+        ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+        ("null", r"~|null|Null|NULL|", "~nN"),
+        ("int", rf"{_INT.pattern}|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+        ("float", rf"{_FLOAT.pattern}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+0123456789."),
+    ):
+        letters = [*first, ""] if tag == "null" else list(first)
+        cast(Any, Loader).add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"^(?:{pattern})$"), letters)
+    Loader.add_constructor("tag:yaml.org,2002:map", construct_mapping)
+    Loader.add_constructor("tag:yaml.org,2002:int", construct_int)
+    Loader.add_constructor("tag:yaml.org,2002:float", construct_float)
+    return Loader
+
+
+def parse(text: str, source: str) -> Raw:
+    """Plain data of a JSON or YAML file: JSON if it starts with '{' or is named .json, YAML otherwise."""
+    is_json = source.endswith(".json") or text.lstrip()[:1] in ("{", "[")
+    raw = parse_json(text, source) if is_json else parse_yaml(text, source)
+    if not isinstance(raw, dict):
+        raise CorruptFile(f"'{source}' holds no mapping at its top; a file starts with `schema: recsmith/...`")
+    return cast(Raw, raw)

@@ -1,0 +1,158 @@
+"""Plain data to nouns and back: what is refused, and what it says."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.values import PRINTABLE, VALUES, raw_workload
+
+from recsmith.errors import CorruptFile
+from recsmith.files import did_you_mean, dump_json, parse
+from recsmith.workloads import workload_from_raw
+
+
+def refusal(raw: Any) -> str:
+    with pytest.raises(CorruptFile) as caught:
+        workload_from_raw(raw, "w.json")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("embedding_dim", "128"),
+        ("embedding_dim", True),
+        ("embedding_dim", 1.5),
+        ("embedding_dim", 0),
+        ("embedding_dim", -4),
+        ("embedding_dim", None),
+        ("embedding_dim", [128]),
+        ("num_embeddings", 0),
+        ("num_embeddings", 2**53),
+        ("num_embeddings", 10**400),
+        ("num_embeddings", 1e16),
+        ("num_embeddings", False),
+        ("num_embeddings", "1e6"),
+        ("pooling_factor", "1"),
+        ("pooling_factor", -0.5),
+        ("pooling_factor", True),
+        ("pooling_factor", 1e300),
+        ("num_poolings", -1),
+        ("weighted", 1),
+        ("weighted", "yes"),
+        ("pooling", "max"),
+        ("data_type", "fp8"),
+        ("access", {}),
+        ("access", {"zipf": True}),
+        ("access", {"zipf": 11}),
+    ],
+)
+def test_a_bad_field_is_refused_with_its_table(field: str, value: object):
+    message = refusal(raw_workload(**{field: value}))
+    assert message.startswith("'w.json': ")
+    if field != "access":
+        assert "user_id" in message
+        assert field in message
+
+
+@pytest.mark.parametrize("size", [0, -1, 2**53, 1.5, "8", True, None])
+def test_the_batch_size_is_a_count(size: object):
+    assert "batch_size" in refusal(raw_workload() | {"batch_size": size})
+
+
+def test_the_message_says_the_value_and_the_rule():
+    assert refusal(raw_workload(embedding_dim="128")) == (
+        "'w.json': tables[0] ('user_id').embedding_dim is \"128\": input should be a valid integer"
+    )
+    assert refusal(raw_workload(num_embeddings=0)) == (
+        "'w.json': num_embeddings of table 'user_id' is 0; it must be at least 1 and below 2^53"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "a\x1b[31mb", "a\x00", "a\u2028b", "a\u202eb", "\ud800", 5, None])
+def test_names_are_printable_text(name: object):
+    assert "name" in refusal(raw_workload(name=name))
+
+
+def test_two_tables_of_one_name_are_refused():
+    raw = raw_workload()
+    assert "two tables are named 'user_id'" in refusal(raw | {"tables": raw["tables"] * 2})
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (raw_workload() | {"optimiser": "sgd"}, "optimiser is not a known field; did you mean 'optimizer'?"),
+        (raw_workload(embeding_dim=4), "tables[0] ('user_id').embeding_dim is not a known field; did you mean"),
+        (raw_workload(access={"zip": 1}), "tables[0] ('user_id').access.zip is not a known field; did you mean 'zipf'"),
+        (raw_workload() | {"qqq": 1}, "qqq is not a known field; known: access, batch_size"),
+    ],
+)
+def test_unknown_fields_are_refused_with_the_nearest_name(raw: dict[str, Any], words: str):
+    assert words in refusal(raw)
+
+
+def test_a_misspelt_short_form_is_refused_with_the_nearest_name():
+    raw = raw_workload(poling_factor=1)
+    del raw["tables"][0]["pooling_factor"]
+    assert "did you mean 'pooling_factor'?" in refusal(raw)
+
+
+def test_further_errors_are_counted():
+    raw = raw_workload(embedding_dim="1", pooling="max") | {"batch_size": "8"}
+    assert refusal(raw).endswith("(and 2 more)")
+    assert "more" not in refusal(raw_workload(embedding_dim="1"))
+
+
+def test_a_word_like_no_other_gets_the_whole_list():
+    assert did_you_mean("qqq", ["one", "two"]) == "; known: one, two"
+    assert did_you_mean("qqq", []) == ""
+
+
+@pytest.mark.parametrize("field", ["batch_size", "optimizer", "tables"])
+def test_missing_fields_are_named(field: str):
+    raw = raw_workload()
+    del raw[field]
+    assert refusal(raw) == f"'w.json': {field} is missing"
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ({}, "names no schema; add `schema: recsmith/workload/1`"),
+        ({"schema": None}, "names no schema"),
+        ({"schema": "recsmith/workload/2"}, "'recsmith/workload/2'; expected `recsmith/workload/1`"),
+        ({"schema": "recsmith/plan/1"}, "expected `recsmith/workload/1`"),
+        ({"schema": 1}, "has a schema that is not text; expected `recsmith/workload/1`"),
+        ([], "holds no object"),
+        ("dlrm-v2", "holds no object"),
+        (None, "holds no object"),
+    ],
+)
+def test_the_schema_must_be_the_right_one(raw: Any, words: str):
+    assert words in refusal(raw)
+
+
+@pytest.mark.parametrize("tables", ["x", {}, [1], [None], [[]], None, 3])
+def test_tables_of_another_shape_are_refused(tables: object):
+    assert "tables" in refusal(raw_workload() | {"tables": tables})
+
+
+# --- and back -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(PRINTABLE, VALUES, min_size=1, max_size=4))
+def test_what_is_dumped_reads_back(raw: dict[str, Any]):
+    assert parse(dump_json(raw), "x.json") == raw
+
+
+def test_names_are_dumped_as_they_are_and_nan_never():
+    assert dump_json({"name": "日本"}) == '{\n"name": "日本"\n}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dump_json({"a": float("nan")})
+
+
+def test_a_dumped_list_has_a_line_an_item():
+    assert dump_json({"a": 1, "b": [{"c": 1}, 2], "d": []}) == '{\n"a": 1,\n"b": [\n  {"c": 1},\n  2\n],\n"d": []\n}\n'

@@ -1,0 +1,168 @@
+"""Reading under a limit, and atomic writing: what a failed write leaves behind."""
+
+import io
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from support.values import raw_workload
+
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.files import check_target, read_text, texts, write_text
+from recsmith.workloads import load_workload
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path):
+    path = tmp_path / "w.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(raw_workload()).encode())
+    assert load_workload(str(path)).tables[0].name == "user_id"
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfea\x00", b"a: \xe9", "schema: ü".encode("latin-1")])
+def test_only_utf8_is_read(tmp_path: Path, data: bytes):
+    path = tmp_path / "w.yaml"
+    path.write_bytes(data)
+    with pytest.raises(CorruptFile, match=r"is not UTF-8 text .* save it as UTF-8$"):
+        load_workload(str(path))
+
+
+def test_the_limit_is_512_mib():
+    assert texts.LARGEST_FILE == 512 * 2**20
+
+
+def test_files_over_the_limit_are_refused_before_they_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "w.yaml"
+    monkeypatch.setattr(texts, "LARGEST_FILE", 10)
+    path.write_text("a" * 10)
+    assert read_text(str(path)) == "a" * 10
+    path.write_text("a" * 11)
+    with pytest.raises(CorruptFile, match="larger than 512 MiB"):
+        load_workload(str(path))
+
+
+def test_standard_input_is_read_under_the_same_rules(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(texts, "LARGEST_FILE", 3)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"abcd")))
+    with pytest.raises(CorruptFile, match="larger than 512 MiB"):
+        read_text("-")
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match="standard input is closed"):
+        read_text("-")
+
+
+@pytest.mark.parametrize("source", ["nowhere.yaml", ".", "a\0b", "x" * 5000])
+def test_a_source_that_cannot_be_read_is_a_usage_error(source: str):
+    with pytest.raises(UsageError, match=r"^cannot read"):
+        read_text(source)
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_has_the_usual_permissions(tmp_path: Path):
+    old = os.umask(0o027)
+    try:
+        write_text(str(tmp_path / "new"), "ü")
+    finally:
+        os.umask(old)
+    assert (tmp_path / "new").read_bytes() == "ü".encode()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+
+
+def test_an_existing_file_keeps_its_permissions(tmp_path: Path):
+    path = tmp_path / "old"
+    path.write_text("old")
+    path.chmod(0o604)
+    write_text(str(path), "new")
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o604
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace", "chmod"])
+@pytest.mark.parametrize("stop", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, stop: BaseException
+):
+    def fail(*_: object) -> None:
+        raise stop
+
+    (tmp_path / "plan").write_text("old")
+    monkeypatch.setattr(os if step == "fsync" else Path, step, fail)
+    with pytest.raises((RecSmithError, KeyboardInterrupt)) as caught:
+        write_text(str(tmp_path / "plan"), "new" * 10_000)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan", "old")]
+    if isinstance(caught.value, RecSmithError):
+        assert "No space left on device; any file that was there is unchanged" in str(caught.value)
+        assert caught.value.exit_code == 1
+
+
+def test_a_link_stays_a_link_and_the_file_behind_it_is_replaced(tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "plan").write_text("old")
+    (tmp_path / "link").symlink_to("real/plan")
+    check_target(str(tmp_path / "link"))
+    write_text(str(tmp_path / "link"), "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "plan").read_text() == "new"
+    assert [path.name for path in (tmp_path / "real").iterdir()] == ["plan"]
+
+
+def test_a_dangling_link_gets_its_file(tmp_path: Path):
+    (tmp_path / "link").symlink_to("plan")
+    write_text(str(tmp_path / "link"), "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "plan").read_text() == "new"
+
+
+def test_pipes_and_devices_are_written_to_and_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # the folder of a device need not be writable
+    check_target(str(pipe))
+    write_text(str(pipe), "new")
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert pipe.is_fifo()
+    check_target("/dev/null")
+    write_text("/dev/null", "new")
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(RecSmithError, match="No space left"):
+        write_text("/dev/full", "new")
+
+
+def test_a_folder_is_no_target(tmp_path: Path):
+    with pytest.raises(UsageError, match="it is a folder"):
+        check_target(str(tmp_path))
+    with pytest.raises(RecSmithError, match=r"^cannot write"):
+        write_text(str(tmp_path), "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_must_exist(tmp_path: Path):
+    with pytest.raises(UsageError, match="does not exist; create it first"):
+        check_target(str(tmp_path / "no" / "plan"))
+    with pytest.raises(UsageError, match="No such file or directory"):
+        write_text(str(tmp_path / "no" / "plan"), "new")
+
+
+def test_a_folder_must_be_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    with pytest.raises(UsageError, match="permission denied; choose a folder you may write to"):
+        check_target(str(tmp_path / "plan"))
+    with pytest.raises(UsageError, match="Permission denied; choose a folder you may write to"):
+        write_text(str(tmp_path / "plan"), "new")
+
+
+@pytest.mark.parametrize("target", [None, "-"])
+def test_standard_output_is_always_a_target(target: str | None):
+    check_target(target)
