@@ -4,7 +4,7 @@
     python benchmarks/memory.py stress    # plans whose buffers outweigh their tables
 
 Needs TorchRec, Linux and about 4 GiB; ten plans, some minutes. Each rank's peak resident memory in a step, less what it
-had before tables and batches existed, against predicted bytes (src/recsmith/bridge/verify.py).
+had before tables and batches existed, against predicted bytes (src/recsmith/bridge/verify_memory.py).
 """
 
 import sys

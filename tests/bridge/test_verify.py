@@ -8,22 +8,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from support.plans import two_tables
 
-from recsmith import Feature, Plan, Table, Workload, load_cluster, plan, save_plan
+from recsmith import Plan, save_plan
 from recsmith.bridge import verify as room
 from recsmith.cli.app import app
 from recsmith.errors import UsageError
 
 needs_torchrec = pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec")
-
-
-def make(cluster: str = "cpu:2", optimizer: Any = "rowwise_adagrad", **words: Any) -> Plan:
-    """A plan of two tables of 100 MB each."""
-    features = (Feature(name="f", pooling_factor=5),)
-    tables = tuple(
-        Table(name=name, num_embeddings=400_000, embedding_dim=64, features=features, **words) for name in "ab"
-    )
-    return plan(Workload(batch_size=1024, optimizer=optimizer, tables=tables), load_cluster(cluster)).plan
 
 
 def verified(made: Plan, folder: Path, *words: str) -> Result:
@@ -33,7 +25,7 @@ def verified(made: Plan, folder: Path, *words: str) -> Result:
 
 @needs_torchrec
 def test_a_plan_runs_and_takes_the_memory_that_was_predicted(tmp_path: Path):
-    done = verified(make(), tmp_path, "--torchrec", "--steps", "1", "--batch-size", "512", "--format", "json")
+    done = verified(two_tables(), tmp_path, "--torchrec", "--steps", "1", "--batch-size", "512", "--format", "json")
     assert done.exception is None, done.exception
     said = json.loads(done.output)
     assert (said["schema"], said["steps"], said["batch_size"]) == ("recsmith/verification/1", 1, 512)
@@ -48,12 +40,12 @@ def test_a_plan_runs_and_takes_the_memory_that_was_predicted(tmp_path: Path):
 
 def test_the_report_shows_each_rank_and_says_what_times_mean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     def answer(function: str, arguments: dict[str, Any], *, ranks: int, hosts: int) -> list[dict[str, float]]:
-        assert (function, arguments["steps"], hosts) == ("recsmith.bridge.verify:measure", 5, 1)
+        assert (function, arguments["steps"], hosts) == ("recsmith.bridge.verify_ranks:measure", 5, 1)
         return [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.0, "peak": 10**8} for _ in range(ranks)]
 
     monkeypatch.setattr(room, "launch", answer)
     monkeypatch.setattr(room, "require_torch", lambda: None)
-    done = verified(make(), tmp_path, "--torchrec", "--batch-size", "16")
+    done = verified(two_tables(), tmp_path, "--torchrec", "--batch-size", "16")
     assert done.exception is None, done.exception
     assert "not the speed of the plan's devices" in done.output
     assert "5 steps of 16 samples on 2 ranks" in done.output
@@ -63,9 +55,9 @@ def test_the_report_shows_each_rank_and_says_what_times_mean(monkeypatch: pytest
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (make("cpu:8x4"), "32 ranks"),
-        (make(optimizer="adam"), "adam"),
-        (make(data_type="bf16"), "bf16"),
+        (two_tables("cpu:8x4"), "32 ranks"),
+        (two_tables(optimizer="adam"), "adam"),
+        (two_tables(data_type="bf16"), "bf16"),
     ],
 )
 def test_what_this_machine_cannot_run_is_refused_before_it_starts(made: Plan, words: str):
@@ -75,26 +67,16 @@ def test_what_this_machine_cannot_run_is_refused_before_it_starts(made: Plan, wo
 
 def test_more_memory_than_the_machine_has_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(room, "require_torch", lambda: None)
-    monkeypatch.setattr(room, "_proc", lambda file, field: 2**29)
+    monkeypatch.setattr(room, "proc_bytes", lambda file, field: 2**29)
     with pytest.raises(UsageError, match="512 MiB available"):
-        room.verify(make())
+        room.verify(two_tables())
 
 
 def test_a_sequence_cannot_be_data_parallel_on_cpu():
-    made = make(pooling="none")
+    made = two_tables(pooling="none")
     copies = tuple(
         replace(each, sharding_type="data_parallel", compute_kernel="dense", ranks=(0, 1), widths=())
         for each in made.placements
     )
     with pytest.raises(UsageError, match="data_parallel sequence"):
         room.verify(replace(made, placements=copies))
-
-
-def test_the_base_is_the_batch_its_outputs_and_at_most_two_gradients():
-    made = make()
-    rows = tuple(replace(each, sharding_type="row_wise", ranks=(0, 1), widths=()) for each in made.placements)
-    outputs = 1024 * 2 * 64 * 4
-    batch = 2 * 1024 * (5 * 8 + 16)
-    for each in (made, replace(made, placements=rows)):
-        for _, base in room.predicted_bytes(room.runnable(each, None)):
-            assert batch + outputs <= base <= batch + 3 * outputs

@@ -1,0 +1,46 @@
+"""The memory of this process: what glibc keeps of it, and what Linux says of it."""
+
+import ctypes
+import gc
+import platform
+from pathlib import Path
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # options of mallopt(3)
+KEPT_BYTES = 2**30  # blocks of up to this size are kept, and as much at the end of the heap
+RETURNED_BYTES = 65_536  # larger blocks go back to the system
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what is freed; it would map outputs of more than 32 MiB anew each time, and every page faults.
+
+    Before glibc 2.35 the threshold cannot be raised so far, and other C libraries have no mallopt: all stays as it was.
+    """
+    _mallopt({M_MMAP_THRESHOLD: KEPT_BYTES, M_TRIM_THRESHOLD: KEPT_BYTES})
+
+
+def return_freed_memory() -> None:
+    """Have glibc give freed blocks back at once, so that resident memory is allocated memory."""
+    _mallopt({M_MMAP_THRESHOLD: RETURNED_BYTES, M_TRIM_THRESHOLD: RETURNED_BYTES, M_ARENA_MAX: 1})
+
+
+def settle() -> None:
+    """Collect garbage, and give back what is free."""
+    gc.collect()
+    if _is_glibc():
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def proc_bytes(file: str, field: str) -> int:
+    """Bytes that a file of /proc states in kB."""
+    lines = (Path("/proc") / file).read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1]) * 1024
+
+
+def _mallopt(options: dict[int, int]) -> None:
+    if _is_glibc():
+        for option, value in options.items():
+            ctypes.CDLL(None).mallopt(option, value)
+
+
+def _is_glibc() -> bool:
+    return platform.libc_ver()[0] == "glibc"

@@ -1,0 +1,75 @@
+"""What each rank of a plan should allocate for embeddings at the peak of a step on CPU."""
+
+import numpy as np
+
+from recsmith.plans import Plan
+from recsmith.problems.demand import Demand
+from recsmith.sharding import KERNELS, Shard
+from recsmith.sharding.memory import Parts, Pieces, real_parts
+from recsmith.workloads import Table, Workload
+
+ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, which backward sorts by rank
+
+
+def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
+    """(bytes of its shards in the `real` accounting on CPU, bytes of its batch and outputs) of each rank."""
+    shards = plan.shards()
+    parts = real_parts(_pieces(plan, shards), plan.workload.optimizer, plan.workload.pipeline)
+    whole = np.sum([getattr(parts, name) for name in Parts.__dataclass_fields__], axis=0)
+    ranks = np.array([shard.rank for shard in shards])
+    return [
+        (int(whole[ranks == rank].sum()), _base(plan, int(parts.sort[ranks == rank].sum())))
+        for rank in range(plan.cluster.world_size)
+    ]
+
+
+def _pieces(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
+    """Every shard on its own rank, with what is looked up in it."""
+    tables = {table.name: table for table in plan.workload.tables}
+    kinds = {placement.table: placement.kind for placement in plan.placements}
+    kernels = {placement.table: KERNELS.index(placement.compute_kernel) for placement in plan.placements}
+    factors = {placement.table: placement.load_factor for placement in plan.placements}
+    mine = [tables[shard.table] for shard in shards]
+    types = [kinds[shard.table] for shard in shards]
+    asked = Demand.of(plan.workload, tuple(mine))
+    divisor, times = np.array([kind.lookup_share(plan.cluster) for kind in types]).T
+    ids = asked.ids / divisor * times
+    return Pieces(
+        rows=np.array([shard.rows[1] - shard.rows[0] for shard in shards]),
+        width=np.array([shard.columns[1] - shard.columns[0] for shard in shards]),
+        table_rows=asked.rows, table_dim=asked.dim, element_bytes=asked.element_bytes,
+        ids=ids, bags=np.where(asked.pooled, asked.bags * times, ids),
+        outputs=np.where(asked.pooled, asked.outputs * times, ids),
+        weighted=asked.weighted, int8=asked.int8,
+        data_parallel=np.array([kind.name == "data_parallel" for kind in types]),
+        kernel=np.array([kernels[shard.table] for shard in shards]),
+        cache_load_factor=np.array([factors[shard.table] for shard in shards]),
+        on_cpu=True, sequence=~asked.pooled, mean=np.array([table.pooling == "mean" for table in mine]),
+        gathered=np.array([kind.splits_rows for kind in types]) & asked.pooled,
+    )  # fmt: skip
+
+
+def _base(plan: Plan, sort: int) -> int:
+    """Bytes of the local batch, its outputs and their gradients at the peak of a step; every rank has the same batch.
+
+    Gradients of outputs (and, where they leave by an all-to-all, their copy in order of ranks) are freed before FBGEMM
+    sorts ids, so they count only as far as they exceed the sort. One rank sends nothing: its lookups are its outputs.
+    """
+    workload, types = plan.workload, {placement.table: placement.sharding_type for placement in plan.placements}
+    alone = plan.cluster.world_size == 1
+    batch, outputs, gradients = 0.0, 0.0, 0.0
+    for table in workload.tables:
+        ids, given = _local(table, workload)
+        outputs += given
+        if not alone and types[table.name] != "data_parallel":  # which looks up in the local batch itself
+            batch += ids
+            gradients += given * (2 if types[table.name] in ALL_TO_ALL or not table.pooled else 1)
+    return int(batch + outputs + max(0.0, gradients - sort))
+
+
+def _local(table: Table, workload: Workload) -> tuple[float, float]:
+    """(bytes of ids, lengths and offsets, bytes of outputs) of the local batch."""
+    asked = Demand.of(workload, (table,))
+    ids, bags = float(asked.ids[0]), float(workload.batch_size * len(table.features))
+    given = float(asked.bags[0]) * table.embedding_dim * 4
+    return ids * (12 if table.weighted else 8) + bags * 16, given

@@ -1,0 +1,14 @@
+"""Plans that a machine can run."""
+
+from typing import Any
+
+from recsmith import Feature, Plan, Table, Workload, load_cluster, plan
+
+
+def two_tables(cluster: str = "cpu:2", optimizer: Any = "rowwise_adagrad", **words: Any) -> Plan:
+    """A plan of two tables of 100 MB each."""
+    features = (Feature(name="f", pooling_factor=5),)
+    tables = tuple(
+        Table(name=name, num_embeddings=400_000, embedding_dim=64, features=features, **words) for name in "ab"
+    )
+    return plan(Workload(batch_size=1024, optimizer=optimizer, tables=tables), load_cluster(cluster)).plan

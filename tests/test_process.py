@@ -1,0 +1,49 @@
+"""Freed memory is kept or given back, as asked, in a process of its own."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recsmith._process import proc_bytes
+
+BLOCK = 64 * 2**20
+LEFT = """
+from recsmith import _process
+getattr(_process, {name!r})()
+before = _process.proc_bytes("self/status", "VmRSS")
+block = bytearray(b"x") * {size}
+del block
+print(_process.proc_bytes("self/status", "VmRSS") - before)
+"""
+on_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+new_glibc = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc" or tuple(map(int, platform.libc_ver()[1].split("."))) < (2, 35),
+    reason="needs glibc 2.35",
+)
+
+
+def left(name: str) -> int:
+    """Resident bytes that a freed block leaves behind."""
+    code = LEFT.format(name=name, size=BLOCK)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    return int(done.stdout)
+
+
+@on_linux
+@new_glibc
+def test_freed_memory_is_kept():
+    assert left("keep_freed_memory") > BLOCK / 2
+
+
+@on_linux
+def test_freed_memory_is_returned():
+    assert left("return_freed_memory") < BLOCK / 2
+
+
+@on_linux
+def test_proc_states_kilobytes():
+    assert 2**20 < proc_bytes("self/status", "VmRSS") <= proc_bytes("self/status", "VmHWM")
