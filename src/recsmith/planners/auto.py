@@ -188,9 +188,14 @@ class _Team:
                 self._borrow(planner)
                 self.finished.append(planner.name)
         if self.search.best is None and self._quick:
-            self._draw(DRAWS)
-        for barred in self.problem.other_openings() if self._quick else ():
-            if self.search.best is None:
+            self._light_options()
+            self.finished.append("light_options")
+
+    def _light_options(self) -> None:
+        """Options drawn by what they weigh; then with other widths of column-wise sequences than the problem's."""
+        self._draw(DRAWS)
+        for barred in self.problem.other_openings():
+            if self.search.best is None and not self.search.stop:
                 self.relaxation = self.relaxation.reopened(barred)
                 self._draw(FEW_DRAWS)
 
