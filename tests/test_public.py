@@ -11,7 +11,7 @@ import pytest
 import recsmith
 
 PACKAGE = Path(recsmith.__file__).parent
-BASE = ("_types", "_version", "errors", "files", "units")  # no rooms: they may be imported from everywhere
+BASE = ("_process", "_types", "_version", "errors", "files", "units")  # no rooms: they may be imported from everywhere
 ROOMS = (
     ("workloads", "clusters"),  # neither knows the other
     ("sharding",),
