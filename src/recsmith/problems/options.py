@@ -81,7 +81,7 @@ def build_options(
     nothing = Bytes(none, none)
     pieces = PieceTable(mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing)
     piece, count = np.stack([piece1, piece2], axis=1), np.stack([count1, count2], axis=1)
-    barred = np.zeros(len(mode), dtype=bool)  # nor compared with each other
+    barred = np.zeros(len(mode), dtype=bool)  # decided when pieces are weighed (sequences.py)
     return pieces, Options(table=table, mode=mode, piece=piece, count=count, barred=barred, start=start)
 
 

@@ -49,7 +49,7 @@ def barred_options(
         own = collection == name
         first = int(table[own][0])
         usual = torchrec_width(tables[first].embedding_dim, int(least_width[first]) or None)
-        suits = {w: _count(table[own & bound & (width == w)]) for w in width[own].tolist()}
+        suits = {w: _count(table[own & bound & (width == w)]) for w in np.unique(width[own]).tolist()}
         serves = {w: _count(table[own & needy & (width == w)]) for w in suits}
         open_ = max(suits, key=lambda w: (suits[w], serves[w], w == usual, w))
         if suits[open_] < _count(table[own & bound]):
