@@ -73,7 +73,7 @@ class Relaxation:
         self.option_everywhere = np.where(shared, self.option_seconds / problem.cluster.world_size, 0.0)
         self.option_largest = np.where(used, self.piece_alone[piece], 0.0).max(axis=1)
         self.option_group = evaluator.group[problem.options.mode]
-        self.option_room: Bools = (self.piece_fits[piece] | ~used).all(axis=1)
+        self.option_room = problem.options.fits(self.piece_fits)
         self.option_fits: Bools = self.option_room & (~problem.options.barred | barred)
         heaviest = np.maximum(problem.pieces.head.device, problem.pieces.tail.device)
         self.option_heaviest = np.where(used, heaviest[piece], 0).max(axis=1)

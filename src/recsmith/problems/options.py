@@ -45,6 +45,10 @@ class Options:
     barred: Bools
     start: Ints  # (T + 1,): the options of table t are start[t] .. start[t + 1]
 
+    def fits(self, pieces: Bools) -> Bools:
+        """Whether all pieces of an option (O,) are among those (P,) that fit."""
+        return (pieces[self.piece] | (self.piece == NO_PIECE)).all(axis=1)
+
 
 def build_options(
     tables: tuple[Table, ...], demand: Demand, modes: Modes, cluster: Cluster, space: Space, least_width: Ints

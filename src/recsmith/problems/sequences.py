@@ -14,7 +14,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems.alone import fits_alone
 from recsmith.problems.modes import Modes
-from recsmith.problems.options import NO_PIECE, Options, PieceTable
+from recsmith.problems.options import Options, PieceTable
 from recsmith.problems.widths import torchrec_width
 from recsmith.sharding import TYPE_NAMES
 from recsmith.workloads import Table
@@ -38,7 +38,7 @@ def barred_options(
     split = _split_sequences(tables, modes, options)
     if not split.size:
         return barred
-    fits = _fitting(cluster, modes, pieces, options)
+    fits = options.fits(fits_alone(cluster, modes.span[pieces.mode], pieces.head, pieces.tail))
     fits[split] &= _room(cluster, pieces, options.piece[split, 0]) >= options.count[split, 0]
     barred[split] = True
     table, width = options.table[split], pieces.width[options.piece[split, 0]]
@@ -89,12 +89,6 @@ def _no_width(collection: str, tables: list[Table]) -> str:
         "width per collection, and no width that is allowed divides the columns of all; "
         "allow other widths, table_wise or row_wise, or put them in collections of their own"
     )
-
-
-def _fitting(cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options) -> Bools:
-    """Whether each piece of an option (O,) fits alone."""
-    fits = fits_alone(cluster, modes.span[pieces.mode], pieces.head, pieces.tail)
-    return (fits[options.piece] | (options.piece == NO_PIECE)).all(axis=1)
 
 
 def _room(cluster: Cluster, pieces: PieceTable, piece: Ints) -> Ints:
