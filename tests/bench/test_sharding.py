@@ -13,7 +13,7 @@ from recsmith.bench.sharding import Outcome, Progress, bench_sharding, device_of
 from recsmith.bench.table import outcome_to_raw, references
 from recsmith.bench.tasks import Row, draw_tasks
 from recsmith.bench.text import table_lines
-from recsmith.errors import CorruptFile, UsageError
+from recsmith.errors import CorruptFile, MissingExtra, UsageError
 
 SETTINGS = Settings(
     hardware="simulated:h100?noise=0.03", cost_model="analytic", rows=("4x128", "4x64"), tasks=1,
@@ -81,6 +81,19 @@ def test_visits_can_be_added(whole: tuple[Path, Outcome], tmp_path: Path):
     assert results(bench_sharding(SETTINGS, tmp_path)) == results(whole[1])
 
 
+def test_plans_are_made_where_the_gpu_is_not(tmp_path: Path):
+    """The device's own model does not ship, or does; either way the tasks are those of its clusters."""
+    settings = replace(SETTINGS, hardware="cuda:h100", planners=("size_greedy",), rows=("4x64",))
+    outcome = bench_sharding(settings, tmp_path, plan_only=True)
+    assert not outcome.complete
+    assert [each.planner for each in outcome.attempts.values()] == ["size_greedy"]
+    assert outcome.drawn[0].tasks == (TASK,)
+    assert not outcome.measured
+    assert "0 of 2 visits measured" in "\n".join(table_lines(outcome))
+    with pytest.raises((UsageError, MissingExtra)):
+        bench_sharding(settings, tmp_path)  # no such GPU here
+
+
 def test_a_budget_ends_a_run(tmp_path: Path):
     outcome = bench_sharding(SETTINGS, tmp_path, budget_s=1e-9)
     assert not outcome.complete
@@ -138,7 +151,7 @@ def test_a_model_of_another_device_is_refused_before_a_folder_is_made(tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("hardware", ["gpu", "simulated", "simulated:", "cuda", "simulated:tpu"])
+@pytest.mark.parametrize("hardware", ["gpu", "simulated", "simulated:", "cuda", "cuda:", "cuda:h20", "simulated:tpu"])
 def test_only_hardware_that_can_be_measured_is_taken(hardware: str):
     with pytest.raises(UsageError):
         device_of(hardware)
@@ -146,6 +159,7 @@ def test_only_hardware_that_can_be_measured_is_taken(hardware: str):
 
 def test_the_device_is_the_hardwares():
     assert device_of("simulated:a100-80?noise=0.1") == "a100-80"
+    assert device_of("cuda:h200") == "h200"
 
 
 @pytest.mark.parametrize("word", ["aut", "auto@neurl", "torchrec@analytic", "auto@neural:none.safetensors"])
@@ -164,7 +178,7 @@ def test_a_planner_may_have_a_cost_model_of_its_own(whole: tuple[Path, Outcome])
 
 def test_the_learned_model_of_the_hardware_is_the_default():
     assert default_model("cpu") == "neural:cpu"
-    assert default_model("simulated:v100-32?noise=0.1") == "analytic"
+    assert default_model("simulated:v100-32?noise=0.1") == default_model("cuda:v100-32") == "analytic"
 
 
 def test_ctrl_c_within_a_search_ends_the_run_and_keeps_no_half_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

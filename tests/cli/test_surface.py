@@ -62,7 +62,7 @@ WORDS = {
 
 BENCH = {
     "sharding": {"--hardware", "--cost-model", "--rows", "--tasks", "--planners", "--visits", "--seed", "--budget",
-                 "-o --output", "--format"},
+                 "--plan-only", "-o --output", "--format"},
 }  # fmt: skip
 
 

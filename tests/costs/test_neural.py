@@ -254,6 +254,8 @@ def test_a_model_of_a_formula_says_so(tmp_path: Path) -> None:
         ("cpu", "AMD EPYC", "h100", False),
         ("cuda", "NVIDIA A100-SXM4-40GB, 108 SMs", "a100-40", True),
         ("cuda", "NVIDIA A100-SXM4-40GB, 108 SMs", "a100-80", False),
+        ("cuda", "NVIDIA A100-SXM4-80GB, 108 SMs, cache 41943040", "a100-80", True),
+        ("cuda", "NVIDIA A100-SXM4-80GB, 108 SMs, cache 41943040", "a100-40", False),
         ("cuda", "NVIDIA H200, 132 SMs", "h200", True),
         ("cuda", "NVIDIA H200, 132 SMs", "cpu", False),
         ("simulated:h100?noise=0.1", "h100, simulated", "h100", True),

@@ -24,6 +24,8 @@ def test_outputs_and_updates_agree(optimizer: Any, data_type: Any, rounding: flo
 def test_another_update_is_seen(monkeypatch: pytest.MonkeyPatch, optimizer: Any):
     room, torch = import_module("recsmith.hardware.check"), import_module("torch")
     ours = room.FusedTables
-    monkeypatch.setattr(room, "FusedTables", lambda case, memory, learning_rate: ours(case, memory, learning_rate / 2))
+    monkeypatch.setattr(
+        room, "FusedTables", lambda case, memory, learning_rate, **_: ours(case, memory, learning_rate / 2)
+    )
     found = room.compare(group(*SHAPES, optimizer=optimizer), torch.device("cpu"))
     assert min(found.outputs, found.weights) > 1e-3

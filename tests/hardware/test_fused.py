@@ -2,6 +2,7 @@
 
 import platform
 import resource
+import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -76,7 +77,7 @@ def test_the_fastest_and_the_median_repetition_are_kept(cpu: Any, monkeypatch: p
     seconds = iter(range(1, 1000))
     monkeypatch.setattr(cpu, "_probed_s", 1.0)
     monkeypatch.setattr(cpu, "_probe", lambda: 1.02)
-    monkeypatch.setattr("recsmith.hardware.fused.LEAST_S", 0.0)
+    monkeypatch.setattr(cpu, "least_s", 0.0)
     clocked(monkeypatch, cpu, lambda: float(next(seconds)))
     found = cpu.measure(group((10, 4, 1.0, 0.0)))
     assert (found.forward_s, found.backward_s, found.repetitions) == (3, 4, 4)
@@ -101,7 +102,7 @@ def test_groups_of_a_step_run_forward_in_order_and_backward_in_reverse(cpu: Any,
     monkeypatch.setattr(cpu, "_probed_s", 1.0)
     monkeypatch.setattr(cpu, "_probe", lambda: 1.0)
     monkeypatch.setattr(room.FusedTables, "forward", forward)
-    monkeypatch.setattr(room, "LEAST_S", 0.0)
+    monkeypatch.setattr(cpu, "least_s", 0.0)
     found = cpu.measure_groups((first, second), least=2)
     assert said == ["forward 8", "forward 16", "backward 16", "backward 8"] * 3
     assert (found.status, found.repetitions) == ("ok", 2)
@@ -170,7 +171,7 @@ def test_what_fails_is_an_answer(cpu: Any, monkeypatch: pytest.MonkeyPatch, erro
 
 def test_ids_of_the_last_cases_are_kept_for_other_visits(cpu: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cpu, "_drawn", {})
-    monkeypatch.setattr("recsmith.hardware.fused.MOST_KEPT", 250)
+    monkeypatch.setattr("recsmith.hardware.fused.KEPT", (250, 0))
     first, second, third = (group((rows, 4, 2.0, 0.0)) for rows in (10, 20, 30))  # 128 ids each
     kept = cpu._lookups(first)
     cpu._lookups(second)
@@ -268,6 +269,19 @@ def test_the_cuda_loop_flushes_and_reads_events(monkeypatch: pytest.MonkeyPatch)
     assert (found.status, found.forward_s, found.backward_s, found.forward_wall_s) == ("ok", 1e-3, 1e-3, 1e-3)
     assert cuda._flushed.sum() == 0
     assert runtime.said[:6] == ["record", "record", "synchronize"] * 2
+
+
+def test_the_device_is_kept_busy_for_twice_as_long_as_the_host_queues(monkeypatch: pytest.MonkeyPatch):
+    """A flush takes a millisecond, as every call does by these events."""
+    room = import_module("recsmith.hardware.cuda")
+    monkeypatch.setattr(room, "FLUSHED_BYTES", 10)
+    cuda = room.Cuda(SCALES["check"], "versions", runtime=Runtime(), place="cpu")
+    assert cuda._flushes == 1
+    cuda._timed(lambda: time.sleep(0.0031))
+    assert 7 <= cuda._flushes <= room.MOST_FLUSHES
+    for _ in range(80):
+        cuda._timed(lambda: None)
+    assert cuda._flushes == 1
 
 
 def test_cuda_without_a_device_is_refused(monkeypatch: pytest.MonkeyPatch):

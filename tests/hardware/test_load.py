@@ -24,7 +24,9 @@ def versions(monkeypatch: pytest.MonkeyPatch, **found: str) -> None:
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
-        ("gpu", "no hardware is called 'gpu'; there are cpu, cuda, simulated:<gpu>"),
+        ("gpu", "no hardware is called 'gpu'; there are cpu, cuda or cuda:<gpu> such as cuda:h200, simulated:<gpu>"),
+        ("cuda:", "no hardware is called 'cuda:'"),
+        ("cuda:h20", "did you mean 'h200'"),
         ("simulated", "no hardware is called 'simulated'"),
         ("simulated:", "no hardware is called"),
         ("simulated:h10", "did you mean 'h100'"),
@@ -37,6 +39,23 @@ def versions(monkeypatch: pytest.MonkeyPatch, **found: str) -> None:
 def test_wrong_names_are_refused(name: str, rule: str):
     with pytest.raises(UsageError, match=rule):
         load_hardware(name)
+
+
+@pytest.mark.parametrize(("name", "right"), [("cuda", True), ("cuda:h100", True), ("cuda:h200", False)])
+def test_a_named_gpu_must_be_the_one_that_is_there(monkeypatch: pytest.MonkeyPatch, name: str, right: bool):
+    class Cuda:
+        device = "NVIDIA H100 80GB HBM3, 132 SMs, cache 52428800"
+
+        def __init__(self, *_: Any) -> None:
+            """Open."""
+
+    monkeypatch.setattr(room, "require_fbgemm", lambda cuda: "")
+    monkeypatch.setattr(room, "_import", lambda *_: Cuda)
+    if right:
+        assert isinstance(load_hardware(name), Cuda)
+    else:
+        with pytest.raises(UsageError, match="the GPU of this machine is 'NVIDIA H100 80GB HBM3', not h200"):
+            load_hardware(name)
 
 
 def test_an_unknown_scale_is_refused():

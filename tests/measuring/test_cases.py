@@ -46,12 +46,14 @@ def test_a_case_is_within_its_scale_and_what_was_promised(scale: str, seed: int,
     case = Cases(seed=seed, scale=SCALES[scale]).case(number)
     case.check(SCALES[scale])
     assert (case.seed, case.number) == (seed, number)
-    assert 1 <= len(case.tables) <= 100
+    assert 1 <= len(case.tables) <= (60 if scale == "jobs" else 100)
+    least, most = (2048, 65_536) if scale == "jobs" else (1, 2**18)
+    assert least <= case.workload.batch_size <= most
     assert case.workload.optimizer in OPTIMIZERS
     assert case.data_type in DATA_TYPES
     for table in case.tables:
         assert 1 <= table.num_embeddings <= 2_000_000
-        assert table.embedding_dim in range(4, 1025, 4)
+        assert table.embedding_dim in range(4, 513 if scale == "jobs" else 1025, 4)
         assert 0 <= table.features[0].pooling_factor <= 500
         assert table.access is not None
         assert 0 <= (table.access.zipf or 0) <= 1.6

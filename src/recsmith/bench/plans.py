@@ -42,8 +42,8 @@ class Attempt:
 
 
 def default_model(hardware: str) -> str:
-    """The learned cost model of a hardware that ships; analytic where none does."""
-    name = "neural:" + hardware.partition("?")[0].replace(":", "-")
+    """The learned cost model of a hardware that ships, neural:h200 of cuda:h200; analytic where none does."""
+    name = "neural:" + hardware.partition("?")[0].removeprefix("cuda:").replace(":", "-")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what it warns of is said where it is used

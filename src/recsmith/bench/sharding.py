@@ -13,11 +13,13 @@ from recsmith.bench.book import Book, Measured, Settings, open_book
 from recsmith.bench.plans import Attempt, attempt, check_planner
 from recsmith.bench.tasks import Drawn, Task, draw_tasks, parse_rows
 from recsmith.bench.visits import Placed, measure_visit, place
+from recsmith.clusters import load_cluster
 from recsmith.errors import UsageError
 from recsmith.hardware import load_hardware
 from recsmith.hardware.installed import require_fbgemm
 from recsmith.measuring.steps import open_for
 
+MEASURED = "cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]"
 CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices; the second is the paper's
 
 
@@ -52,9 +54,12 @@ def bench_sharding(
     path: Path,
     *,
     budget_s: float | None = None,
+    plan_only: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
     """Plan and measure what the folder does not hold yet; Ctrl-C and the budget end it early.
+
+    plan_only: measure nothing; the hardware need not be there.
 
     Raises:
         UsageError: unknown words, hardware that cannot be measured, or a folder of other settings.
@@ -67,7 +72,7 @@ def bench_sharding(
     with open_book(path, settings) as book:
         run = _Run(book, settings, _turns(drawn), ends, on_progress or _silent)
         try:
-            complete = run.plan() and run.measure()
+            complete = run.plan() and run.measure(plan_only)
         except KeyboardInterrupt:
             complete = False
         return Outcome(
@@ -76,13 +81,15 @@ def bench_sharding(
 
 
 def device_of(hardware: str) -> str:
-    """The device whose clusters tasks are placed on; an error where the hardware cannot be measured here."""
+    """The device whose clusters tasks are placed on; an error where the hardware is none. A GPU may be elsewhere."""
     if hardware == "cpu":
         require_fbgemm()
         return "cpu"
     kind, _, device = hardware.partition(":")
-    if kind != "simulated" or not device:
-        raise UsageError(f"bench sharding measures cpu or simulated:<gpu>, such as simulated:h100, not '{hardware}'")
+    if kind not in ("cuda", "simulated") or not device:
+        raise UsageError(f"bench sharding measures {MEASURED}, such as cuda:h200 or simulated:h100, not '{hardware}'")
+    if kind == "cuda":
+        return load_cluster(device).device.name
     load_hardware(hardware)
     return device.partition("?")[0]
 
@@ -124,11 +131,11 @@ class _Run:
             self._book.note(task.name, attempt(word, task, self._settings.cost_model, self._settings.seed))
         return True
 
-    def measure(self) -> bool:
-        """Every visit of the plans of every task."""
+    def measure(self, plan_only: bool) -> bool:
+        """Every visit of the plans of every task; with plan_only, whether there are none left."""
         wanted = [(task, visit) for visit in range(self._settings.visits) for task in self._tasks]
         left = [(task, visit) for task, visit in wanted if (task.name, visit) not in self._book.measured]
-        if not left or self._over:
+        if not left or self._over or plan_only:
             return not left
         placed = {task.name: self._placed(task) for task in self._tasks}
         hardware = open_for(self._settings.hardware, [load for task in placed.values() for load in task.all_loads])

@@ -16,7 +16,8 @@ def command() -> None:
 
 
 @command.command(name="sharding")
-@click.option("--hardware", default="cpu", show_default=True, metavar="H", help="cpu, or simulated:<gpu>[?noise=0.03].")
+@click.option("--hardware", default="cpu", show_default=True, metavar="H",
+              help="cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03].")  # fmt: skip
 @click.option("--cost-model", metavar="M", help="What planners search under (default: the hardware's learned one).")
 @click.option("--rows", callback=words, metavar="A,B", help="Rows such as 4x32,8x128: devices x largest dim.")
 @click.option("--tasks", type=click.IntRange(min=1), default=12, show_default=True, metavar="N", help="Tasks of a row.")
@@ -24,9 +25,10 @@ def command() -> None:
 @click.option("--visits", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Of every task.")
 @click.option("--seed", type=click.IntRange(min=0), default=2026, show_default=True, metavar="N", help="Of the tasks.")
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 20m; run again to go on.")
+@click.option("--plan-only", is_flag=True, help="Measure nothing: plan here, go on in the folder where the GPU is.")
 @click.option("-o", "--output", metavar="FOLDER", help="Folder to go on in (default: bench/sharding-...).")
 @format_option
-def sharding(format_: str, budget: float | None, output: str | None, **options: Any) -> None:
+def sharding(format_: str, budget: float | None, plan_only: bool, output: str | None, **options: Any) -> None:
     """Plan the sharding tasks of the NeuroShard paper, at our scale, with several planners, and measure the plans.
 
     A run that was ended goes on in its folder (docs/benchmarks/sharding.md).
@@ -45,7 +47,8 @@ def sharding(format_: str, budget: float | None, output: str | None, **options: 
     settings = _settings(**options)
     name = settings.hardware.replace(":", "-").replace("/", "-").replace("?", "-")
     folder = Path(output or f"bench/sharding-{name}")
-    outcome = bench_sharding(settings, folder, budget_s=budget, on_progress=teller(_words, SAY_EVERY_S, at_once=True))
+    tell = teller(_words, SAY_EVERY_S, at_once=True)
+    outcome = bench_sharding(settings, folder, budget_s=budget, plan_only=plan_only, on_progress=tell)
     if not outcome.complete:
         click.echo(f"recsmith: note: not complete; the same command with -o {folder} goes on", err=True)
     if format_ == "json":

@@ -48,6 +48,10 @@ class Device:
         for field in ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth", "launch_s"):
             _check_speed(getattr(self, field), f"{field} of device '{self.name}'")
 
+    def is_called(self, name: str) -> bool:
+        """Whether a GPU that gives a name is this device: 'NVIDIA A100-SXM4-80GB' is a100-80, by the words of both."""
+        return self.kind == "cuda" and all(word in name.lower() for word in self.name.lower().split("-"))
+
 
 @noun
 class Links:

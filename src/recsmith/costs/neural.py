@@ -254,11 +254,11 @@ class NeuralCostModel:
 
 
 def is_device(hardware: str, measured: str, device: Device) -> bool:
-    """Whether a hardware measured as `measured` is a cluster's device: cpu by its kind, GPUs by the words of names."""
+    """Whether a hardware measured as `measured` is a cluster's device: cpu by its kind, GPUs by their names."""
     if hardware == "cpu":
         return device.kind == "cpu"
     if hardware == "cuda":
-        return device.kind == "cuda" and all(word in measured.lower() for word in device.name.lower().split("-"))
+        return device.is_called(measured.partition(",")[0])  # behind it stand its figures
     return device.name == measured.removesuffix(", simulated")
 
 

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from recsmith.clusters import Device, load_cluster
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import did_you_mean, parse_number
 from recsmith.hardware.case import REPETITIONS, SCALES, Case, Hardware, Measurement, Scale
@@ -11,13 +12,14 @@ from recsmith.hardware.installed import REMEDY, require_fbgemm
 if TYPE_CHECKING:
     from recsmith.hardware.simulated_links import SimulatedLinks
 
-NAMES = "cpu, cuda, simulated:<gpu> such as simulated:h100, or simulated:h100?noise=0.03"
+NAMES = "cpu, cuda or cuda:<gpu> such as cuda:h200, simulated:<gpu> such as simulated:h100, or simulated:h100?noise=0.03"
 
 
 def load_hardware(name: str, scale: str | Scale | None = None) -> Hardware:
-    """The hardware of a name: cpu, cuda, or simulated:<gpu>[?noise=0.03], a device of the catalogue or a cluster file.
+    """The hardware of a name: cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].
 
-    scale: how large its cases get, or the name of that (default: cpu for cpu, gpu for the others).
+    <gpu> is a device of the catalogue or a cluster file; cuda:<gpu> is refused where the GPU is another one. scale: how
+    large its cases get, or the name of that (default: cpu for cpu, gpu for the others).
 
     Raises:
         UsageError: the name or the scale is unknown, or there is no such device here.
@@ -25,15 +27,22 @@ def load_hardware(name: str, scale: str | Scale | None = None) -> Hardware:
     """
     kind, _, source = name.partition(":")
     size = scale if isinstance(scale, Scale) else scale_of(scale or default_scale(name))
-    if name in ("cpu", "cuda"):
-        versions = require_fbgemm(cuda=name == "cuda")
-        return _import(f"recsmith.hardware.{name}", name.title())(size, versions)
+    if name in ("cpu", "cuda") or (kind == "cuda" and source):
+        expected = load_cluster(source).device if source else None
+        opened: Hardware = _import(f"recsmith.hardware.{kind}", kind.title())(size, require_fbgemm(cuda=kind == "cuda"))
+        _check_gpu(opened.device.partition(",")[0], expected)
+        return opened
     if kind == "simulated" and source:
         from recsmith.hardware.simulated import Simulated
 
         device, _, words = source.partition("?")
         return Simulated(device, size, _noise(words))
     raise UsageError(f"no hardware is called '{name}'; there are {NAMES}")
+
+
+def _check_gpu(found: str, expected: Device | None) -> None:
+    if expected and not expected.is_called(found):
+        raise UsageError(f"the GPU of this machine is '{found}', not {expected.name}; name it, or measure cuda")
 
 
 def default_scale(name: str) -> str:

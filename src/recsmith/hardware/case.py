@@ -20,6 +20,7 @@ class Scale:
 
     least_work, most_work: of an iteration, in rows of 64 columns (measuring/cases.py).
     lookups: ids of an iteration; elements: of all weights; outputs: elements that are returned.
+    tables: of a case at most; dims, batch: least and most of a table and of a case.
     """
 
     name: str
@@ -28,6 +29,9 @@ class Scale:
     lookups: int
     elements: int
     outputs: int
+    tables: int = 100
+    dims: tuple[int, int] = (4, 1024)
+    batch: tuple[int, int] = (1, 2**18)
 
     @property
     def size(self) -> int:
@@ -53,9 +57,14 @@ SCALES = {
         Scale(name="check", least_work=16, most_work=2**14, lookups=2**13, elements=2**18, outputs=2**18),
         Scale(name="cpu", least_work=2**10, most_work=2.5e6, lookups=2**20, elements=2**28, outputs=2**25),
         Scale(name="gpu", least_work=2**15, most_work=1.4e8, lookups=2**26, elements=2**31, outputs=2**29),
+        Scale(name="jobs", least_work=2**16, most_work=1.4e8, lookups=200_000_000, elements=2**31, outputs=2**29,
+              tables=60, dims=(4, 512), batch=(2048, 65_536)),
     )
-}
-"""check: small enough to compare with PyTorch. cpu: up to about 0.3 s a core and iteration. gpu: 16 GiB with state."""
+}  # fmt: skip
+"""check: small enough to compare with PyTorch. cpu: up to about 0.3 s a core and iteration. gpu: 16 GiB with state.
+
+jobs: what a GPU of a training job serves; as gpu where nothing else is said.
+"""
 
 
 LINE = 64  # elements: what cases of a device begin at multiples of, so that no two share a cache line

@@ -41,7 +41,7 @@ def compare(case: Case, place: torch.device) -> Difference:
     memory.weights.view(kind)[: case.elements] = start
     memory.state.zero_()
     pull = torch.rand(case.outputs, generator=generator).to(place).view(case.workload.batch_size, -1)
-    tables = FusedTables(case, memory, learning_rate=LEARNING_RATE)
+    tables = FusedTables(case, memory, learning_rate=LEARNING_RATE, stochastic=False)
     bags = _Reference(case, lookups, start.double())
     outputs = 0.0
     for _ in range(STEPS):

@@ -1,10 +1,12 @@
 # pyright: basic
 """Hardware `cuda`: FBGEMM's CUDA kernels, in the device's own time between events, with a cold second-level cache.
 
-Before every forward and backward a buffer larger than the cache is written. That takes the device longer than the host
-needs to queue the kernels behind it, so the times hold no waiting for the host.
+Before every forward and backward a buffer larger than the cache is written, as often as keeps the device busy for twice
+the time that the host needed to queue such a call's kernels: so the times hold no waiting for the host.
 """
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +17,16 @@ from recsmith.hardware.case import Scale
 from recsmith.hardware.fused import FusedHardware
 
 FLUSHED_BYTES = 2**30  # written before each call: 0.3 ms of an H100, and 20 times its cache of 50 MiB
+MOST_FLUSHES = 16  # before a call: a first one takes the host seconds, to load its kernels
+MARGIN = 2.0  # of the device's work over the host's
+FADING = 0.9  # a call later, of what the host once took
 
 
 class Cuda(FusedHardware):
     """The current CUDA device. runtime, place: another API of events and another device, for rehearsals without one."""
 
     name = "cuda"
+    least_s = 0.01  # events are exact: a quarter of the repetitions that a CPU gets
 
     def __init__(self, scale: Scale, versions: str, runtime: Any = torch.cuda, place: str = "cuda") -> None:
         if not runtime.is_available():
@@ -29,15 +35,25 @@ class Cuda(FusedHardware):
         self._runtime = runtime
         self._flushed = torch.empty(max(FLUSHED_BYTES, 4 * properties.L2_cache_size), dtype=torch.int8, device=place)
         self.device = f"{properties.name}, {properties.multi_processor_count} SMs, cache {properties.L2_cache_size}"
+        self._queueing_s, self._flush_s = 0.0, math.inf
+        self._flush_s = min(self._timed(self._flushed.zero_)[1] for _ in range(3))
         super().__init__(scale, f"{versions}, cuda {torch.version.cuda}", torch.device(place))
 
     def _timed(self, call: Callable[[], Any]) -> tuple[Any, float, float]:
         """The wall clock would count the flush too, so it says what the events say."""
         start, end = self._runtime.Event(enable_timing=True), self._runtime.Event(enable_timing=True)
-        self._flushed.zero_()
+        for _ in range(self._flushes):
+            self._flushed.zero_()
         start.record()
+        begun = time.perf_counter()
         value = call()
+        self._queueing_s = max(time.perf_counter() - begun, FADING * self._queueing_s)
         end.record()
         end.synchronize()
         seconds = start.elapsed_time(end) / 1e3
         return value, seconds, seconds
+
+    @property
+    def _flushes(self) -> int:
+        """How often the buffer is written before a call, at least once."""
+        return max(1, min(MOST_FLUSHES, math.ceil(MARGIN * self._queueing_s / self._flush_s)))

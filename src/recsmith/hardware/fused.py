@@ -18,7 +18,7 @@ from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 MOST_REPETITIONS = 100  # that are timed
 LEAST_S, PROBE_S = 0.03, 0.004  # repetitions go on until they took as long
-MOST_KEPT = 2**26  # ids of cases that are kept drawn, 8 bytes each: drawing takes longer than reading them
+KEPT = 2**26, 16  # ids of cases that are kept drawn, or iterations of the scale's most: drawing is slower than reading
 
 
 class Times(NamedTuple):
@@ -48,6 +48,7 @@ class FusedHardware:
 
     name = ""
     device = ""
+    least_s = LEAST_S
 
     def __init__(self, scale: Scale, versions: str, place: torch.device) -> None:
         self.scale = scale
@@ -86,7 +87,7 @@ class FusedHardware:
         before = self._probed_s or self._probe()
         try:
             lookups = [self._lookups(case) for case in cases]
-            times = self._repeat(cases, lookups, least, LEAST_S)
+            times = self._repeat(cases, lookups, least, self.least_s)
         except (RuntimeError, MemoryError) as error:
             return self._failure(error)
         self._probed_s = after = self._probe()
@@ -95,13 +96,14 @@ class FusedHardware:
     def _lookups(self, case: Case) -> Lookups:
         """The ids of a case; those of the last cases are kept, for other visits."""
         if case not in self._drawn:
-            if sum(len(kept.ids) for kept in self._drawn.values()) > MOST_KEPT:
+            if sum(len(kept.ids) for kept in self._drawn.values()) > max(KEPT[0], KEPT[1] * self.scale.lookups):
                 self._drawn.clear()
             self._drawn[case] = draw_lookups(case, self._pool)
         return self._drawn[case]
 
     def _failure(self, error: Exception) -> Measurement:
         self._probed_s = None
+        self._drawn.clear()
         text = str(error)
         memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in text
         return Measurement(status="out_of_memory" if memory else "failed", message=text.splitlines()[0] if text else "")

@@ -61,7 +61,8 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
 
     memory: Memory
 
-    def __init__(self, case: Case, memory: Memory, learning_rate: float = 0.0) -> None:
+    def __init__(self, case: Case, memory: Memory, learning_rate: float = 0.0, stochastic: bool = True) -> None:
+        """stochastic: whether a GPU rounds updated fp16 weights at random, as FBGEMM and TorchRec do by default."""
         cuda = memory.weights.is_cuda
         place = EmbeddingLocation.DEVICE if cuda else EmbeddingLocation.HOST
         compute = ComputeDevice.CUDA if cuda else ComputeDevice.CPU
@@ -72,6 +73,7 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
             weights_precision=DATA_TYPES[case.data_type],
             pooling_mode=POOLINGS[case.tables[0].pooling],
             learning_rate=learning_rate,
+            stochastic_rounding=stochastic,
             device=memory.weights.device,
         )
 

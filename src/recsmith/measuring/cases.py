@@ -26,13 +26,10 @@ from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.table import DataType
 from recsmith.workloads.workload import Optimizer
 
-MOST_TABLES = 100
 MOST_ROWS = 2_000_000
-DIMS = (4, 1024)
 MOST_POOLING = 500.0
 LEAST_POOLING = 1e-3
 MOST_ZIPF = 1.6
-MOST_BATCH = 2**18
 STRETCH = 4.0
 HIGH_EVERY = 5  # every fifth case is drawn from the upper quarter of the work
 OPTIMIZERS: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
@@ -65,7 +62,7 @@ class Cases:
         high = number % HIGH_EVERY == HIGH_EVERY - 1
         least = self.scale.most_work / 4 if high else self.scale.least_work
         work = float(dice.between(least, self.scale.most_work, 1)[0])
-        figures = _augment(dice, int(dice.between(1, MOST_TABLES + 1, 1)[0]))
+        figures = _augment(dice, int(dice.between(1, self.scale.tables + 1, 1)[0]), self.scale.dims)
         figures = self._fitting(figures, work / factor)
         batch = self._batch(figures, work / factor)
         tables = tuple(_table(i, figures[:, i], data_type) for i in range(figures.shape[1]))
@@ -74,11 +71,12 @@ class Cases:
         )
 
     def _fitting(self, figures: Floats, work: float) -> Floats:
-        """The tables whose weights still fit, and whose work for one sample does; the first one in any case."""
+        """The tables whose weights still fit, and whose work for the least batch; the first one in any case."""
         rows, dim, *_ = figures
         rows[0] = min(rows[0], self.scale.elements // dim[0])
-        kept, room = [0], np.array([self.scale.elements - rows[0] * dim[0], work - _work(figures)[0]])
-        for i, need in enumerate(np.stack([rows * dim, _work(figures)], axis=1)[1:], start=1):
+        least = _work(figures) * self.scale.batch[0]
+        kept, room = [0], np.array([self.scale.elements - rows[0] * dim[0], work - least[0]])
+        for i, need in enumerate(np.stack([rows * dim, least], axis=1)[1:], start=1):
             if (need <= room).all():
                 kept.append(i)
                 room -= need
@@ -87,8 +85,9 @@ class Cases:
     def _batch(self, figures: Floats, work: float) -> int:
         """Samples that reach the work, within the scale."""
         _, dim, pooling, _ = figures
-        limits = work / _work(figures).sum(), self.scale.lookups / (pooling.sum() + 1), self.scale.outputs / dim.sum()
-        return max(1, int(min(*limits, MOST_BATCH)))
+        (least, most), scale = self.scale.batch, self.scale
+        limits = work / _work(figures).sum(), scale.lookups / (pooling.sum() + 1), scale.outputs / dim.sum()
+        return max(least, int(min(*limits, most)))
 
 
 def _check_words(words: tuple[str, ...], known: tuple[str, ...], what: str) -> None:
@@ -103,18 +102,18 @@ def _work(figures: Floats) -> Floats:
     return (pooling + 1) * (1 + dim / 64) / 2
 
 
-def _augment(dice: Dice, count: int) -> Floats:
+def _augment(dice: Dice, count: int, dims: tuple[int, int]) -> Floats:
     """Rows, dims, pooling factors and Zipf exponents (4, N) of tables."""
     pool = table_pool()
     rows, dim, pooling, zipf = pool[:, (dice.uniform(count) * pool.shape[1]).astype(int)]
     rows = _either(dice, np.rint(rows * dice.between(1 / STRETCH, STRETCH, count)), dice.between(1, MOST_ROWS, count))
-    dim = _either(dice, dim, dice.between(*DIMS, count))
+    dim = _either(dice, dim, dice.between(*dims, count))
     pooling = _either(dice, pooling * dice.between(1 / STRETCH, STRETCH, count), dice.between(0.1, MOST_POOLING, count))
     zipf = _either(dice, zipf, dice.uniform(count) * MOST_ZIPF)
     pooling = np.where(pooling < 10 * LEAST_POOLING, 0.0, np.round(pooling, 3))
     return np.stack([
         np.clip(np.floor(rows), 1, MOST_ROWS),
-        np.clip(np.rint(dim / 4) * 4, *DIMS),
+        np.clip(np.rint(dim / 4) * 4, *dims),
         np.clip(pooling, 0, MOST_POOLING),
         np.clip(np.round(zipf, 3), 0, MOST_ZIPF),
     ])  # fmt: skip
