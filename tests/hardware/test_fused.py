@@ -128,6 +128,13 @@ def test_groups_that_outgrow_the_scale_together_are_refused(cpu: Any):
         cpu.measure_groups((half, half, half))
 
 
+def test_copies_are_timed(cpu: Any):
+    assert 0 < cpu.copy_seconds(2**12) < cpu.copy_seconds(2**19)
+    for size in (0, 1, 2**20):
+        with pytest.raises(UsageError, match="cannot be copied: scale check has room for 512 KiB"):
+            cpu.copy_seconds(size)
+
+
 def test_means_are_measured_as_means(cpu: Any):
     case = group((100, 8, 2.0, 0.0))
     tables = tuple(replace(table, pooling="mean") for table in case.tables)

@@ -23,10 +23,10 @@ def command() -> None:
 
 
 @command.command(name="compute")
-@click.option("--hardware", required=True, metavar="H", help="cpu, cuda, or simulated:<gpu>[?noise=0.03].")
+@click.option("--hardware", required=True, metavar="H", help="cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].")
 @budget_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Stop once the folder holds N steady samples.")
-@click.option("--scale", metavar="S", help="How large cases get: cpu or gpu (default: the hardware's).")
+@click.option("--scale", metavar="S", help="How large cases get: cpu, gpu or jobs (default: the hardware's).")
 @click.option("--optimizers", callback=words, metavar="A,B", help="Only these optimizers.")
 @click.option("--data-types", callback=words, metavar="A,B", help="Only these data types.")
 @seed_option

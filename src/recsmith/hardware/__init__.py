@@ -12,7 +12,9 @@ from recsmith.hardware.installed import REMEDY, require_fbgemm
 if TYPE_CHECKING:
     from recsmith.hardware.simulated_links import SimulatedLinks
 
-NAMES = "cpu, cuda or cuda:<gpu> such as cuda:h200, simulated:<gpu> such as simulated:h100, or simulated:h100?noise=0.03"
+NAMES = (
+    "cpu, cuda or cuda:<gpu> such as cuda:h200, simulated:<gpu> such as simulated:h100, or simulated:h100?noise=0.03"
+)
 
 
 def load_hardware(name: str, scale: str | Scale | None = None) -> Hardware:

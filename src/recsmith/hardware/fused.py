@@ -18,7 +18,7 @@ from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 MOST_REPETITIONS = 100  # that are timed
 LEAST_S, PROBE_S = 0.03, 0.004  # repetitions go on until they took as long
-KEPT = 2**26, 16  # ids of cases that are kept drawn, or iterations of the scale's most: drawing is slower than reading
+KEPT = 2**26, 4  # ids of cases that are kept drawn, or iterations of the scale's most: drawing is slower than reading
 
 
 class Times(NamedTuple):
@@ -92,6 +92,17 @@ class FusedHardware:
             return self._failure(error)
         self._probed_s = after = self._probe()
         return _measurement(cases, lookups, times, before, after)
+
+    def copy_seconds(self, size: int) -> float:
+        """Seconds in which so many bytes are copied to another place of the device's memory, the fastest of some."""
+        half = self._memory.weights.numel() // 2
+        count = size // self._memory.weights.element_size()
+        if not 0 < count <= half:
+            raise UsageError(
+                f"{format_size(size)} cannot be copied: scale {self.scale.name} has room for {format_size(2 * half)}"
+            )
+        source, target = self._memory.weights[:count], self._memory.weights[half : half + count]
+        return min(self._timed(lambda: target.copy_(source))[1] for _ in range(MOST_REPETITIONS // 5))
 
     def _lookups(self, case: Case) -> Lookups:
         """The ids of a case; those of the last cases are kept, for other visits."""

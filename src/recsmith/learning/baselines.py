@@ -55,10 +55,12 @@ class Affine:
 
 def analytic_seconds(groups: Groups, cluster: Cluster) -> Floats:
     """Seconds (N, 2) of cost model `analytic` on one device of a cluster; about 10 ms a group."""
-    return np.stack([_analytic(groups, i, cluster) for i in range(len(groups))]).reshape(-1, 2)
+    model = cost_model("analytic")
+    return np.stack([group_seconds(model, workload_of(groups, i), cluster) for i in range(len(groups))]).reshape(-1, 2)
 
 
-def _analytic(groups: Groups, index: int, cluster: Cluster) -> Floats:
+def workload_of(groups: Groups, index: int) -> Workload:
+    """The tables, batch and optimizer of a group."""
     pieces = range(groups.start[index], groups.start[index + 1])
     batch = int(groups.batch[index])
     tables = tuple(
@@ -69,8 +71,7 @@ def _analytic(groups: Groups, index: int, cluster: Cluster) -> Floats:
         )
         for p in pieces
     )  # fmt: skip
-    work = Workload(batch_size=batch, optimizer=OPTIMIZERS[int(groups.optimizer[index])], tables=tables)
-    return group_seconds(cost_model("analytic"), work, cluster)
+    return Workload(batch_size=batch, optimizer=OPTIMIZERS[int(groups.optimizer[index])], tables=tables)
 
 
 def cluster_of(origin: Origin) -> Cluster | None:

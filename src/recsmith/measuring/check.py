@@ -33,9 +33,10 @@ def check(hardware: str, count: int = CASES, seed: int = 0) -> list[Agreement]:
         UsageError: the hardware computes nothing.
         MissingExtra: PyTorch or FBGEMM is missing.
     """
-    if hardware not in ("cpu", "cuda"):
+    kind = hardware.partition(":")[0]
+    if hardware != "cpu" and kind != "cuda":
         raise UsageError(f"hardware {hardware} computes no embeddings; check cpu or cuda")
-    require_fbgemm(cuda=hardware == "cuda")
+    require_fbgemm(cuda=kind == "cuda")
     import torch
 
     from recsmith.hardware.check import compare
@@ -44,7 +45,7 @@ def check(hardware: str, count: int = CASES, seed: int = 0) -> list[Agreement]:
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for number in range(count):
         case = cases.case(number)
-        apart = compare(case, torch.device(hardware))
+        apart = compare(case, torch.device(kind))
         found.setdefault((case.workload.optimizer, case.data_type), []).append((apart.outputs, apart.weights))
     return [
         Agreement(
