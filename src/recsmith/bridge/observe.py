@@ -5,9 +5,9 @@ bins (17,)   rows by their reads: (0,1], (1,2], (2,4] ... (16384,32768], >32768
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -17,15 +17,13 @@ from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.types import ModuleSharder
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
+from recsmith.bridge.jagged import Jagged, find_jagged, listed
 from recsmith.bridge.modules import read_workload
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.access import NUM_REUSE_BINS
 
-DEPTH = 2  # of the search for KeyedJaggedTensors: a batch's members, and theirs
-MOST_NAMES = 20  # that an error lists
 _EDGES = 2 ** torch.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the last: 1, 2, 4 ... 32768
-_LEAVES = (str, bytes, type, torch.Tensor, nn.Module)
 
 
 def observe(
@@ -89,79 +87,6 @@ def _iterate(batches: Iterable[Any]) -> Iterator[Any]:
         ) from None
 
 
-# --- the KeyedJaggedTensors of a batch ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Jagged:
-    """A KeyedJaggedTensor of a batch: where it stands, and where each key lies in it."""
-
-    place: str
-    values: torch.Tensor
-    weighted: bool
-    samples: int
-    index: dict[str, int]
-    bags: list[int]
-    offsets: list[int]
-
-    def ids(self, key: str) -> torch.Tensor:
-        """Ids of a key, (I,)."""
-        i = self.index[key]
-        return self.values[self.offsets[i] : self.offsets[i + 1]]
-
-
-def _read(place: str, jagged: KeyedJaggedTensor) -> _Jagged:
-    bags = jagged.stride_per_key()
-    return _Jagged(
-        place=place,
-        values=jagged.values(),
-        weighted=jagged.weights_or_none() is not None,
-        samples=jagged.stride(),
-        index={key: i for i, key in enumerate(jagged.keys())},
-        bags=bags,
-        offsets=jagged.offset_per_key() if any(bags) else [0] * (len(bags) + 1),
-    )
-
-
-def _find(batch: object, number: int) -> list[_Jagged]:
-    """The KeyedJaggedTensors of a batch, each once, in the order of the search."""
-    found: dict[int, tuple[str, KeyedJaggedTensor]] = {}
-    types: dict[str, None] = {}
-    for place, value in _search("batch", batch, DEPTH):
-        types[type(value).__name__] = None
-        if isinstance(value, KeyedJaggedTensor):
-            found.setdefault(id(value), (place, value))
-    if not found:
-        raise UsageError(
-            f"batch {number} holds no KeyedJaggedTensor at its top or {DEPTH} levels deep; types seen: "
-            f"{_listed(list(types))}; give observe the tensors, such as (batch.features.sparse for batch in loader)"
-        )
-    return [_read(place, value) for place, value in found.values()]
-
-
-def _search(place: str, value: object, depth: int) -> Iterator[tuple[str, object]]:
-    """A value and what it holds, each with its place."""
-    yield place, value
-    if depth and not isinstance(value, KeyedJaggedTensor):
-        for step, member in _members(value):
-            yield from _search(place + step, member, depth - 1)
-
-
-def _members(value: object) -> Iterable[tuple[str, object]]:
-    if isinstance(value, _LEAVES):
-        return []
-    if isinstance(value, Mapping):
-        return [(f"[{key!r}]", member) for key, member in value.items()]
-    if isinstance(value, tuple | list):
-        return [(f"[{i}]", member) for i, member in enumerate(value)]
-    if is_dataclass(value):
-        return [(f".{field.name}", getattr(value, field.name, None)) for field in fields(value)]
-    return [(f".{name}", member) for name, member in getattr(value, "__dict__", {}).items()]
-
-
-# --- counting -----------------------------------------------------------------------------------------------------
-
-
 class _Seen:
     """What the batches so far asked of each table; as large as the list of tables, however many batches come."""
 
@@ -178,7 +103,7 @@ class _Seen:
 
     def add(self, batch: object) -> None:
         """Count one more batch."""
-        found = _find(batch, self.batches)
+        found = find_jagged(batch, self.batches)
         self.batches += 1
         self.samples += max((jagged.samples for jagged in found if self.wanted & jagged.index.keys()), default=0)
         self.keys.update(key for jagged in found for key in jagged.index)
@@ -186,7 +111,7 @@ class _Seen:
             for table in self.tables:
                 self._add_table(table, found)
 
-    def _add_table(self, table: Table, found: Sequence[_Jagged]) -> None:
+    def _add_table(self, table: Table, found: Sequence[Jagged]) -> None:
         parts: list[torch.Tensor] = []
         for feature in table.features:
             jagged = _that_holds(feature, table, found)
@@ -211,7 +136,7 @@ class _Seen:
                 if feature.name not in self.keys:
                     raise UsageError(
                         f"feature '{feature.name}' of table '{table.name}' is in none of the {self.batches} batches; "
-                        f"keys seen: {_listed(sorted(self.keys))}; name it alike in the data and in the model"
+                        f"keys seen: {listed(sorted(self.keys))}; name it alike in the data and in the model"
                     )
         if not self.samples:
             raise UsageError(f"the {self.batches} batches hold no samples; give batches with at least one")
@@ -242,13 +167,13 @@ class _Seen:
         )
 
 
-def _that_holds(feature: Feature, table: Table, found: Sequence[_Jagged]) -> _Jagged | None:
+def _that_holds(feature: Feature, table: Table, found: Sequence[Jagged]) -> Jagged | None:
     """The tensor of a batch that holds a feature; of several, the one that is weighted as the table is."""
     holders = [jagged for jagged in found if feature.name in jagged.index]
     if len(holders) > 1:
         holders = [jagged for jagged in holders if jagged.weighted == table.weighted] or holders
     if len(holders) > 1:
-        places = _listed([jagged.place for jagged in holders])
+        places = listed([jagged.place for jagged in holders])
         raise UsageError(
             f"feature '{feature.name}' of table '{table.name}' stands in several KeyedJaggedTensors of a batch: "
             f"{places}; give observe those that the model reads, such as ({holders[0].place} for batch in loader)"
@@ -279,8 +204,3 @@ def _one_thread() -> Generator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _listed(words: Sequence[str]) -> str:
-    more = f" and {len(words) - MOST_NAMES} more" if len(words) > MOST_NAMES else ""
-    return ", ".join(words[:MOST_NAMES]) + more
