@@ -6,7 +6,7 @@
 #
 # There: Python 3.12, PyTorch 2.11 for CUDA 13, and what else recsmith needs. Kept of FBGEMM: all its Python, and the
 # libraries behind the tables of src/recsmith/hardware/tables.py, with the device code of one kind of GPU. FOLDER gets
-# parts of at most 58 MiB (one of 44 MiB; two for "all") and their SHA-256. Takes pip, xz, 6 GB of memory, 5 GB of disk
+# parts of at most 45 MiB (one of 44 MiB; three for "all") and their SHA-256. Takes pip, xz, 6 GB of memory, 5 GB of disk
 # and 3 minutes.
 set -euo pipefail
 
@@ -38,7 +38,7 @@ mkdir -p "$folder"
 rm -f "$folder"/fbgemm.?? "$folder/sha256"
 tar --create --sparse --sort=name --owner=0 --group=0 --mtime=@0 --directory "$work/sparse" . |
     xz --threads=1 --lzma2=preset=4,dict=512MiB |
-    split --bytes=58M --numeric-suffixes --suffix-length=2 - "$folder/fbgemm."
+    split --bytes=45M --numeric-suffixes --suffix-length=2 - "$folder/fbgemm."
 cd "$folder"
 sha256sum fbgemm.?? > sha256
 ls -l

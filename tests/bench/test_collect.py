@@ -16,7 +16,7 @@ PLANS = "--cost-model analytic --rows 4x64 --tasks 1 --planners size_greedy --vi
 
 
 def collect(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "src"), "MINUTES": "1",
+    environment = {"PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path), "MINUTES": "1",
                    "CASES": "--scale check --optimizers sgd"}  # fmt: skip
     script = ROOT / "benchmarks" / "gpu" / "collect.sh"
     return subprocess.run([script, *words], env=os.environ | environment | more, capture_output=True, text=True)

@@ -102,6 +102,7 @@ def test_only_what_is_asked_for_is_measured(run: Run):
         (("compute", "--hardware", "tpu", "--budget", "1s"), "no hardware is called 'tpu'"),
         (("compute", "--hardware", "simulated:h100", "--samples", 1, "--scale", "big"), "no scale is called 'big'"),
         (("compute", "--hardware", "simulated:h100", "--check"), "computes no embeddings; check cpu or cuda"),
+        (("compute", "--hardware", "cpu:2", "--check"), "computes no embeddings; check cpu or cuda"),
         (("compute", "--hardware", "simulated:h100", "--samples", 1, "--optimizers", "adamm"), "did you mean 'adam'"),
         (("compute", "--hardware", "simulated:h100", "--samples", 1, "--data-types", "fp8"), "no data type is called"),
         (("comm", "--ranks", 1, "--budget", "1s"), "1 is not in the range x>=2"),

@@ -7,6 +7,7 @@ from recsmith.errors import MissingExtra
 
 PAIRS = {"1.6": "2.11", "1.7": "2.12", "1.8": "2.13"}  # FBGEMM release: the PyTorch it was built for
 CPU_BUILD, CUDA_BUILD = "fbgemm-gpu-cpu", "fbgemm-gpu"
+NO_DEVICE = "no CUDA device is visible to PyTorch; measure cpu, or simulated:h100"
 REMEDY = "pip install 'recsmith[torchrec-cpu]', or with a GPU 'recsmith[torchrec]'"
 
 

@@ -3,7 +3,7 @@
 from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
-from recsmith.hardware.installed import require_fbgemm
+from recsmith.hardware.installed import NO_DEVICE, require_fbgemm
 from recsmith.measuring.cases import Cases
 
 CASES = 60
@@ -41,6 +41,8 @@ def check(hardware: str, count: int = CASES, seed: int = 0) -> list[Agreement]:
 
     from recsmith.hardware.check import compare
 
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UsageError(NO_DEVICE)
     cases = Cases(seed=seed, scale=SCALES["check"])
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for number in range(count):
