@@ -44,7 +44,7 @@ def _grid(outcome: Outcome, table: Table) -> Iterator[str]:
     others = [gain.planner for gain in table.ways[WAYS[0]][0].gains]
     heads = [_head(planner) for planner in others]
     for line in range(2):
-        first = ("row", "tasks", "rejected", f"{table.reference[:8]}, ms")[: 4 * line] if line else ()
+        first = ("row", "tasks", "rejected", f"{table.reference[:5]}, ms")[: 4 * line] if line else ()
         yield _line([*first, *[""] * (4 - len(first))], [head[line] for head in heads])
     rejected = {str(row.row): f"{row.rejected:.1%}" for row in outcome.drawn}
     for row in table.ways[WAYS[0]]:

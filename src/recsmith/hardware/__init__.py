@@ -31,7 +31,8 @@ def load_hardware(name: str, scale: str | Scale | None = None) -> Hardware:
     size = scale if isinstance(scale, Scale) else scale_of(scale or default_scale(name))
     if name in ("cpu", "cuda") or (kind == "cuda" and source):
         expected = load_cluster(source).device if source else None
-        opened: Hardware = _import(f"recsmith.hardware.{kind}", kind.title())(size, require_fbgemm(cuda=kind == "cuda"))
+        versions = require_fbgemm(cuda=kind == "cuda")
+        opened: Hardware = _import(f"recsmith.hardware.{kind}", kind.title())(size, versions)
         _check_gpu(opened.device.partition(",")[0], expected)
         return opened
     if kind == "simulated" and source:
