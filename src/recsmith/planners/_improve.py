@@ -14,8 +14,9 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.relaxation import Relaxation
+from recsmith.planners._aim import Aim, sharpen
 from recsmith.planners._assignment import Assignment
-from recsmith.planners._crowd import MOST_PIECES, Aim, Crowd, Trial, sharpen
+from recsmith.planners._crowd import MOST_PIECES, Crowd, Trial
 from recsmith.planners._ledger import Ledger
 from recsmith.sharding import Span
 
