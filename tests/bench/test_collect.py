@@ -63,3 +63,15 @@ def test_wrong_words_are_refused(tmp_path: Path, words: tuple[str, ...], code: i
     done = collect(*(word.replace("{tmp}", str(tmp_path)) for word in words))
     assert done.returncode == code
     assert said in done.stderr
+
+
+def test_the_page_tells_what_there_is_and_what_is_missing(tmp_path: Path):
+    (tmp_path / "check.txt").write_text("optimizer  weights  cases\n")
+    script = ROOT / "benchmarks" / "gpu" / "report.py"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, script, str(tmp_path), "--model", "cpu"]
+    page = subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout
+    assert page.startswith("# AMD EPYC, 2 cores")
+    assert "```\noptimizer  weights  cases\n```" in page
+    assert "| Kendall's tau | 0.968 |" in page
+    assert page.count("Not measured.") == 4

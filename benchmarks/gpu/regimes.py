@@ -1,15 +1,16 @@
 """Where formulas are off, against measured groups: a table by regime.
 
-    python benchmarks/regimes.py --data measurements/h200/samples
-    python benchmarks/regimes.py --data shipped:cpu --groups 1000
+    python benchmarks/gpu/regimes.py --data results/samples
+    python benchmarks/gpu/regimes.py --data shipped:cpu --groups 1000
 
 Cost model `analytic` and, of a GPU that can be simulated, `simulated:<gpu>`: predicted / measured seconds of forward
 and of backward, the median of the groups of a regime and the middle half of them. 1 is right, 2 is twice too slow.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from recsmith.learning.baselines import analytic_seconds, cluster_of, workload_o
 from recsmith.learning.data import Groups, read_groups
 from recsmith.measuring.shipped import locate
 
+MOST_GROUPS = 2000
 SECONDS = (0, 2e-4, 1e-3, 5e-3, np.inf)  # edges of what a group takes, forward and backward together
 TABLES, COLUMNS = (1, 2, 10, np.inf), (4, 16, 64, 128, np.inf)
 READS = (0, 1.5, 4, 16, np.inf)  # ids a different row
@@ -29,22 +31,27 @@ READS = (0, 1.5, 4, 16, np.inf)  # ids a different row
 def main() -> None:
     parser = argparse.ArgumentParser(description="Predicted over measured seconds by regime.")
     parser.add_argument("--data", required=True, help="folders of measurements, with commas between")
-    parser.add_argument("--groups", type=int, default=2000, help="of the folders' at most: each takes 10 ms")
+    parser.add_argument("--groups", type=int, default=MOST_GROUPS, help="of the folders' at most: each takes 10 ms")
     options = parser.parse_args()
-    groups, _, origin = read_groups([locate(word) for word in options.data.split(",")])
-    groups = groups.take(np.arange(len(groups)) % -(-len(groups) // options.groups) == 0)
+    print("\n".join(table([locate(word) for word in options.data.split(",")], options.groups)))
+
+
+def table(folders: Sequence[Path], most: int = MOST_GROUPS) -> Iterator[str]:
+    """The table's lines, of at most so many groups."""
+    groups, _, origin = read_groups(folders)
+    groups = groups.take(np.arange(len(groups)) % -(-len(groups) // most) == 0)
     cluster = cluster_of(origin)
     assert cluster is not None, f"the catalogue lacks {origin.device}"
     models = {"analytic": analytic_seconds(groups, cluster)}
     if cluster.device.name in SMS:
         models["simulated"] = simulated_seconds(groups, cluster.device.name)
-    print(f"{origin.hardware}, {origin.device}; {len(groups):,} groups\n")
+    yield f"{origin.hardware}, {origin.device}; {len(groups):,} groups\n"
     parts = [f"{name} {part}" for name in models for part in ("forward", "backward")]
-    print(f"| groups with | groups | {' | '.join(parts)} |\n|---|---|{'---|' * len(parts)}")
+    yield f"| groups with | groups | {' | '.join(parts)} |\n|---|---|{'---|' * len(parts)}"
     ratios = np.hstack([seconds / groups.seconds for seconds in models.values()])
     for name, kept in regimes(groups):
         if kept.any():
-            print(f"| {name} | {kept.sum():,} | {' | '.join(cell(values) for values in ratios[kept].T)} |")
+            yield f"| {name} | {kept.sum():,} | {' | '.join(cell(values) for values in ratios[kept].T)} |"
 
 
 def simulated_seconds(groups: Groups, device: str) -> Floats:

@@ -1,0 +1,84 @@
+"""The page of a measured device, from the folder that collect.sh filled: docs/benchmarks of it.
+
+    python benchmarks/gpu/report.py results --model h200.safetensors > h200.md
+
+What is not in the folder is left out, and said. Nothing is measured here; it takes seconds.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bandwidth
+import regimes
+
+from recsmith.bench.book import load_settings
+from recsmith.bench.sharding import bench_sharding
+from recsmith.bench.text import table_lines
+from recsmith.costs.neural_files import Card, find_model, load_model
+from recsmith.files import parse_json, read_text
+from recsmith.measuring.show import summary_lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A page of what was measured.")
+    parser.add_argument("folder", type=Path, help="that collect.sh filled")
+    parser.add_argument("--model", required=True, help="learned from its samples: a name, or a .safetensors file")
+    options = parser.parse_args()
+    print("\n".join(page(options.folder, load_model(find_model(options.model))[1])))
+
+
+def page(folder: Path, card: Card) -> Iterator[str]:
+    yield f"# {card.device}\n"
+    yield f"{card.versions}. [How, and what the words mean](../gpu.md)."
+    for title, there, lines in (
+        ("FBGEMM beside PyTorch", folder / "check.txt", checked),
+        ("Bandwidth", folder / "bandwidth.json", bandwidths),
+        ("Samples", folder / "samples", samples),
+        ("Formulas, by regime", folder / "samples", lambda path: regimes.table([path])),
+        ("Planners, side by side", folder / "plans", planners),
+    ):
+        yield f"\n## {title}\n"
+        yield from lines(there) if there.exists() else ["Not measured."]
+        if title == "Samples":
+            yield from learned(card)
+
+
+def fenced(lines: list[str]) -> list[str]:
+    return ["```", *lines, "```"]
+
+
+def checked(path: Path) -> list[str]:
+    return fenced(read_text(str(path)).rstrip().splitlines())
+
+
+def bandwidths(path: Path) -> list[str]:
+    found: Any = parse_json(read_text(str(path)), str(path))
+    return bandwidth.tables(found)
+
+
+def samples(path: Path) -> list[str]:
+    return fenced(summary_lines(path))
+
+
+def learned(card: Card) -> list[str]:
+    off, noise = card.held_out, card.noise
+    floor = f"{noise.median:.1%} median, {noise.mean:.1%} mean of {noise.pairs} pairs" if noise.pairs else "unknown"
+    return [
+        "\n## The learned model\n",
+        f"Trained on {card.train:,} groups for {card.epochs} epochs (`{card.variant}`), {card.left_out:,} left out.\n",
+        "| on groups that no training saw | |\n|---|---|",
+        f"| error of {off.samples:,} groups | {off.median:.1%} median, {off.mean:.1%} mean |",
+        f"| forward, backward | {off.forward_median:.1%}, {off.backward_median:.1%} median |",
+        f"| Kendall's tau | {off.tau:.3f} |",
+        f"| two samples of a case differ by | {floor} |",
+    ]
+
+
+def planners(path: Path) -> list[str]:
+    return fenced(table_lines(bench_sharding(load_settings(path), path, plan_only=True)))
+
+
+if __name__ == "__main__":
+    main()
