@@ -9,11 +9,10 @@ a row of each id (forward), and each different row read and written (backward), 
 """
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from recsmith.errors import UsageError
-from recsmith.files import dump_json, parse_json, write_text
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import dump_json, parse_json, read_text, write_text
 from recsmith.hardware import Case, load_hardware
 from recsmith.measuring.run import origin
 from recsmith.units import format_size
@@ -33,7 +32,7 @@ def main() -> None:
     parser.add_argument("--show", help="only print the tables of such a file")
     options = parser.parse_args()
     if options.show:
-        found: Any = parse_json(Path(options.show).read_text("utf-8"), options.show)
+        found: Any = parse_json(read_text(options.show), options.show)
     else:
         found = measure(options.hardware, options.ids)
         if options.output:
@@ -108,4 +107,7 @@ def line(each: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RecSmithError as error:
+        raise SystemExit(str(error)) from None

@@ -16,6 +16,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats
 from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS
+from recsmith.errors import RecSmithError
 from recsmith.hardware import Case, load_hardware
 from recsmith.hardware.simulated import SMS
 from recsmith.learning.baselines import analytic_seconds, cluster_of, workload_of
@@ -84,4 +85,7 @@ def cell(ratios: Floats) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RecSmithError as error:
+        raise SystemExit(str(error)) from None

@@ -17,6 +17,7 @@ from recsmith.bench.book import load_settings
 from recsmith.bench.sharding import bench_sharding
 from recsmith.bench.text import table_lines
 from recsmith.costs.neural_files import Card, find_model, load_model
+from recsmith.errors import RecSmithError
 from recsmith.files import parse_json, read_text
 from recsmith.measuring.show import summary_lines
 
@@ -81,4 +82,7 @@ def planners(path: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RecSmithError as error:
+        raise SystemExit(str(error)) from None
