@@ -31,6 +31,14 @@ def test_where_ranks_have_a_core_each_they_are_measured(monkeypatch: pytest.Monk
     assert not_measured(split(), "cpu") == ""
 
 
+@pytest.mark.parametrize("hardware", ["cuda", "cuda:h200"])
+def test_beside_a_gpu_ranks_are_counted_by_gpus(monkeypatch: pytest.MonkeyPatch, hardware: str):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(room, "free_cores", lambda: 64)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert not_measured(split(), hardware) == "2 ranks outnumber the GPUs that may be used, 1"
+
+
 def test_why_the_cost_models_are_taken(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(room, "free_cores", lambda: 2)
     plan = split()

@@ -14,7 +14,7 @@ OF_TORCHREC, OF_KERNELS = ("steps", "batch_size"), ("hardware", "cost_model", "v
 
 @click.command(name="verify")
 @click.argument("plans", metavar="PLAN...", nargs=-1, required=True)
-@click.option("--hardware", metavar="H", help="Measure kernels on cpu, cuda or simulated:<gpu> (default: cpu).")
+@click.option("--hardware", metavar="H", help="Measure kernels on cpu, cuda[:<gpu>] or simulated:<gpu> (default: cpu).")
 @click.option("--cost-model", metavar="M", help="Cost model that predicts (default: the plans' own).")
 @click.option("--visits", type=click.IntRange(min=1), metavar="N", help="How often each rank is measured (default: 7).")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of ids and of intervals (default: 0).")

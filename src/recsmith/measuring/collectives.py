@@ -60,7 +60,7 @@ def is_simulated(hardware: str) -> bool:
 
 
 def _devices(hardware: str) -> int:
-    if hardware != "cuda":
+    if hardware.partition(":")[0] != "cuda":
         return free_cores()
     import torch
 
