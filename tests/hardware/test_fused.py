@@ -2,7 +2,6 @@
 
 import platform
 import resource
-import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -128,8 +127,14 @@ def test_groups_that_outgrow_the_scale_together_are_refused(cpu: Any):
         cpu.measure_groups((half, half, half))
 
 
-def test_copies_are_timed(cpu: Any):
-    assert 0 < cpu.copy_seconds(2**12) < cpu.copy_seconds(2**19)
+def test_copies_go_to_another_place(cpu: Any):
+    apart = copy(cpu)
+    weights = cpu._memory.weights.clone()
+    apart._memory = cpu._memory._replace(weights=weights)
+    weights[:3000] = 7
+    assert apart.copy_seconds(2**12) > 0
+    assert (weights == 7).sum() == 3000 + 2**11
+    assert (weights[len(weights) // 2 :][: 2**11] == 7).all()
     for size in (0, 1, 2**20):
         with pytest.raises(UsageError, match="cannot be copied: scale check has room for 512 KiB"):
             cpu.copy_seconds(size)
@@ -289,15 +294,15 @@ def test_the_device_is_kept_busy_for_twice_as_long_as_the_host_queues(monkeypatc
     runtime = Runtime()
     cuda = room.Cuda(SCALES["check"], "versions", runtime=runtime, place="cpu")
     assert cuda._flushes == 1
-    cuda._timed(lambda: time.sleep(0.0031))
-    assert 7 <= cuda._flushes <= room.MOST_FLUSHES
-    for _ in range(40):
-        cuda._timed(lambda: None)
+    cuda._queued(0.0031, late=False)
+    assert cuda._flushes == 7
+    for _ in range(20):
+        cuda._queued(0.0, late=False)
     assert cuda._flushes == 1
-    runtime.late = True
-    cuda._timed(lambda: None)
+    cuda._queued(1.0, late=False)  # a first call, which loads kernels
     assert cuda._flushes == room.MOST_FLUSHES
-    cuda._timed(lambda: time.sleep(0.1))  # a first call, which loads kernels
+    cuda._queueing_s, runtime.late = 0.0, True
+    cuda._timed(lambda: None)
     assert cuda._flushes == room.MOST_FLUSHES
 
 

@@ -50,8 +50,8 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
     tell = teller(_words, SAY_EVERY_S, at_once=True)
     outcome = bench_sharding(settings, folder, budget_s=budget, plan_only=plan_only, on_progress=tell)
     if not outcome.complete:
-        command = "the same command without --plan-only" if plan_only else "the same command"
-        click.echo(f"recsmith: note: not complete; {command} with -o {folder} goes on", err=True)
+        again = "the same command without --plan-only" if plan_only else "the same command"
+        click.echo(f"recsmith: note: not complete; {again} with -o {folder} goes on", err=True)
     if format_ == "json":
         click.echo(dump_json(outcome_to_raw(outcome)), nl=False)
     else:
