@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from recsmith._types import Bools, Floats
-from recsmith.costs.neural_files import weights_of
+from recsmith.costs.neural.files import weights_of
 from recsmith.learning.cost import predict
 from recsmith.learning.data import Groups, groups_of, mapped, noise_floor, split
 from recsmith.learning.scores import errors

@@ -37,8 +37,8 @@ class Case:
     workload: Workload
     cluster: Cluster
     cost_model: str
-    space: Space = Space()
-    constraints: Constraints = Constraints()
+    space: Space | None = None
+    constraints: Constraints | None = None
     planners: tuple[str, ...] = ALL
 
 
@@ -89,7 +89,8 @@ def _mixed(rng: np.random.Generator, count: int) -> Workload:
         name, pooling = f"t{i}", str(rng.choice(["sum", "mean", "none"]))
         feature = Feature(name=name, pooling_factor=float(rng.integers(1, 40)), weighted=False)
         fields: dict[str, Any] = {
-            "pooling": pooling, "data_type": str(rng.choice(["fp32", "fp16"])), "collection": "abc"[int(rng.integers(2))],
+            "pooling": pooling, "data_type": str(rng.choice(["fp32", "fp16"])),
+            "collection": "abc"[int(rng.integers(2))],
         }  # fmt: skip
         rows, dim = int(10 ** rng.uniform(2, 6.5)), int(rng.choice([16, 64, 128, 192]))
         tables.append(Table(name=name, num_embeddings=rows, embedding_dim=dim, features=(feature,), **fields))

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from recsmith._types import Bools, Floats
-from recsmith.costs.neural_files import weights_of
+from recsmith.costs.neural.files import weights_of
 from recsmith.learning.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
 from recsmith.learning.cost import predict
 from recsmith.learning.data import Groups, Origin, noise_floor, read_groups, split, work_of_case

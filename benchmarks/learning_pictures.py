@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.costs.neural_files import Card, Weights, find_model, load_model, weights_of
+from recsmith.costs.neural.files import Card, Weights, find_model, load_model, weights_of
 from recsmith.learning.cost import predict
 from recsmith.learning.data import Groups, read_groups, split, work_of_case
 from recsmith.learning.scores import errors

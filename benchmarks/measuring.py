@@ -18,7 +18,7 @@ from recsmith.measuring.cases import DATA_TYPES, OPTIMIZERS, Cases
 from recsmith.measuring.check import check
 from recsmith.measuring.gathered import read_samples
 from recsmith.measuring.run import Limit, measure_compute
-from recsmith.measuring.show import summary_lines
+from recsmith.reports.measurements import summary_lines
 from recsmith.units import parse_time
 
 

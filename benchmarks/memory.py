@@ -4,14 +4,14 @@
     python benchmarks/memory.py stress    # plans whose buffers outweigh their tables
 
 Needs TorchRec, Linux and about 4 GiB; ten plans, some minutes. Each rank's peak resident memory in a step, less what it
-had before tables and batches existed, against predicted bytes (src/recsmith/bridge/verify_memory.py).
+had before tables and batches existed, against predicted bytes (src/recsmith/verifying/jobs/memory.py).
 """
 
 import sys
 
 from recsmith import Feature, Placement, Plan, Table, Workload, load_cluster
-from recsmith.bridge.verify import verify
 from recsmith.plans.cost import Bound, StepCost
+from recsmith.verifying.jobs.verify import verify
 
 STEPS = 2
 MB = 1e6

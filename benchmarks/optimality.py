@@ -25,12 +25,14 @@ from production import NAMES, SEVEN, TWO, simplified
 from records import Key, Row, resumed
 
 import recsmith
+from recsmith.bounds import lower_bound
+from recsmith.bounds.lower_bound import prove
+from recsmith.bounds.relaxation import Relaxation
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model, step_seconds
-from recsmith.costs.bounds import prove
-from recsmith.costs.relaxation import Relaxation
 from recsmith.errors import RecSmithError
-from recsmith.planners import Budget, find_planner
+from recsmith.planners import Budget
+from recsmith.planning import find_planner
 from recsmith.problems import Constraints, Space, build_problem, footprint_of
 from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.sample import shared_pool
@@ -148,7 +150,7 @@ def solve_task(key: Key) -> Row:
     workload, cluster = draw_task(seed, attempt)
     begun = time.perf_counter()
     evaluator = _compiled(workload, cluster, "analytic")
-    bound = evaluator.outlook.bound.value_s
+    bound = lower_bound(evaluator).bound.value_s
     outlook_s = time.perf_counter() - begun
     total = _total(evaluator, "auto")
     row = {"tables": len(workload.tables), "cluster": cluster, "bound": bound, "auto": total,
@@ -166,7 +168,7 @@ def _exactly(evaluator: Evaluator, iterations: int) -> Row:
     """Planner exact's plan and its bound."""
     begun = time.perf_counter()
     found = find_planner("exact").plan(evaluator.problem, evaluator, budget=Budget(iterations=iterations))
-    bound = (found.bound or evaluator.outlook.bound).value_s
+    bound = (found.bound or lower_bound(evaluator).bound).value_s
     return {"exact": found.total_s, "exact_bound": bound, "exact_s": time.perf_counter() - begun}
 
 
@@ -248,7 +250,7 @@ def anytime(name: str, cluster: str, model: str, torchrec: bool) -> None:
     """The best plan by each mark of one search that may take as long as the last; the bound is made before."""
     begun = time.perf_counter()
     evaluator = _compiled(load_workload(name), cluster, model)
-    bound = evaluator.outlook.bound.value_s
+    bound = lower_bound(evaluator).bound.value_s
     shown = "no bound" if bound is None else f"bound {bound * 1e3:.4g} ms"
     print(f"{name}, {cluster}, {model}: {shown}; {time.perf_counter() - begun:.2f} s before the search\n")
     marks = " | ".join(f"{mark:g} s" for mark in MARKS)
@@ -262,7 +264,7 @@ def anytime(name: str, cluster: str, model: str, torchrec: bool) -> None:
 
 def _heard_of_torchrec(evaluator: Evaluator) -> tuple[list[tuple[float, float]], float]:
     """As _heard, of TorchRec's planner, which searches by its own estimator and has one plan at its end."""
-    from recsmith.bridge.stock import plan_with_torchrec
+    from recsmith.adapters.stock import plan_with_torchrec
 
     problem = evaluator.problem
     begun = time.perf_counter()

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 from records import Key, Row, resumed
 
+from recsmith.bounds import lower_bound
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, PlanMismatch, UsageError
-from recsmith.planners import find_planner
+from recsmith.planning import find_planner
 from recsmith.plans import Plan, check_placements
 from recsmith.problems import Space
 
@@ -103,7 +104,7 @@ def _whole(pick: Pick) -> Case:
 
 def _beside(case: Case, planner: str, least: float | None) -> Row:
     """The outcome of a planner, its gap to the optimum, and its faults (names of ASKED)."""
-    outlook = case.evaluator.outlook.bound.value_s
+    outlook = lower_bound(case.evaluator).bound.value_s
     faults = ["bound"] if least is not None and outlook is not None and _above(outlook, least) > 1e-9 else []
     try:
         found = case.plan(planner).plan

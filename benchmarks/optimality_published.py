@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from recsmith._types import Floats
+from recsmith.bounds import lower_bound
+from recsmith.bounds.relaxation import Relaxation
 from recsmith.clusters import load_cluster
-from recsmith.costs.relaxation import Relaxation
 from recsmith.costs.torchrec import TorchRecCostModel, TorchRecEvaluator
 from recsmith.files import read_text
-from recsmith.planners import find_planner
+from recsmith.planning import find_planner
 from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem, memory_used
 from recsmith.workloads import Table, load_workload
 from recsmith.workloads.torchrec_report import table_rows
@@ -47,7 +48,7 @@ def published(report: str) -> None:
     rows = table_rows(read_text(report), report)
     evaluator = _posed(report, rows)
     theirs = _loads(rows, evaluator.problem.cluster.world_size)
-    bound = evaluator.outlook.bound
+    bound = lower_bound(evaluator).bound
     found = find_planner("auto").plan(evaluator.problem, evaluator)
     assert bound.value_s is not None, "additive costs have a bound"
     device, _ = memory_used(evaluator.problem, found.footprint)

@@ -18,11 +18,11 @@ import numpy as np
 from production import faithful
 
 import recsmith
+from recsmith.analyses.comparison import PlannerRow
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import RecSmithError
-from recsmith.planners import find_planner
-from recsmith.planners.comparison import Row
+from recsmith.planning import find_planner
 from recsmith.problems import build_problem
 from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.sample import sample_workload
@@ -106,7 +106,7 @@ def judges(paths: list[str]) -> None:
         print(f"| {name} | | | | | | | | {found.verdict} |", flush=True)
 
 
-def _cells(row: Row) -> str:
+def _cells(row: PlannerRow) -> str:
     if row.error:
         return f"{row.search_s:.2f} s | no plan found | | | | "
     prices = [f"{each.total_s * 1e3:.4g} ms | " + _percent(each.gap) for each in row.judgements]

@@ -24,7 +24,7 @@ from recsmith.files import dump_json, read_text
 from recsmith.units import format_size
 from recsmith.workloads import builtins, sample, workload_to_raw
 from recsmith.workloads.reuse import reads_per_bin, zipf_reuse_bins, zipf_unique_rows
-from recsmith.workloads.sample import POOL_SEED, POOL_TABLES, AccessRule, Population, TableKind
+from recsmith.workloads.sample import POOL_SEED, POOL_TABLES, AccessRule, TableKind, TablePopulation
 from recsmith.workloads.torchrec_report import table_rows
 
 Counts = tuple[float, tuple[Floats, Floats]]  # unique ratio; the 17 bins' shares of unique rows, and of reads
@@ -156,7 +156,7 @@ def fit(kinds: tuple[TableKind, ...], counts: Counts) -> AccessRule:
     Best: least sum of squared differences of cumulated shares, of unique rows and of reads together.
     """
     flat = AccessRule(batch_size=BATCH, intercept=0.0, slope=0.0, lowest=LOWEST, highest=1.0)
-    rows, _, pooling = Population(source=SOURCE, kinds=kinds, access=flat).sample(POOL_TABLES, POOL_SEED)
+    rows, _, pooling = TablePopulation(source=SOURCE, kinds=kinds, access=flat).sample(POOL_TABLES, POOL_SEED)
     ratio, shares = counts
 
     def solved(slope: float, highest: float) -> AccessRule:
@@ -177,7 +177,7 @@ def fit(kinds: tuple[TableKind, ...], counts: Counts) -> AccessRule:
 # --- what is written ----------------------------------------------------------------------------------------------
 
 
-def population_text(drawn: Population) -> str:
+def population_text(drawn: TablePopulation) -> str:
     """population.yaml."""
     lines = ["# What sample_workload draws from: written by benchmarks/table_population.py, see docs/workloads.md."]
     lines += [f"source: >-\n  {drawn.source}", "kinds:"]
@@ -247,7 +247,7 @@ def print_tables(report: Floats, drawn: Floats) -> None:
         print(f"| ids of tables of {least:,.0f} rows to below {below:,.0f} | {shares[0]:.1%} | {shares[1]:.1%} |")
 
 
-def print_reuse(counts: Counts, drawn: Population) -> tuple[Floats, Floats]:
+def print_reuse(counts: Counts, drawn: TablePopulation) -> tuple[Floats, Floats]:
     """The pool of seed 0, and those of 15 more seeds, beside the published counts; the bins' shares of the first."""
     shares, ratios = [], []
     for seed in range(16):
@@ -273,7 +273,7 @@ def print_bins(counts: Counts, found: tuple[Floats, Floats]) -> None:
         print(f"| {edge} | " + " | ".join(f"{share:.3f}" for share in row) + " |")
 
 
-def print_limits(drawn: Population) -> None:
+def print_limits(drawn: TablePopulation) -> None:
     rows, _, pooling = drawn.sample(POOL_TABLES, POOL_SEED)
     lowest = drawn.access.zipf(rows, pooling) == drawn.access.lowest
     print(f"\nAt the lowest exponent: {lowest.mean():.0%} of the pool's tables, ", end="")
@@ -303,7 +303,7 @@ def main() -> None:
     words = parser.parse_args()
     report, counts = read_report(words.report), read_counts(words.counts)
     kinds = distil(*report)
-    drawn = Population(source=SOURCE, kinds=kinds, access=fit(kinds, counts))
+    drawn = TablePopulation(source=SOURCE, kinds=kinds, access=fit(kinds, counts))
     large = drawn.sample(20_000, 0)
     print(population_text(drawn))
     print_tables(report, large)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.costs.neural_files import find_model, load_model, load_tensors, weights_of
+from recsmith.costs.neural.files import find_model, load_model, load_tensors, weights_of
 from recsmith.learning.cost import predict
 from recsmith.learning.data import Groups, noise_floor, read_groups, split
 from recsmith.learning.scores import held_out

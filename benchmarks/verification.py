@@ -21,9 +21,9 @@ from records import Row, resumed
 import recsmith
 from recsmith import Plan, Space, Workload, load_cluster
 from recsmith.measuring.intervals import Interval
-from recsmith.measuring.steps import VISITS
-from recsmith.measuring.verification import verify_plans
-from recsmith.measuring.verified import difference, verified_to_raw
+from recsmith.reports.verified_kernels import difference, verified_to_raw
+from recsmith.verifying.kernels.steps import VISITS
+from recsmith.verifying.kernels.verify import verify_plans
 from recsmith.workloads.sample import shared_pool
 
 WORKLOADS = ((12, 4), (30, 4), (60, 8))  # tables, ranks

@@ -21,7 +21,7 @@ from torchrec.optim import CombinedOptimizer, KeyedOptimizerWrapper, RowWiseAdag
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
-from recsmith.bridge.launch import launch
+from recsmith.jobs.launch import launch
 from recsmith.torchrec import RecSmithPlanner, leave
 
 BATCH_SIZE, DENSE, DIM = 256, 13, 64

@@ -18,22 +18,27 @@ ROOMS = (
     ("plans",),
     ("problems",),
     ("costs",),
-    ("hardware",),
+    ("bounds",),
     ("planners",),
-    ("reports",),
-    ("bridge",),
+    ("planning",),
+    ("analyses",),
+    ("adapters",),
+    ("jobs",),
+    ("torchrec",),  # recsmith.torchrec: the public name of adapters and jobs
+    ("hardware",),
     ("measuring",),
     ("learning",),
+    ("verifying",),
     ("bench",),
-    ("torchrec",),  # recsmith.torchrec: the bridge's public name
+    ("reports",),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 CORE = {"numpy", "pydantic", "yaml", "click", "rich", "safetensors"}  # the dependencies of pyproject.toml
 TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
-TORCH_ROOMS = {"bridge", "hardware", "measuring", "learning"}
-SOLVER_FILES = {"_cpsat.py", "_cpsat_model.py"}  # of planners, imported when planner exact solves
-FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "bridge"}}
+TORCH_ROOMS = {"adapters", "jobs", "hardware", "measuring", "learning", "verifying"}
+SOLVER_FILES = {"cp_sat.py", "cp_sat_model.py"}  # of planners, imported when planner exact solves
+FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "adapters", "verifying"}}
 
 
 def room_of(path: Path) -> str:
@@ -166,11 +171,6 @@ def test_only_the_core_is_imported_and_torch_only_where_it_belongs(path: Path):
     assert foreign <= (allowed | {"ortools"} if path.name in SOLVER_FILES else allowed)
     for name, rooms in FOR_PEOPLE.items():
         assert name not in foreign or room in rooms
-
-
-def test_nothing_in_the_core_path_names_the_bridge():
-    users = {room_of(path) for path, names in IMPORTS.items() if any("recsmith.bridge" in name for name in names)}
-    assert users <= {"bridge", "measuring", "torchrec", "bench", "cli"}
 
 
 # --- what an import costs -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from recsmith._types import Bools, Floats
-from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.errors import RecSmithError
 from recsmith.hardware import Case, load_hardware
 from recsmith.hardware.simulated import SMS

@@ -13,13 +13,13 @@ from typing import Any
 import bandwidth
 import regimes
 
-from recsmith.bench.book import load_settings
+from recsmith.bench.run_store import load_settings
 from recsmith.bench.sharding import bench_sharding
-from recsmith.bench.text import table_lines
-from recsmith.costs.neural_files import Card, find_model, load_model
+from recsmith.costs.neural.files import Card, find_model, load_model
 from recsmith.errors import RecSmithError
 from recsmith.files import parse_json, read_text
-from recsmith.measuring.show import summary_lines
+from recsmith.reports.bench import table_lines
+from recsmith.reports.measurements import summary_lines
 
 
 def main() -> None:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from recsmith._version import __version__
 
 if TYPE_CHECKING:
+    from recsmith.analyses.compare import compare
+    from recsmith.analyses.explain import explain
+    from recsmith.analyses.sweep import sweep
     from recsmith.clusters import Cluster, Device, Links, load_cluster
-    from recsmith.costs.simulate import simulate
     from recsmith.errors import (
         CorruptFile,
         Infeasible,
@@ -24,10 +26,8 @@ if TYPE_CHECKING:
         RecSmithError,
         UsageError,
     )
-    from recsmith.planners import Result, plan
-    from recsmith.planners.compare import compare
-    from recsmith.planners.explain import explain
-    from recsmith.planners.sweep import sweep
+    from recsmith.planning import Result, plan
+    from recsmith.planning.simulate import simulate
     from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
     from recsmith.problems import Constraints, Space, TableRule
     from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
@@ -39,11 +39,11 @@ _ROOMS = {
     "recsmith.clusters": ("Cluster", "Device", "Links", "load_cluster"),
     "recsmith.problems": ("Constraints", "Space", "TableRule"),
     "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
-    "recsmith.costs.simulate": ("simulate",),
-    "recsmith.planners.compare": ("compare",),
-    "recsmith.planners.explain": ("explain",),
-    "recsmith.planners.sweep": ("sweep",),
-    "recsmith.planners": ("Result", "plan"),
+    "recsmith.planning.simulate": ("simulate",),
+    "recsmith.analyses.compare": ("compare",),
+    "recsmith.analyses.explain": ("explain",),
+    "recsmith.analyses.sweep": ("sweep",),
+    "recsmith.planning": ("Result", "plan"),
     "recsmith.errors": (
         "CorruptFile", "Infeasible", "MissingExtra", "NoPlanFound", "PlanMismatch", "RecSmithError", "UsageError",
     ),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recsmith.bench.book import load_settings, open_book
+from recsmith.bench.run_store import load_settings, open_run_store
 from recsmith.measuring.summary import summarize
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_plans_that_were_made_elsewhere_are_measured(tmp_path: Path):
     done = collect("simulated:h100", str(tmp_path), "plans", PLANS=PLANS)
     assert done.returncode == 0, done.stderr
     assert "2 of 2 visits measured" in (tmp_path / "plans.txt").read_text()
-    with open_book(plans, load_settings(plans)) as book:
+    with open_run_store(plans, load_settings(plans)) as book:
         assert len(book.measured) == 2
 
 

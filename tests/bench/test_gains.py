@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from recsmith._types import Floats
-from recsmith.bench.book import Measured
 from recsmith.bench.gains import LEAST_TASKS, RESAMPLES, figures, mean_of_tasks, steps_of, verdict
+from recsmith.bench.run_store import Measured
 
 
 def visits(name: str, comm: float = 0.0, **ready: list[float]) -> list[Measured]:

@@ -7,28 +7,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recsmith.bench.book import Settings, load_settings
 from recsmith.bench.plans import Attempt, attempt, check_planner, default_model
-from recsmith.bench.sharding import Outcome, Progress, bench_sharding, device_of
+from recsmith.bench.run_store import Settings, load_settings
+from recsmith.bench.sharding import BenchProgress, BenchResults, bench_sharding, device_of
 from recsmith.bench.table import outcome_to_raw, references
-from recsmith.bench.tasks import Row, draw_tasks
-from recsmith.bench.text import table_lines
+from recsmith.bench.tasks import TaskRow, draw_tasks
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
+from recsmith.reports.bench import table_lines
 
 SETTINGS = Settings(
     hardware="simulated:h100?noise=0.03", cost_model="analytic", rows=("4x128", "4x64"), tasks=1,
     planners=("random", "cost_greedy", "size_greedy@torchrec"), visits=2, seed=2026, global_batch=65_536,
 )  # fmt: skip
-TASK = draw_tasks(Row(devices=4, max_dim=64), 1, 2026, "h100", 65_536).tasks[0]
+TASK = draw_tasks(TaskRow(devices=4, max_dim=64), 1, 2026, "h100", 65_536).tasks[0]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BenchResults]:
     path = tmp_path_factory.mktemp("bench") / "new"
     return path, bench_sharding(SETTINGS, path)
 
 
-def results(outcome: Outcome) -> tuple[Any, ...]:
+def results(outcome: BenchResults) -> tuple[Any, ...]:
     """All that does not depend on how long things took."""
     attempts = {key: replace(each, plan_s=0.0) for key, each in outcome.attempts.items()}
     kernels = {key: {word: k.tolist() for word, k in each.kernels.items()} for key, each in outcome.measured.items()}
@@ -36,11 +36,11 @@ def results(outcome: Outcome) -> tuple[Any, ...]:
     return outcome.drawn, attempts, kernels, comm, outcome.complete
 
 
-def test_every_plan_of_every_task_is_measured(whole: tuple[Path, Outcome]):
+def test_every_plan_of_every_task_is_measured(whole: tuple[Path, BenchResults]):
     _, outcome = whole
     assert outcome.complete
     assert len(outcome.attempts) == 2 * 3
-    assert {row.row for row in outcome.drawn} == {Row(devices=4, max_dim=64), Row(devices=4, max_dim=128)}
+    assert {row.row for row in outcome.drawn} == {TaskRow(devices=4, max_dim=64), TaskRow(devices=4, max_dim=128)}
     assert set(outcome.measured) == {(row.tasks[0].name, visit) for row in outcome.drawn for visit in range(2)}
     for visit in outcome.measured.values():
         assert set(visit.kernels) == set(SETTINGS.planners)
@@ -50,10 +50,10 @@ def test_every_plan_of_every_task_is_measured(whole: tuple[Path, Outcome]):
 
 
 @pytest.mark.parametrize("after", [0, 4, 7, 9])
-def test_a_run_that_is_ended_goes_on_and_ends_alike(whole: tuple[Path, Outcome], tmp_path: Path, after: int):
-    heard: list[Progress] = []
+def test_a_run_that_is_ended_goes_on_and_ends_alike(whole: tuple[Path, BenchResults], tmp_path: Path, after: int):
+    heard: list[BenchProgress] = []
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: BenchProgress) -> None:
         heard.append(progress)
         if len(heard) > after:
             raise KeyboardInterrupt
@@ -68,14 +68,14 @@ def test_a_run_that_is_ended_goes_on_and_ends_alike(whole: tuple[Path, Outcome],
     assert results(bench_sharding(SETTINGS, tmp_path)) == results(whole[1])
 
 
-def test_a_run_that_is_done_measures_nothing_again(whole: tuple[Path, Outcome]):
+def test_a_run_that_is_done_measures_nothing_again(whole: tuple[Path, BenchResults]):
     path, outcome = whole
     before = (path / "journal.jsonl").read_text()
     assert results(bench_sharding(SETTINGS, path)) == results(outcome)
     assert (path / "journal.jsonl").read_text() == before
 
 
-def test_visits_can_be_added(whole: tuple[Path, Outcome], tmp_path: Path):
+def test_visits_can_be_added(whole: tuple[Path, BenchResults], tmp_path: Path):
     first = bench_sharding(replace(SETTINGS, visits=1), tmp_path)
     assert {visit for _, visit in first.measured} == {0}
     assert results(bench_sharding(SETTINGS, tmp_path)) == results(whole[1])
@@ -111,7 +111,7 @@ def test_a_budget_ends_a_run(tmp_path: Path):
         ({"cost_model": "torchrec"}, "cost_model analytic instead of torchrec"),
     ],
 )
-def test_a_folder_of_other_settings_is_refused(whole: tuple[Path, Outcome], change: dict[str, Any], words: str):
+def test_a_folder_of_other_settings_is_refused(whole: tuple[Path, BenchResults], change: dict[str, Any], words: str):
     path, _ = whole
     with pytest.raises(UsageError, match=f"holds a run with {words}; give another folder"):
         bench_sharding(replace(SETTINGS, **change), path)
@@ -126,7 +126,7 @@ def test_folders_that_are_something_else_are_refused(tmp_path: Path):
         bench_sharding(SETTINGS, tmp_path / "notes.txt")
 
 
-def test_a_damaged_line_is_named(whole: tuple[Path, Outcome], tmp_path: Path):
+def test_a_damaged_line_is_named(whole: tuple[Path, BenchResults], tmp_path: Path):
     path, _ = whole
     (tmp_path / "settings.json").write_text((path / "settings.json").read_text())
     for line in ("{]", '{"task": "4x64-1"}', '{"measured": {"task": 1}}', '{"task": "4x64-1", "attempt": {}}'):
@@ -168,7 +168,7 @@ def test_unknown_planners_and_cost_models_are_refused(word: str):
         check_planner(word, "analytic", TASK)
 
 
-def test_a_planner_may_have_a_cost_model_of_its_own(whole: tuple[Path, Outcome]):
+def test_a_planner_may_have_a_cost_model_of_its_own(whole: tuple[Path, BenchResults]):
     check_planner("auto@torchrec", "analytic", TASK)
     own, other = (attempt(word, TASK, "analytic", 0) for word in ("cost_greedy", "cost_greedy@torchrec"))
     assert own.placements
@@ -182,7 +182,7 @@ def test_the_learned_model_of_the_hardware_is_the_default():
 
 
 def test_ctrl_c_within_a_search_ends_the_run_and_keeps_no_half_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from recsmith.planners.neuroshard import NeuroShard
+    from recsmith.planners.neuroshard.planner import NeuroShard
 
     search = NeuroShard.plan
 
@@ -197,7 +197,7 @@ def test_ctrl_c_within_a_search_ends_the_run_and_keeps_no_half_plan(tmp_path: Pa
 # --- what a run says ------------------------------------------------------------------------------------------------
 
 
-def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[Path, Outcome]):
+def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[Path, BenchResults]):
     lines = table_lines(whole[1])
     text = "\n".join(lines)
     assert "1 a row, 4 of 4 visits measured; 65,536 samples of all devices; seed 2026" in text
@@ -209,14 +209,14 @@ def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[P
     assert "kernels are measured" in "\n".join(table_lines(on_cpu))
 
 
-def test_planners_stand_beside_auto_and_neuroshard_where_they_take_part(whole: tuple[Path, Outcome]):
+def test_planners_stand_beside_auto_and_neuroshard_where_they_take_part(whole: tuple[Path, BenchResults]):
     words = ("random", "neuroshard", "auto@torchrec", "auto")
     changed = replace(whole[1], settings=replace(SETTINGS, planners=words))
     assert references(changed) == ("auto@torchrec", "auto", "neuroshard")
     assert references(whole[1]) == ("random",)
 
 
-def test_the_data_holds_the_figures(whole: tuple[Path, Outcome]):
+def test_the_data_holds_the_figures(whole: tuple[Path, BenchResults]):
     raw = outcome_to_raw(whole[1])
     (table,) = raw["tables"]
     assert (table["reference"], len(table["fastest"]), len(table["median"])) == ("random", 3, 3)
@@ -232,7 +232,7 @@ def test_the_data_holds_the_figures(whole: tuple[Path, Outcome]):
     assert table["kernels"][2]["gains"][0]["interval"]["value"] == pytest.approx(np.mean(ratios))
 
 
-def test_failures_are_counted_and_left_out(whole: tuple[Path, Outcome]):
+def test_failures_are_counted_and_left_out(whole: tuple[Path, BenchResults]):
     _, outcome = whole
     name = outcome.drawn[0].tasks[0].name
     lost = Attempt(planner="cost_greedy", error="found no room", plan_s=0.1)

@@ -8,7 +8,7 @@ from recsmith.bench.tasks import (
     ROWS,
     SPACE,
     Drawn,
-    Row,
+    TaskRow,
     device_bytes,
     draw_tasks,
     largest_share,
@@ -17,14 +17,14 @@ from recsmith.bench.tasks import (
 from recsmith.costs import cost_model
 from recsmith.errors import UsageError
 from recsmith.measuring.cases import MOST_ROWS
-from recsmith.planners import find_planner
+from recsmith.planning import find_planner
 from recsmith.problems import build_problem
 from recsmith.workloads.sample import shared_pool
 
 
 @pytest.fixture(scope="module")
 def drawn() -> Drawn:
-    return draw_tasks(Row(devices=4, max_dim=32), 4, 2026, "h100", 65_536)
+    return draw_tasks(TaskRow(devices=4, max_dim=32), 4, 2026, "h100", 65_536)
 
 
 def test_there_are_twelve_rows():
@@ -32,7 +32,7 @@ def test_there_are_twelve_rows():
 
 
 def test_rows_are_read_in_the_order_of_the_table():
-    assert parse_rows(["8x4", "4x128"]) == (Row(devices=4, max_dim=128), Row(devices=8, max_dim=4))
+    assert parse_rows(["8x4", "4x128"]) == (TaskRow(devices=4, max_dim=128), TaskRow(devices=8, max_dim=4))
     for words in (["4x5"], []):
         with pytest.raises(UsageError, match="rows are <devices>x<largest dim>: 4x4, 4x8"):
             parse_rows(words)
@@ -57,7 +57,7 @@ def test_tasks_are_those_of_the_paper(drawn: Drawn):
 
 
 def test_the_batch_and_the_device_change_nothing_else():
-    row = Row(devices=4, max_dim=64)
+    row = TaskRow(devices=4, max_dim=64)
     (small,), (large,) = (draw_tasks(row, 1, 7, *words).tasks for words in (("cpu", 4096), ("h100", 65_536)))
     assert small.name == large.name
     assert small.workload.tables == large.workload.tables

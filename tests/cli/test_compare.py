@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from recsmith.cli.compare import command as compare
 from recsmith.cli.explain import command as explain
 from recsmith.errors import PlanMismatch, RecSmithError, UsageError
-from recsmith.planners import plan
+from recsmith.planning import plan
 from recsmith.plans import save_plan
 from recsmith.workloads import load_workload
 

@@ -257,7 +257,7 @@ def test_no_plan_without_proof_ends_with_1(run: Run, tables: Path, monkeypatch: 
     def give_up(*_: object, **__: object) -> None:
         raise NoPlanFound("nothing was found")
 
-    monkeypatch.setattr("recsmith.planners.plan", give_up)
+    monkeypatch.setattr("recsmith.planning.plan", give_up)
     assert run("plan", tables, *H100) == (1, "", "recsmith: nothing was found\n")
 
 
@@ -268,7 +268,7 @@ def test_an_early_end_is_one_line_and_1(
     def end(*_: object, **__: object) -> None:
         raise stop
 
-    monkeypatch.setattr("recsmith.planners.plan", end)
+    monkeypatch.setattr("recsmith.planning.plan", end)
     done = run("plan", tables, *H100)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("recsmith: ")
@@ -290,7 +290,7 @@ def test_a_run_that_fails_leaves_the_old_file(run: Run, tmp_path: Path, words: l
 
 
 def test_the_report_says_what_was_left_out_for_want_of_ortools(run: Run, monkeypatch: pytest.MonkeyPatch):
-    from recsmith.planners import auto
+    from recsmith.planners.auto import planner as auto
 
     monkeypatch.setattr(auto, "is_installed", lambda: False)
     report = run("plan", "criteo-kaggle", "--cluster", "h100:4").out

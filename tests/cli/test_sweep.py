@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from recsmith.cli import sweep as module
 from recsmith.cli.sweep import command
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
-from recsmith.planners import PLANNERS
+from recsmith.planning import PLANNERS
 
 FAST = ("--cost-model", "torchrec", "--widths", "torchrec")
 GRID = ("--devices", "2,4", "--device", "h100")

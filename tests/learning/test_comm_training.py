@@ -9,7 +9,7 @@ from support.exchanged import exchanged
 
 pytest.importorskip("torch")
 
-from recsmith.costs.comm_files import comm_model_of, load_comm_model
+from recsmith.costs.neural_comm.files import comm_model_of, load_comm_model
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.learning import comm_training
 from recsmith.learning.comm import learn_comm

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.learned import groups
 
-from recsmith.costs.neural_files import load_model, save_model, weights_of
+from recsmith.costs.neural.files import load_model, save_model, weights_of
 from recsmith.learning.cost import predict
 
 pytest.importorskip("torch")

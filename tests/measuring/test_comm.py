@@ -17,7 +17,7 @@ from recsmith.measuring.exchanges import draw_exchange
 from recsmith.measuring.folder import About, open_folder
 from recsmith.measuring.parts import read_columns
 from recsmith.measuring.run import Limit
-from recsmith.measuring.show import summary_lines, summary_to_raw
+from recsmith.reports.measurements import summary_lines, summary_to_raw
 
 # --- exchanges ---------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from recsmith.measuring import parts
 from recsmith.measuring import run as room
 from recsmith.measuring.cases import Cases
 from recsmith.measuring.parts import read_columns
-from recsmith.measuring.run import Limit, Progress, measure_compute
+from recsmith.measuring.run import Limit, MeasuringProgress, measure_compute
 from recsmith.measuring.samples import BLOCK, VISITS, schedule_of
 
 CASES = Cases(seed=0, scale=SCALES["check"])
@@ -93,7 +93,7 @@ def test_a_budget_ends_a_run(tmp_path: Path):
 
 
 def test_progress_says_how_long_it_still_takes(tmp_path: Path):
-    said: list[Progress] = []
+    said: list[MeasuringProgress] = []
     measure_compute(Stub(), CASES, tmp_path, Limit(samples=10, budget_s=1000), said.append)
     assert [each.visits for each in said] == list(range(1, BLOCK + 11))
     assert [each.samples for each in said] == [each.steady for each in said] == [0] * BLOCK + list(range(1, 11))

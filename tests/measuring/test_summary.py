@@ -13,8 +13,8 @@ from recsmith.measuring.cases import Cases
 from recsmith.measuring.run import Limit, measure_compute
 from recsmith.measuring.samples import VISITS, Sample
 from recsmith.measuring.shipped import locate
-from recsmith.measuring.show import summary_lines, summary_to_raw
 from recsmith.measuring.summary import Noise, noise_floor, summarize
+from recsmith.reports.measurements import summary_lines, summary_to_raw
 
 
 def samples(*rows: tuple[int, str, float | None]) -> list[Sample]:

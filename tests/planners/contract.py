@@ -10,10 +10,10 @@ from typing import Any
 
 from support.cases import BOTH, LOOSE, TIGHT, Case, check_plan, medium_case, seeded, small_case
 
-from recsmith.costs.simulate import simulate
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.files import dump_json, parse
-from recsmith.planners import PLANNERS, Result
+from recsmith.planning import PLANNERS, Result
+from recsmith.planning.simulate import simulate
 from recsmith.plans import Placement, Plan, plan_from_raw, plan_to_raw
 from recsmith.workloads import Table
 

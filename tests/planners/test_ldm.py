@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from recsmith.errors import UsageError
-from recsmith.planners import ldm, plan
+from recsmith.planners import ldm
 from recsmith.planners.ldm import partition
+from recsmith.planning import plan
 
 
 def sums(weights: np.ndarray, target: np.ndarray, ranks: int) -> list[float]:

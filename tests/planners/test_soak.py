@@ -8,9 +8,9 @@ import os
 import pytest
 from support.cases import check_plan, impossible, large_case, seeded
 
-from recsmith.costs.simulate import simulate
 from recsmith.errors import Infeasible, NoPlanFound
-from recsmith.planners import PLANNERS
+from recsmith.planning import PLANNERS
+from recsmith.planning.simulate import simulate
 
 CASES = int(os.environ.get("CASES", "64"))
 CHUNKS = 8

@@ -10,7 +10,7 @@ from support.build import cluster, placed, plan_of, table, workload
 
 from recsmith.errors import CorruptFile, PlanMismatch, UsageError
 from recsmith.files import dump_json, parse
-from recsmith.planners import plan
+from recsmith.planning import plan
 from recsmith.plans import Cache, Placement, Plan, digest_of, load_plan, plan_from_raw, plan_to_raw, save_plan
 from recsmith.plans import files as plan_files
 

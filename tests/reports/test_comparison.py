@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from support.build import cluster, placed, plan_of, table, workload
 
-from recsmith.costs.sensitivity import Spread
+from recsmith.analyses.alternatives import Alternative
+from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow, ranked, verdict_on
+from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, TableAccount, TableShare
+from recsmith.analyses.sensitivity import Spread
 from recsmith.files import dump_json
-from recsmith.planners.alternatives import Alternative
-from recsmith.planners.comparison import Comparison, Judgement, Row, ranked, verdict_on
-from recsmith.planners.explain import Explanation, PartShare, Phase, RankShare, TableAccount, TableShare
 from recsmith.plans import Bound
 from recsmith.reports.comparison import comparison_report, comparison_to_raw
 from recsmith.reports.explanation import explanation_report, explanation_to_raw
@@ -31,25 +31,25 @@ def text_of(renderable: object, capsys: pytest.CaptureFixture[str]) -> str:
 # --- comparison ---------------------------------------------------------------------------------------------------
 
 
-def row(name: str, *totals: float, **changes: Any) -> Row:
+def row(name: str, *totals: float, **changes: Any) -> PlannerRow:
     judgements = tuple(
         Judgement(cost_model=judge, total_s=total, bound_s=0.9, gap=total / 0.9 - 1, over_best=None)
         for judge, total in zip(("analytic", "torchrec"), totals, strict=True)
     )
     spread = Spread(median_s=1.031 * totals[0], p95_s=1.06 * totals[0], off=0.2, draws=100)
-    made = Row(
+    made = PlannerRow(
         name=name, digest="d", search_s=0.25, truncated=False, error=None, judgements=judgements, fits=True,
         overfull=0, sensitivity=spread,
     )  # fmt: skip
     return replace(made, **changes)
 
 
-def failed(name: str) -> Row:
+def failed(name: str) -> PlannerRow:
     words = {"digest": None, "judgements": (), "fits": False, "sensitivity": None}
     return row(name, 1.0, 1.0, error="found no room", **words)
 
 
-def comparison(*rows: Row) -> Comparison:
+def comparison(*rows: PlannerRow) -> Comparison:
     found = ranked(rows)
     plans = {each.name: PLAN for each in found if each.judgements}
     judges = ("analytic", "torchrec")

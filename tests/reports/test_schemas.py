@@ -9,7 +9,7 @@ from support.build import cluster, placed, plan_of, table, workload
 from support.schema import problems
 
 from recsmith.clusters import catalogue, cluster_to_raw, load_cluster
-from recsmith.planners import Result
+from recsmith.planning import Result
 from recsmith.plans import Cache, Placement, plan_to_raw
 from recsmith.reports.data import result_to_raw
 from recsmith.reports.schemas import schema_of

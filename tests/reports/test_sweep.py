@@ -10,8 +10,8 @@ import pytest
 from support.build import table, workload
 from support.schema import problems
 
+from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep, with_knees
 from recsmith.files import dump_json
-from recsmith.planners.scaling import Fixed, Knee, Point, Sweep, with_knees
 from recsmith.reports.schemas import schema_of
 from recsmith.reports.sweep import COLUMNS, knee_words, point_words, sweep_report, sweep_to_csv, sweep_to_raw
 from recsmith.reports.text import show

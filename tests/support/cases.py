@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from recsmith.clusters import Cluster, Device, Links
 from recsmith.costs import COST_MODELS, Evaluator
 from recsmith.errors import PlanMismatch, UsageError
-from recsmith.planners import Result, plan
+from recsmith.planning import Result, plan
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.plans.plan import Cache
 from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from recsmith.costs.comm_files import CommCard, CommHeldOut, save_comm_model
-from recsmith.costs.comm_inputs import INPUTS, WORK
-from recsmith.costs.neural_files import Floor, Range
+from recsmith.costs.neural.files import NoiseFloor, Range
+from recsmith.costs.neural_comm.files import CommCard, CommHeldOut, save_comm_model
+from recsmith.costs.neural_comm.inputs import INPUTS, WORK
 from recsmith.measuring.comm_simulated import simulate_comm
 from recsmith.measuring.run import Limit
 
@@ -23,7 +23,7 @@ def card(**fields: Any) -> CommCard:
     words = {
         "hardware": "simulated:h100", "backend": "simulated", "device": "h100, simulated", "versions": "recsmith 0",
         "per_host": 8, "ranks": (4, 8), "seed": 0, "data": "0" * 64, "exchanges": 90, "left_out": 1, "train": 70,
-        "validation": 11, "epochs": 2, "held_out": (held,), "noise": Floor(pairs=0),
+        "validation": 11, "epochs": 2, "held_out": (held,), "noise": NoiseFloor(pairs=0),
         "ranges": {"bytes": Range(least=1.0, most=1e9)},
     }  # fmt: skip
     return CommCard(**words | fields)

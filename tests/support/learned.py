@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from recsmith.costs.neural_files import Card, Floor, HeldOut, Range, save_model
-from recsmith.costs.neural_inputs import DATA_TYPES, INPUTS, OPTIMIZERS, WORK, PieceWork, inputs_of, work_of
+from recsmith.costs.neural.files import Card, HeldOut, NoiseFloor, Range, save_model
+from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, WORK, PieceWork, inputs_of, work_of
 from recsmith.learning.data import Groups
 
 TERMS, HINGES, HIDDEN = 3, 2, 5
@@ -21,7 +21,7 @@ def card(**fields: Any) -> Card:
     words = {
         "hardware": "cpu", "device": "a test", "versions": "recsmith 0", "variant": "convex", "seed": 0,
         "data": "0" * 64, "samples": 90, "left_out": 1, "train": 70, "validation": 11, "epochs": 2, "held_out": held,
-        "noise": Floor(pairs=2, median=0.02, mean=0.03), "optimizers": OPTIMIZERS, "data_types": DATA_TYPES,
+        "noise": NoiseFloor(pairs=2, median=0.02, mean=0.03), "optimizers": OPTIMIZERS, "data_types": DATA_TYPES,
         "analytic_factor": 2.0,
     }  # fmt: skip
     return Card(**words | fields | {"ranges": RANGES | fields.get("ranges", {})})

@@ -19,9 +19,9 @@ from zlib import crc32
 import numpy as np
 
 from recsmith._types import Floats, noun
-from recsmith.bench.book import Measured
+from recsmith.bench.run_store import Measured
 from recsmith.measuring.intervals import Interval, draw_visits, interval
-from recsmith.measuring.steps import resampled_steps
+from recsmith.verifying.kernels.steps import resampled_steps
 
 RESAMPLES = 4_000
 LEAST_TASKS = 5  # behind an interval that tells plans apart: of fewer, resampled tasks are too often the same

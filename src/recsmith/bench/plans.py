@@ -10,12 +10,12 @@ from collections.abc import Callable
 from importlib import import_module
 
 from recsmith._types import noun
+from recsmith.adapters.doctor import require_torch
 from recsmith.bench.tasks import SPACE, Task
-from recsmith.bridge.doctor import require_torch
 from recsmith.clusters import Cluster
 from recsmith.costs import DEFAULT_COST_MODEL, Evaluator, cost_model
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
-from recsmith.planners import find_planner
+from recsmith.planning import find_planner
 from recsmith.plans import Placement
 from recsmith.problems import Problem, Space, build_problem, placements_of
 from recsmith.workloads import Workload
@@ -109,4 +109,4 @@ def _compiled(model: str, problem: Problem) -> Evaluator:
 def _theirs() -> Callable[[Workload, Cluster, Space], tuple[Placement, ...]]:
     """TorchRec's planner, imported before its time is taken."""
     require_torch()
-    return import_module("recsmith.bridge.stock").plan_with_torchrec
+    return import_module("recsmith.adapters.stock").plan_with_torchrec

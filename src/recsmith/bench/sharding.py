@@ -9,22 +9,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from recsmith._types import noun
-from recsmith.bench.book import Book, Measured, Settings, open_book
 from recsmith.bench.plans import Attempt, attempt, check_planner
+from recsmith.bench.run_store import Measured, RunStore, Settings, open_run_store
 from recsmith.bench.tasks import Drawn, Task, draw_tasks, parse_rows
 from recsmith.bench.visits import Placed, measure_visit, place
 from recsmith.clusters import load_cluster
 from recsmith.errors import UsageError
 from recsmith.hardware import load_hardware
 from recsmith.hardware.installed import require_fbgemm
-from recsmith.measuring.steps import open_for
+from recsmith.verifying.kernels.steps import open_for
 
 MEASURED = "cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]"
 CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices; the second is the paper's
 
 
 @noun
-class Progress:
+class BenchProgress:
     """How far a run is. what: planning or measuring; done of total: attempts, or visits."""
 
     what: str
@@ -34,7 +34,7 @@ class Progress:
 
 
 @noun
-class Outcome:
+class BenchResults:
     """What is known at the end of a run. complete: whether nothing is left to do."""
 
     settings: Settings
@@ -55,8 +55,8 @@ def bench_sharding(
     *,
     budget_s: float | None = None,
     plan_only: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Outcome:
+    on_progress: Callable[[BenchProgress], None] | None = None,
+) -> BenchResults:
     """Plan and measure what the folder does not hold yet; Ctrl-C and the budget end it early.
 
     plan_only: measure nothing; the hardware need not be there.
@@ -69,13 +69,13 @@ def bench_sharding(
     for word in settings.planners:
         check_planner(word, settings.cost_model, drawn[0].tasks[0])
     ends = None if budget_s is None else time.monotonic() + budget_s
-    with open_book(path, settings) as book:
-        run = _Run(book, settings, _turns(drawn), ends, on_progress or _silent)
+    with open_run_store(path, settings) as book:
+        run = _BenchRun(book, settings, _turns(drawn), ends, on_progress or _silent)
         try:
             complete = run.plan() and run.measure(plan_only)
         except KeyboardInterrupt:
             complete = False
-        return Outcome(
+        return BenchResults(
             settings=settings, drawn=drawn, attempts=book.attempts, measured=book.measured, complete=complete
         )
 
@@ -106,15 +106,20 @@ def _turns(drawn: Sequence[Drawn]) -> list[Task]:
     return [task for place in zip(*(row.tasks for row in drawn), strict=True) for task in place]
 
 
-def _silent(_: Progress) -> None:
+def _silent(_: BenchProgress) -> None:
     """Nobody listens."""
 
 
-class _Run:
+class _BenchRun:
     """The two phases of a run; each says whether it came to its end."""
 
     def __init__(
-        self, book: Book, settings: Settings, tasks: list[Task], ends: float | None, tell: Callable[[Progress], None]
+        self,
+        book: RunStore,
+        settings: Settings,
+        tasks: list[Task],
+        ends: float | None,
+        tell: Callable[[BenchProgress], None],
     ) -> None:
         self._book, self._settings, self._tasks, self._ends, self._tell = book, settings, tasks, ends, tell
         self._begun = time.monotonic()
@@ -155,4 +160,4 @@ class _Run:
         return self._ends is not None and time.monotonic() >= self._ends
 
     def _say(self, what: str, done: int, total: int) -> None:
-        self._tell(Progress(what=what, done=done, total=total, elapsed_s=time.monotonic() - self._begun))
+        self._tell(BenchProgress(what=what, done=done, total=total, elapsed_s=time.monotonic() - self._begun))

@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Iterator, Mapping
 
 from recsmith._types import noun
-from recsmith.bench.book import Measured
 from recsmith.bench.gains import REFERENCE, WAYS, Figures, Resampled, Verdict, figures, steps_of, verdict
-from recsmith.bench.sharding import Outcome
+from recsmith.bench.run_store import Measured
+from recsmith.bench.sharding import BenchResults
 from recsmith.bench.tasks import Drawn
 from recsmith.files import Raw, encode
 
@@ -15,7 +15,7 @@ ALL = "all"
 
 
 @noun
-class Table:
+class GainTable:
     """Figures of every row, and of all together, beside a reference, told in each of WAYS."""
 
     reference: str
@@ -26,7 +26,7 @@ class Table:
         return verdict([row for row in self.ways[way] if row.row != ALL], self.reference)
 
 
-def references(outcome: Outcome) -> tuple[str, ...]:
+def references(outcome: BenchResults) -> tuple[str, ...]:
     """What planners stand beside: auto first, where it takes part, then neuroshard; both under any cost model."""
     names = [
         word for name in (REFERENCE, "neuroshard") for word in outcome.settings.planners if word.split("@")[0] == name
@@ -34,18 +34,18 @@ def references(outcome: Outcome) -> tuple[str, ...]:
     return tuple(names or outcome.settings.planners[:1])
 
 
-def tables_of(outcome: Outcome) -> tuple[Table, ...]:
+def tables_of(outcome: BenchResults) -> tuple[GainTable, ...]:
     """The table of what was measured beside each reference."""
     visits = {name: found for row in outcome.drawn for name, found in _visits(outcome, row)}
     least = min(map(len, visits.values()), default=0)  # of all tasks as many visits as the least visited has
     ways = {way: {name: steps_of(found[:least], way) for name, found in visits.items()} for way in WAYS}
     return tuple(
-        Table(reference=name, ways={way: _rows(outcome, steps, name) for way, steps in ways.items()})
+        GainTable(reference=name, ways={way: _rows(outcome, steps, name) for way, steps in ways.items()})
         for name in references(outcome)
     )
 
 
-def _visits(outcome: Outcome, row: Drawn) -> Iterator[tuple[str, list[Measured]]]:
+def _visits(outcome: BenchResults, row: Drawn) -> Iterator[tuple[str, list[Measured]]]:
     """The visits of each task that was visited."""
     for task in row.tasks:
         found = [outcome.measured.get((task.name, visit)) for visit in range(outcome.settings.visits)]
@@ -53,7 +53,7 @@ def _visits(outcome: Outcome, row: Drawn) -> Iterator[tuple[str, list[Measured]]
             yield task.name, [each for each in found if each is not None]
 
 
-def _rows(outcome: Outcome, steps: Mapping[str, Mapping[str, Resampled]], reference: str) -> tuple[Figures, ...]:
+def _rows(outcome: BenchResults, steps: Mapping[str, Mapping[str, Resampled]], reference: str) -> tuple[Figures, ...]:
     """The figures of every row, and of all tasks."""
     groups = [(str(row.row), [task.name for task in row.tasks]) for row in outcome.drawn]
     if len(groups) > 1:
@@ -64,7 +64,7 @@ def _rows(outcome: Outcome, steps: Mapping[str, Mapping[str, Resampled]], refere
     )
 
 
-def planning(outcome: Outcome) -> dict[str, float]:
+def planning(outcome: BenchResults) -> dict[str, float]:
     """Median CPU seconds of each planner."""
     spent: dict[str, list[float]] = {word: [] for word in outcome.settings.planners}
     for each in outcome.attempts.values():
@@ -72,7 +72,7 @@ def planning(outcome: Outcome) -> dict[str, float]:
     return {word: statistics.median(seconds) if seconds else float("nan") for word, seconds in spent.items()}
 
 
-def outcome_to_raw(outcome: Outcome) -> Raw:
+def outcome_to_raw(outcome: BenchResults) -> Raw:
     """Plain data of a run: schema recsmith/bench-sharding-result/1."""
     tables = tables_of(outcome)
     return {

@@ -27,7 +27,7 @@ from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, UsageError
 from recsmith.measuring.cases import MOST_ROWS
-from recsmith.planners.feasibility import check_feasible
+from recsmith.planning.feasibility import check_feasible
 from recsmith.problems import Problem, Space, build_problem
 from recsmith.sharding import WIDTH_STEP
 from recsmith.workloads import Workload
@@ -43,7 +43,7 @@ MOST_ATTEMPTS = 1_000_000
 
 
 @noun
-class Row:
+class TaskRow:
     """A row of the table: tasks of so many devices and dims up to max_dim."""
 
     devices: int
@@ -58,7 +58,7 @@ class Row:
 class Task:
     """Tables to place on devices. attempt: which of the row's drawn tasks it is."""
 
-    row: Row
+    row: TaskRow
     attempt: int
     workload: Workload
     cluster: Cluster
@@ -73,7 +73,7 @@ class Task:
 class Drawn:
     """The tasks of a row, and how many more were drawn: degenerate ones, and ones proved to have no plan."""
 
-    row: Row
+    row: TaskRow
     tasks: tuple[Task, ...]
     degenerate: int
     infeasible: int
@@ -85,10 +85,10 @@ class Drawn:
         return lost / (lost + len(self.tasks))
 
 
-ROWS = tuple(Row(devices=devices, max_dim=dim) for devices in DEVICES for dim in MAX_DIMS)
+ROWS = tuple(TaskRow(devices=devices, max_dim=dim) for devices in DEVICES for dim in MAX_DIMS)
 
 
-def parse_rows(words: Sequence[str]) -> tuple[Row, ...]:
+def parse_rows(words: Sequence[str]) -> tuple[TaskRow, ...]:
     """Rows of words such as 4x32, in the order of the table."""
     known = {str(row): row for row in ROWS}
     odd = next((word for word in words if word not in known), None)
@@ -97,7 +97,7 @@ def parse_rows(words: Sequence[str]) -> tuple[Row, ...]:
     return tuple(row for row in ROWS if str(row) in words)
 
 
-def draw_tasks(row: Row, number: int, seed: int, device: str, global_batch: int) -> Drawn:
+def draw_tasks(row: TaskRow, number: int, seed: int, device: str, global_batch: int) -> Drawn:
     """The first `number` tasks of a row that are neither degenerate nor proved impossible.
 
     device: of the catalogue. global_batch: samples of all devices and a step.
@@ -119,7 +119,7 @@ def draw_tasks(row: Row, number: int, seed: int, device: str, global_batch: int)
     raise UsageError(f"row {row} has fewer than {number} tasks among the first {MOST_ATTEMPTS:,}; ask for fewer")
 
 
-def _draw(row: Row, seed: int, attempt: int) -> tuple[Ints, Ints]:
+def _draw(row: TaskRow, seed: int, attempt: int) -> tuple[Ints, Ints]:
     """Places in the pool (N,), each at most once, and dims (N,)."""
     rng = np.random.default_rng([seed, row.devices, row.max_dim, attempt])
     tables = rng.choice(len(_pool().tables), int(rng.integers(LEAST_TABLES, MOST_TABLES + 1)), replace=False)
@@ -162,7 +162,7 @@ def _workload(tables: Ints, dims: Ints, batch_size: int) -> Workload:
     )
 
 
-def _task(row: Row, attempt: int, workload: Workload, device: str) -> Task | None:
+def _task(row: TaskRow, attempt: int, workload: Workload, device: str) -> Task | None:
     """The task with its memory; None where no plan exists, proved."""
     roomy = load_cluster(f"{device}:{row.devices}")
     cluster = roomy.with_memory(device_bytes(build_problem(workload, roomy, SPACE)))

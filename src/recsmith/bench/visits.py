@@ -1,8 +1,8 @@
 """Visits of a task: the kernels of every planner's plan, measured in turns.
 
 A visit measures each distinct load of a rank once, rank after rank on one device, those of all planners one after the
-other (measuring/steps.py). Collectives are not measured, where as many devices as ranks are not at hand: they are
-priced by cost model `analytic` for the task's cluster, by the same formula for every planner.
+other (verifying/kernels/steps.py). Collectives are not measured, where as many devices as ranks are not at hand: they
+are priced by cost model `analytic` for the task's cluster, by the same formula for every planner.
 
 Legend: W ranks; the last axis of kernels and collectives is forward, backward.
 """
@@ -13,18 +13,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from recsmith._types import Floats, noun
-from recsmith.bench.book import Measured
 from recsmith.bench.plans import Attempt
+from recsmith.bench.run_store import Measured
 from recsmith.bench.tasks import SPACE, Task
 from recsmith.costs import Evaluator, cost_model, price
 from recsmith.errors import RecSmithError
 from recsmith.hardware import Hardware
-from recsmith.measuring.loads import Load, loads_of
 from recsmith.measuring.run import origin
-from recsmith.measuring.steps import LEAST, turns
 from recsmith.plans import Bound, Plan, StepCost
 from recsmith.problems import build_problem, constraints_to_raw, footprint_of
 from recsmith.problems.space import Constraints
+from recsmith.verifying.kernels.loads import Load, loads_of
+from recsmith.verifying.kernels.steps import LEAST, turns
 
 COMM_MODEL = "analytic"
 

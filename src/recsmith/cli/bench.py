@@ -41,8 +41,8 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
 
     from recsmith.bench.sharding import bench_sharding
     from recsmith.bench.table import outcome_to_raw
-    from recsmith.bench.text import table_lines
     from recsmith.files import dump_json
+    from recsmith.reports.bench import table_lines
 
     settings = _settings(**options)
     name = settings.hardware.replace(":", "-").replace("/", "-").replace("?", "-")
@@ -60,8 +60,8 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
 
 def _settings(**options: Any) -> Any:
     """The words as settings."""
-    from recsmith.bench.book import Settings
     from recsmith.bench.plans import DEFAULT_PLANNERS, default_model
+    from recsmith.bench.run_store import Settings
     from recsmith.bench.sharding import global_batch_of
     from recsmith.bench.tasks import ROWS
 

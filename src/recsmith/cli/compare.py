@@ -25,8 +25,8 @@ def command(workload: str, format_: str, **options: Any) -> None:
     recsmith compare dlrm-v2 --cluster h100:8
     recsmith compare tables.json --cluster h100:8x12 --planners auto,cost_greedy --baseline running.json
     """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.analyses.compare import DEFAULT_JUDGES, DEFAULT_PLANNERS, compare
     from recsmith.files import dump_json
-    from recsmith.planners.compare import DEFAULT_JUDGES, DEFAULT_PLANNERS, compare
     from recsmith.reports.comparison import comparison_report, comparison_to_raw
     from recsmith.reports.text import show
 

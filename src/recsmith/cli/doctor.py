@@ -12,7 +12,7 @@ def command() -> None:
     import sys
 
     from recsmith import __version__
-    from recsmith.bridge.doctor import TRIO, installed, require_torch
+    from recsmith.adapters.doctor import TRIO, installed, require_torch
 
     click.echo(f"recsmith    {__version__}, Python {sys.version.split()[0]}: planning works")
     for module, number in installed().items():

@@ -17,8 +17,8 @@ def command(plan: str, table: str | None, cost_model: str | None, format_: str) 
     recsmith explain plan.json
     recsmith explain plan.json --table user_id
     """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.analyses.explain import explain
     from recsmith.files import dump_json
-    from recsmith.planners.explain import explain
     from recsmith.plans import load_plan
     from recsmith.reports.explanation import explanation_report, explanation_to_raw
     from recsmith.reports.text import show

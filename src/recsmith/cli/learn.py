@@ -66,7 +66,7 @@ def comm(data: str, unseen: str | None, output: str, seed: int, epochs: int, bud
     judging = _folders(unseen, "--unseen") if unseen is not None else []
     card = learn_comm(_folders(data, "--data"), output, words, judging, teller(_words, SAY_EVERY_S, _is_last))
     click.echo("\n".join(_comm_lines(card)))
-    click.echo(f"recsmith: note: wrote {output}; recsmith.costs.comm_files.load_comm_model reads it", err=True)
+    click.echo(f"recsmith: note: wrote {output}; recsmith.costs.neural_comm.files.load_comm_model reads it", err=True)
 
 
 def _folders(words: str, option: str) -> list[Any]:

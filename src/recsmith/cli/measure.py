@@ -108,7 +108,7 @@ def show(folder: str, format_: str) -> None:
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import dump_json
     from recsmith.measuring.shipped import locate
-    from recsmith.measuring.show import summary_lines, summary_to_raw
+    from recsmith.reports.measurements import summary_lines, summary_to_raw
 
     path = locate(folder)
     if format_ == "json":
@@ -166,5 +166,5 @@ def _note(text: str) -> None:
 
 
 def _words(progress: Any) -> str:
-    """Of a run's Progress."""
+    """Of a run's MeasuringProgress."""
     return f"{progress.samples:,} samples, {progress.per_hour:,.0f} an hour{left(progress.left_s)}"

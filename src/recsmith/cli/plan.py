@@ -27,7 +27,7 @@ def command(workload: str, prove: bool, output: str | None, format_: str, **word
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import check_target
-    from recsmith.planners import plan
+    from recsmith.planning import plan
     from recsmith.plans import save_plan
 
     check_target(output)

@@ -16,8 +16,8 @@ def command(plan: str, cost_model: str | None, format_: str) -> None:
     recsmith simulate plan.json
     recsmith simulate plan.json --format json
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.costs.simulate import simulate
     from recsmith.files import dump_json
+    from recsmith.planning.simulate import simulate
     from recsmith.plans import load_plan
     from recsmith.reports.data import price_to_raw
 

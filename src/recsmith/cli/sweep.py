@@ -40,8 +40,8 @@ def command(workload: str, output: str | None, format_: str, **options: Any) -> 
     recsmith sweep dlrm-v2 --devices 8,16,32 --device h100,h200
     recsmith sweep tables.json --devices 8,16,32,64 --device h100 --global-batch 65536 -o sweep.csv
     """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.analyses.sweep import sweep
     from recsmith.files import check_target
-    from recsmith.planners.sweep import sweep
 
     check_target(output)
     found = sweep(

@@ -48,10 +48,10 @@ def command(plans: tuple[str, ...], torchrec: bool, format_: str, **words: Any) 
 
 
 def _train(plan: str, *, steps: int, batch_size: int | None, format_: str) -> None:
-    from recsmith.bridge.verify import verify
-    from recsmith.bridge.verify_report import verification_report, verification_to_raw
     from recsmith.files import dump_json
     from recsmith.plans import load_plan
+    from recsmith.reports.verified_jobs import verification_report, verification_to_raw
+    from recsmith.verifying.jobs.verify import verify
 
     done = verify(load_plan(plan), steps=steps, batch_size=batch_size)
     if format_ == "json":
@@ -64,9 +64,9 @@ def _train(plan: str, *, steps: int, batch_size: int | None, format_: str) -> No
 
 def _measure(plans: tuple[str, ...], format_: str, words: dict[str, Any]) -> None:
     from recsmith.files import dump_json
-    from recsmith.measuring.verification import verify_plans
-    from recsmith.measuring.verified import verified_lines, verified_to_raw
     from recsmith.plans import load_plan
+    from recsmith.reports.verified_kernels import verified_lines, verified_to_raw
+    from recsmith.verifying.kernels.verify import verify_plans
 
     named = [(name, load_plan(name)) for name in plans]
     done = verify_plans(named, **words, on_progress=teller(_words, SAY_EVERY_S))

@@ -1,19 +1,17 @@
-"""What plans cost: cost models, bounds, and pricing of plans."""
+"""What plans cost: cost models, and the pricing of placed pieces."""
 
-from recsmith.costs._base import (
-    CostModel,
-    Evaluator,
-    Outlook,
-    Plane,
-    Terms,
+from recsmith.costs.analytic.model import AnalyticCostModel
+from recsmith.costs.neural.model import PREFIX, NeuralCostModel
+from recsmith.costs.pricing import (
+    device_parts,
     device_sums,
     phase_seconds,
     piece_seconds,
     price,
+    step_of,
     step_seconds,
 )
-from recsmith.costs.analytic import AnalyticCostModel
-from recsmith.costs.neural import PREFIX, NeuralCostModel
+from recsmith.costs.protocol import CostModel, Evaluator, Plane
 from recsmith.costs.torchrec import TorchRecCostModel
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
@@ -37,13 +35,13 @@ __all__ = [
     "DEFAULT_COST_MODEL",
     "CostModel",
     "Evaluator",
-    "Outlook",
     "Plane",
-    "Terms",
     "cost_model",
+    "device_parts",
     "device_sums",
     "phase_seconds",
     "piece_seconds",
     "price",
+    "step_of",
     "step_seconds",
 ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.clusters import Cluster
-from recsmith.costs._base import CostModel
+from recsmith.costs.protocol import CostModel
 from recsmith.problems import Space, build_problem
 from recsmith.workloads import Workload
 

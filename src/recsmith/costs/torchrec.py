@@ -9,14 +9,12 @@ Legend: N pieces, W ranks.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster, Device
-from recsmith.costs._base import Outlook, Plane
-from recsmith.costs.bounds import outlook
+from recsmith.costs.protocol import Evaluator, Plane
 from recsmith.errors import UsageError
 from recsmith.plans import PARTS
 from recsmith.problems import Problem
@@ -69,6 +67,11 @@ class TorchRecEvaluator:
         """The sum of the parts itself."""
         return (Plane(np.ones((1, len(PARTS))), 0.0),)
 
+    @property
+    def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
+        """Nothing: the plane does not lie below zero."""
+        return ()
+
     def terms(self, modes: Ints, widths: Ints) -> Floats:
         """Seconds (N, 4) of forward compute, backward compute, forward comm and backward comm."""
         demand, table, kind = self.problem.demand, self.problem.modes.table[modes], self.problem.modes.type[modes]
@@ -117,15 +120,6 @@ class TorchRecEvaluator:
     def compute(self, sums: Floats) -> Floats:
         """Forward and backward compute."""
         return sums[..., 0] + sums[..., 1]
-
-    @property
-    def outlook(self) -> Outlook:
-        """The additive bound over the whole space."""
-        return self._outlook
-
-    @cached_property
-    def _outlook(self) -> Outlook:
-        return outlook(self)
 
 
 def _penalty(widths: Ints) -> Floats:

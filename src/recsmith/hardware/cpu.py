@@ -14,7 +14,7 @@ import torch
 from recsmith._process import keep_freed_memory
 from recsmith.hardware.case import Scale
 from recsmith.hardware.fused import FusedHardware
-from recsmith.hardware.machine import describe_cpu
+from recsmith.jobs.machine import describe_cpu
 
 
 class Cpu(FusedHardware):

@@ -1,8 +1,8 @@
-"""All-to-alls on `simulated:<gpu>`: the alpha-beta of costs/links.py, with three effects that it does not know.
+"""All-to-alls on `simulated:<gpu>`: the alpha-beta of the analytic model, with three effects that it does not know.
 
 Torch-free, and no more right than its rules: it stands in for a cluster where models of all-to-alls are tried out.
 Bytes flow; each rank has a port out and a port in to its own host, and others (its network card) to other hosts, all
-busy at the same time, as fast as the links of the catalogue and the efficiencies of costs/links.py let them.
+busy at the same time, as fast as the links of the catalogue and the efficiencies of the analytic model let them.
 
 - **pairs**: what one rank sends to another moves once both have started: ncclSend and ncclRecv wait for each other, and
   the pairs of a group go on independently (NCCL user guide, point-to-point communication). So a rank that starts early
@@ -24,7 +24,7 @@ import numpy as np
 from recsmith._types import Bools, Floats
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.costs.links import INTER_HOST_EFFICIENCY, INTRA_HOST_EFFICIENCY, latency, ranks_per_host
+from recsmith.costs.analytic.links import INTER_HOST_EFFICIENCY, INTRA_HOST_EFFICIENCY, latency, ranks_per_host
 from recsmith.errors import UsageError
 from recsmith.hardware.dice import NOISE, Dice
 from recsmith.hardware.simulated import check_noise

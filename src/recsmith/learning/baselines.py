@@ -9,8 +9,8 @@ from recsmith._types import Floats
 from recsmith.clusters import Cluster, Device, catalogue, load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.groups import group_seconds, one_device
-from recsmith.costs.neural import is_device
-from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
+from recsmith.costs.neural.model import is_device
 from recsmith.learning.data import Groups, Origin
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.costs.comm_files import CommCard, CommHeldOut, comm_model_of, load_comm_model, save_comm_model
-from recsmith.costs.neural_files import Floor, Range
+from recsmith.costs.neural.files import NoiseFloor, Range
+from recsmith.costs.neural_comm.files import CommCard, CommHeldOut, comm_model_of, load_comm_model, save_comm_model
 from recsmith.costs.weight_files import SUFFIX
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import check_target
@@ -90,11 +90,11 @@ def comm_ranges(blocks: Sequence[Exchanges]) -> dict[str, Range]:
     return {name: Range(least=float(values.min()), most=float(values.max())) for name, values in inputs.items()}
 
 
-def _floor(blocks: Sequence[Exchanges]) -> Floor:
+def _floor(blocks: Sequence[Exchanges]) -> NoiseFloor:
     apart = comm_noise(blocks)
     if not len(apart):
-        return Floor(pairs=0)
-    return Floor(pairs=len(apart), median=float(np.median(apart)), mean=float(apart.mean()))
+        return NoiseFloor(pairs=0)
+    return NoiseFloor(pairs=len(apart), median=float(np.median(apart)), mean=float(apart.mean()))
 
 
 def _torch_part() -> Any:

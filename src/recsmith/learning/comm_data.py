@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints, noun
-from recsmith.costs.comm_inputs import Load
+from recsmith.costs.neural_comm.inputs import Load
 from recsmith.errors import UsageError
 from recsmith.hardware import load_links
 from recsmith.learning.data import split

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The model of all-to-alls in PyTorch, the same as costs/comm_network.py has in NumPy.
+"""The model of all-to-alls in PyTorch, the same as costs/neural_comm/network.py has in NumPy.
 
 Legend: N exchanges, W ranks, x inputs, k figures of work, h hidden.
 """
@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recsmith.costs.comm_inputs import INPUTS, WORK
-from recsmith.costs.comm_network import BEND, REACH
+from recsmith.costs.neural_comm.inputs import INPUTS, WORK
+from recsmith.costs.neural_comm.network import BEND, REACH
 from recsmith.learning.comm_data import Exchanges
 
 HIDDEN, WIDTH = 32, 64  # units of the network of a rank, and of the network of all

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.costs.neural_files import (
+from recsmith.costs.neural.files import (
     Card,
-    Floor,
+    NoiseFloor,
     Range,
     Variant,
     Weights,
@@ -19,7 +19,7 @@ from recsmith.costs.neural_files import (
     save_model,
     weights_of,
 )
-from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.costs.weight_files import SUFFIX
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import check_target
@@ -99,11 +99,11 @@ def ranges_of(groups: Groups) -> dict[str, Range]:
     return {name: Range(least=float(values.min()), most=float(values.max())) for name, values in inputs.items()}
 
 
-def _floor(groups: Groups) -> Floor:
+def _floor(groups: Groups) -> NoiseFloor:
     apart = noise_floor(groups)
     if not len(apart):
-        return Floor(pairs=0)
-    return Floor(pairs=len(apart), median=float(np.median(apart)), mean=float(apart.mean()))
+        return NoiseFloor(pairs=0)
+    return NoiseFloor(pairs=len(apart), median=float(np.median(apart)), mean=float(apart.mean()))
 
 
 def _factor(groups: Groups, origin: Origin) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints, noun
-from recsmith.costs.neural_inputs import DATA_TYPES, OPTIMIZERS, PieceWork, inputs_of, work_of
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, inputs_of, work_of
 from recsmith.errors import UsageError
 from recsmith.measuring.cases import SLOWER
 from recsmith.measuring.folder import load_about

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The network and its heads in PyTorch, the same as costs/neural_files.py and neural_heads.py have in NumPy.
+"""The network and its heads in PyTorch, the same as costs/neural/files.py and neural_heads.py have in NumPy.
 
 Legend: N groups, P pieces, b figures of work, x inputs, t learned terms, k = 1 + t, H hinges.
 """
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from recsmith.costs.neural_files import BEND, Variant
-from recsmith.costs.neural_heads import LOG_SPAN, LOG_UNIT, REACH
-from recsmith.costs.neural_inputs import INPUTS, WORK
+from recsmith.costs.neural.files import BEND, Variant
+from recsmith.costs.neural.heads import LOG_SPAN, LOG_UNIT, REACH
+from recsmith.costs.neural.inputs import INPUTS, WORK
 
 TERMS = 5  # learned, beside the count of pieces
 WIDTH = 64  # of both hidden layers

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from recsmith._types import noun
-from recsmith.costs.neural_files import Variant
+from recsmith.costs.neural.files import Variant
 from recsmith.learning.data import Groups
 from recsmith.learning.descent import Descent, Epoch, bent
 from recsmith.learning.network import HINGES, TERMS, Network

@@ -1,6 +1,6 @@
 """Measuring all-to-alls between local ranks, and the alpha-beta model of them.
 
-Every rank of one launched job (bridge/launch.py) runs `measure_ranks`; the first one writes the journal, so a killed
+Every rank of one launched job (jobs/launch.py) runs `measure_ranks`; the first one writes the journal, so a killed
 run loses at most the exchange that runs. On one CPU, two ranks pass bytes through the kernel's loopback: the model
 fitted to them says what that costs, and nothing about networks.
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from recsmith._types import Floats, noun
-from recsmith.bridge.launch import launch
 from recsmith.errors import UsageError
 from recsmith.files import write_text
-from recsmith.hardware.machine import free_cores
+from recsmith.jobs.launch import launch
+from recsmith.jobs.machine import free_cores
 from recsmith.measuring.folder import About, Folder, load_about, open_folder
 from recsmith.measuring.parts import has_pyarrow, read_columns
 from recsmith.measuring.run import Limit

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from recsmith._version import __version__
-from recsmith.hardware.machine import describe_cpu
+from recsmith.jobs.machine import describe_cpu
 from recsmith.measuring.comm import oversubscribed
 from recsmith.measuring.exchanges import Exchange, draw_exchange, row_of
 from recsmith.measuring.journal import Journal, Row

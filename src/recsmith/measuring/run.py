@@ -37,7 +37,7 @@ class Limit:
 
 
 @noun
-class Progress:
+class MeasuringProgress:
     """How far a run is.
 
     visits: of this run. samples: that this run saw to their end, steady or not. steady: samples of the folder that are.
@@ -57,8 +57,12 @@ class Progress:
 
 
 def measure_compute(
-    hardware: Hardware, cases: Cases, path: Path, limit: Limit, on_progress: Callable[[Progress], None] | None = None
-) -> Progress:
+    hardware: Hardware,
+    cases: Cases,
+    path: Path,
+    limit: Limit,
+    on_progress: Callable[[MeasuringProgress], None] | None = None,
+) -> MeasuringProgress:
     """Visit sample after sample into a folder; a second run goes on where the first one ended.
 
     Ctrl-C ends the run as its limit would.
@@ -74,7 +78,7 @@ def measure_compute(
         optimizers=cases.optimizers, data_types=cases.data_types,
     )  # fmt: skip
     with open_folder(path, about) as folder:
-        run = _Run(folder, limit)
+        run = _MeasuringRun(folder, limit)
         try:
             while not run.over:
                 run.note(_visit(folder, hardware, cases, *run.schedule.next))
@@ -87,7 +91,7 @@ def measure_compute(
         return run.progress
 
 
-class _Run:
+class _MeasuringRun:
     """What a folder holds, counted against a limit."""
 
     def __init__(self, folder: Folder, limit: Limit) -> None:
@@ -108,14 +112,14 @@ class _Run:
         return enough or (self._limit.budget_s is not None and self.progress.elapsed_s >= self._limit.budget_s)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> MeasuringProgress:
         """How far it is, and how long it still takes."""
         elapsed = time.monotonic() - self._begun
         left = [] if self._limit.budget_s is None else [max(0.0, self._limit.budget_s - elapsed)]
         steady = self.schedule.steady
         if self._limit.samples is not None and steady > self._before:
             left.append((self._limit.samples - steady) * elapsed / (steady - self._before))
-        return Progress(
+        return MeasuringProgress(
             visits=self._visits, samples=self._samples, steady=steady, elapsed_s=elapsed, left_s=min(left, default=None)
         )
 

@@ -1,7 +1,5 @@
-"""Searching: one planner, one file; shared placement and repair beside them."""
+"""Planners: ways to search for a plan. Each is a file or a folder; what they share is in search/ and solver/."""
 
-from recsmith.planners._base import Budget, OnImprove, Planner, Search, Solution
-from recsmith.planners.plan import PLANNERS, find_planner, plan
-from recsmith.planners.result import Result
+from recsmith.planners.protocol import Budget, OnImprove, Planner, Search, Solution
 
-__all__ = ["PLANNERS", "Budget", "OnImprove", "Planner", "Result", "Search", "Solution", "find_planner", "plan"]
+__all__ = ["Budget", "OnImprove", "Planner", "Search", "Solution"]

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.costs import Evaluator, Terms
-from recsmith.costs.relaxation import DEAREST, Relaxation, fitting_price
+from recsmith.bounds.relaxation import DEAREST, Relaxation, fitting_price
+from recsmith.bounds.selection import SelectionLimits
+from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
-from recsmith.planners._assignment import NOWHERE, Assignment, place_longest_first, repair
-from recsmith.planners._base import Budget, OnImprove, Search, Solution
-from recsmith.planners._ledger import Ledger
+from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
+from recsmith.planners.search.assignment import NOWHERE, Assignment, place_longest_first, repair
+from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import NO_PIECE, Footprint, Problem
 
 Score = Callable[[Problem], Floats]
@@ -66,7 +67,7 @@ class Greedy:
         """One placement; NoPlanFound where tables find no room."""
         search = Search(evaluator, budget, start, on_improve)
         score = _random(seed) if self.name == "random" else self.score
-        ledger = Ledger(evaluator, score(problem) if score else None)
+        ledger = DeviceState(evaluator, score(problem) if score else None)
         assignment = place_simplest(ledger, Relaxation(evaluator))
         search.try_(assignment.footprint(problem) if assignment else None)
         solution = search.solution()
@@ -77,7 +78,7 @@ class Greedy:
         return solution
 
 
-def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Assignment | None:
+def place_simplest(ledger: DeviceState, relaxation: Relaxation) -> Assignment | None:
     """Every table in as few pieces as fit a device, longest first; tables that find no room are split further.
 
     Where all tables so laid outweigh all devices, they are laid as they pick at a price on memory, heaviest first.
@@ -88,9 +89,9 @@ def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Assignment | None:
     room = float(ledger.problem.capacity.sum())
     if relaxation.option_bytes[choice].sum() <= room:
         return _place_splitting(ledger, relaxation, choice, ledger.seconds)
-    price = fitting_price(lambda p: relaxation.choose(Terms(price=p)), room)
+    price = fitting_price(lambda p: relaxation.choose(SelectionLimits(price=p)), room)
     for dear in (*(price * scale for scale in PRICES), DEAREST):
-        choice = relaxation.choose(Terms(price=dear)).option
+        choice = relaxation.choose(SelectionLimits(price=dear)).option
         assignment = placed_in_order(ledger, choice, relaxation.piece_bytes)
         if assignment.complete:
             return assignment
@@ -98,7 +99,7 @@ def place_simplest(ledger: Ledger, relaxation: Relaxation) -> Assignment | None:
     return _place_splitting(ledger, relaxation, choice, relaxation.piece_bytes) if fits else None
 
 
-def _place_splitting(ledger: Ledger, relaxation: Relaxation, choice: Ints, order: Floats) -> Assignment | None:
+def _place_splitting(ledger: DeviceState, relaxation: Relaxation, choice: Ints, order: Floats) -> Assignment | None:
     """The chosen options (T,) in falling order (P,); tables that find no room are split further, round by round."""
     choice = choice.copy()
     for _ in range(max(len(ledger.problem.tables), FEWEST_ROUNDS)):
@@ -113,7 +114,7 @@ def _place_splitting(ledger: Ledger, relaxation: Relaxation, choice: Ints, order
     return None
 
 
-def placed_in_order(ledger: Ledger, choice: Ints, order: Floats) -> Assignment:
+def placed_in_order(ledger: DeviceState, choice: Ints, order: Floats) -> Assignment:
     """The chosen options (T,) in falling order (P,), repaired; some pieces may have found no room."""
     ledger.clear()
     assignment = Assignment.of(ledger.problem, choice)

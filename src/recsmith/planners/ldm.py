@@ -11,13 +11,14 @@ from itertools import islice
 import numpy as np
 
 from recsmith._types import Floats, Ints
+from recsmith.bounds import lower_bound
+from recsmith.bounds.relaxation import Choice, Relaxation
 from recsmith.costs import Evaluator
-from recsmith.costs.relaxation import Choice, Relaxation
 from recsmith.errors import NoPlanFound, UsageError
-from recsmith.planners._assignment import NOWHERE, Assignment, allowed_targets, place_longest_first, repair
-from recsmith.planners._base import Budget, OnImprove, Search, Solution
-from recsmith.planners._ledger import Ledger
-from recsmith.planners._picks import choices
+from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
+from recsmith.planners.search.assignment import NOWHERE, Assignment, allowed_targets, place_longest_first, repair
+from recsmith.planners.search.candidates import candidates
+from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import Footprint, Problem
 from recsmith.sharding import Span
 
@@ -47,10 +48,10 @@ class Ldm:
                 f"planner ldm merges lists as long as there are ranks, one for each table: {size:,} entries here, more "
                 f"than its {MOST_SIZE:,}; use planner auto"
             )
-        search, ledger = Search(evaluator, budget, start, on_improve), Ledger(evaluator)
-        relaxation = Relaxation(evaluator, floor=evaluator.outlook.floor)
+        search, ledger = Search(evaluator, budget, start, on_improve), DeviceState(evaluator)
+        relaxation = Relaxation(evaluator, linear=lower_bound(evaluator).linear)
         with search.interruptible():
-            for choice in islice(choices(relaxation, evaluator.outlook.leads), MOST_DRAFTS):
+            for choice in islice(candidates(relaxation, lower_bound(evaluator).promising), MOST_DRAFTS):
                 draft = differenced(ledger, choice)
                 search.try_(draft.footprint(problem) if draft else None)
                 if search.stop:
@@ -61,7 +62,7 @@ class Ldm:
         return solution
 
 
-def differenced(ledger: Ledger, choice: Choice) -> Assignment | None:
+def differenced(ledger: DeviceState, choice: Choice) -> Assignment | None:
     """The picks placed by differencing; None where some piece found no room."""
     assignment = Assignment.of(ledger.problem, choice.option)
     ledger.clear()
@@ -79,7 +80,7 @@ def differenced(ledger: Ledger, choice: Choice) -> Assignment | None:
     return assignment if assignment.complete else None
 
 
-def _place_shared(ledger: Ledger, assignment: Assignment, others: Ints) -> None:
+def _place_shared(ledger: DeviceState, assignment: Assignment, others: Ints) -> None:
     """Pieces of hosts and of the world first, as longest-first does it."""
     if not others.size:
         return

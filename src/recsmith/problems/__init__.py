@@ -1,6 +1,15 @@
 """The search problem: what may be chosen, as arrays; and where pieces stand."""
 
-from recsmith.problems.footprint import Footprint, footprint_of, memory_used, option_pieces, placements_of, spread
+from recsmith.problems.footprint import (
+    Footprint,
+    fits,
+    footprint_of,
+    memory_used,
+    option_pieces,
+    placements_of,
+    spread,
+)
+from recsmith.problems.of_plans import in_space, problem_holding, problem_of
 from recsmith.problems.problem import NO_PIECE, Problem, build_problem
 from recsmith.problems.space import Constraints, Space, TableRule, constraints_from_raw, constraints_to_raw, load_rules
 
@@ -14,10 +23,14 @@ __all__ = [
     "build_problem",
     "constraints_from_raw",
     "constraints_to_raw",
+    "fits",
     "footprint_of",
+    "in_space",
     "load_rules",
     "memory_used",
     "option_pieces",
     "placements_of",
+    "problem_holding",
+    "problem_of",
     "spread",
 ]

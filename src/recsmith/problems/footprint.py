@@ -102,6 +102,12 @@ def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
     return device, host.reshape(problem.cluster.hosts, -1).sum(axis=1)
 
 
+def fits(problem: Problem, footprint: Footprint) -> bool:
+    """Whether device and host memory suffice."""
+    device, host = memory_used(problem, footprint)
+    return bool((device <= problem.capacity).all() and (host <= problem.host_capacity).all())
+
+
 def _last_rank(cluster: Cluster, span: Ints, target: Ints) -> Ints:
     """The last rank that a piece covers; it holds the tail of the rows."""
     size = np.array([1, cluster.local_world_size, cluster.world_size])[span]

@@ -7,10 +7,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from recsmith.costs.sensitivity import Spread
+from recsmith.analyses.compare import BASELINE
+from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow
+from recsmith.analyses.sensitivity import Spread
 from recsmith.files import Raw, encode
-from recsmith.planners.compare import BASELINE
-from recsmith.planners.comparison import Comparison, Judgement, Row
 from recsmith.units import format_gap, format_size, format_time
 
 COMPARISON_SCHEMA = "recsmith/comparison/1"
@@ -45,7 +45,7 @@ def _baseline_line(comparison: Comparison) -> list[Text]:
     return [_line("change", f"from {BASELINE} to {best.name} the step changes by {saved}")]
 
 
-def _notes(row: Row) -> Iterator[str]:
+def _notes(row: PlannerRow) -> Iterator[str]:
     if row.error:
         yield f"{row.name}: {row.error}"
     elif not row.fits:
@@ -73,7 +73,7 @@ def _comparison_grid(comparison: Comparison) -> Grid:
     return grid
 
 
-def _search_words(row: Row) -> str:
+def _search_words(row: PlannerRow) -> str:
     return "runs now" if row.search_s is None else f"{row.search_s:.2f} s{' (cut)' if row.truncated else ''}"
 
 

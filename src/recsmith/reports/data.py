@@ -1,7 +1,7 @@
 """Results, prices and differences as plain data, for `--format json`."""
 
 from recsmith.files import Raw, encode
-from recsmith.planners import Result
+from recsmith.planning import Result
 from recsmith.plans import Plan, PlanDiff, plan_to_raw
 
 RESULT_SCHEMA = "recsmith/result/1"

@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from recsmith.analyses.alternatives import Alternative
+from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, TableAccount
 from recsmith.files import Raw, encode
-from recsmith.planners.alternatives import Alternative
-from recsmith.planners.explain import Explanation, PartShare, Phase, RankShare, TableAccount
 from recsmith.plans import PARTS, kernel_words
 from recsmith.units import format_size, format_time
 from recsmith.workloads import Table

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from recsmith.analyses.comparison import PlannerRow
+from recsmith.analyses.explain import Phase, TableAccount
+from recsmith.analyses.scaling import Knee, Point
 from recsmith.clusters import Cluster
 from recsmith.clusters.files import SCHEMA as CLUSTER_SCHEMA
 from recsmith.files import Raw, json_schema
-from recsmith.planners.comparison import Row
-from recsmith.planners.explain import Phase, TableAccount
-from recsmith.planners.scaling import Knee, Point
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
 from recsmith.problems.space import CONSTRAINTS_SCHEMA, TableRule
@@ -88,7 +88,7 @@ def _result() -> Raw:
 
 def _comparison() -> Raw:
     rows: Raw = {"verdict": {"type": "string"}, "judges": json_schema(tuple[str, ...])}
-    return _file(COMPARISON_SCHEMA, rows | {"rows": json_schema(tuple[Row, ...])})
+    return _file(COMPARISON_SCHEMA, rows | {"rows": json_schema(tuple[PlannerRow, ...])})
 
 
 def _sweep() -> Raw:

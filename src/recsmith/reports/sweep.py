@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
 from recsmith.files import Raw, encode
-from recsmith.planners.scaling import Fixed, Knee, Point, Sweep
 from recsmith.units import format_gap, format_size, format_time
 
 SWEEP_SCHEMA = "recsmith/sweep/1"

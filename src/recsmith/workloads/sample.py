@@ -72,7 +72,7 @@ class AccessRule:
 
 
 @noun
-class Population:
+class TablePopulation:
     """What tables are drawn from."""
 
     source: str
@@ -105,10 +105,10 @@ class Population:
 
 
 @cache
-def population() -> Population:
+def population() -> TablePopulation:
     """The figures that ship with RecSmith."""
     file = resources.files("recsmith.workloads") / "population.yaml"
-    return decode(Population, parse_yaml(file.read_text("utf-8"), file.name), file.name)
+    return decode(TablePopulation, parse_yaml(file.read_text("utf-8"), file.name), file.name)
 
 
 def sample_workload(

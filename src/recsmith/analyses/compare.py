@@ -1,0 +1,159 @@
+"""Several planners, and the plan that runs today, side by side: each priced by every cost model.
+
+Planners search under one cost model; every judge then prices every plan. A plan that is best under one cost model and
+poor under another is told in one line, for no cost model is the hardware. The problem, the evaluators and their bounds
+are made once; every price is that of `simulate`.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow, ranked, verdict_on
+from recsmith.analyses.sensitivity import spread_of
+from recsmith.bounds import lower_bound
+from recsmith.clusters import Cluster, load_cluster
+from recsmith.costs import CostModel, Evaluator, price
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.errors import NoPlanFound, UsageError
+from recsmith.planners.protocol import Budget, Planner
+from recsmith.planning.feasibility import check_feasible
+from recsmith.planning.registry import find_planner
+from recsmith.plans import Bound, Placement, Plan, StepCost, digest_of, sorted_by_name
+from recsmith.plans.baseline import load_placements, placements_for
+from recsmith.problems import (
+    Constraints,
+    Problem,
+    Space,
+    build_problem,
+    constraints_to_raw,
+    fits,
+    footprint_of,
+    in_space,
+    placements_of,
+    problem_holding,
+)
+from recsmith.workloads import Workload, load_workload
+
+DEFAULT_PLANNERS = ("auto", "cost_greedy", "size_lookup_greedy", "size_greedy")
+DEFAULT_JUDGES = ("analytic", "torchrec")
+BASELINE = "baseline"
+
+
+def compare(
+    workload: Workload | str,
+    cluster: Cluster | str,
+    *,
+    planners: Sequence[str] = DEFAULT_PLANNERS,
+    judges: Sequence[str] = DEFAULT_JUDGES,
+    baseline: Plan | str | None = None,
+    cost_model: str | None = None,
+    seed: int = 0,
+    iterations: int | None = None,
+    time_limit_s: float | None = None,
+    constraints: Constraints | None = None,
+    space: Space | None = None,
+) -> Comparison:
+    """Plans of several planners, and of the running job, priced by several cost models.
+
+    planners: each searches once under `cost_model`. judges: cost models that price every plan; that of the search
+    judges first, always. baseline: a Plan, or a file: a plan, the text that TorchRec's planner logs, or a dumped
+    ShardingPlan. The rest as in `plan`; limits hold for each planner alone.
+
+    Raises:
+        UsageError: a name, value or file breaks a rule; PlanMismatch where the baseline is of other tables or ranks.
+        Infeasible: no plan exists, proved.
+        NoPlanFound: no planner found one, and there is no baseline.
+    """
+    workload = load_workload(workload) if isinstance(workload, str) else workload
+    cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    models = [find_cost_model(name) for name in dict.fromkeys((find_cost_model(cost_model).name, *judges))]
+    searchers = [find_planner(name) for name in dict.fromkeys(planners)]
+    if not searchers and baseline is None:
+        raise UsageError("compare has nothing to compare; name a planner or a baseline")
+    running = None if baseline is None else _placements(baseline, workload, cluster)
+    bench = _Bench.of(build_problem(workload, cluster, space, constraints), models, seed)
+    pairs = [] if running is None else [bench.judge(BASELINE, running)]
+    if searchers:
+        check_feasible(bench.evaluators[0], models[0])
+    budget = Budget(iterations=iterations, time_limit_s=time_limit_s)
+    pairs += [_searched(bench, searcher, budget) for searcher in searchers]
+    plans = {row.name: plan for row, plan in pairs if plan}
+    if not plans:
+        raise NoPlanFound("; ".join(f"{row.error}" for row, _ in pairs))
+    rows, names = ranked([row for row, _ in pairs]), tuple(model.name for model in models)
+    return Comparison(rows=rows, judges=names, verdict=verdict_on(rows, names), plans=plans)
+
+
+def _placements(baseline: Plan | str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
+    if isinstance(baseline, str):
+        return load_placements(baseline, workload, cluster)
+    return placements_for(baseline, BASELINE, workload, cluster)
+
+
+def _searched(bench: "_Bench", searcher: Planner, budget: Budget) -> tuple[PlannerRow, Plan | None]:
+    """The row of a planner, and its plan; one that finds nothing says why."""
+    begun = time.perf_counter()
+    try:
+        found = searcher.plan(bench.problem, bench.evaluators[0], seed=bench.seed, budget=budget)
+    except NoPlanFound as error:
+        return _failed(searcher.name, time.perf_counter() - begun, str(error)), None
+    search_s = time.perf_counter() - begun
+    row, plan = bench.judge(searcher.name, placements_of(bench.problem, found.footprint))
+    return replace(row, search_s=search_s, truncated=found.truncated), plan
+
+
+def _failed(name: str, search_s: float, error: str) -> PlannerRow:
+    return PlannerRow(
+        name=name, digest=None, search_s=search_s, truncated=False, error=error,
+        judgements=(), fits=False, overfull=0, sensitivity=None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What all rows share: the problem, and the judges compiled for it; that of the search comes first."""
+
+    problem: Problem
+    models: Sequence[CostModel]
+    evaluators: Sequence[Evaluator]
+    bounds: Sequence[Bound]
+    seed: int
+
+    @classmethod
+    def of(cls, problem: Problem, models: Sequence[CostModel], seed: int) -> "_Bench":
+        """Compile the judges; most of the time goes into their bounds."""
+        evaluators = [model.compile(problem) for model in models]
+        return cls(problem, models, evaluators, [lower_bound(evaluator).bound for evaluator in evaluators], seed)
+
+    def judge(self, name: str, placements: tuple[Placement, ...]) -> tuple[PlannerRow, Plan]:
+        """The row of placements, priced by every judge, and their plan."""
+        host = problem_holding(self.problem, placements)
+        hosts = self.evaluators if host is self.problem else [model.compile(host) for model in self.models]
+        footprint = footprint_of(host, placements)
+        costs = [price(evaluator, footprint) for evaluator in hosts]
+        plan, room = self._plan(name, placements, costs[0]), fits(host, footprint)
+        inside = room and in_space(self.problem, plan)
+        judgements = tuple(self._judgement(i, cost, inside) for i, cost in enumerate(costs))
+        row = PlannerRow(
+            name=name, digest=plan.digest, search_s=None, truncated=False, error=None, judgements=judgements,
+            fits=room, overfull=len(costs[0].overfull),
+            sensitivity=spread_of(self.models[0], host, footprint, seed=self.seed),
+        )  # fmt: skip
+        return row, replace(plan, gap=judgements[0].gap)
+
+    def _judgement(self, judge: int, cost: StepCost, inside: bool) -> Judgement:
+        bound = self.bounds[judge]
+        gap = bound.gap(cost.total_s) if inside else None
+        return Judgement(
+            cost_model=self.models[judge].name, total_s=cost.total_s, bound_s=bound.value_s, gap=gap, over_best=None
+        )
+
+    def _plan(self, name: str, placements: tuple[Placement, ...], cost: StepCost) -> Plan:
+        workload, cluster = sorted_by_name(self.problem.workload), self.problem.cluster
+        constraints = constraints_to_raw(self.problem.space, self.problem.constraints)
+        return Plan(
+            workload=workload, cluster=cluster, constraints=constraints, placements=placements, planner=name,
+            cost_model=self.models[0].name, cost=cost, bound=self.bounds[0], gap=None,
+            extrapolated=self.evaluators[0].extrapolated, digest=digest_of(workload, cluster, constraints, placements),
+        )  # fmt: skip

@@ -1,0 +1,102 @@
+"""A plan's pieces where they stand, priced: what each rank holds, what it pays, and what it would save.
+
+Legend: N placed pieces, W ranks, G fusion groups, k work terms; the four parts are recsmith.plans.PARTS.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs import Evaluator
+from recsmith.costs.pricing import device_parts, device_sums, step_of
+from recsmith.problems import Footprint, Problem, spread
+
+
+@dataclass(frozen=True)
+class PlacedCosts:
+    """Placed pieces under a cost model. What a table costs a rank is by how much the rank is faster without it."""
+
+    evaluator: Evaluator
+    footprint: Footprint
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that the pieces belong to."""
+        return self.evaluator.problem
+
+    @cached_property
+    def table(self) -> Ints:
+        """Table of each piece (N,)."""
+        return self.problem.modes.table[self.footprint.mode]
+
+    @cached_property
+    def group(self) -> Ints:
+        """Fusion group of each piece (N,)."""
+        return self.evaluator.group[self.footprint.mode]
+
+    @cached_property
+    def terms(self) -> Floats:
+        """Work terms of each piece on each rank that it covers (N, k)."""
+        return self.evaluator.terms(self.footprint.mode, self.footprint.width)
+
+    @cached_property
+    def sums(self) -> Floats:
+        """Summed terms (W, G, k)."""
+        return device_sums(self.evaluator, self.footprint)
+
+    @cached_property
+    def parts(self) -> Floats:
+        """Seconds of each rank in the four parts (W, 4)."""
+        return device_parts(self.evaluator, self.footprint)
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of the step."""
+        return step_of(self.evaluator, self.parts)
+
+    def on(self, rank: int) -> Bools:
+        """Which pieces cover a rank (N,)."""
+        span = self.problem.modes.span[self.footprint.mode]
+        place = np.array([rank, rank // self.problem.cluster.local_world_size, 0])  # by span: rank, host, world
+        return self.footprint.target == place[span]
+
+    def opening(self, rank: int) -> Floats:
+        """Seconds (4,) that a rank's groups cost however little they hold: head's excess over its slope."""
+        sums = self.sums[rank]
+        head = self.evaluator.head
+        return np.maximum(2 * head(sums) - head(2 * sums), 0.0).sum(axis=0)
+
+    @cached_property
+    def latency(self) -> Floats:
+        """Seconds (4,) that every rank pays for the groups in use."""
+        return self.evaluator.shared[np.unique(self.group)].sum(axis=0)
+
+    def saved_on(self, rank: int) -> tuple[Ints, Floats]:
+        """(tables (n,) on a rank, seconds (n, 4) by which the rank were faster without each)."""
+        here = np.flatnonzero(self.on(rank))
+        tables, first, index = np.unique(self.table[here], return_index=True, return_inverse=True)
+        own = np.zeros((len(tables), self.terms.shape[1]))
+        np.add.at(own, index, self.terms[here])
+        group = self.group[here[first]]
+        return tables, self._saved(self.sums[rank, group], own) + self._freed(group)
+
+    def saved_by(self, table: int) -> tuple[Ints, Floats]:
+        """(ranks (n,) that a table covers, seconds (n, 4) by which each were faster without the table)."""
+        mine = np.flatnonzero(self.table == table)
+        pieces = Footprint(self.footprint.mode[mine], self.footprint.width[mine], self.footprint.target[mine])
+        own = spread(self.terms[mine], pieces, self.problem)
+        ranks = np.flatnonzero(spread(np.ones(len(mine)), pieces, self.problem))
+        group = self.group[mine[:1]]
+        return ranks, self._saved(self.sums[ranks, group[0]], own[ranks]) + self._freed(group)
+
+    def _saved(self, sums: Floats, own: Floats) -> Floats:
+        """Seconds (n, 4) that sums (n, k) cost more than without the own terms."""
+        return self.evaluator.head(sums) - self.evaluator.head(sums - own)
+
+    def _freed(self, group: Ints) -> Floats:
+        """What no rank pays any more (n, 4) once the only table of a group leaves."""
+        tables = {each: np.unique(self.table[self.group == each]).size for each in set(group.tolist())}
+        alone = np.array([tables[each] == 1 for each in group.tolist()])
+        return np.where(alone[:, None], self.evaluator.shared[group], 0.0)

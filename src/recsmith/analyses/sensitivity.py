@@ -1,0 +1,143 @@
+"""What a plan costs if its pooling factors are a little off: the same placement, many draws of the demand.
+
+A draw multiplies the pooling factors of each table (of all its features alike) by a factor of its own, uniform on
+[1 - off, 1 + off] and independent of the other tables'; 0.2 means "off by up to 20 % either way". Nothing else changes:
+placement, batch and access profiles stay, and memory is not asked. The k-th draw is the same for every plan of the
+same tables, whatever their order, so that plans can be compared.
+
+Legend: T tables, M modes, N pieces, D draws, W ranks, G fusion groups, F phases.
+"""
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.costs import CostModel, phase_seconds
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.errors import UsageError
+from recsmith.plans import Plan
+from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, spread
+from recsmith.problems.demand import Demand
+from recsmith.problems.problem import Modes
+
+OFF, DRAWS = 0.2, 100
+PIECES_AT_ONCE = 20_000  # of the draws that are priced together; more take memory and gain nothing
+
+Columns = TypeVar("Columns", Demand, Modes)
+
+
+@noun
+class Spread:
+    """Seconds of a step in the middle of the draws, and what only one draw of twenty exceeds.
+
+    off: how far pooling factors were off at most, as a share of themselves.
+    """
+
+    median_s: float
+    p95_s: float
+    off: float
+    draws: int
+
+
+def sensitivity(
+    plan: Plan, cost_model: str | None = None, *, draws: int = DRAWS, off: float = OFF, seed: int = 0
+) -> Spread:
+    """How much a plan's cost hangs on its pooling factors, under a cost model (the plan's own by default).
+
+    Raises:
+        UsageError: fewer than one draw, or `off` outside of 0 .. 1.
+    """
+    problem = problem_holding(problem_of(plan), plan.placements)
+    footprint = footprint_of(problem, plan.placements)
+    return spread_of(find_cost_model(cost_model or plan.cost_model), problem, footprint, draws, off, seed)
+
+
+def spread_of(
+    model: CostModel, problem: Problem, footprint: Footprint, draws: int = DRAWS, off: float = OFF, seed: int = 0
+) -> Spread:
+    """The same for placed pieces. Cost: prices the pieces once per draw, some draws at once."""
+    if draws < 1 or not 0 <= off <= 1:
+        raise UsageError(f"sensitivity of {draws} draws that are off by {off}: draws start at 1, off lies in 0 .. 1")
+    used, placed = _in_use(problem, footprint)
+    factors = _factors(used, draws, off, seed)
+    at_once = max(1, PIECES_AT_ONCE // len(placed.mode))
+    parts = range(0, draws, at_once)
+    totals = np.concatenate([_totals(model, used, placed, factors[first : first + at_once]) for first in parts])
+    median, high = np.percentile(totals, (50, 95)).tolist()
+    return Spread(median_s=median, p95_s=high, off=off, draws=draws)
+
+
+def _factors(problem: Problem, draws: int, off: float, seed: int) -> Floats:
+    """Factors (D, T), drawn in order of the tables' names."""
+    by_name = np.argsort(np.argsort([table.name for table in problem.tables]))
+    return np.random.default_rng(seed).uniform(1 - off, 1 + off, (draws, len(by_name)))[:, by_name]
+
+
+def _in_use(problem: Problem, footprint: Footprint) -> tuple[Problem, Footprint]:
+    """The problem with only the modes that stand somewhere; its pieces and options are no longer its own."""
+    kept, index = np.unique(footprint.mode, return_inverse=True)
+    columns = {name: getattr(problem.modes, name)[kept] for name in Modes.__dataclass_fields__}
+    columns["group"] = np.unique(columns["group"], return_inverse=True)[1]
+    return replace(problem, modes=Modes(**columns)), replace(footprint, mode=index)
+
+
+def _totals(model: CostModel, problem: Problem, placed: Footprint, factors: Floats) -> Floats:
+    """Seconds of the step (D,) with the pooling factors times factors (D, T)."""
+    draws, modes = len(factors), len(problem.modes.table)
+    evaluator = model.compile(_repeated(problem, factors))
+    mode = (placed.mode + modes * np.arange(draws)[:, None]).ravel()
+    terms = evaluator.terms(mode, np.tile(placed.width, draws)).reshape(draws, len(placed.mode), -1)
+    group = evaluator.group[placed.mode]
+    grouped = np.zeros((len(placed.mode), draws, evaluator.groups, terms.shape[-1]))
+    grouped[np.arange(len(group)), :, group] = terms.swapaxes(0, 1)
+    local = evaluator.head(spread(grouped, placed, problem)).sum(axis=2)  # (W, D, G, 4) -> (W, D, 4)
+    parts = local + evaluator.shared[np.unique(group)].sum(axis=0)
+    return phase_seconds(evaluator, parts).max(axis=1).sum(axis=0)  # (F, W, D) -> (D,)
+
+
+def _repeated(problem: Problem, factors: Floats) -> Problem:
+    """One problem of all draws: D times the tables, each time with other pooling factors."""
+    draws, tables = len(factors), len(problem.tables)
+    asked = _repeat(problem.demand, draws)
+    factor, pooled = factors.ravel(), asked.pooled
+    filled = _filled(problem, factors).ravel()
+    demand = replace(
+        asked,
+        ids=asked.ids * factor,
+        bags=np.where(pooled, asked.bags, asked.bags * factor),
+        outputs=np.where(pooled, filled, asked.outputs * factor),
+    )
+    change = demand.outputs / np.where(asked.outputs > 0, asked.outputs, 1.0)
+    modes = _repeat(problem.modes, draws)
+    table = modes.table + tables * np.repeat(np.arange(draws), len(problem.modes.table))
+    kept = replace(
+        modes,
+        table=table,
+        ids=modes.ids * factor[table],
+        bags=np.where(pooled[table], modes.bags, modes.bags * factor[table]),
+        outputs=modes.outputs * change[table],
+    )
+    return replace(problem, tables=problem.tables * draws, demand=demand, modes=kept)
+
+
+def _repeat(columns: Columns, times: int) -> Columns:
+    """A set of columns, each end to end as often as told."""
+    names = type(columns).__dataclass_fields__
+    return replace(columns, **{name: np.tile(getattr(columns, name), times) for name in names})
+
+
+def _filled(problem: Problem, factors: Floats) -> Floats:
+    """Outputs of pooled tables (D, T) as TorchRec counts them: min(1, pooling factor) for each pooling."""
+    usual = problem.workload.batch_size
+    features = [
+        (t, feature.pooling_factor, feature.num_poolings * (feature.batch_size or usual))
+        for t, table in enumerate(problem.tables)
+        for feature in table.features
+    ]
+    of, pooling_factor, poolings = np.array(features, dtype=np.float64).T
+    table = of.astype(np.int64)
+    filled = np.zeros((len(problem.tables), len(factors)))
+    np.add.at(filled, table, (np.minimum(1.0, pooling_factor * factors[:, table]) * poolings).T)
+    return filled.T

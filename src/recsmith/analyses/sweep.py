@@ -1,0 +1,169 @@
+"""One plan for every number of devices, device type and batch size: what each costs, and where more stop to pay.
+
+Each point of the grid is one `plan`, found from scratch; limits hold for each alone. A point without a plan says why
+and loses nobody else.
+"""
+
+import signal
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from threading import current_thread, main_thread
+from time import perf_counter
+from typing import cast
+
+from recsmith.analyses.scaling import Fixed, Point, PointOutcome, Sweep, with_knees
+from recsmith.analyses.sweep_grid import Spot, grid_of
+from recsmith.clusters import Cluster
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.planning.plan import plan
+from recsmith.planning.registry import find_planner
+from recsmith.planning.result import Result
+from recsmith.problems import Constraints, Space
+from recsmith.workloads import Workload, load_workload
+
+OnPoint = Callable[[Point], bool | None]
+MILLION = 1_000_000
+OUT_OF_MEMORY = "the search ran out of memory; allow fewer types (--types), or --widths torchrec"
+
+
+def sweep(
+    workload: Workload | str,
+    *,
+    devices: Sequence[int],
+    device: Cluster | str | Sequence[Cluster | str],
+    batch_sizes: Sequence[int] | None = None,
+    global_batches: Sequence[int] | None = None,
+    planner: str = "auto",
+    cost_model: str | None = None,
+    seed: int = 0,
+    iterations: int | None = None,
+    time_limit_s: float | None = None,
+    constraints: Constraints | None = None,
+    space: Space | None = None,
+    on_point: OnPoint | None = None,
+) -> Sweep:
+    """Plans for several numbers of devices, device types and batch sizes, with what each costs, and the knees.
+
+    devices: counts; up to one host's devices share a host, more are whole hosts. device: clusters, names ('h100',
+    'h100:4') or files; their number of hosts is what is swept. batch_sizes: samples per device and step.
+    global_batches: samples of all devices together, instead; with neither, the workload's batch size. Duplicates count
+    once. on_point(point): hears of each point; True ends the sweep, as Ctrl-C does, with the points done by then. The
+    rest as in `plan`.
+
+    Raises:
+        UsageError: a name, value or file breaks a rule; or every point was refused for one.
+    """
+    workload = load_workload(workload) if isinstance(workload, str) else workload
+    fixed, sizes = _batches(workload, batch_sizes, global_batches)
+    grid = grid_of((device,) if isinstance(device, Cluster | str) else device, devices, fixed, sizes)
+    model = find_cost_model(cost_model).name
+    search = partial(
+        plan, planner=find_planner(planner).name, cost_model=model, seed=seed, iterations=iterations,
+        time_limit_s=time_limit_s, constraints=constraints, space=space,
+    )  # fmt: skip
+    done = _visit(grid, workload, search, on_point)
+    if all(point.outcome == "refused" for point, _ in done):
+        raise UsageError(done[0][0].error)
+    points, knees = with_knees([point for point, _ in done], fixed)
+    made = [result.plan for _, result in done if result]
+    return Sweep(
+        workload=workload, planner=planner, cost_model=model, fixed=fixed, points=points, knees=knees,
+        space=made[0].bound.space if made else (space or Space()).describe(),
+        left=len(grid) - len(points), plans={each.digest: each for each in made},
+    )  # fmt: skip
+
+
+def _batches(
+    workload: Workload, batch_sizes: Sequence[int] | None, global_batches: Sequence[int] | None
+) -> tuple[Fixed, Sequence[int]]:
+    """Which batch stays fixed as devices grow, and its sizes."""
+    if global_batches is None:
+        return "batch_size", (workload.batch_size,) if batch_sizes is None else batch_sizes
+    if batch_sizes is not None:
+        raise UsageError("a sweep takes batch sizes of a device or global batches, not both; drop one of the two")
+    return "global_batch_size", global_batches
+
+
+# --- the points ---------------------------------------------------------------------------------------------------
+
+Done = tuple[Point, Result | None]
+
+
+def _visit(
+    grid: Sequence[Spot], workload: Workload, search: Callable[[Workload, Cluster], Result], on_point: OnPoint | None
+) -> list[Done]:
+    """The points in turn, until Ctrl-C or the caller ends them; Ctrl-C before the first is one."""
+    done: list[Done] = []
+    with _noted_interrupts() as interrupts:
+        try:
+            for spot in grid:
+                done.append(_planned(spot, workload, search))
+                if (on_point and on_point(done[-1][0])) or interrupts:
+                    break
+        except KeyboardInterrupt:
+            if not done:
+                raise
+    return done
+
+
+@contextmanager
+def _noted_interrupts() -> Generator[list[int]]:
+    """Every Ctrl-C, as it comes: a search that holds a plan ends early and says nothing of why."""
+    seen: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or current_thread() is not main_thread():
+        yield seen
+        return
+
+    def note(number: int, frame: object) -> None:
+        seen.append(number)
+        cast(Callable[[int, object], object], before)(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _planned(spot: Spot, workload: Workload, search: Callable[[Workload, Cluster], Result]) -> Done:
+    begun = perf_counter()
+    try:
+        result = search(workload.with_batch_size(spot.batch_size), spot.cluster)
+    except Infeasible as error:
+        return _failed(spot, "infeasible", str(error), perf_counter() - begun), None
+    except NoPlanFound as error:
+        return _failed(spot, "not_found", str(error), perf_counter() - begun), None
+    except MemoryError:
+        return _failed(spot, "not_found", OUT_OF_MEMORY, perf_counter() - begun), None
+    except UsageError as error:
+        return _failed(spot, "refused", str(error), perf_counter() - begun), None
+    return _priced(_failed(spot, "planned", None, result.elapsed_s), result), result
+
+
+def _failed(spot: Spot, outcome: PointOutcome, error: str | None, elapsed_s: float) -> Point:
+    """A point without the figures of a plan."""
+    return Point(
+        device=spot.cluster.device.name, per_host=spot.per_host, devices=spot.cluster.world_size,
+        hosts=spot.cluster.hosts, batch_size=spot.batch_size,
+        global_batch_size=spot.batch_size * spot.cluster.world_size, outcome=outcome, error=error, digest=None,
+        total_s=None, bound_s=None, gap=None, memory_share=None, samples_per_s=None, device_s_per_step=None,
+        device_s_per_million=None, elapsed_s=elapsed_s, truncated=False, knee=False,
+    )  # fmt: skip
+
+
+def _priced(point: Point, result: Result) -> Point:
+    """The point with the figures of its plan."""
+    made = result.plan
+    step = made.cost.total_s
+    return replace(
+        point, digest=made.digest, total_s=step, bound_s=made.bound.value_s, gap=made.gap,
+        memory_share=max(each.hbm_bytes / each.hbm_capacity_bytes for each in made.cost.per_device),
+        samples_per_s=point.global_batch_size / step if step else None,
+        device_s_per_step=point.devices * step,
+        device_s_per_million=MILLION * point.devices * step / point.global_batch_size,
+        truncated=result.truncated,
+    )  # fmt: skip

@@ -1,0 +1,184 @@
+"""The folder of a run, which a run that was ended goes on from.
+
+    settings.json            what is run; written first
+    journal.jsonl            a line for every planner's attempt at a task, and for every visit of a task
+
+One process writes at a time. A line is whole or not there: what is lost is the attempt, or the visit, that ran.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.bench.plans import Attempt
+from recsmith.bench.tasks import parse_rows
+from recsmith.errors import UsageError
+from recsmith.files import Raw, check_schema, decode, dump_json, encode, parse, read_text, write_text
+from recsmith.measuring.held import held
+from recsmith.measuring.journal import Journal, Row, read_journal
+
+SCHEMA = "recsmith/bench-sharding/1"
+ABOUT = "settings.json"
+JOURNAL = "the journal"
+KINDS = ("attempt", "measured")
+
+
+@noun
+class Settings:
+    """What a run does; two runs of the same settings differ only in what the hardware takes.
+
+    rows: of the table, such as 4x32. tasks: of each row. visits: of every task. global_batch: samples of all devices.
+    """
+
+    hardware: str
+    cost_model: str
+    rows: tuple[str, ...]
+    tasks: int
+    planners: tuple[str, ...]
+    visits: int
+    seed: int
+    global_batch: int
+
+    def __post_init__(self) -> None:
+        """Check counts and names; put rows in order."""
+        for what in ("tasks", "visits", "global_batch"):
+            if getattr(self, what) < 1:
+                raise UsageError(f"{what} is {getattr(self, what)}; a run needs at least 1")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
+        twin = next((word for word in self.planners if self.planners.count(word) > 1), None)
+        if twin is not None or not self.planners:
+            raise UsageError(f"planners name '{twin or 'nobody'}'; name one or more, each once")
+        object.__setattr__(self, "rows", tuple(map(str, parse_rows(self.rows))))
+
+
+@noun
+class Measured:
+    """Seconds of a task's plans in one visit, by planner. kernels: of each rank (W, 2), forward and backward.
+
+    comm: of each rank's collectives (W, 2), forward and backward. probe_s: the hardware's probe, the median of the
+    visit. elapsed_s: of measuring, wall clock.
+    """
+
+    task: str
+    visit: int
+    kernels: dict[str, Floats]
+    comm: dict[str, Floats]
+    probe_s: float
+    device: str
+    versions: str
+    date: str
+    elapsed_s: float
+
+
+class RunStore:
+    """An open folder: attempts by (task, planner), measurements by (task, visit)."""
+
+    def __init__(self, path: Path) -> None:
+        rows = read_journal(path, KINDS)
+        self._journal = Journal(path)
+        self.attempts: dict[tuple[str, str], Attempt] = {}
+        self.measured: dict[tuple[str, int], Measured] = {}
+        for row in rows:
+            self._take(row)
+
+    def note(self, task: str, attempt: Attempt) -> None:
+        """Keep an attempt."""
+        self._write({"task": task, "attempt": encode(attempt)})
+
+    def add(self, measured: Measured) -> None:
+        """Keep what a visit measured."""
+        self._write({"measured": _plain(measured)})
+
+    def _write(self, row: Row) -> None:
+        self._journal.write(row)
+        self._take(row)
+
+    def _take(self, row: Row) -> None:
+        if "attempt" in row:
+            attempt = decode(Attempt, row["attempt"], JOURNAL)
+            self.attempts[row["task"], attempt.planner] = attempt
+        else:
+            measured = _read(row["measured"])
+            self.measured[measured.task, measured.visit] = measured
+
+
+@noun
+class _Line:
+    """A visit as a line of the journal has it."""
+
+    task: str
+    visit: int
+    kernels: dict[str, list[tuple[float, float]]]
+    comm: dict[str, list[tuple[float, float]]]
+    probe_s: float
+    device: str
+    versions: str
+    date: str
+    elapsed_s: float
+
+
+def _plain(measured: Measured) -> Raw:
+    raw: Raw = {name: getattr(measured, name) for name in Measured.__dataclass_fields__}
+    for name in ("kernels", "comm"):
+        raw[name] = {planner: seconds.tolist() for planner, seconds in raw[name].items()}
+    return raw
+
+
+def _read(raw: object) -> Measured:
+    line = decode(_Line, raw, JOURNAL)
+    return Measured(
+        task=line.task, visit=line.visit,
+        kernels={planner: np.array(seconds) for planner, seconds in line.kernels.items()},
+        comm={planner: np.array(seconds) for planner, seconds in line.comm.items()},
+        probe_s=line.probe_s, device=line.device, versions=line.versions, date=line.date, elapsed_s=line.elapsed_s,
+    )  # fmt: skip
+
+
+@contextmanager
+def open_run_store(path: Path, settings: Settings) -> Generator[RunStore]:
+    """The folder for writing, made if need be.
+
+    Raises:
+        UsageError: it is of other settings, or another process writes to it.
+        CorruptFile: its journal is damaged.
+    """
+    with held(path):
+        _settle(path, settings)
+        yield RunStore(path)
+
+
+def _settle(path: Path, settings: Settings) -> None:
+    """Write the settings into an empty folder, or check that they are the same; more visits may be added."""
+    file = path / ABOUT
+    if file.exists():
+        found = load_settings(path)
+        if settings.visits < found.visits or replace(found, visits=settings.visits) != settings:
+            raise UsageError(f"'{path}' holds a run with {_differences(found, settings)}; give another folder")
+    else:
+        strange = sorted(entry.name for entry in path.iterdir())
+        if strange:
+            raise UsageError(f"'{path}' holds '{strange[0]}' and no {ABOUT}; give a new or an empty folder")
+    write_text(str(file), dump_json({"schema": SCHEMA, **encode(settings)}))
+
+
+def load_settings(path: Path) -> Settings:
+    """The settings of a folder."""
+    source = str(path / ABOUT)
+    return decode(Settings, check_schema(parse(read_text(source), source), SCHEMA, source), source)
+
+
+def _differences(found: Settings, wanted: Settings) -> str:
+    """What another run has instead, in words."""
+    names = [name for name in Settings.__dataclass_fields__ if getattr(found, name) != getattr(wanted, name)]
+    return " and ".join(
+        f"{name} {_word(getattr(found, name))} instead of {_word(getattr(wanted, name))}" for name in names
+    )
+
+
+def _word(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)

@@ -1,0 +1,16 @@
+"""Bounds that no plan can undercut, and the relaxations that they rest on; docs/bounds.md proves them."""
+
+from recsmith.bounds.lower_bound import LowerBound, lower_bound, prove
+from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
+from recsmith.bounds.selection import LinearBound, SelectionLimits
+
+__all__ = [
+    "Choice",
+    "LinearBound",
+    "LowerBound",
+    "Relaxation",
+    "SelectionLimits",
+    "fitting_price",
+    "lower_bound",
+    "prove",
+]

@@ -1,0 +1,159 @@
+"""Cost model `analytic`: kernels and collectives from the device's figures, calibrated on published measurements.
+
+A fusion group on a rank costs, forward and backward, launch + max(memory seconds, cache seconds) summed over its pieces
+(kernels.py), plus what its collectives carry (links.py). Every group in use costs every rank the latencies of its
+collectives. The step:
+
+    backward all-to-all starts together; a rank is ready after backward_comm + backward_compute + forward_compute;
+    the forward all-to-all begins when all are ready and ends when the slowest sender is done.
+
+Left out: the input distribution of ids, which train pipelines overlap with compute, and the dense part of the model.
+Convex and monotone in the summed terms, exactly incremental, with planes below it: memory or cache decides.
+
+Legend: N pieces, G fusion groups, k = 7 terms.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.costs.analytic.kernels import EmbeddingKernels
+from recsmith.costs.analytic.links import latency, seconds_per_byte
+from recsmith.costs.protocol import Evaluator, Plane
+from recsmith.plans import PARTS
+from recsmith.problems import Problem
+from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Collective
+from recsmith.sharding.memory import OUTPUT_BYTES
+from recsmith.workloads.table import ELEMENT_BYTES
+
+LAUNCH_S = (
+    3.8e-6  # a kernel, where the device does not say: 83.2 us for the 22 of a tiny batch (meta-pytorch/torchrec#4688)
+)
+FORWARD_KERNELS = 2  # of a fusion group: bounds check and lookup (FBGEMM 1.8)
+BACKWARD_KERNELS = 20  # linearise, sort, run lengths, scans, fills, update (FBGEMM 1.8, transpose_embedding_input.cu)
+
+_ALL_TO_ALL = Collective("all_to_all", "world")
+_DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
+PIECES, FORWARD_MEMORY, FORWARD_CACHE, BACKWARD_MEMORY, BACKWARD_CACHE, FORWARD_COMM, BACKWARD_COMM = range(7)
+
+
+@dataclass(frozen=True)
+class AnalyticEvaluator:
+    """The analytic model for one problem; terms are a count and seconds."""
+
+    problem: Problem
+    kernels: EmbeddingKernels
+    launch_s: float
+    group: Ints
+    groups: int
+    shared: Floats
+    planes: tuple[Plane, ...]
+    additive: bool = False
+    phases: tuple[tuple[int, ...], ...] = ((0, 1, 3), (2,))  # ready, then the forward collectives
+
+    @property
+    def extrapolated(self) -> dict[str, float]:
+        """Nothing: it was not trained."""
+        return {}
+
+    @property
+    def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
+        """Nothing: no plane lies below zero."""
+        return ()
+
+    def terms(self, modes: Ints, widths: Ints) -> Floats:
+        """A one, seconds of memory and cache forward and backward, and seconds of comm forward and backward (N, 7)."""
+        forward, backward = self.kernels.forward(modes, widths), self.kernels.backward(modes, widths)
+        comm = self._comm(modes, widths)
+        terms = np.empty((7, len(modes)))
+        for i, term in enumerate((1.0, *forward, *backward, *comm)):
+            terms[i] = term
+        return terms.T
+
+    def _comm(self, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
+        """Seconds (N,), (N,) of what each piece's collectives carry, forward and backward."""
+        table, kind = self.problem.modes.table[modes], self.problem.modes.type[modes]
+        comm_dtype = self.problem.workload.comm_dtype
+        element = OUTPUT_BYTES if comm_dtype is None else ELEMENT_BYTES[comm_dtype]
+        outputs = self.problem.modes.bags[modes] * widths * element
+        payload = {"outputs": outputs, "table": self.problem.demand.rows[table] * widths * float(OUTPUT_BYTES)}
+        forward, backward = np.zeros(len(modes)), np.zeros(len(modes))
+        pooled = self.problem.demand.pooled[table]
+        for i, sharding in enumerate(SHARDING_TYPES):
+            for seconds, calls in ((forward, sharding.forward), (backward, sharding.backward)):
+                for call in calls:
+                    carried = payload[call.payload] * self._seconds_per_byte(call)
+                    seconds += np.where((kind == i) & (pooled | (call.payload == "table")), carried, 0.0)
+        sequences = ~pooled & (kind != _DATA_PARALLEL)  # rows go back to who asked, split by rows or not
+        carried = np.where(sequences, outputs * self._seconds_per_byte(_ALL_TO_ALL), 0.0)
+        return forward + carried, backward + carried
+
+    def _seconds_per_byte(self, call: Collective) -> float:
+        """Of a rank's outputs; between hosts each rank hands on its part of what its host holds."""
+        share = self.problem.cluster.local_world_size if call.scope == "across_hosts" else 1
+        return seconds_per_byte(call, self.problem.cluster) / share
+
+    def head(self, sums: Floats) -> Floats:
+        """Launch + max(memory, cache) forward and backward, and the collectives (..., 4)."""
+        parts = np.empty((4, *sums.shape[:-1]))
+        launched = self.launch_s * (sums[..., PIECES] > 0)
+        np.maximum(sums[..., FORWARD_MEMORY], sums[..., FORWARD_CACHE], out=parts[0])
+        np.maximum(sums[..., BACKWARD_MEMORY], sums[..., BACKWARD_CACHE], out=parts[1])
+        parts[0] += FORWARD_KERNELS * launched
+        parts[1] += BACKWARD_KERNELS * launched
+        parts[2], parts[3] = sums[..., FORWARD_COMM], sums[..., BACKWARD_COMM]
+        return np.moveaxis(parts, 0, -1)
+
+    def loads(self, sums: Floats) -> Floats:
+        """Seconds until a rank is ready, and of its forward collectives (2, ...)."""
+        loads = np.empty((2, *sums.shape[:-1]))
+        np.add(self.compute(sums), sums[..., BACKWARD_COMM], out=loads[0])
+        loads[1] = sums[..., FORWARD_COMM]
+        return loads
+
+    def compute(self, sums: Floats) -> Floats:
+        """Launch + max(memory, cache), forward and backward."""
+        seconds = np.maximum(sums[..., FORWARD_MEMORY], sums[..., FORWARD_CACHE])
+        seconds += np.maximum(sums[..., BACKWARD_MEMORY], sums[..., BACKWARD_CACHE])
+        seconds += (FORWARD_KERNELS + BACKWARD_KERNELS) * self.launch_s * (sums[..., PIECES] > 0)
+        return seconds
+
+
+class AnalyticCostModel:
+    """Kernels and collectives from the device's figures (see the module)."""
+
+    name = "analytic"
+
+    def compile(self, problem: Problem) -> AnalyticEvaluator:
+        """The model for a problem; UsageError where the device lacks a figure that its kernels need."""
+        launch_s = LAUNCH_S if problem.cluster.device.launch_s is None else problem.cluster.device.launch_s
+        group = problem.modes.group
+        return AnalyticEvaluator(
+            problem, EmbeddingKernels.of(problem), launch_s, group=group, groups=int(group.max()) + 1,
+            shared=_latencies(problem), planes=_planes(launch_s),
+        )  # fmt: skip
+
+
+def _latencies(problem: Problem) -> Floats:
+    """Latencies (G, 4) of the collectives of each fusion group."""
+    group = problem.modes.group
+    kinds = np.zeros(int(group.max()) + 1, dtype=np.int64)
+    kinds[group] = problem.modes.type
+    seconds = np.zeros((len(kinds), len(PARTS)))
+    for each, kind in enumerate(kinds.tolist()):
+        for part, calls in ((2, SHARDING_TYPES[kind].forward), (3, SHARDING_TYPES[kind].backward)):
+            seconds[each, part] = sum(latency(call, problem.cluster) for call in calls)
+    return seconds
+
+
+def _planes(launch_s: float) -> tuple[Plane, ...]:
+    """Memory or cache decides, forward and backward: four planes."""
+    planes: list[Plane] = []
+    for forward in (FORWARD_MEMORY, FORWARD_CACHE):
+        for backward in (BACKWARD_MEMORY, BACKWARD_CACHE):
+            slopes = np.zeros((2, 7))
+            slopes[0, [forward, backward, BACKWARD_COMM]] = 1.0
+            slopes[1, FORWARD_COMM] = 1.0
+            planes.append(Plane(slopes, (FORWARD_KERNELS + BACKWARD_KERNELS) * launch_s))
+    return tuple(planes)

@@ -1,0 +1,1 @@
+"""Cost models `neural:<name>`: kernels as a network learned them from measurements."""

@@ -1,0 +1,195 @@
+"""Learned cost models as files (costs/weight_files.py): their card, and what their tensors must be.
+
+Reading checks names, shapes, signs and that every number is finite.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn, cast
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.costs.neural.heads import ConvexHead, FreeHead, Head
+from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, WORK
+from recsmith.costs.weight_files import COMM, find_weights, read_weights, shipped, write_weights
+from recsmith.errors import CorruptFile
+from recsmith.files import check_schema, decode, encode
+
+SCHEMA = "recsmith/cost-model-card/1"
+MADE_BY = "recsmith learn cost"
+BEND = 2.5  # the network moves a unit cost by at most e ** BEND from its base
+Variant = Literal["convex", "linear", "free"]
+
+
+@noun
+class HeldOut:
+    """How far predictions of forward and backward together are off, of cases that training never saw.
+
+    median, mean: |predicted / measured - 1|. forward_median, backward_median: of each alone. tau: Kendall's.
+    """
+
+    samples: int
+    median: float
+    mean: float
+    forward_median: float
+    backward_median: float
+    tau: float
+
+
+@noun
+class NoiseFloor:
+    """How far two samples of one case are apart, where both are steady: no model can be told to be better."""
+
+    pairs: int
+    median: float | None = None
+    mean: float | None = None
+
+
+@noun
+class Range:
+    """The least and the most that training saw of an input."""
+
+    least: float
+    most: float
+
+
+@noun
+class Card:
+    """What a learned cost model is, and how far it can be trusted.
+
+    hardware, device, versions: as in the measurements. data: SHA-256 of the samples. left_out: steady samples that are
+    not used (docs/learning.md). train, validation: samples used; those of `held_out` are the rest. ranges: of tables
+    and of whole groups (`device ids`, `device tables` ...). analytic_factor: what the seconds of cost model analytic
+    are multiplied with for kernels that were not measured. start: the model whose weights training began with.
+    """
+
+    hardware: str
+    device: str
+    versions: str
+    variant: Variant
+    seed: int
+    data: str
+    samples: int
+    left_out: int
+    train: int
+    validation: int
+    epochs: int
+    held_out: HeldOut
+    noise: NoiseFloor
+    optimizers: tuple[str, ...]
+    data_types: tuple[str, ...]
+    ranges: dict[str, Range]
+    analytic_factor: float = 1.0
+    start: str | None = None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The piece network and the head.
+
+    centre, spread (x,): of the inputs. layers: (weight, bias) pairs, ReLU between them. base (t, b): log of what a unit
+    of each figure of work adds to each term.
+    """
+
+    centre: Floats
+    spread: Floats
+    layers: tuple[tuple[Floats, Floats], ...]
+    base: Floats
+    head: Head
+
+    def terms(self, work: Floats, inputs: Floats) -> Floats:
+        """Learned terms (N, t) of pieces with figures of work (N, b) and inputs (N, x); 0 or more."""
+        flow = np.clip((inputs - self.centre) / self.spread, -4.0, 4.0)
+        for weight, bias in self.layers[:-1]:
+            flow = np.maximum(flow @ weight.T + bias, 0.0)
+        weight, bias = self.layers[-1]
+        bent = BEND * np.tanh((flow @ weight.T + bias) / BEND).reshape(len(work), *self.base.shape)
+        return np.einsum("ntb,nb->nt", np.exp(self.base + bent), work)
+
+
+def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
+    """Write arrays and their card: whole or not at all; what was there stays as it was where writing fails."""
+    write_weights(target, tensors, {"schema": SCHEMA, **encode(card)})
+
+
+def find_model(name: str) -> Path:
+    """The file of a path that ends with .safetensors, or of a name that ships."""
+    return find_weights(name, "cost model", MADE_BY, [each for each in shipped() if not each.startswith(COMM)])
+
+
+def load_model(path: Path) -> tuple[Weights, Card]:
+    """Read a file that `recsmith learn cost` wrote.
+
+    Raises:
+        UsageError: it cannot be read.
+        CorruptFile: it is damaged, of another schema, or holds what no training writes.
+    """
+    tensors, card = load_tensors(path)
+    return weights_of(tensors, card.variant, str(path)), card
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
+    """The tensors of a file as they are written, checked, and its card; errors as load_model."""
+    raw, tensors = read_weights(path, MADE_BY)
+    card = card_from_raw(raw, str(path))
+    for words, known in ((card.optimizers, OPTIMIZERS), (card.data_types, DATA_TYPES)):
+        for word in set(words) - set(known):
+            _corrupt(str(path), f"'{word}' is none of {', '.join(known)}")
+    weights_of(tensors, card.variant, str(path))
+    return tensors, card
+
+
+def card_from_raw(raw: object, source: str) -> Card:
+    """A card from plain data of its schema."""
+    return decode(Card, check_schema(cast(dict[str, Any], raw), SCHEMA, source), source)
+
+
+_FREE = ("hidden", "hidden_bias", "out", "out_bias")
+_CONVEX = ("hinges", "offsets")
+
+
+def weights_of(tensors: dict[str, Floats], variant: Variant, source: str) -> Weights:
+    """The weights of tensors, every one of which is known, of its shape, and finite."""
+    shapes = _shapes(tensors, variant)
+    for name in sorted({*shapes, *tensors}):
+        if name not in tensors or name not in shapes:
+            _corrupt(source, f"tensor '{name}' is {'unknown' if name in tensors else 'missing'}")
+        if tensors[name].shape != shapes[name]:
+            _corrupt(source, f"tensor '{name}' has shape {tensors[name].shape}, not {shapes[name]}")
+        if not np.isfinite(tensors[name]).all():
+            _corrupt(source, f"tensor '{name}' holds numbers that are not finite")
+    for name in {"launch", "linear", *_CONVEX} & set(tensors):
+        if (tensors[name] < 0).any():
+            _corrupt(source, f"tensor '{name}' holds numbers below 0")
+    if (tensors["spread"] <= 0).any():
+        _corrupt(source, "tensor 'spread' holds numbers that are not above 0")
+    head = {name: tensors[name] for name in ("launch", "linear", *(_FREE if variant == "free" else _CONVEX))}
+    return Weights(
+        tensors["centre"], tensors["spread"], tuple((tensors[f"weight{i}"], tensors[f"bias{i}"]) for i in range(3)),
+        tensors["base"], FreeHead(**head) if variant == "free" else ConvexHead(**head),
+    )  # fmt: skip
+
+
+def _shapes(tensors: dict[str, Floats], variant: Variant) -> dict[str, tuple[int, ...]]:
+    """Shapes that belong together, given the sizes that are free: terms, hinges and hidden units."""
+
+    def size(name: str, axis: int) -> int:
+        shape = tensors[name].shape if name in tensors else ()
+        return shape[axis] if len(shape) > axis else 0
+
+    x, b, t, first, second = len(INPUTS), len(WORK), size("base", 0), size("weight0", 0), size("weight1", 0)
+    shapes: dict[str, tuple[int, ...]] = {
+        "centre": (x,), "spread": (x,), "weight0": (first, x), "bias0": (first,), "weight1": (second, first),
+        "bias1": (second,), "weight2": (t * b, second), "bias2": (t * b,), "base": (t, b), "launch": (2,),
+        "linear": (2, 1 + t),
+    }  # fmt: skip
+    if variant != "free":
+        hinges = size("offsets", 1) if variant == "convex" else 0
+        return shapes | {"hinges": (2, hinges, 1 + t), "offsets": (2, hinges)}
+    hidden = size("hidden", 0)
+    return shapes | {"hidden": (hidden, 1 + t), "hidden_bias": (hidden,), "out": (2, hidden), "out_bias": (2,)}
+
+
+def _corrupt(source: str, reason: str) -> NoReturn:
+    raise CorruptFile(f"'{source}': {reason}; train it again with `{MADE_BY}`")

@@ -1,0 +1,1 @@
+"""Learned models of all-to-alls, for any number of ranks."""

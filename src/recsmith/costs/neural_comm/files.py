@@ -1,0 +1,138 @@
+"""Learned models of all-to-alls as files (costs/weight_files.py): their card, and what their tensors must be."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.costs.neural.files import NoiseFloor, Range
+from recsmith.costs.neural_comm.inputs import INPUTS, LEAST_RANKS, WORK
+from recsmith.costs.neural_comm.network import CommModel
+from recsmith.costs.weight_files import COMM, find_weights, read_weights, shipped, write_weights
+from recsmith.errors import CorruptFile
+from recsmith.files import check_schema, decode, encode
+
+COMM_SCHEMA = "recsmith/comm-model-card/1"
+MADE_BY = "recsmith learn comm"
+ONE_RANK, JOINT = 2, 3  # layers of both networks
+
+
+@noun
+class CommHeldOut:
+    """How far predictions are off for exchanges of `ranks` ranks that training never saw, rank by rank.
+
+    trained: whether training saw other exchanges of as many ranks. median, mean: |predicted / measured - 1|;
+    alpha_beta_median, alpha_beta_mean: those of alpha + most bytes / bandwidth + the wait for the last rank.
+    """
+
+    ranks: int
+    trained: bool
+    exchanges: int
+    median: float
+    mean: float
+    alpha_beta_median: float
+    alpha_beta_mean: float
+
+
+@noun
+class CommCard:
+    """What a learned model of all-to-alls is, and how far it can be trusted.
+
+    hardware, backend, device, versions: as in the measurements. per_host: ranks that a host has room for; None where
+    all were on one machine. ranks: numbers of ranks that it was trained on. data: SHA-256 of the exchanges. left_out:
+    exchanges of more ranks than cores. train, validation: exchanges used. noise: how far the ranks of an exchange that
+    was measured twice are apart. ranges: of bytes that a rank sends or receives, and of the latest start.
+    """
+
+    hardware: str
+    backend: str
+    device: str
+    versions: str
+    per_host: int | None = None
+    ranks: tuple[int, ...]
+    seed: int
+    data: str
+    exchanges: int
+    left_out: int
+    train: int
+    validation: int
+    epochs: int
+    held_out: tuple[CommHeldOut, ...]
+    noise: NoiseFloor
+    ranges: dict[str, Range]
+
+
+def save_comm_model(target: str, tensors: dict[str, Any], card: CommCard) -> None:
+    """Write arrays and their card: whole or not at all; what was there stays as it was where writing fails."""
+    write_weights(target, tensors, {"schema": COMM_SCHEMA, **encode(card)})
+
+
+def find_comm_model(name: str) -> Path:
+    """The file of a path that ends with .safetensors, or of a name that ships, such as comm-simulated-h100."""
+    return find_weights(name, "model of all-to-alls", MADE_BY, [each for each in shipped() if each.startswith(COMM)])
+
+
+def load_comm_model(name: str | Path) -> tuple[CommModel, CommCard]:
+    """The model of a file that `recsmith learn comm` wrote, or of a name that ships.
+
+    Raises:
+        UsageError: there is none of that name, or it cannot be read.
+        CorruptFile: it is damaged, of another schema, or holds what no training writes.
+    """
+    path = find_comm_model(str(name))
+    raw, tensors = read_weights(path, MADE_BY)
+    card = comm_card_from_raw(raw, str(path))
+    return comm_model_of(tensors, card.per_host, str(path)), card
+
+
+def comm_card_from_raw(raw: Any, source: str) -> CommCard:
+    """A card from plain data of its schema."""
+    card = decode(CommCard, check_schema(raw, COMM_SCHEMA, source), source)
+    if card.per_host is not None and card.per_host < 1:
+        _corrupt(source, f"{card.per_host} ranks a host")
+    if not card.ranks or min(card.ranks) < LEAST_RANKS:
+        _corrupt(source, f"it is trained on exchanges of {list(card.ranks)} ranks")
+    return card
+
+
+def comm_model_of(tensors: dict[str, Floats], per_host: int | None, source: str) -> CommModel:
+    """The model of tensors, every one of which is known, of its shape, and finite."""
+    shapes = _shapes(tensors)
+    for name in sorted({*shapes, *tensors}):
+        if name not in tensors or name not in shapes:
+            _corrupt(source, f"tensor '{name}' is {'unknown' if name in tensors else 'missing'}")
+        if tensors[name].shape != shapes[name]:
+            _corrupt(source, f"tensor '{name}' has shape {tensors[name].shape}, not {shapes[name]}")
+        if not np.isfinite(tensors[name]).all():
+            _corrupt(source, f"tensor '{name}' holds numbers that are not finite")
+    if (tensors["spread"] <= 0).any():
+        _corrupt(source, "tensor 'spread' holds numbers that are not above 0")
+    if tensors["alpha"][0] < 0:
+        _corrupt(source, "tensor 'alpha' holds numbers below 0")
+    layers = [tuple((tensors[f"{name}_weight{i}"], tensors[f"{name}_bias{i}"]) for i in range(count))
+              for name, count in (("rank", ONE_RANK), ("joint", JOINT))]  # fmt: skip
+    return CommModel(tensors["centre"], tensors["spread"], layers[0], layers[1], tensors["base"],
+                     float(tensors["alpha"][0]), per_host)  # fmt: skip
+
+
+def _shapes(tensors: dict[str, Floats]) -> dict[str, tuple[int, ...]]:
+    """Shapes that belong together, given the hidden units of each layer, which are free."""
+
+    def units(name: str) -> int:
+        shape = tensors[name].shape if name in tensors else ()
+        return shape[0] if shape else 0
+
+    x, k, hidden = len(INPUTS), len(WORK), units("rank_weight1")
+    widths = {"rank": [x, units("rank_weight0"), hidden],
+              "joint": [3 * hidden, units("joint_weight0"), units("joint_weight1"), k]}  # fmt: skip
+    shapes: dict[str, tuple[int, ...]] = {"centre": (x,), "spread": (x,), "base": (k,), "alpha": (1,)}
+    for name, sizes in widths.items():
+        for i, (before, after) in enumerate(pairwise(sizes)):
+            shapes |= {f"{name}_weight{i}": (after, before), f"{name}_bias{i}": (after,)}
+    return shapes
+
+
+def _corrupt(source: str, reason: str) -> NoReturn:
+    raise CorruptFile(f"'{source}': {reason}; train it again with `{MADE_BY}`")

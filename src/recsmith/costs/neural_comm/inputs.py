@@ -1,0 +1,97 @@
+"""What a learned model of all-to-alls is told of a rank, and which work it prices.
+
+Nothing depends on the order of ranks, and no figure on how many there are but for the inputs that say so: what ranks
+have together enters as means and maxima. Bytes are split by what stays in a host and what leaves it, as
+costs/analytic/links.py has it: a rank sends the same to each other rank, forward, and gets the same from each,
+backward.
+
+Legend: ... exchanges, W ranks, x inputs, k figures of work.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Bools, Floats
+from recsmith.costs.analytic.links import ranks_per_host
+from recsmith.errors import UsageError
+
+INPUTS = (
+    "log sent", "log received", "log most sent", "log most received", "log mean bytes", "log wait", "log lateness",
+    "log latest", "log mean wait", "log ranks", "share across hosts", "forward",
+)  # fmt: skip
+WORK = (
+    "call", "sent in host", "received in host", "most sent in host", "most received in host", "sent across",
+    "received across", "most sent across", "most received across",
+)  # fmt: skip
+SHORTEST_S = 1e-6  # waits of less are alike
+LEAST_RANKS = 2
+
+
+@dataclass(frozen=True)
+class Load:
+    """All-to-alls of W ranks. sent, received: bytes to and from others (..., W). skew_s: starts (..., W).
+
+    forward: (...,). per_host: ranks that a host has room for; None where all ranks are on one machine.
+    """
+
+    sent: Floats
+    received: Floats
+    skew_s: Floats
+    forward: Bools
+    per_host: int | None
+
+    @property
+    def ranks(self) -> int:
+        """W."""
+        return self.sent.shape[-1]
+
+    @property
+    def wait_s(self) -> Floats:
+        """How long each rank waits for the last one to start (..., W)."""
+        return self.skew_s.max(axis=-1, keepdims=True) - self.skew_s
+
+    @property
+    def across(self) -> float:
+        """Share of what a rank sends that leaves its host."""
+        local = self.ranks if self.per_host is None else ranks_per_host(self.ranks, self.per_host)
+        return (self.ranks - local) / (self.ranks - 1)
+
+    def check(self) -> None:
+        """Refuse what is no exchange."""
+        if self.ranks < LEAST_RANKS or not self.sent.shape == self.received.shape == self.skew_s.shape:
+            raise UsageError(
+                f"bytes of shapes {self.sent.shape} and {self.received.shape} with starts of shape "
+                f"{self.skew_s.shape}; give the same number of ranks, at least {LEAST_RANKS}, to all three"
+            )
+        for name, values in (("sent bytes", self.sent), ("received bytes", self.received)):
+            if not np.isfinite(values).all() or (values < 0).any():
+                raise UsageError(f"{name} must be finite and 0 or more")
+        if not np.isfinite(self.skew_s).all():
+            raise UsageError("starts must be finite seconds")
+
+    def inputs(self) -> Floats:
+        """What the network is told of each rank (..., W, x), as INPUTS has it."""
+        wait, late = self.wait_s, self.skew_s - self.skew_s.min(axis=-1, keepdims=True)
+        told = (
+            np.log(self.sent + 1), np.log(self.received + 1), np.log(_most(self.sent) + 1),
+            np.log(_most(self.received) + 1), np.log(_mean(self.sent) + 1), np.log(wait + SHORTEST_S),
+            np.log(late + SHORTEST_S), np.log(_most(wait) + SHORTEST_S), np.log(_mean(wait) + SHORTEST_S),
+            np.log(self.ranks), self.across, self.forward[..., None].astype(np.float64),
+        )  # fmt: skip
+        return np.stack([np.broadcast_to(each, self.sent.shape) for each in told], axis=-1)
+
+    def work(self) -> Floats:
+        """Figures of work of each rank (..., W, k)."""
+        pairs = (self.sent, self.received, _most(self.sent), _most(self.received))
+        size = np.stack([np.broadcast_to(each, self.sent.shape) for each in pairs], axis=-1)
+        call = np.ones((*self.sent.shape, 1))
+        return np.concatenate([call, size * (1 - self.across), size * self.across], axis=-1)
+
+
+def _most(values: Floats) -> Floats:
+    return values.max(axis=-1, keepdims=True)
+
+
+def _mean(values: Floats) -> Floats:
+    return values.mean(axis=-1, keepdims=True)

@@ -1,0 +1,64 @@
+"""What placed pieces cost: seconds of every rank in the four parts, of each phase, and of the step.
+
+Legend: N pieces, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS.
+"""
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.costs.protocol import Evaluator
+from recsmith.plans import PARTS, DeviceCost, StepCost
+from recsmith.problems import Footprint, memory_used, spread
+
+
+def piece_seconds(evaluator: Evaluator, modes: Ints, widths: Ints) -> Floats:
+    """Seconds (N,) of pieces, each alone on a covered rank."""
+    return evaluator.head(evaluator.terms(modes, widths)).sum(axis=-1)
+
+
+def device_sums(evaluator: Evaluator, footprint: Footprint) -> Floats:
+    """Summed terms of each rank and group (W, G, k)."""
+    terms = evaluator.terms(footprint.mode, footprint.width)
+    grouped = np.zeros((len(footprint.mode), evaluator.groups, terms.shape[1]))
+    grouped[np.arange(len(footprint.mode)), evaluator.group[footprint.mode]] = terms
+    return spread(grouped, footprint, evaluator.problem)
+
+
+def device_parts(evaluator: Evaluator, footprint: Footprint) -> Floats:
+    """Seconds of each rank in the four parts (W, 4)."""
+    local = evaluator.head(device_sums(evaluator, footprint)).sum(axis=1)  # (W, G, 4) -> (W, 4)
+    return local + evaluator.shared[np.unique(evaluator.group[footprint.mode])].sum(axis=0)
+
+
+def phase_seconds(evaluator: Evaluator, parts: Floats) -> Floats:
+    """Seconds of each phase (F, ...) from seconds in the four parts (..., 4)."""
+    return np.stack([parts[..., phase].sum(axis=-1) for phase in evaluator.phases])
+
+
+def step_of(evaluator: Evaluator, parts: Floats) -> float:
+    """Seconds of the step from the ranks' parts (W, 4): the slowest rank of each phase."""
+    return float(phase_seconds(evaluator, parts).max(axis=1).sum())
+
+
+def step_seconds(evaluator: Evaluator, footprint: Footprint) -> float:
+    """Seconds of a step with these placed pieces."""
+    return step_of(evaluator, device_parts(evaluator, footprint))
+
+
+def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
+    """What a step costs with these placed pieces, rank by rank."""
+    parts = device_parts(evaluator, footprint)
+    total = step_of(evaluator, parts)
+    wait = np.maximum(total - parts.sum(axis=1), 0.0)
+    used, _ = memory_used(evaluator.problem, footprint)
+    capacity = evaluator.problem.capacity
+    devices = zip(parts.tolist(), wait.tolist(), used.tolist(), capacity.tolist(), strict=True)
+    return StepCost(
+        total_s=total,
+        per_device=tuple(
+            DeviceCost(
+                rank=rank, **dict(zip(PARTS, row, strict=True)), wait_s=idle, hbm_bytes=size, hbm_capacity_bytes=room
+            )
+            for rank, (row, idle, size, room) in enumerate(devices)
+        ),
+    )

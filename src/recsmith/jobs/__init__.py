@@ -1,0 +1,1 @@
+"""Local torchrun jobs: how they start, what their ranks run, and how they end."""

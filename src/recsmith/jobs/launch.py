@@ -1,0 +1,179 @@
+"""Starts local torchrun jobs: the one way in which RecSmith runs several ranks on this machine.
+
+    results = launch("package.module:function", {"steps": 10}, ranks=4, hosts=2)
+
+Each rank runs `function(**arguments)` inside an initialised process group and returns plain JSON data. What the user
+need not know is done here: loopback and a free port, the interface that gloo must use, one torchrun agent per emulated
+host, a teardown that does not abort, the output of a failing rank, and the end of all children when the parent is
+interrupted or dies. Linux only. Run as a program, this file is such an agent.
+"""
+
+import ctypes
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from recsmith.adapters.doctor import require_torch
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.jobs.machine import free_cores
+
+LOOPBACK = "127.0.0.1"
+LAST_LINES = 25  # of a failing rank's output that an error shows
+GRACE_S = 5.0  # between asking children to end and ending them
+PARENT = "RECSMITH_PARENT"  # environment: the process that a child of a job must not outlive
+_IFF_LOOPBACK = 0x8
+_PR_SET_PDEATHSIG = 1
+
+
+def launch(
+    function: str, arguments: dict[str, Any], *, ranks: int, hosts: int = 1, timeout_s: float = 600.0
+) -> list[Any]:
+    """What `function` (written 'package.module:name') returned on each of `ranks` local ranks, in order of ranks.
+
+    hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data. The function
+    is found wherever this process finds modules (sys.path), so a script can name one of its own. The ranks use nccl
+    where each has a GPU of its own, gloo on CPU elsewhere.
+
+    Raises:
+        UsageError: ranks are not a multiple of hosts.
+        MissingExtra: torch is not installed.
+        RecSmithError: a rank failed or the job did not end in time.
+    """
+    if ranks < 1 or hosts < 1 or ranks % hosts:
+        raise UsageError(f"{ranks} ranks on {hosts} hosts; both must be at least 1 and hosts must divide ranks")
+    require_torch()
+    with tempfile.TemporaryDirectory(prefix="recsmith-job-") as name:
+        folder = Path(name)
+        (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments}))
+        with _agents(folder, ranks, hosts) as agents:
+            _wait(agents, folder, timeout_s)
+        return [_result(folder, rank) for rank in range(ranks)]
+
+
+@contextmanager
+def _agents(folder: Path, ranks: int, hosts: int) -> Generator[list[subprocess.Popen[bytes]]]:
+    """One torchrun agent per host; all of them end with this block, however it ends."""
+    port = _free_port()
+    agents: list[subprocess.Popen[bytes]] = []
+    try:
+        for host in range(hosts):
+            log = (folder / f"agent-{host}.log").open("wb")
+            command = [
+                sys.executable, "-m", "recsmith.jobs.launch",
+                "--nnodes", str(hosts), "--node-rank", str(host), "--nproc-per-node", str(ranks // hosts),
+                "--master-addr", LOOPBACK, "--master-port", str(port), "--log-dir", str(folder / f"logs-{host}"),
+                "--redirects", "3", "-m", "recsmith.jobs.worker", str(folder),
+            ]  # fmt: skip
+            # A session of its own: Ctrl-C reaches this process alone, which then ends the agents in order.
+            agents.append(
+                subprocess.Popen(
+                    command, stdout=log, stderr=subprocess.STDOUT, env=_environment(ranks), start_new_session=True
+                )
+            )
+            log.close()
+        yield agents
+    finally:
+        _end(agents)
+
+
+def _environment(ranks: int) -> dict[str, str]:
+    threads = max(1, free_cores() // ranks)
+    fixed = {
+        "GLOO_SOCKET_IFNAME": loopback_interface(),
+        "TP_SOCKET_IFNAME": loopback_interface(),
+        "OMP_NUM_THREADS": str(threads),
+        "PYTHONPATH": os.pathsep.join([entry for entry in sys.path if entry]),
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "PYTHONWARNINGS": "ignore",
+        PARENT: str(os.getpid()),
+    }
+    return {**os.environ, **fixed}
+
+
+def loopback_interface() -> str:
+    """Name of the loopback interface; gloo picks another one, and hangs, where this is not said."""
+    for _, name in socket.if_nameindex():
+        flags = Path("/sys/class/net") / name / "flags"
+        if flags.exists() and int(flags.read_text(), 16) & _IFF_LOOPBACK:
+            return name
+    return "lo"
+
+
+def _free_port() -> int:
+    """A port that is free, and that Linux gives to no outgoing connection (32768 and up) before torchrun listens."""
+    for _ in range(100):
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    raise RecSmithError(f"found no free port on {LOOPBACK} in 100 tries from 20000 to 31999; free one and try again")
+
+
+def end_with_parent() -> None:
+    """Have Linux kill this process when its parent dies, even by SIGKILL; leave at once where it is dead already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(os.environ[PARENT]):
+        sys.exit("the process that started this job is gone")
+    os.environ[PARENT] = str(os.getpid())  # for the children of this one
+
+
+def _end(agents: list[subprocess.Popen[bytes]]) -> None:
+    """Ask agents (which ask their ranks) to end; after a grace, end them."""
+    for agent in agents:
+        if agent.poll() is None:
+            agent.send_signal(signal.SIGTERM)
+    for agent in agents:
+        try:
+            agent.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            agent.kill()
+            agent.wait()
+
+
+def _wait(agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while any(agent.poll() is None for agent in agents):
+        if any(agent.poll() for agent in agents):
+            break
+        if time.monotonic() > deadline:
+            raise RecSmithError(
+                f"the local job did not end within {timeout_s:g} s; give it more time\n{_failing_output(folder)}"
+            )
+        time.sleep(0.05)
+    if any(agent.poll() for agent in agents):
+        raise RecSmithError(f"a rank of the local job failed\n{_failing_output(folder)}")
+
+
+def _failing_output(folder: Path) -> str:
+    """Last lines of the rank that failed first, or of the agents where no rank said anything."""
+    errors = sorted(folder.glob("*.error"))  # their names begin with the time
+    if errors:
+        return f"{errors[0].stem.partition('.')[2]}: {errors[0].read_text().strip()}"
+    logs = [*folder.glob("logs-*/**/stderr.log"), *folder.glob("agent-*.log")]
+    texts = [(path, path.read_text(errors="replace").strip()) for path in logs]
+    lines = [f"{path.parent.name}: {line}" for path, text in texts for line in text.splitlines()[-LAST_LINES:]]
+    return "\n".join(lines[-2 * LAST_LINES :])
+
+
+def _result(folder: Path, rank: int) -> Any:
+    file = folder / f"rank-{rank}.json"
+    if not file.exists():
+        raise RecSmithError(f"rank {rank} ended without a result; let the function return, not end the process")
+    return json.loads(file.read_text())
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    from torch.distributed.run import main
+
+    main()

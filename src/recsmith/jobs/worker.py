@@ -1,0 +1,79 @@
+"""What each rank of a local job runs: python -m recsmith.jobs.worker FOLDER, started by torchrun.
+
+torch is imported late, so that a rank is bound to its parent's life from its first milliseconds.
+"""
+
+import gc
+import json
+import logging
+import os
+import sys
+import time
+import traceback
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+from recsmith.jobs.launch import end_with_parent
+
+TIMEOUT = timedelta(minutes=10)  # of a collective that some rank never joins
+
+
+def run(folder: Path) -> None:
+    """Run the job's function inside a process group and leave its result in the folder."""
+    rank = int(os.environ["RANK"])
+    job = json.loads((folder / "job.json").read_text())
+    module, _, name = job["function"].partition(":")
+    join()
+    result = getattr(import_module(module), name)(**job["arguments"])
+    (folder / f"rank-{rank}.json").write_text(json.dumps(result))
+
+
+def join() -> None:
+    """Join the job's process group: nccl where every rank of this machine has a GPU of its own, gloo elsewhere."""
+    import torch
+    import torch.distributed as dist
+
+    emulated = int(os.environ["GROUP_WORLD_SIZE"]) > 1  # local ranks of two hosts would meet on one GPU
+    if emulated or torch.cuda.device_count() < int(os.environ["WORLD_SIZE"]):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+
+
+def leave() -> NoReturn:
+    """End a rank whose work is done with exit code 0: the last call of a script under torchrun, on every rank.
+
+    gloo's own teardown aborts a finished job now and then, in a race between ranks. So all ranks meet, output is
+    flushed, and the process ends without running destructors or atexit functions.
+    """
+    import torch.distributed as dist
+
+    gc.collect()
+    dist.barrier()
+    _end(0)
+
+
+def _end(code: int) -> NoReturn:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main(folder: Path) -> NoReturn:
+    """Run the job and end; a failure leaves its traceback in the folder, and no teardown can hide or delay it."""
+    try:
+        run(folder)
+        leave()
+    except BaseException:
+        (folder / f"{time.time_ns()}.rank-{os.environ['RANK']}.error").write_text(traceback.format_exc())
+        traceback.print_exc()
+        _end(1)
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    main(Path(sys.argv[1]))

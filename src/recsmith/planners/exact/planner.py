@@ -1,0 +1,102 @@
+"""The best plan of a small problem, and the proof that none is better.
+
+Other planners try a sample of the ways to lay a table; this one searches the whole space that the problem states
+(solver/layouts.py). CP-SAT of OR-Tools does, on the model of solver/cp_sat_model.py. Without OR-Tools, and for cost
+models that are not made of planes, very small problems are enumerated (solver/enumeration.py).
+"""
+
+from dataclasses import replace
+from importlib.util import find_spec
+
+from recsmith.costs import Evaluator
+from recsmith.errors import MissingExtra, NoPlanFound, UsageError
+from recsmith.planners.auto.planner import Auto
+from recsmith.planners.exact.proofs import ByEnumeration, BySolver, Proof
+from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
+from recsmith.planners.solver.enumeration import arrangements_of
+from recsmith.planners.solver.layouts import all_shares, choices_of, useful_shares
+from recsmith.planners.solver.linear_pieces import linear_pieces_of
+from recsmith.problems import Footprint, Problem
+
+MOST_CHOICES = 60_000  # of the solver's model
+MOST_TABLES, MOST_ARRANGEMENTS = 12, 20_000  # of an enumeration
+AUTO_SHARE = 0.25  # of a time limit that planner auto may take
+INSTALL = "pip install 'recsmith[solve]'"
+
+
+class Exact:
+    """The best plan, proven, for about ten tables; better plans and bounds than others' for some tens."""
+
+    name = "exact"
+
+    def plan(
+        self,
+        problem: Problem,
+        evaluator: Evaluator,
+        *,
+        seed: int = 0,
+        budget: Budget | None = None,
+        start: Footprint | None = None,
+        on_improve: OnImprove | None = None,
+    ) -> Solution:
+        """The best plan found, and a bound where it beats the cost model's own.
+
+        The first iteration is planner auto's plan, each further one a unit of work on it: about a second.
+
+        Raises:
+            Infeasible: there is no plan, proved. NoPlanFound: none was found.
+            MissingExtra: the problem is too large without OR-Tools. UsageError: it is too large even so.
+        """
+        search = Search(evaluator, budget, start, on_improve)
+        proof = _proof(search)
+        with search.interruptible():
+            _start(search, seed)
+            proof.work()
+        solution = search.solution()
+        if solution is None:
+            raise NoPlanFound(
+                "no plan was found, and none was proved impossible; allow more types or widths any, reserve less, or "
+                "add devices"
+            )
+        return replace(solution, bound=proof.bound)
+
+
+def _start(search: Search, seed: int) -> None:
+    """Planner auto's plan, where it finds one: it needs planes."""
+    evaluator, limit = search.evaluator, search.budget.time_limit_s
+    share = None if limit is None else Budget(time_limit_s=limit * AUTO_SHARE)
+    try:
+        found = Auto().plan(evaluator.problem, evaluator, seed=seed, budget=share) if evaluator.planes else None
+    except NoPlanFound:
+        found = None
+    search.try_(found and found.footprint)
+    search.truncated = found is not None and found.truncated and limit is None  # by Ctrl-C
+
+
+def _proof(search: Search) -> Proof:
+    """What proves plans of this problem; MissingExtra or UsageError where nothing does."""
+    evaluator, problem = search.evaluator, search.evaluator.problem
+    _check_size(problem)
+    shares = all_shares(evaluator)
+    faces = linear_pieces_of(evaluator, shares.terms)
+    if faces is not None:
+        shares = useful_shares(evaluator, shares)
+        if find_spec("ortools"):
+            return BySolver(search, shares, faces)
+    arrangements = arrangements_of(problem, shares, MOST_ARRANGEMENTS) if len(problem.tables) <= MOST_TABLES else None
+    if arrangements is not None:
+        return ByEnumeration(search, shares, arrangements, monotone=faces is not None)
+    limit = f"{MOST_TABLES} tables and {MOST_ARRANGEMENTS:,} arrangements to lay them"
+    if faces is None:
+        raise UsageError(f"the cost model is not made of planes, so planner exact takes at most {limit}; use auto")
+    raise MissingExtra(f"planner exact needs OR-Tools for more than {limit}: {INSTALL}; or use planner auto")
+
+
+def _check_size(problem: Problem) -> None:
+    """Refuse what would fill the memory with choices."""
+    choices = choices_of(problem)
+    if choices > MOST_CHOICES:
+        raise UsageError(
+            f"planner exact takes up to {MOST_CHOICES:,} choices, widths of all tables times devices; this problem has "
+            f"{choices:,}: use planner auto, or widths torchrec"
+        )

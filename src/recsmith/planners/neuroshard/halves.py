@@ -1,0 +1,87 @@
+"""The pieces that planner neuroshard places: tables, and what halving their columns again and again makes of them.
+
+Legend: T tables that the search places, P pieces (of every width that halving can make), k work terms.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.costs import Evaluator
+from recsmith.problems import Problem
+from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP
+
+NOWHERE = -1  # a mode or a half that is not there, and where a piece stands that found no room
+
+
+@dataclass(frozen=True)
+class ColumnHalves:
+    """Every piece that halving can make (P,), dearest first within `order`; `half` is the piece of half the width."""
+
+    table: Ints
+    mode: Ints
+    width: Ints
+    half: Ints
+    whole: Ints  # (T,): the piece of each whole table
+    terms: Floats  # (P, k)
+    seconds: Floats  # of compute, alone on a device
+    bytes: Ints
+    order: Ints  # place of each piece when all are sorted, dearest first
+    shape: Ints  # equal for pieces that differ in name only
+
+    @classmethod
+    def of(cls, problem: Problem, evaluator: Evaluator) -> "ColumnHalves":
+        """All halvings of all tables that may stand on single devices."""
+        rows: list[tuple[int, int, int, int]] = []
+        whole: list[int] = []
+        for t, mode in enumerate(_modes(problem)):
+            if mode == NOWHERE:
+                continue
+            whole.append(len(rows))
+            widths = list(_halvings(problem, t, mode))
+            last = len(rows) + len(widths) - 1
+            rows += [(t, mode, width, min(len(rows) + i + 1, last)) for i, width in enumerate(widths)]
+        table, mode, width, half = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+        half = np.where(half == np.arange(len(half)), NOWHERE, half)
+        terms = evaluator.terms(mode, width)
+        seconds = evaluator.compute(terms)
+        size = problem.memory(mode, width)[1].device
+        sort = np.lexsort((-width, table, -seconds))
+        order = np.empty(len(sort), dtype=np.int64)
+        order[sort] = np.arange(len(sort))
+        looks = np.column_stack([terms, size, width, evaluator.group[mode], problem.least_width[table]])
+        shape = np.unique(looks, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return cls(table, mode, width, half, np.array(whole, dtype=np.int64), terms, seconds, size, order, shape)
+
+    def sorted(self, pieces: Ints) -> Ints:
+        """Pieces in the order in which they are placed."""
+        return pieces[np.argsort(self.order[pieces], kind="stable")]
+
+
+def _modes(problem: Problem) -> list[int]:
+    """The mode of each table: column_wise where it may be split, so that whole and split tables share a kernel."""
+    wanted = [TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise")]
+    fused = KERNELS.index("fused")
+    found: dict[tuple[int, int], int] = {}
+    for mode in np.flatnonzero(np.isin(problem.modes.type, wanted) & (problem.modes.kernel == fused)).tolist():
+        found[int(problem.modes.table[mode]), int(problem.modes.type[mode])] = mode
+    modes: list[int] = []
+    for t, table in enumerate(problem.tables):
+        splits = table.pooled and problem.space.widths == "any"
+        names = wanted if splits else wanted[1:]  # TorchRec's one width, and sequences', leave nothing to halve
+        modes.append(next((found[t, kind] for kind in names if (t, kind) in found), NOWHERE))
+    return modes
+
+
+def _halvings(problem: Problem, table: int, mode: int) -> Iterator[int]:
+    """Widths of a table's pieces: its own, and halves of it while they stay legal."""
+    width = problem.tables[table].embedding_dim
+    yield width
+    kind = SHARDING_TYPES[int(problem.modes.type[mode])]
+    splits = kind.splits_columns and problem.tables[table].pooled
+    least = max(int(problem.least_width[table]), WIDTH_STEP)
+    while splits and problem.space.widths == "any" and width % (2 * WIDTH_STEP) == 0 and width // 2 >= least:
+        width //= 2
+        yield width

@@ -1,0 +1,149 @@
+"""NeuroShard's search (Zha et al., MLSys 2023) on any cost model: which columns to halve, and where tables go.
+
+Outside, a beam search over halvings of columns (_halves.py): from each of the K best nodes, halve each of the N pieces
+that weigh most and each of the N that cost most; L levels. Inside, a greedy grid search with M caps on the summed width
+of a device (_rollouts.py). All nodes of a level and all caps are placed in lock step, one piece of each at a time.
+
+Differences from the authors' code (daochenzha/neuroshard): tables too large for every device are halved first and do
+not count as levels; nodes without a plan rank by bytes over capacity; equal shapes are tried once; the cost model may
+be any; pieces of one table on one device must be equally wide, or TorchRec would not run them; tables that may be
+neither table_wise nor column_wise keep their simplest option and are placed before all others.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Ints
+from recsmith.bounds.relaxation import Relaxation
+from recsmith.costs import Evaluator
+from recsmith.errors import NoPlanFound
+from recsmith.planners.greedy import place_simplest, simplest_options
+from recsmith.planners.neuroshard.halves import NOWHERE, ColumnHalves
+from recsmith.planners.neuroshard.rollouts import Node, Rollouts
+from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
+from recsmith.planners.search.assignment import Assignment, place_longest_first, repair
+from recsmith.planners.search.device_state import DeviceState
+from recsmith.problems import Footprint, Problem
+
+
+@dataclass(frozen=True)
+class NeuroShard:
+    """Beam search over column halvings around a greedy grid search; K, N, L and M are the paper's."""
+
+    beam: int = 3
+    candidates: int = 10
+    depth: int = 10
+    caps: int = 11
+    name: str = "neuroshard"
+
+    def plan(
+        self,
+        problem: Problem,
+        evaluator: Evaluator,
+        *,
+        seed: int = 0,
+        budget: Budget | None = None,
+        start: Footprint | None = None,
+        on_improve: OnImprove | None = None,
+    ) -> Solution:
+        """The best placement of the beam; NoPlanFound where tables find no room. An iteration is a level."""
+        search = Search(evaluator, budget, start, on_improve)
+        halves = ColumnHalves.of(problem, evaluator)
+        with search.interruptible():
+            first = _first(problem, evaluator, halves)
+            levels = () if first is None else self._levels(problem, evaluator, halves, first)
+            for node in levels:
+                assert first is not None, "there are no levels without it"
+                search.try_(None if node.target is None else _footprint(problem, halves, node, first))
+                if search.stop:
+                    break
+            if search.best is None:
+                simplest = place_simplest(DeviceState(evaluator), Relaxation(evaluator))
+                search.try_(simplest.footprint(problem) if simplest else None)
+        solution = search.solution()
+        if solution is None:
+            raise NoPlanFound("planner neuroshard found no room for every table; try --planner auto, or more memory")
+        return solution
+
+    def _levels(
+        self, problem: Problem, evaluator: Evaluator, halves: ColumnHalves, first: Assignment
+    ) -> Iterator[Node]:
+        """The best node of each level of the beam."""
+        rollouts = Rollouts(problem, evaluator, halves, np.linspace(1.0, 1.5, self.caps), first.footprint(problem))
+        beam = [Node(halves.sorted(_fitting(problem, halves)))]
+        rollouts.place(beam)
+        seen = {_key(halves, beam[0].pieces)}
+        yield beam[0]
+        for _ in range(self.depth):
+            children = [child for node in beam for child in self._children(halves, node, seen)]
+            if not children:
+                return
+            rollouts.place(children)
+            beam = sorted(children, key=lambda node: node.rank)[: self.beam]
+            yield beam[0]
+
+    def _children(self, halves: ColumnHalves, node: Node, seen: set[bytes]) -> Iterator[Node]:
+        """The node with one more piece halved, for each promising piece; no set of shapes twice."""
+        open_ = node.pieces[halves.half[node.pieces] != NOWHERE]
+        for piece in _promising(halves, open_, self.candidates):
+            place = int(np.flatnonzero(node.pieces == piece)[0])
+            half = halves.half[piece]
+            child = halves.sorted(np.append(np.delete(node.pieces, place), [half, half]))
+            key = _key(halves, child)
+            if key not in seen:
+                seen.add(key)
+                yield Node(child)
+
+
+def _fitting(problem: Problem, halves: ColumnHalves) -> Ints:
+    """Whole tables, those too large for every device halved until they fit, or cannot be halved further."""
+    room = int(problem.capacity.max())
+    pieces: list[int] = []
+    for piece in halves.whole.tolist():
+        count = 1
+        while halves.bytes[piece] > room and halves.half[piece] != NOWHERE:
+            piece, count = int(halves.half[piece]), count * 2
+        pieces += [piece] * count
+    return np.array(pieces, dtype=np.int64)
+
+
+def _promising(halves: ColumnHalves, pieces: Ints, count: int) -> list[int]:
+    """The pieces of the `count` heaviest and the `count` dearest shapes, one of each shape."""
+    chosen: dict[int, int] = {}
+    for value in (halves.bytes.astype(float), halves.seconds):
+        ranked = pieces[np.lexsort((halves.order[pieces], -value[pieces]))]
+        first = np.sort(np.unique(halves.shape[ranked], return_index=True)[1])[:count]
+        for piece in ranked[first].tolist():
+            chosen.setdefault(int(halves.shape[piece]), piece)
+    return list(chosen.values())
+
+
+def _key(halves: ColumnHalves, pieces: Ints) -> bytes:
+    return np.sort(halves.shape[pieces]).tobytes()
+
+
+def _first(problem: Problem, evaluator: Evaluator, halves: ColumnHalves) -> Assignment | None:
+    """Tables that may not stand on single devices, in their simplest options, placed; None where one finds no room."""
+    relaxation = Relaxation(evaluator)
+    choice = simplest_options(relaxation)
+    every = Assignment.of(problem, choice)
+    others = ~np.isin(every.table, halves.table)
+    first = Assignment(choice, every.table[others], every.piece[others], every.target[others])
+    if not relaxation.option_fits[choice[np.unique(first.table)]].all():
+        return None
+    place_longest_first(ledger := DeviceState(evaluator), first, ledger.seconds)
+    repair(ledger, first)
+    return first if first.complete else None
+
+
+def _footprint(problem: Problem, halves: ColumnHalves, node: Node, first: Assignment) -> Footprint:
+    """Where all pieces stand, in order of tables, wide first."""
+    assert node.target is not None
+    placed = first.footprint(problem)
+    mode = np.concatenate([halves.mode[node.pieces], placed.mode])
+    width = np.concatenate([halves.width[node.pieces], placed.width])
+    target = np.concatenate([node.target, placed.target])
+    order = np.lexsort((target, -width, problem.modes.table[mode]))
+    return Footprint(mode[order], width[order], target[order])

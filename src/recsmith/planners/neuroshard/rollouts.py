@@ -1,0 +1,154 @@
+"""The greedy grid search inside planner neuroshard: many nodes, each with every cap, placed in lock step.
+
+For each cap on the summed width of a device, pieces go, dearest first, to the device whose compute would cost least,
+within memory and the cap; the best of all caps counts.
+
+Legend: P pieces (of every width that halving can make), n pieces of a node, C nodes, M caps, R rollouts (C * M), r of
+them at once, D devices, G fusion groups, k work terms.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs import Evaluator, device_sums, phase_seconds
+from recsmith.planners.neuroshard.halves import NOWHERE, ColumnHalves
+from recsmith.planners.search.device_state import QUANTUM
+from recsmith.problems import Footprint, Problem, memory_used
+
+CHUNK = 40_000  # numbers per array that stay in a core's cache
+
+
+@dataclass
+class Node:
+    """A set of pieces in order of placement, its best plan, and how far over capacity it is without one."""
+
+    pieces: Ints
+    total_s: float = np.inf
+    target: Ints | None = None
+    over: float = np.inf
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Plans by cost, then nodes without one by bytes over capacity."""
+        return (0.0, self.total_s) if self.target is not None else (1.0, self.over)
+
+
+class Rollouts:
+    """Greedy grid search of many nodes at once: every node with every cap, one piece of each at a time."""
+
+    def __init__(
+        self, problem: Problem, evaluator: Evaluator, halves: ColumnHalves, caps: Floats, placed: Footprint
+    ) -> None:
+        self.problem, self.evaluator, self.halves = problem, evaluator, halves
+        self.devices = problem.cluster.world_size
+        self.caps = caps * float(halves.width[halves.whole].sum()) / self.devices
+        self.sums = np.moveaxis(device_sums(evaluator, placed), 0, -1)  # (G, k, D)
+        self.free = problem.capacity - memory_used(problem, placed)[0]
+        self.used = np.bincount(evaluator.group[placed.mode], minlength=evaluator.groups) > 0
+        self.quantum = max(float(halves.seconds[halves.whole].sum()) / self.devices, 1e-300) * QUANTUM
+        self.group = evaluator.group[halves.mode]
+
+    def place(self, nodes: list[Node]) -> None:
+        """Give every node its best plan over all caps, or say how far over capacity it is."""
+        at_once = max(1, CHUNK // (self.devices * len(self.caps)))
+        for first in range(0, len(nodes), at_once):
+            self._place(nodes[first : first + at_once])
+
+    def _place(self, nodes: list[Node]) -> None:
+        caps = len(self.caps)
+        pieces = np.stack([node.pieces for node in nodes])  # (C, n): all nodes of a level have as many pieces
+        state = _Devices(self, np.repeat(pieces, caps, axis=0), np.tile(self.caps, len(nodes)))
+        clashes = [_clashes(self.halves, row) for row in pieces]
+        for step in range(pieces.shape[1]):
+            state.place(step, {i: clash[step] for i, clash in enumerate(clashes) if step in clash})
+        totals = state.totals().reshape(-1, caps)
+        for i, node in enumerate(nodes):
+            best = int(np.floor(totals[i] / self.quantum).argmin())  # of equal plans the narrowest cap's
+            if np.isfinite(totals[i, best]):
+                node.total_s, node.target = float(totals[i, best]), state.target[i * caps + best]
+            else:
+                node.over = self._over(node)
+
+    def _over(self, node: Node) -> float:
+        """Bytes over capacity when each piece goes where most memory is free."""
+        free = self.free.astype(float)
+        for size in self.halves.bytes[node.pieces].tolist():
+            free[int(free.argmax())] -= size
+        return float(-np.minimum(free, 0.0).sum())
+
+
+def _clashes(halves: ColumnHalves, pieces: Ints) -> dict[int, list[int]]:
+    """For each piece whose table has pieces of several widths, earlier pieces that it may not share a device with."""
+    found: dict[int, list[int]] = {}
+    table, width = halves.table[pieces], halves.width[pieces]
+    for t in np.flatnonzero(np.bincount(table) > 2).tolist():
+        steps = np.flatnonzero(table == t).tolist()
+        for step in steps:
+            earlier = [other for other in steps if other < step and width[other] != width[step]]
+            if earlier:
+                found[step] = earlier
+    return found
+
+
+class _Devices:
+    """What the devices of every rollout carry, and where the pieces (R, n) of each went."""
+
+    def __init__(self, rollouts: Rollouts, pieces: Ints, caps: Floats) -> None:
+        self.of, count = rollouts, len(pieces)
+        self.pieces, self.target = pieces, np.full(pieces.shape, NOWHERE)
+        self.sums = np.repeat(rollouts.sums[:, :, None, :], count, axis=2)  # (G, k, R, D)
+        self.trial = np.empty_like(self.sums[0])
+        self.group_load = rollouts.evaluator.compute(np.moveaxis(self.sums, 1, -1))  # (G, R, D)
+        self.load = self.group_load.sum(axis=0)
+        self.free = np.tile(rollouts.free, (count, 1))
+        self.room = np.tile(caps[:, None], (1, rollouts.devices))
+        self.used = np.repeat(rollouts.used[:, None], count, axis=1)
+
+    def place(self, step: int, clashes: dict[int, list[int]]) -> None:
+        """Put the next piece of every rollout where it belongs; NOWHERE where no device has room.
+
+        clashes: for some nodes, earlier steps whose devices are forbidden.
+        """
+        pieces = self.pieces[:, step]
+        size, width = self.of.halves.bytes[pieces], self.of.halves.width[pieces]
+        fits = (self.free >= size[:, None]) & (self.room >= width[:, None])
+        caps = len(self.of.caps)
+        for node, earlier in clashes.items():
+            taken = self.target[node * caps : (node + 1) * caps, earlier]  # (M, steps)
+            row, which = np.nonzero(taken != NOWHERE)
+            fits[node * caps + row, taken[row, which]] = False
+        groups = self.of.group[pieces]
+        for group in (groups[:1] if (groups == groups[0]).all() else np.unique(groups)).tolist():
+            alike = groups == group
+            rows = slice(None) if alike.all() else np.flatnonzero(alike)
+            self.target[rows, step] = self._place(group, rows, pieces[rows], fits[rows])
+
+    def _place(self, group: int, rows: Ints | slice, pieces: Ints, fits: Bools) -> Ints:
+        halves, evaluator = self.of.halves, self.of.evaluator
+        terms = halves.terms[pieces].T
+        trial = self.trial[:, : len(pieces)]  # (k, r, D)
+        np.add(self.sums[group][:, rows], terms[:, :, None], out=trial)
+        after = evaluator.compute(trial.transpose(1, 2, 0))
+        load = self.load[rows] - self.group_load[group][rows]
+        load += after
+        score = np.floor(load * (1 / self.of.quantum))
+        score[~fits] = np.inf
+        target, own = score.argmin(axis=1), np.arange(len(pieces))
+        each = own if isinstance(rows, slice) else rows
+        self.sums[group][:, each, target] += terms
+        self.group_load[group][each, target] = after[own, target]
+        self.load[each, target] = load[own, target]
+        self.free[each, target] -= halves.bytes[pieces]
+        self.room[each, target] -= halves.width[pieces]
+        self.used[group, each] = True
+        return np.where(fits[own, target], target, NOWHERE)
+
+    def totals(self) -> Floats:
+        """Seconds of the step of each rollout (R,); infinite where a piece found no room."""
+        evaluator = self.of.evaluator
+        parts = sum(evaluator.head(np.moveaxis(sums, 0, -1)) for sums in self.sums)  # (R, D, 4)
+        total = phase_seconds(evaluator, np.asarray(parts)).max(axis=-1).sum(axis=0)
+        total += self.used.T @ evaluator.shared.sum(axis=1)
+        return np.where((self.target == NOWHERE).any(axis=1), np.inf, total)

@@ -1,0 +1,1 @@
+"""What planners share: the state of the devices, longest-first placement, local search and annealing."""

@@ -1,0 +1,80 @@
+"""What runs on every rank of a verification (see launch.py): a plan trains, timed and with its memory watched.
+
+What a rank allocates for embeddings is its peak resident memory during a step less what it had before tables and
+batches existed. Three things keep that honest: a small copy of the plan trains first, so that libraries, threads and
+sockets count as there before; freed memory goes back to the system at once; and every page of weights and optimizer
+state is written before the first step. Peaks are of forward and backward, over all steps, the first one included.
+"""
+
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from recsmith._process import proc_bytes, return_freed_memory, settle
+from recsmith.plans import Plan, plan_from_raw
+
+WARM_UP = 2  # steps that are not timed
+SMALL_ROWS, SMALL_BATCH = 256, 8  # of the copy that trains first
+
+
+def measure(plan: dict[str, Any], steps: int, seed: int = 0) -> dict[str, float]:
+    """Train a plan on this rank: medians of the steps' seconds, and the bytes that embeddings take at their peak."""
+    made = plan_from_raw(plan, "job")
+    return_freed_memory()
+    _train(_shrunk(made), 1, seed)
+    settle()
+    before = proc_bytes("self/status", "VmRSS")
+    done = _train(made, WARM_UP + steps, seed)
+    timed = done[WARM_UP:]
+    return {
+        "peak": max(step["peak"] for step in done) - before,
+        **{f"{part}_s": statistics.median(step[part] for step in timed) for part in ("forward", "backward", "step")},
+    }
+
+
+def _shrunk(plan: Plan) -> Plan:
+    """The same placements over tables of a few rows."""
+    tables = [replace(table, num_embeddings=min(table.num_embeddings, SMALL_ROWS)) for table in plan.workload.tables]
+    return replace(plan, workload=replace(plan.workload, tables=tuple(tables), batch_size=SMALL_BATCH))
+
+
+def _train(plan: Plan, steps: int, seed: int) -> list[dict[str, float]]:
+    """Seconds and peak of each step; batches differ from step to step and rank to rank."""
+    import torch
+    import torch.distributed as dist
+
+    from recsmith.jobs.model import random_batch
+    from recsmith.jobs.train import sharded_model
+
+    sharded, dense = sharded_model(plan, plan.workload.optimizer)
+    with torch.no_grad():  # fresh zeros take no memory until they are written
+        for tensor in [*sharded.parameters(), *sharded.buffers()]:
+            tensor.mul_(1)
+    generator = torch.Generator().manual_seed(seed * dist.get_world_size() + dist.get_rank())
+    done: list[dict[str, float]] = []
+    for _ in range(steps):
+        batch = random_batch(plan.workload, plan.workload.batch_size, generator)
+        settle()
+        dist.barrier()
+        done.append(_step(sharded, dense, batch))
+        del batch
+    return done
+
+
+def _step(sharded: Any, dense: Any, batch: Any) -> dict[str, float]:
+    """One step whose loss takes no memory of its own; outputs live until backward is over, as a model keeps them."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is resident
+    begun = time.perf_counter()
+    if dense is not None:
+        dense.zero_grad()
+    outputs = sharded(batch)
+    total = cast(Any, sum(values.sum() for values in outputs.values()))
+    forward = time.perf_counter()
+    total.backward()
+    if dense is not None:
+        dense.step()
+    ended = time.perf_counter()
+    peak = proc_bytes("self/status", "VmHWM")
+    return {"forward": forward - begun, "backward": ended - forward, "step": ended - begun, "peak": peak}

@@ -1,0 +1,76 @@
+"""Steps whose forward all-to-all begins, on each rank, when that rank is ready: what simulated links answer.
+
+`step_seconds` (steps.py) lets the forward all-to-all begin on all ranks at once, when the last is ready; that is what
+cost models price. Ranks of a job enter it one by one, and what the early ones have exchanged by the time the last one
+comes is done: how much shorter the step is depends on what the last rank still has to pass on.
+
+Legend: V visits, W ranks; the last axis of kernels and collectives is forward, backward.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from zlib import crc32
+
+import numpy as np
+
+from recsmith._types import Floats
+from recsmith.costs.neural_comm.network import CommModel
+from recsmith.errors import UsageError
+from recsmith.hardware.simulated_links import SimulatedLinks
+from recsmith.measuring.exchanges import Exchange
+
+Seconds = Callable[[Exchange], Floats]
+"""Seconds (W,) of each rank of an exchange, from its own start to its end."""
+
+
+def by_links(links: SimulatedLinks, noise: tuple[int, int] | None = None) -> Seconds:
+    """What simulated links take. noise: seed and visit of it; None for none."""
+
+    def seconds(exchange: Exchange) -> Floats:
+        key = None if noise is None else (noise[0], crc32(f"{exchange.forward} {exchange.width}".encode()), noise[1])
+        return links.seconds(exchange.traffic, np.array(exchange.skew_s), key)
+
+    return seconds
+
+
+def by_model(model: CommModel) -> Seconds:
+    """What a learned model says."""
+    return lambda exchange: model.seconds(
+        np.array(exchange.sent_bytes, dtype=np.float64), np.array(exchange.received_bytes, dtype=np.float64),
+        np.array(exchange.skew_s), forward=exchange.forward,
+    )  # fmt: skip
+
+
+def with_starts(exchange: Exchange, ready_s: Floats) -> Exchange:
+    """The exchange that each rank begins when it is ready (W,)."""
+    if len(ready_s) != len(exchange.width):
+        raise UsageError(f"{len(ready_s)} ranks are ready for an exchange of {len(exchange.width)}; give one time each")
+    return replace(exchange, skew_s=tuple((ready_s - ready_s.min()).tolist()))
+
+
+def step_with_skew(ready_s: Floats, exchange: Exchange, seconds: Seconds) -> float:
+    """Seconds until the last rank has its forward all-to-all behind it: the largest ready_s + its seconds.
+
+    ready_s: when each rank is ready, after its backward all-to-all, backward and forward kernels (W,). exchange: the
+    forward all-to-all; its starts are those of ready_s.
+
+    Raises:
+        UsageError: as many starts are missing or too many.
+    """
+    return float((ready_s + seconds(with_starts(exchange, ready_s))).max())
+
+
+def skewed_comm(kernels: Floats, forward: Exchange, backward: Exchange, seconds: Seconds) -> Floats:
+    """Seconds (W, 2) of both all-to-alls around kernels (W, 2), for `step_seconds` to add up.
+
+    The backward one begins on all ranks at once, the forward one on each when it is ready; of it this is what comes
+    after the last rank is ready, so that a rank's wait is not counted twice.
+    """
+    back = seconds(backward)
+    ready = back + kernels.sum(axis=-1)
+    return np.stack([seconds(with_starts(forward, ready)) - waits(ready), back], axis=-1)
+
+
+def waits(ready_s: Floats) -> Floats:
+    """How long each rank waits until the last one is ready (..., W)."""
+    return ready_s.max(axis=-1, keepdims=True) - ready_s

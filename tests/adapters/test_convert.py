@@ -1,0 +1,153 @@
+"""Plans to TorchRec's ShardingPlan and back lose nothing, and what TorchRec cannot run is refused."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.cases import medium_case, random_placements, seeded
+from support.exactness import cpu_cluster, every_type
+
+from recsmith.errors import PlanMismatch
+from recsmith.plans import Placement, Plan, check_placements, sorted_by_name
+
+pytestmark = pytest.mark.usefixtures("torchrec")
+PLANS = 500
+
+
+def _model(plan: Plan) -> Any:
+    import torch
+
+    from recsmith.jobs.model import Model
+
+    return Model(plan.workload, torch.device("meta"))
+
+
+def _random_plan(seed: int) -> Plan | None:
+    """A random plan for `Model`; None where its sequence tables would share a collection with different widths."""
+    from recsmith.jobs.model import adopt
+
+    case = medium_case(seeded(seed))
+    tables = tuple(replace(table, data_type="fp32") for table in case.workload.tables)
+    placements = random_placements(seeded(seed), case)
+    blank = every_type(cpu_cluster(1, 1))
+    workload = sorted_by_name(replace(case.workload, tables=tables))
+    plan = adopt(replace(blank, workload=workload, cluster=case.cluster, placements=placements))
+    try:
+        check_placements(plan.placements, plan.workload, plan.cluster)
+    except PlanMismatch as error:
+        assert "one width per collection" in str(error)
+        return None
+    return plan
+
+
+def test_random_plans_survive_the_way_to_torchrec_and_back() -> None:
+    from recsmith.torchrec import from_sharding_plan, to_sharding_plan
+
+    made, seed = 0, 0
+    while made < PLANS:
+        plan, seed = _random_plan(seed), seed + 1
+        if plan is None:
+            continue
+        made += 1
+        sharding_plan = to_sharding_plan(plan, _model(plan), device="cpu")
+        assert from_sharding_plan(sharding_plan, plan.workload, plan.cluster) == plan.placements
+
+
+def test_every_shard_stands_where_the_plan_says() -> None:
+    from recsmith.jobs.model import adopt
+    from recsmith.torchrec import to_sharding_plan
+
+    plan = adopt(every_type(cpu_cluster(2, 2)))
+    found: list[tuple[str, int, list[int], list[int]]] = []
+    for module in to_sharding_plan(plan, _model(plan), device="cuda").plan.values():
+        for name, parameter in module.items():  # type: ignore[attr-defined]
+            shards = parameter.sharding_spec.shards if parameter.sharding_spec else []
+            for shard in shards:
+                assert str(shard.placement) == f"rank:{shard.placement.rank()}/cuda:{shard.placement.rank() % 2}"
+                found.append((name, shard.placement.rank(), shard.shard_offsets, shard.shard_sizes))
+    copies = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
+    expected = [
+        (s.table, s.rank, [s.rows[0], s.columns[0]], [s.rows[1] - s.rows[0], s.columns[1] - s.columns[0]])
+        for s in plan.shards()
+        if s.table not in copies
+    ]
+    assert sorted(found) == sorted(expected)
+
+
+ILLEGAL: list[tuple[str, Callable[[Placement], Placement], str]] = [
+    ("cw", lambda p: replace(p, widths=(18, 14)), "multiples of 4"),
+    ("cw", lambda p: replace(p, widths=(16, 8)), "add up to 24"),
+    ("cw", lambda p: replace(p, ranks=(0, 9)), "rank 9 is not one of"),
+    ("cw_uneven", lambda p: replace(p, ranks=(0, 0)), "equally wide"),
+    ("twcw", lambda p: replace(p, ranks=(0, 3)), "one host"),
+    ("grid", lambda p: replace(p, widths=(20, 12)), "equal ones"),
+    ("grid", lambda p: replace(p, ranks=(0, 1), widths=(32,)), "between 2 and"),
+    ("grid", lambda p: replace(p, ranks=(1, 2, 3, 0)), "in order"),
+    ("twrw", lambda p: replace(p, ranks=(1, 2)), "in order"),
+    ("rw", lambda p: replace(p, ranks=(0, 1, 2)), "all ranks"),
+    ("dp", lambda p: replace(p, compute_kernel="fused"), "runs dense"),
+    ("tw", lambda p: replace(p, compute_kernel="dense"), "runs fused"),
+    ("seq_tw", lambda p: replace(p, sharding_type="table_row_wise", ranks=(0, 1)), "sequence tables"),
+    ("seq_cw", lambda p: replace(p, widths=(12, 4)), "equal ones"),
+    ("tw", lambda p: replace(p, sharding_type="twisted"), "sharding_type 'twisted'"),
+]
+
+
+@pytest.mark.parametrize(("table", "change", "why"), ILLEGAL)
+def test_what_torchrec_cannot_run_is_refused(table: str, change: Callable[[Placement], Placement], why: str) -> None:
+    from recsmith.jobs.model import adopt
+    from recsmith.torchrec import to_sharding_plan
+
+    plan = adopt(every_type(cpu_cluster(2, 2)))
+    placements = tuple(change(p) if p.table == table else p for p in plan.placements)
+    with pytest.raises(PlanMismatch, match=why):
+        to_sharding_plan(replace(plan, placements=placements), _model(plan), device="cpu")
+
+
+def test_rows_too_few_for_every_rank_are_refused() -> None:
+    from recsmith.jobs.model import adopt
+    from recsmith.torchrec import to_sharding_plan
+
+    plan = every_type(cpu_cluster(2, 2))
+    tables = tuple(replace(t, num_embeddings=3) if t.name == "rw" else t for t in plan.workload.tables)
+    plan = adopt(replace(plan, workload=replace(plan.workload, tables=tables)))
+    with pytest.raises(PlanMismatch, match="leave a rank of 4 empty"):
+        to_sharding_plan(plan, _model(plan), device="cpu")
+
+
+def test_shards_that_their_type_would_not_give_are_refused() -> None:
+    from recsmith.jobs.model import adopt
+    from recsmith.torchrec import from_sharding_plan, to_sharding_plan
+
+    plan = adopt(every_type(cpu_cluster(2, 2)))
+    for table, sizes in (("rw", [10, 16]), ("cw", [41, 20])):
+        made = to_sharding_plan(plan, _model(plan), device="cpu")
+        module = next(module for module in made.plan.values() if table in module)  # type: ignore[operator]
+        module[table].sharding_spec.shards[0].shard_sizes = sizes  # type: ignore[index]
+        with pytest.raises(PlanMismatch):
+            from_sharding_plan(made, plan.workload, plan.cluster)
+
+
+def test_a_plan_for_another_model_is_refused() -> None:
+    from recsmith.jobs.model import adopt
+    from recsmith.torchrec import to_sharding_plan
+
+    plan = adopt(every_type(cpu_cluster(2, 1)))
+    fewer = replace(plan.workload, tables=plan.workload.tables[1:])
+    with pytest.raises(PlanMismatch, match="which the module does not have"):
+        to_sharding_plan(plan, _model(replace(plan, workload=fewer)), device="cpu")
+    taller = tuple(replace(t, num_embeddings=99) if t.name == "tw" else t for t in plan.workload.tables)
+    with pytest.raises(PlanMismatch, match="has 99 x 16 weights in the module and 41 x 16 in the plan"):
+        to_sharding_plan(plan, _model(replace(plan, workload=replace(plan.workload, tables=taller))), device="cpu")
+
+
+def test_constraints_for_torchrecs_own_planner_name_type_kernel_and_width() -> None:
+    from recsmith.torchrec import to_parameter_constraints
+
+    made = to_parameter_constraints(every_type(cpu_cluster(2, 2)))
+    assert made["cw"].sharding_types == ["column_wise"]
+    assert made["cw"].min_partition == 16
+    assert made["dp"].compute_kernels == ["dense"]
+    assert made["tw"].pooling_factors == [2.5, 2.5]
+    assert made["weighted_tw"].is_weighted

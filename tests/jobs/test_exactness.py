@@ -1,0 +1,36 @@
+"""A sharded model trains like the unsharded one: every type, on real TorchRec, in real processes."""
+
+from importlib.util import find_spec
+
+import pytest
+from support.exactness import COLUMN_SPLITS, cpu_cluster, every_type
+
+from recsmith.plans import plan_to_raw
+
+pytestmark = pytest.mark.skipif(find_spec("torchrec") is None, reason="torchrec is not installed")
+
+OPTIMIZERS = ["sgd", "adagrad", "rowwise_adagrad"]
+STEPS = 100
+LARGEST_DIFFERENCE = 1e-6
+LEAST_MOVE = 1e-3  # a table that training left alone proves nothing
+
+
+@pytest.mark.parametrize(("local", "hosts"), [(1, 1), (2, 1), (4, 1), (2, 2)])
+def test_every_type_trains_like_the_unsharded_model(local: int, hosts: int) -> None:
+    from recsmith.jobs.launch import launch
+
+    plan = every_type(cpu_cluster(local, hosts))
+    arguments = {"plan": plan_to_raw(plan), "optimizers": OPTIMIZERS, "steps": STEPS, "batch_size": 4}
+    results = launch("recsmith.jobs.train:compare", arguments, ranks=local * hosts, hosts=hosts)
+    seen: set[str] = set()
+    for rank in results:
+        for optimizer, found in zip(OPTIMIZERS, rank, strict=True):
+            assert found["forward"] <= LARGEST_DIFFERENCE
+            assert min(found["moved"].values()) > LEAST_MOVE
+            for table, apart in found["weights"].items():
+                seen.add(table)
+                if optimizer == "rowwise_adagrad" and table in COLUMN_SPLITS:
+                    assert 1e-4 < apart < 1  # another optimizer: each column shard keeps its own row statistic
+                else:
+                    assert apart <= LARGEST_DIFFERENCE, (optimizer, table)
+    assert seen == {table.name for table in plan.workload.tables}

@@ -1,0 +1,177 @@
+"""Local jobs: results in order of ranks, failures with the rank's own words, and no child that outlives its parent."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.process import heed_interrupts
+
+from recsmith.errors import MissingExtra, RecSmithError, UsageError
+from recsmith.jobs.launch import launch, require_torch
+
+needs_torchrec = pytest.mark.skipif(importlib.util.find_spec("torchrec") is None, reason="torchrec is not installed")
+PATIENCE_S = 60.0
+LAUNCH_AND_SLEEP = """
+import sys
+from recsmith.jobs.launch import launch
+launch("test_launch:sleep", {"started": sys.argv[1]}, ranks=2)
+"""
+
+
+# --- what ranks run -----------------------------------------------------------------------------------------------
+
+
+def where(word: str) -> list[str]:
+    return [word, *(os.environ[name] for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"))]
+
+
+def fail(rank: int) -> None:
+    import torch.distributed as dist
+
+    if dist.get_rank() == rank:
+        raise ValueError("no such city")
+    dist.barrier()
+
+
+def sleep(started: str) -> None:
+    Path(started, os.environ["RANK"]).touch()
+    time.sleep(600)
+
+
+def children(name: Path) -> list[str]:
+    """Command lines of living processes that name a folder: agents and ranks name that of their job."""
+    lines: list[str] = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it has ended
+            continue
+        if str(name) in line:
+            lines.append(line)
+    return lines
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+# --- tests --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of this test alone, in which jobs get theirs; ranks find this file."""
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    return folder
+
+
+@needs_torchrec
+@pytest.mark.parametrize(("ranks", "hosts"), [(1, 1), (2, 1), (4, 2)])
+def test_results_come_in_order_of_ranks(jobs: Path, ranks: int, hosts: int):
+    local = ranks // hosts
+    expected = [["hello", str(rank), str(rank % local), str(local), str(ranks)] for rank in range(ranks)]
+    assert launch("test_launch:where", {"word": "hello"}, ranks=ranks, hosts=hosts) == expected
+    assert (children(jobs), list(jobs.iterdir())) == ([], [])
+
+
+@needs_torchrec
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_failing_rank_speaks_for_itself_and_ends_the_others(jobs: Path, hosts: int):
+    with pytest.raises(RecSmithError) as caught:
+        launch("test_launch:fail", {"rank": 1}, ranks=2, hosts=hosts)
+    message = str(caught.value)
+    assert message.startswith("a rank of the local job failed\nrank-1: Traceback")
+    assert message.endswith("ValueError: no such city")
+    assert "in fail" in message
+    assert (children(jobs), list(jobs.iterdir())) == ([], [])
+
+
+@needs_torchrec
+@pytest.mark.parametrize("timeout_s", [0.0, 6.0])  # while torchrun starts, and while ranks run
+def test_a_job_that_takes_too_long_is_ended(jobs: Path, tmp_path: Path, timeout_s: float):
+    with pytest.raises(RecSmithError, match=f"did not end within {timeout_s:g} s"):
+        launch("test_launch:sleep", {"started": str(tmp_path)}, ranks=2, timeout_s=timeout_s)
+    assert (children(jobs), list(jobs.iterdir())) == ([], [])
+
+
+@pytest.fixture
+def sleeper(jobs: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A Python process in a launch, all of whose ranks sleep."""
+    environment = {**os.environ, "TMPDIR": str(jobs), "PYTHONPATH": os.pathsep.join(sys.path)}
+    started = tmp_path / "started"
+    started.mkdir()
+    command = [sys.executable, "-c", LAUNCH_AND_SLEEP, str(started)]
+    with subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    ) as parent:
+        try:
+            assert wait_for(lambda: len(list(started.iterdir())) == 2), "the ranks did not start"
+            assert len(children(jobs)) == 3  # one agent, two ranks
+            yield parent
+        finally:
+            parent.kill()
+
+
+@needs_torchrec
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_children_end_with_a_parent_that_is_killed(jobs: Path, sleeper: subprocess.Popen[str], end: signal.Signals):
+    sleeper.send_signal(end)
+    assert sleeper.wait(PATIENCE_S) == -end
+    assert wait_for(lambda: not children(jobs))
+
+
+@needs_torchrec
+def test_an_interrupt_ends_the_children_first(jobs: Path, sleeper: subprocess.Popen[str]):
+    sleeper.send_signal(signal.SIGINT)
+    _, said = sleeper.communicate(timeout=PATIENCE_S)
+    assert sleeper.returncode == -signal.SIGINT
+    assert said.endswith("KeyboardInterrupt\n")
+    assert (children(jobs), list(jobs.iterdir())) == ([], [])
+
+
+@needs_torchrec
+def test_ranks_end_with_their_agent(jobs: Path, sleeper: subprocess.Popen[str]):
+    agent = next(pid for pid in _pids() if _parent(pid) == sleeper.pid)
+    os.kill(agent, signal.SIGKILL)
+    assert "a rank of the local job failed" in sleeper.communicate(timeout=PATIENCE_S)[1]
+    assert wait_for(lambda: not children(jobs))
+
+
+def _pids() -> list[int]:
+    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), [(0, 1), (3, 2), (2, 0), (-2, 1)])
+def test_ranks_and_hosts_must_fit(ranks: int, hosts: int):
+    with pytest.raises(UsageError, match=f"{ranks} ranks on {hosts} hosts; both must be at least 1"):
+        launch("test_launch:where", {"word": ""}, ranks=ranks, hosts=hosts)
+
+
+@pytest.mark.parametrize("absent", ["torch", "fbgemm_gpu", "torchrec"])
+def test_a_missing_package_is_named_with_the_commands(absent: str, monkeypatch: pytest.MonkeyPatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr("recsmith.adapters.doctor.find_spec", lambda name: None if name == absent else real(name))
+    with pytest.raises(MissingExtra, match=f"{absent} is not installed") as caught:
+        require_torch()
+    for command in ("pip install 'recsmith[torchrec-cpu]'", "pip install --no-deps torchrec==1.8.0"):
+        assert command in str(caught.value)

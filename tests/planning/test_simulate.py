@@ -1,0 +1,203 @@
+"""What a plan costs is the sum over its shards, and `simulate` says of a plan what `plan` said."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from support.cases import (
+    BOTH,
+    LOOSE,
+    Case,
+    cluster,
+    drawn,
+    medium_case,
+    random_placements,
+    seeded,
+    slow_memory,
+    slow_parts,
+    slow_total,
+    small_case,
+    table,
+    workload,
+)
+
+from recsmith.bounds import lower_bound
+from recsmith.costs import COST_MODELS, piece_seconds, price
+from recsmith.errors import Infeasible, NoPlanFound
+from recsmith.planning.simulate import simulate
+from recsmith.plans import PARTS, Bound, Cache, Placement, Plan
+from recsmith.problems import Constraints, Space, TableRule, constraints_to_raw, footprint_of
+
+
+def _hand_made(case: Case, priced_by: Case, placements: tuple[Placement, ...]) -> Plan:
+    return Plan(
+        workload=case.workload, cluster=case.cluster, placements=placements, planner="hand",
+        cost_model=case.cost_model, constraints=constraints_to_raw(case.space, case.constraints),
+        cost=price(priced_by.evaluator, footprint_of(priced_by.problem, placements)),
+        bound=Bound(value_s=None, kind="not asked for", space=""), gap=None,
+    )  # fmt: skip
+
+
+def _priced(pick) -> tuple[Case, Plan]:
+    """A hand-made plan, with the cost that `price` gives it."""
+    case = medium_case(pick, models=BOTH)
+    return case, _hand_made(case, case, random_placements(pick, case))
+
+
+PRICED = drawn(_priced)
+
+
+@given(PRICED)
+def test_parts_of_every_rank_are_the_sums_of_its_shards(priced) -> None:
+    case, plan = priced
+    expected = slow_parts(case.evaluator, plan)
+    found = [[getattr(device, part) for part in PARTS] for device in plan.cost.per_device]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert plan.cost.total_s == pytest.approx(slow_total(case.evaluator, expected), rel=1e-12)
+
+
+@given(PRICED)
+def test_memory_of_every_rank_is_the_sum_of_its_shards(priced) -> None:
+    case, plan = priced
+    device, _ = slow_memory(case, plan.placements)
+    assert [d.hbm_bytes for d in plan.cost.per_device] == device
+    assert [d.hbm_capacity_bytes for d in plan.cost.per_device] == list(case.cluster.capacities)
+    assert [d.rank for d in plan.cost.overfull] == [
+        rank for rank, size in enumerate(device) if size > case.cluster.capacities[rank]
+    ]
+
+
+@given(PRICED)
+def test_parts_and_wait_of_every_rank_add_up_to_the_step(priced) -> None:
+    case, plan = priced
+    for device in plan.cost.per_device:
+        assert device.wait_s >= 0
+        assert device.busy_s + device.wait_s == pytest.approx(plan.cost.total_s, rel=1e-12)
+    if len(case.evaluator.phases) == 1:  # else the slowest of one phase may wait in another
+        assert min(device.wait_s for device in plan.cost.per_device) == 0
+
+
+@given(drawn(medium_case, models=BOTH))
+def test_a_piece_alone_costs_what_pricing_says(case: Case) -> None:
+    problem = case.problem
+    seconds = piece_seconds(case.evaluator, problem.pieces.mode, problem.pieces.width)
+    assert (seconds >= 0).all()
+    parts = case.evaluator.head(case.evaluator.terms(problem.pieces.mode, problem.pieces.width))
+    assert seconds.tolist() == parts.sum(axis=1).tolist()
+
+
+# --- simulate -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", COST_MODELS)
+@pytest.mark.parametrize("chunk", range(4))
+def test_simulate_leaves_a_plan_of_the_planner_as_it_is(model: str, chunk: int) -> None:
+    solved = 0
+    for seed in range(chunk, 48, 4):
+        own = BOTH[seed // 4 % 2]
+        make = medium_case if model == own == "torchrec" else small_case  # bounds of `analytic` take longer
+        case = make(seeded(seed), LOOSE, models=(own,))
+        try:
+            plan = case.plan("cost_greedy").plan
+        except (Infeasible, NoPlanFound):
+            continue
+        solved += 1
+        assert simulate(plan, model) == simulate(simulate(plan, model))
+        if model == plan.cost_model:
+            assert simulate(plan) == plan
+    assert solved
+
+
+def test_simulate_is_exact_for_twins_under_different_rules() -> None:
+    """Rules decide where a table stands in sums; the sums must not change by their last bits."""
+    twins = workload(*(table(f"t{i}", 1000, 24, 3.3) for i in range(13)), batch_size=7)
+    for types in (("column_wise",), ("row_wise",), ("data_parallel",)):
+        rules = tuple(TableRule(tables=f"t{i}", sharding_types=types) for i in (0, 3, 4, 8, 11))
+        plan = Case(twins, cluster(3), Space(types=("table_wise", *types)), Constraints(rules=rules)).plan().plan
+        assert simulate(plan) == plan
+
+
+def _plan(model: str = "torchrec", **space) -> Plan:
+    """A plan whose table is cut into uneven columns."""
+    tables = workload(table("a", 1000, 24), table("b", 10, 4))
+    case = Case(tables, cluster(2, 2), Space(**space), cost_model=model)
+    placements = (
+        Placement(table="a", sharding_type="column_wise", compute_kernel="fused", ranks=(0, 1, 1), widths=(16, 4, 4)),
+        Placement(table="b", sharding_type="row_wise", compute_kernel="fused", ranks=(0, 1, 2, 3)),
+    )
+    plan = _hand_made(case, Case(case.workload, case.cluster, cost_model=model), placements)
+    return replace(plan, bound=lower_bound(case.evaluator).bound)
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_a_plan_inside_of_its_space_has_a_gap(model: str) -> None:
+    plan = simulate(_plan(model))
+    assert plan.bound.value_s is not None
+    assert plan.gap == plan.cost.total_s / plan.bound.value_s - 1
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"types": ("table_wise", "row_wise")},
+        {"types": ("column_wise", "table_wise")},
+        {"widths": "torchrec"},
+        {"kernels": ("dense",), "types": ("data_parallel",)},
+    ],
+)
+@pytest.mark.parametrize("model", BOTH)
+def test_a_plan_outside_of_its_space_has_a_price_and_no_gap(model: str, space) -> None:
+    plan = _plan(model, **space)
+    assert simulate(plan).gap is None
+    assert simulate(plan).cost == plan.cost
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        TableRule(tables="a", min_width=8),
+        TableRule(tables="b", sharding_types=("table_wise", "column_wise")),
+        TableRule(tables="*", compute_kernels=("dense",)),
+    ],
+)
+def test_a_plan_against_a_rule_has_a_price_and_no_gap(rule: TableRule) -> None:
+    plan = _plan()
+    ruled = replace(plan, constraints=constraints_to_raw(Space(), Constraints(rules=(rule,))))
+    assert simulate(ruled).gap is None
+    assert simulate(ruled).cost == plan.cost
+
+
+def test_a_cache_of_another_factor_has_a_price_and_no_gap() -> None:
+    """A needless cache too: of 8 rows, as heavy as the table itself."""
+    tables = (table("a", 10**5, 64), table("b", 8, 64))
+    for factor, legal in ((0.2, True), (0.3, False)):
+        space = Space(kernels=("fused", "fused_uvm_caching"), cache_factors=(0.2,))
+        case = Case(workload(*tables), cluster(2, ddr_bytes_per_host=10**9), space)
+        cached = tuple(
+            Placement(
+                table=name, sharding_type="table_wise", compute_kernel="fused_uvm_caching", ranks=(0,),
+                cache=Cache(load_factor=factor),
+            )
+            for name in "ab"
+        )  # fmt: skip
+        plan = simulate(replace(case.plan().plan, placements=cached))
+        assert (plan.gap is not None) == legal
+        assert plan.cost.total_s > case.plan().plan.cost.total_s
+
+
+def test_a_plan_over_capacity_has_a_price_and_no_gap() -> None:
+    plan = _plan()
+    full = max(device.hbm_bytes for device in plan.cost.per_device)
+    for hbm, legal in ((full, True), (full - 1, False), ((full - 1, full, full, full), False)):
+        small = simulate(replace(plan, cluster=replace(plan.cluster, hbm_bytes=hbm)))
+        assert (small.gap is not None) == legal
+        assert bool(small.cost.overfull) != legal
+        assert small.cost.total_s == plan.cost.total_s
+
+
+def test_a_plan_over_host_memory_has_no_gap() -> None:
+    case = Case(workload(table("a", 100, 8)), cluster(2, ddr_bytes_per_host=10**6), Space(kernels=("fused_uvm",)))
+    plan = case.plan().plan
+    assert simulate(plan).gap is not None
+    assert simulate(replace(plan, cluster=replace(plan.cluster, ddr_bytes_per_host=10))).gap is None

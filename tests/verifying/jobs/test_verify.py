@@ -1,0 +1,82 @@
+"""`recsmith verify`: a plan runs in a real TorchRec job, and its memory is what was predicted."""
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from support.plans import two_tables
+
+from recsmith import Plan, save_plan
+from recsmith.cli.app import app
+from recsmith.errors import UsageError
+from recsmith.verifying.jobs import verify as room
+
+needs_torchrec = pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec")
+
+
+def verified(made: Plan, folder: Path, *words: str) -> Result:
+    save_plan(made, str(folder / "plan.json"))
+    return CliRunner().invoke(app, ["verify", str(folder / "plan.json"), *words])
+
+
+@needs_torchrec
+def test_a_plan_runs_and_takes_the_memory_that_was_predicted(tmp_path: Path):
+    done = verified(two_tables(), tmp_path, "--torchrec", "--steps", "1", "--batch-size", "512", "--format", "json")
+    assert done.exception is None, done.exception
+    said = json.loads(done.output)
+    assert (said["schema"], said["steps"], said["batch_size"]) == ("recsmith/verification/1", 1, 512)
+    assert [rank["rank"] for rank in said["ranks"]] == [0, 1]
+    for rank in said["ranks"]:
+        assert rank["predicted_bytes"] == rank["shards_bytes"] + rank["base_bytes"]
+        assert rank["predicted_bytes"] == pytest.approx(rank["peak_bytes"], rel=0.15)
+        assert 0 < rank["forward_s"] < rank["step_s"]
+        assert 0 < rank["backward_s"] < rank["step_s"]
+        assert rank["predicted_s"] > 0
+
+
+def test_the_report_shows_each_rank_and_says_what_times_mean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def answer(function: str, arguments: dict[str, Any], *, ranks: int, hosts: int) -> list[dict[str, float]]:
+        assert (function, arguments["steps"], hosts) == ("recsmith.verifying.jobs.ranks:measure", 5, 1)
+        return [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.0, "peak": 10**8} for _ in range(ranks)]
+
+    monkeypatch.setattr(room, "launch", answer)
+    monkeypatch.setattr(room, "require_torch", lambda: None)
+    done = verified(two_tables(), tmp_path, "--torchrec", "--batch-size", "16")
+    assert done.exception is None, done.exception
+    assert "not the speed of the plan's devices" in done.output
+    assert "5 steps of 16 samples on 2 ranks" in done.output
+    assert len([line for line in done.output.splitlines() if "95.37 MiB" in line]) == 2
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (two_tables("cpu:8x4"), "32 ranks"),
+        (two_tables(optimizer="adam"), "adam"),
+        (two_tables(data_type="bf16"), "bf16"),
+    ],
+)
+def test_what_this_machine_cannot_run_is_refused_before_it_starts(made: Plan, words: str):
+    with pytest.raises(UsageError, match=words):
+        room.verify(made)
+
+
+def test_more_memory_than_the_machine_has_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "require_torch", lambda: None)
+    monkeypatch.setattr(room, "proc_bytes", lambda file, field: 2**29)
+    with pytest.raises(UsageError, match="512 MiB available"):
+        room.verify(two_tables())
+
+
+def test_a_sequence_cannot_be_data_parallel_on_cpu():
+    made = two_tables(pooling="none")
+    copies = tuple(
+        replace(each, sharding_type="data_parallel", compute_kernel="dense", ranks=(0, 1), widths=())
+        for each in made.placements
+    )
+    with pytest.raises(UsageError, match="data_parallel sequence"):
+        room.verify(replace(made, placements=copies))

@@ -1,0 +1,63 @@
+"""The all-to-alls of plans: what is exchanged, between whom, and where the cost model must stand in."""
+
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+from support.build import cluster, placed, plan_of, table, workload
+
+from recsmith.clusters import load_cluster
+from recsmith.plans import Plan
+from recsmith.verifying.kernels import collectives as room
+from recsmith.verifying.kernels.collectives import exchanges_of, measure_collectives, not_measured
+
+
+def split() -> Plan:
+    work = workload(table("a", dim=32), table("b", dim=64), batch_size=10)
+    return plan_of(work, cluster(), placed("a", "table_wise", (1,)), placed("b", "column_wise", (0, 1), (48, 16)))
+
+
+def test_each_rank_sends_its_columns_to_every_rank():
+    forward, backward = exchanges_of(split())
+    assert forward.width == backward.width == (48, 48)
+    assert forward.elements.tolist() == [[480, 480], [480, 480]]
+    uneven = exchanges_of(replace(split(), placements=split().placements[:1]))
+    assert uneven[0].elements.tolist() == [[0, 0], [320, 320]]
+    assert uneven[1].elements.tolist() == [[0, 320], [0, 320]]
+
+
+def test_where_ranks_have_a_core_each_they_are_measured(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "free_cores", lambda: 2)
+    assert not_measured(split(), "cpu") == ""
+
+
+@pytest.mark.parametrize("hardware", ["cuda", "cuda:h200"])
+def test_beside_a_gpu_ranks_are_counted_by_gpus(monkeypatch: pytest.MonkeyPatch, hardware: str):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(room, "free_cores", lambda: 64)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert not_measured(split(), hardware) == "2 ranks outnumber the GPUs that may be used, 1"
+
+
+def test_why_the_cost_models_are_taken(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "free_cores", lambda: 2)
+    plan = split()
+    rows = plan_of(workload(table("a")), cluster(), placed("a", "row_wise", (0, 1)))
+    alone = plan_of(workload(table("a")), cluster(local=1), placed("a", "table_wise", (0,)))
+    halves = replace(plan, workload=replace(plan.workload, comm_dtype="fp16"))
+    many = plan_of(workload(table("a")), cluster(local=4), placed("a", "table_wise", (0,)))
+    assert "has other links than simulated:h100, or other hosts" in not_measured(plan, "simulated:h100")
+    there = replace(plan, cluster=load_cluster("h100:2"))
+    assert not_measured(there, "simulated:h100?noise=0.1") == ""
+    assert "or other hosts" in not_measured(replace(plan, cluster=load_cluster("h100:1x2")), "simulated:h100")
+    assert not_measured(many, "cpu") == "4 ranks outnumber the cores that may be used, 2"
+    assert not_measured(alone, "cpu") == "one rank exchanges nothing"
+    assert not_measured(rows, "cpu") == "row_wise (table 'a') does more than all-to-alls"
+    assert not_measured(halves, "cpu").startswith("comm_dtype is fp16")
+
+
+@pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec")
+def test_two_ranks_exchange_for_real():
+    first, second = measure_collectives([split(), split()], visits=3)
+    assert first.shape == second.shape == (3, 2, 2)
+    assert (first > 0).all()

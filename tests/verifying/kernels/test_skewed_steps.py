@@ -1,0 +1,56 @@
+"""Steps whose ranks enter the forward all-to-all one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.exchanged import tensors
+
+from recsmith.costs.analytic.links import latency
+from recsmith.costs.neural_comm.files import comm_model_of
+from recsmith.errors import UsageError
+from recsmith.hardware import load_links
+from recsmith.hardware.simulated_links import ALL_TO_ALL
+from recsmith.measuring.exchanges import Exchange
+from recsmith.verifying.kernels.skewed_steps import by_links, by_model, step_with_skew
+
+LINKS = load_links("simulated:h100")
+MODEL = comm_model_of(tensors(), 8, "a test")
+
+
+def forward(*width: int, batch_size: int = 8192) -> Exchange:
+    return Exchange(number=0, forward=True, batch_size=batch_size, width=width, skew_s=(0.0,) * len(width))
+
+
+def test_ranks_that_are_ready_together_take_the_exchange_on_top() -> None:
+    exchange = forward(256, 512, 256, 128)
+    for seconds in (by_links(LINKS), by_model(MODEL)):
+        plain = float(seconds(exchange).max())
+        assert step_with_skew(np.full(4, 0.01), exchange, seconds) == pytest.approx(0.01 + plain)
+
+
+def test_a_last_rank_that_sends_little_waits_for_less() -> None:
+    """The wide rank has sent to all others before the last is ready; what is left is between those two and the rest."""
+    ready = np.array([0.0, 0.0, 0.0, 0.01])
+    wide, narrow = (
+        step_with_skew(ready, forward(*width), by_links(LINKS)) for width in ((8, 8, 8, 2048), (2048, 8, 8, 8))
+    )
+    assert narrow < wide
+    rest = narrow - 0.01 - latency(ALL_TO_ALL, LINKS.cluster(4))
+    assert rest == pytest.approx((2048 + 8 + 8) * 8192 * 4 / (0.75 * 450e9), rel=0.01)  # into the last
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([2, 3, 8, 16]))
+def test_a_step_ends_after_its_last_rank_is_ready_and_not_after_all_began_with_it(seed: int, ranks: int) -> None:
+    draw = np.random.default_rng(seed)
+    exchange = forward(*(4 * draw.integers(1, 500, ranks)).tolist())
+    ready = draw.uniform(0, 0.005, ranks)
+    seconds = by_links(LINKS)
+    found = step_with_skew(ready, exchange, seconds)
+    assert ready.max() < found <= ready.max() + float(seconds(exchange).max()) + 1e-12
+
+
+def test_as_many_ranks_are_ready_as_exchange() -> None:
+    with pytest.raises(UsageError, match="3 ranks are ready for an exchange of 2; give one time each"):
+        step_with_skew(np.zeros(3), forward(4, 4), by_links(LINKS))
