@@ -138,10 +138,10 @@ def answer(case: Case, planner: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def record(path: Path) -> None:
-    """Answers to all problems, written after each."""
+def record(path: Path, only: str) -> None:
+    """Answers to all problems whose name holds a word, written after each."""
     known: dict[str, dict[str, str]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    for case in cases():
+    for case in (each for each in cases() if only in each.name):
         for planner in case.planners:
             key = f"{case.name} | {case.cost_model} | {planner}"
             if key not in known:
@@ -153,22 +153,26 @@ def record(path: Path) -> None:
 def compare(before: Path, after: Path) -> int:
     """How many answers differ; 0 is what a restructuring must show."""
     one, other = (json.loads(path.read_text("utf-8")) for path in (before, after))
-    differ = [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]
+    differ = [key for key in one.keys() & other.keys() if one[key] != other[key]]
     for key in sorted(differ):
         print(f"{key}\n  before {one.get(key)}\n  after  {other.get(key)}")
     plans = sum("digest" in each for each in one.values())
     problems = len({key.rpartition(" | ")[0] for key in one})
-    print(f"{problems} problems, {len(one)} answers ({plans} plans, {len(one) - plans} refusals): {len(differ)} differ")
-    return len(differ)
+    missing = len(one.keys() ^ other.keys())
+    refusals = len(one) - plans
+    print(f"{problems} problems, {len(one)} answers ({plans} plans, {refusals} refusals): {len(differ)} differ, "
+          f"{missing} stand in one file only")  # fmt: skip
+    return len(differ) + missing
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("record", "compare"))
     parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--only", default="", help="record: problems whose name holds this word")
     words = parser.parse_args()
     if words.verb == "record":
-        record(words.files[0])
+        record(words.files[0], words.only)
     else:
         sys.exit(bool(compare(*words.files)))
 

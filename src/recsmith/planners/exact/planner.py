@@ -86,7 +86,7 @@ def _proof(search: Search) -> Proof:
     arrangements = arrangements_of(problem, shares, MOST_ARRANGEMENTS) if len(problem.tables) <= MOST_TABLES else None
     if arrangements is not None:
         return ByEnumeration(search, shares, arrangements, monotone=faces is not None)
-    limit = f"{MOST_TABLES} tables and {MOST_ARRANGEMENTS:,} arrangements to lay them"
+    limit = f"{MOST_TABLES} tables and {MOST_ARRANGEMENTS:,} ways to lay them"
     if faces is None:
         raise UsageError(f"the cost model is not made of planes, so planner exact takes at most {limit}; use auto")
     raise MissingExtra(f"planner exact needs OR-Tools for more than {limit}: {INSTALL}; or use planner auto")

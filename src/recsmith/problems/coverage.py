@@ -1,0 +1,45 @@
+"""Which ranks a placed piece covers, and which of them holds the last of its rows.
+
+A piece with coverage c on target t stands on ranks t * c .. (t + 1) * c - 1: one rank, all ranks of a host, or the
+world. Each of them holds the piece's `head` bytes but the last, which holds the `tail`: row blocks are ceil(rows / c)
+rows each, so only the last may be shorter. These few functions are the one statement of that rule; every state of the
+devices that a search keeps is built on them. All take plain integers and integer arrays that broadcast.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+
+from recsmith._types import Bools, Ints
+
+Number = TypeVar("Number", int, Ints)
+
+
+def first_rank(target: Number, coverage: Number) -> Number:
+    """The first rank that a piece on a target covers."""
+    return target * coverage
+
+
+def last_rank(target: Number, coverage: Number) -> Number:
+    """The last rank that a piece on a target covers; it holds the tail."""
+    return (target + 1) * coverage - 1
+
+
+def covered_ranks(target: Ints, coverage: int) -> Ints:
+    """The ranks (..., coverage) that pieces of one coverage cover on targets (...)."""
+    return (target * coverage)[..., None] + np.arange(coverage)
+
+
+def covers(target: Ints, coverage: Ints, rank: Ints | int) -> Bools:
+    """Whether pieces on targets cover ranks."""
+    return np.asarray(rank) // coverage == target
+
+
+def holds_tail(rank: Ints | int, coverage: Ints | int) -> Bools:
+    """Whether a rank is the last that a piece with this coverage covers there."""
+    return (np.asarray(rank) + 1) % coverage == 0
+
+
+def bytes_on(rank: Ints | int, coverage: Ints | int, head: Ints, tail: Ints) -> Ints:
+    """The bytes that a piece puts on a rank that it covers: the tail on the last, the head on all others."""
+    return np.where(holds_tail(rank, coverage), tail, head)
