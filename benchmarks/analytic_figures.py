@@ -14,8 +14,8 @@ from recsmith.costs.analytic.links import latency, seconds_per_byte
 from recsmith.problems import Constraints, Space
 from recsmith.sharding import Collective
 from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload
+from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.table import DataType, Pooling
-from recsmith.workloads.workload import Optimizer
 
 MERLIN = "NVIDIA-Merlin/distributed-embeddings, examples/benchmarks/synthetic_models/README.md"
 GLOBAL_BATCH = 65_536
@@ -69,7 +69,7 @@ def _merlin(name: str, count: int) -> float:
 
 def _criteo(
     rows: tuple[int, ...], hotness: tuple[int, ...], batch: int, *, pooling: Pooling = "sum",
-    optimizer: Optimizer = "adagrad", zipf: float | None = None, comm_dtype: DataType | None = None,
+    optimizer: OptimizerName = "adagrad", zipf: float | None = None, comm_dtype: DataType | None = None,
 ) -> Workload:  # fmt: skip
     access = None if zipf is None else AccessProfile(zipf=zipf)
     tables = tuple(

@@ -1,5 +1,6 @@
 """Shared by all tests: where the public data lies, and FBGEMM where it is installed."""
 
+import logging
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,3 +37,14 @@ def fbgemm() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import recsmith.hardware.fused  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def torchrec() -> None:
+    """TorchRec imports with warnings that are not ours, and takes seconds: import it once, quietly, where it is there."""
+    if find_spec("torchrec") is None:
+        pytest.skip("torchrec is not installed")
+    logging.getLogger("torchrec").setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import recsmith.torchrec  # noqa: F401

@@ -35,7 +35,7 @@ from recsmith.costs import Evaluator, price
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.plans import Placement
 from recsmith.problems import NO_PIECE, Constraints, Space, TableRule, footprint_of, option_pieces
-from recsmith.sharding import KERNELS, TYPE_NAMES
+from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 
 SOME = {"models": BOTH, "counts": (1, 2, 3), "dims": (4, 8, 20, 64)}
 MEDIUM = drawn(medium_case, **SOME)
@@ -101,7 +101,7 @@ def test_a_plan_that_takes_the_last_byte_costs_no_less_than_the_bound(model: str
     """There the price on memory has no upper end, and must not drown the seconds."""
     on = cluster(len(ranks), ddr_bytes_per_host=2**40)
     tables = workload(*(table(f"t{rank}", 1000, 8) for rank in ranks))
-    space = Space(types=("table_wise", "column_wise", "data_parallel"), kernels=KERNELS)
+    space = Space(types=("table_wise", "column_wise", "data_parallel"), kernels=KERNEL_NAMES)
     roomy = Case(tables, on, space, cost_model=model)
     placements = tuple(
         Placement(table=f"t{rank}", sharding_type="table_wise", compute_kernel=kernel, ranks=(rank,)) for rank in ranks

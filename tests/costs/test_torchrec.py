@@ -14,7 +14,7 @@ from recsmith.clusters import Cluster
 from recsmith.costs import cost_model
 from recsmith.plans import PARTS
 from recsmith.problems import Problem, build_problem, option_pieces
-from recsmith.sharding import KERNELS, SHARDING_TYPES, sharding_type
+from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, sharding_type
 
 BATCH = 2560
 ROOM = 2**50
@@ -30,7 +30,7 @@ class Setting:
 
     cluster: str
     comm_dtype: Any = None
-    kernels: tuple[str, ...] = KERNELS
+    kernels: tuple[str, ...] = KERNEL_NAMES
     min_width: int | None = None
     cache_factor: float | None = None  # None: what TorchRec takes where nothing is said
     weighed: tuple[tuple[str, str], ...] = ()
@@ -113,7 +113,7 @@ def our_options(problem: Problem) -> dict[Key, tuple[int, list[int]]]:
         key = (
             problem.tables[modes.table[mode]].name,
             SHARDING_TYPES[modes.type[mode]].name,
-            KERNELS[modes.kernel[mode]],
+            KERNEL_NAMES[modes.kernel[mode]],
         )
         assert key not in found
         found[key] = mode, [int(problem.pieces.width[piece]) for piece in option_pieces(problem, option)]
@@ -251,7 +251,7 @@ def test_every_option_of_torchrec_is_ours_but_what_cannot_run(both: SideBySide) 
     ours, theirs, kernels = both.ours.keys(), both.theirs.keys(), both.setting.kernels
     refused = {key for key, option in both.theirs.items() if cannot_run(option, both.setting)}
     assert theirs - ours == refused
-    assert len(ours & theirs) > (500 if kernels == KERNELS else 150)
+    assert len(ours & theirs) > (500 if kernels == KERNEL_NAMES else 150)
     assert {kernel for _, _, kernel in ours & theirs} == set(kernels)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from recsmith import Space
-from recsmith.sharding import KERNELS
+from recsmith.sharding import KERNEL_NAMES
 from recsmith.sharding.memory import ACCOUNTINGS, Pieces
 
 pytestmark = pytest.mark.usefixtures("torchrec")
@@ -74,11 +74,11 @@ def test_the_real_accounting_of_a_cache_is_what_fbgemm_allocates(
     fields: dict[str, Any] = {
         "rows": rows, "width": 64, "table_rows": rows, "table_dim": 64, "element_bytes": 2 if half else 4, "ids": 0.0,
         "bags": 0.0, "outputs": 0.0, "weighted": False, "int8": False, "data_parallel": False,
-        "kernel": KERNELS.index(CACHED), "cache_load_factor": factor,
+        "kernel": KERNEL_NAMES.index(CACHED), "cache_load_factor": factor,
     }  # fmt: skip
     columns: dict[str, Any] = {name: np.array([value]) for name, value in fields.items()}
     pieces = Pieces(**columns)
-    weighed = ACCOUNTINGS["real"](pieces, "sgd", "none", KERNELS)
+    weighed = ACCOUNTINGS["real"](pieces, "sgd", "none")
     assert int(weighed.device[0]) == _allocated(monkeypatch, rows, 64, factor, half)
 
 

@@ -6,7 +6,7 @@ from support.cases import BOTH, Case, cluster, drawn, fits, medium_case, table, 
 
 from recsmith.plans import Cache, Placement
 from recsmith.problems import Space
-from recsmith.sharding import KERNELS, TYPE_NAMES, sharding_type
+from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, sharding_type
 
 TINY = drawn(medium_case, tightness=(0.5, 1.0, 3.0), models=BOTH, counts=(1, 2, 3), dims=(4, 8, 20, 64))
 
@@ -17,7 +17,7 @@ def test_a_piece_fits_alone_where_some_target_has_room(case: Case) -> None:
     found = problem.fits_alone(problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
     for piece, mode in enumerate(problem.pieces.mode):
         t = problem.tables[problem.modes.table[mode]]
-        kind, kernel = TYPE_NAMES[problem.modes.type[mode]], KERNELS[problem.modes.kernel[mode]]
+        kind, kernel = TYPE_NAMES[problem.modes.type[mode]], KERNEL_NAMES[problem.modes.kernel[mode]]
         factor = float(problem.modes.load_factor[mode])
         cache = Cache(load_factor=factor) if factor else None
         assert found[piece] == _has_room(case, t, kind, kernel, cache, int(problem.pieces.width[piece]))

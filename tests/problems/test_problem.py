@@ -20,7 +20,7 @@ from recsmith.problems import (
     option_pieces,
 )
 from recsmith.problems.problem import canonical_order
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Span
+from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Span
 
 CASES = [medium_case(seeded(seed)) for seed in range(60)]
 SOME = workload(table("a", 100, 16), table("b", 50, 8, pooling="none"), table("c", 10, 4))
@@ -103,8 +103,8 @@ def test_modes_are_what_space_rules_and_sharding_types_allow(case: Case) -> None
     for mode, (t, kind, kernel, factor) in enumerate(
         zip(modes.table, modes.type, modes.kernel, modes.load_factor, strict=True)
     ):
-        assert problem.find_mode(int(t), TYPE_NAMES[kind], KERNELS[kernel], float(factor)) == mode
-        found.add((problem.tables[t].name, TYPE_NAMES[kind], KERNELS[kernel], float(factor)))
+        assert problem.find_mode(int(t), TYPE_NAMES[kind], KERNEL_NAMES[kernel], float(factor)) == mode
+        found.add((problem.tables[t].name, TYPE_NAMES[kind], KERNEL_NAMES[kernel], float(factor)))
     expected = set()
     for t in case.workload.tables:
         rule = case.constraints.rule_for(t.name)
@@ -113,7 +113,7 @@ def test_modes_are_what_space_rules_and_sharding_types_allow(case: Case) -> None
         for kind in kinds:
             if not kind.refusal(t, case.cluster):
                 for kernel in set(kind.kernels) & set(case.space.kernels):
-                    factors = case.space.cache_factors if kernel == UVM_CACHING else (0.0,)
+                    factors = case.space.cache_factors if kernel == UVM_CACHING.name else (0.0,)
                     expected |= {(t.name, kind.name, kernel, factor) for factor in factors}
     assert found == expected
 
@@ -231,14 +231,14 @@ def test_caches_that_weigh_no_less_than_the_table_or_a_larger_cache_are_left_out
     assert _factors(alone, "tiny", "table_wise") == [0.4]  # 3 and 12 rows take one set each
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if UVM_CACHING in case.space.kernels])
+@pytest.mark.parametrize("case", [case for case in CASES if UVM_CACHING.name in case.space.kernels])
 def test_what_is_left_out_weighs_no_less_than_what_is_kept_and_faster(case: Case) -> None:
     every, searched = case.problem, build_problem(case.workload, case.cluster, case.space, case.constraints)
     kept = {key: every.mode_of[key] for key in searched.mode_of}
     for key in every.mode_of.keys() - kept.keys():
         table_, kind, _, factor = key
         alike = [(kernel, f, mode) for (t, k, kernel, f), mode in kept.items() if (t, k) == (table_, kind)]
-        faster = [mode for kernel, f, mode in alike if kernel == KERNELS.index("fused") or f > factor]
+        faster = [mode for kernel, f, mode in alike if kernel == KERNEL_NAMES.index("fused") or f > factor]
         width = np.arange(4, every.demand.dim[table_] + 1, 4)
         weights = [every.memory(np.full(len(width), mode), width) for mode in (every.mode_of[key], *faster)]
         ours, *others = (np.stack([end.device for end in ends]) for ends in weights)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recsmith import Constraints, Feature, Placement, Space, Table, Workload, load_cluster
 from recsmith.problems import build_problem, footprint_of, memory_used
-from recsmith.sharding import KERNELS, SHARDING_TYPES, ShardingType
+from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, ShardingType
 from recsmith.sharding.memory import ACCOUNTINGS, CACHE_LOAD_FACTOR, Bytes, Pieces
 
 # fp32 values of optimizer state that FBGEMM keeps: (per weight, per row of a shard)
@@ -27,7 +27,7 @@ UVM = ("fused_uvm", "fused_uvm_caching")
 
 every_accounting = pytest.mark.parametrize("accounting", sorted(ACCOUNTINGS))
 every_optimizer = pytest.mark.parametrize("optimizer", sorted(STATE))
-every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+every_kernel = pytest.mark.parametrize("kernel", KERNEL_NAMES)
 row_counts = st.integers(1, 10**8)
 dims = st.integers(1, 512).map(lambda steps: 4 * steps)
 element_sizes = st.sampled_from([1, 2, 4])
@@ -52,11 +52,11 @@ def weigh_pieces(
     shard: dict[str, Any] = {
         "rows": 100, "width": 16, "element_bytes": 4, "ids": 0.0, "bags": 0.0, "outputs": 0.0,
         "weighted": False, "int8": False, "data_parallel": False, "cache_load_factor": CACHE_LOAD_FACTOR,
-        **fields, "kernel": KERNELS.index(kernel),
+        **fields, "kernel": KERNEL_NAMES.index(kernel),
     }  # fmt: skip
     shard = {"table_rows": shard["rows"], "table_dim": shard["width"], **shard}
     pieces = Pieces(**{name: np.array([value]) for name, value in shard.items()}, **extra)
-    made: Bytes = ACCOUNTINGS[accounting](pieces, optimizer, pipeline, KERNELS)
+    made: Bytes = ACCOUNTINGS[accounting](pieces, optimizer, pipeline)
     return int(made.device[0]), int(made.host[0])
 
 

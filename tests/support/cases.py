@@ -21,7 +21,7 @@ from recsmith.planning import Result, plan
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.plans.plan import Cache
 from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Shard, Span
+from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Shard, Span
 from recsmith.sharding.memory import ACCOUNTINGS, Pieces
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
@@ -152,9 +152,9 @@ def make_workload(
 def make_space(pick: Pick) -> Space:
     """Every kind of space, the whole one most often."""
     some = tuple(name for name in TYPE_NAMES if pick((True, False))) or ("table_wise",)
-    kernels = pick((("fused", "dense"),) * 4 + (("fused",), ("fused", "fused_uvm"), KERNELS))
+    kernels = pick((("fused", "dense"),) * 4 + (("fused",), ("fused", "fused_uvm"), KERNEL_NAMES))
     made = Space(types=pick((TYPE_NAMES, some)), widths=pick(("any", "any", "torchrec")), kernels=kernels)
-    return replace(made, cache_factors=pick(((0.2,), (0.1, 0.7)))) if UVM_CACHING in kernels else made
+    return replace(made, cache_factors=pick(((0.2,), (0.1, 0.7)))) if UVM_CACHING.name in kernels else made
 
 
 def make_constraints(pick: Pick, names: Sequence[str]) -> Constraints:
@@ -341,13 +341,13 @@ def _shard_bytes(
     one = {
         "rows": rows, "width": width, "table_rows": t.num_embeddings, "table_dim": t.embedding_dim,
         "element_bytes": t.element_bytes, "ids": ids, "bags": bags, "outputs": outputs, "weighted": t.weighted,
-        "int8": t.data_type == "int8", "data_parallel": kind_name == "data_parallel", "kernel": KERNELS.index(kernel),
-        "cache_load_factor": cache.load_factor if cache else 0.0,
+        "int8": t.data_type == "int8", "data_parallel": kind_name == "data_parallel",
+        "kernel": KERNEL_NAMES.index(kernel), "cache_load_factor": cache.load_factor if cache else 0.0,
     }  # fmt: skip
     account = ACCOUNTINGS[case.constraints.memory]
     size = account(
         Pieces(**cast(Any, {key: np.array([value]) for key, value in one.items()})),
-        case.workload.optimizer, case.workload.pipeline, KERNELS,
+        case.workload.optimizer, case.workload.pipeline,
     )  # fmt: skip
     return int(size.device[0]), int(size.host[0])
 
@@ -444,7 +444,7 @@ def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, s
         for kernel in kind.kernels:
             types = (rule.sharding_types if rule else None) or TYPE_NAMES
             if kernel in case.space.kernels and kind.name in types:
-                for cache in _caches(case) if kernel == UVM_CACHING else (None,):
+                for cache in _caches(case) if kernel == UVM_CACHING.name else (None,):
                     yield kind, kernel, cache, (rule.min_width if rule else None) or 0
 
 

@@ -20,7 +20,7 @@ from recsmith.planners.search.device_state import QUANTUM, DeviceState
 from recsmith.plans import Cache, Placement, Plan, check_placements
 from recsmith.problems import NO_PIECE, Problem, option_pieces
 from recsmith.problems.problem import Options, PieceTable
-from recsmith.sharding import KERNELS, SHARDING_TYPES, Span
+from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, Span
 
 
 @noun
@@ -98,7 +98,7 @@ def _way(ledger: DeviceState, option: int, now_s: float) -> Alternative:
     widths = tuple(problem.pieces.width[pieces].tolist())
     factor = float(problem.modes.load_factor[mode])
     return Alternative(
-        sharding_type=kind.name, compute_kernel=KERNELS[problem.modes.kernel[mode]],
+        sharding_type=kind.name, compute_kernel=KERNEL_NAMES[problem.modes.kernel[mode]],
         cache=Cache(load_factor=factor) if factor else None,
         widths=widths if len(widths) > 1 else (), ranks=kind.ranks(targets, problem.cluster) if room else (),
         total_s=total, change=None if total is None else _change(total, now_s), current=False,
@@ -151,7 +151,7 @@ def _modes_in(host: Problem, problem: Problem, name: str, modes: Ints) -> Ints:
     table = [each.name for each in host.tables].index(name)
     found = {
         mode: host.find_mode(
-            table, SHARDING_TYPES[problem.modes.type[mode]].name, KERNELS[problem.modes.kernel[mode]],
+            table, SHARDING_TYPES[problem.modes.type[mode]].name, KERNEL_NAMES[problem.modes.kernel[mode]],
             float(problem.modes.load_factor[mode]),
         )
         for mode in set(modes.tolist())

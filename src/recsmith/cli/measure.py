@@ -49,12 +49,13 @@ def compute(
         _check(hardware)
         return
     from recsmith.hardware import load_hardware
-    from recsmith.measuring.cases import DATA_TYPES, OPTIMIZERS, Cases
+    from recsmith.measuring.cases import DATA_TYPES, Cases
     from recsmith.measuring.run import Limit, measure_compute
+    from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
     limit = Limit(budget_s=budget, samples=samples)
     opened = load_hardware(hardware, scale)
-    chosen = {"optimizers": optimizers or OPTIMIZERS, "data_types": data_types or DATA_TYPES}
+    chosen = {"optimizers": optimizers or CPU_OPTIMIZERS, "data_types": data_types or DATA_TYPES}
     cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
     folder = _folder(output, hardware)
     done = measure_compute(opened, cases, folder, limit, teller(_words, SAY_EVERY_S))

@@ -104,9 +104,9 @@ def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -
 
     chosen = {name: options[name] for name in ("types", "kernels", "cache_factors") if options[name] is not None}
     space = Space(widths=options["widths"], **chosen)
-    if "cache_factors" in chosen and UVM_CACHING not in space.kernels:
-        kernels = ",".join((*space.kernels, UVM_CACHING))
-        raise UsageError(f"--cache-factors are those of kernel {UVM_CACHING}; add it: --kernels {kernels}")
+    if "cache_factors" in chosen and UVM_CACHING.name not in space.kernels:
+        kernels = ",".join((*space.kernels, UVM_CACHING.name))
+        raise UsageError(f"--cache-factors are those of kernel {UVM_CACHING.name}; add it: --kernels {kernels}")
     rules = load_rules(options["constraints"]) if options["constraints"] else ()
     return {
         "space": space,

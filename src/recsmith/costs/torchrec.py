@@ -18,7 +18,17 @@ from recsmith.costs.protocol import Evaluator, Plane
 from recsmith.errors import UsageError
 from recsmith.plans import PARTS
 from recsmith.problems import Problem
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Collective
+from recsmith.sharding import (
+    DENSE,
+    FUSED,
+    HOST_KERNELS,
+    KERNEL_NAMES,
+    SHARDING_TYPES,
+    TYPE_NAMES,
+    UVM,
+    UVM_CACHING,
+    Collective,
+)
 from recsmith.sharding.memory import ID_BYTES
 from recsmith.workloads.table import ELEMENT_BYTES
 
@@ -155,14 +165,14 @@ class TorchRecCostModel:
 def _bandwidth(problem: Problem) -> Floats:
     """kernel_bw_lookup of constants.py for each mode (M,); the cache factor stands for TorchRec's hit rate."""
     device, hit = problem.cluster.device, problem.modes.load_factor
-    hosted = [name for name in ("fused_uvm", UVM_CACHING) if KERNELS.index(name) in problem.modes.kernel]
-    speed = dict.fromkeys(KERNELS, np.full(len(hit), device.hbm_bandwidth))
-    speed["dense"] = speed["fused"] * 0.5
+    hosted = [name for name in HOST_KERNELS if KERNEL_NAMES.index(name) in problem.modes.kernel]
+    speed = dict.fromkeys(KERNEL_NAMES, np.full(len(hit), device.hbm_bandwidth))
+    speed[DENSE.name] = speed[FUSED.name] * 0.5
     if hosted:
         link = _host_link(device, hosted[0])
-        speed["fused_uvm"] = np.full(len(hit), link / UVM_SLOWDOWN)
-        speed[UVM_CACHING] = (hit * device.hbm_bandwidth + (1 - hit) * link) / UVM_SLOWDOWN
-    return np.choose(problem.modes.kernel, [speed[kernel] for kernel in KERNELS])
+        speed[UVM.name] = np.full(len(hit), link / UVM_SLOWDOWN)
+        speed[UVM_CACHING.name] = (hit * device.hbm_bandwidth + (1 - hit) * link) / UVM_SLOWDOWN
+    return np.choose(problem.modes.kernel, [speed[kernel] for kernel in KERNEL_NAMES])
 
 
 def _host_link(device: Device, kernel: str) -> float:

@@ -23,8 +23,8 @@ from recsmith.files import did_you_mean
 from recsmith.hardware import Case, Scale
 from recsmith.hardware.dice import CASES, Dice
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OPTIMIZERS, OptimizerName
 from recsmith.workloads.table import DataType
-from recsmith.workloads.workload import Optimizer
 
 MOST_ROWS = 2_000_000
 MOST_POOLING = 500.0
@@ -32,7 +32,6 @@ LEAST_POOLING = 1e-3
 MOST_ZIPF = 1.6
 STRETCH = 4.0
 HIGH_EVERY = 5  # every fifth case is drawn from the upper quarter of the work
-OPTIMIZERS: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
 DATA_TYPES: tuple[DataType, ...] = ("fp32", "fp16")
 SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # than sgd, rowwise_adagrad and fp32, measured on one core (see above)
 
@@ -43,14 +42,14 @@ class Cases:
 
     seed: int
     scale: Scale
-    optimizers: tuple[Optimizer, ...] = OPTIMIZERS
+    optimizers: tuple[OptimizerName, ...] = CPU_OPTIMIZERS
     data_types: tuple[DataType, ...] = DATA_TYPES
 
     def __post_init__(self) -> None:
         """Check the seed and the words."""
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
-        _check_words(self.optimizers, get_args(Optimizer), "optimizer")
+        _check_words(self.optimizers, tuple(OPTIMIZERS), "optimizer")
         _check_words(self.data_types, get_args(DataType), "data type")
 
     def case(self, number: int) -> Case:

@@ -139,7 +139,7 @@ def _placement(laid: Laid, table: Table, source: str, cluster: Cluster) -> Place
         table=table.name, sharding_type=kind.name, compute_kernel=laid.compute_kernel,
         ranks=ranks if laid.rectangles or kind.span != Span.HOST else _by_hosts(ranks, cluster),
         widths=widths if len(widths) > 1 else (),
-        cache=cache if laid.compute_kernel == UVM_CACHING else None,
+        cache=cache if laid.compute_kernel == UVM_CACHING.name else None,
     )  # fmt: skip
     _check_rectangles(laid, placement, table, source, cluster)
     return placement

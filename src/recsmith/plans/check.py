@@ -38,7 +38,7 @@ def _check_placement(placement: Placement, table: Table, cluster: Cluster) -> No
             f"table '{table.name}' ({kind.name}) has compute_kernel '{placement.compute_kernel}'; "
             f"{kind.name} runs {', '.join(kind.kernels)}"
         )
-    if placement.cache is not None and placement.compute_kernel != UVM_CACHING:
+    if placement.cache is not None and placement.compute_kernel != UVM_CACHING.name:
         raise PlanMismatch(
             f"table '{table.name}' has cache parameters but kernel {placement.compute_kernel} has no cache"
         )

@@ -46,7 +46,7 @@ class Placement:
 
     def __post_init__(self) -> None:
         """Write out the cache that FBGEMM makes where nothing is said."""
-        if self.cache is None and self.compute_kernel == UVM_CACHING:
+        if self.cache is None and self.compute_kernel == UVM_CACHING.name:
             object.__setattr__(self, "cache", Cache(load_factor=CACHE_LOAD_FACTOR))
 
     @property

@@ -14,7 +14,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, kernel_words
 from recsmith.problems.problem import NO_PIECE, Problem
-from recsmith.sharding import KERNELS, SHARDING_TYPES, Span
+from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, Span
 
 Number = TypeVar("Number", np.float64, np.int64)
 
@@ -61,7 +61,7 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
         pieces = slice(start[t], start[t + 1])
         mode = modes[start[t]]
         factor = float(problem.modes.load_factor[mode])
-        kind, kernel = SHARDING_TYPES[problem.modes.type[mode]], KERNELS[problem.modes.kernel[mode]]
+        kind, kernel = SHARDING_TYPES[problem.modes.type[mode]], KERNEL_NAMES[problem.modes.kernel[mode]]
         shape = tuple(targets[pieces]) if kind.span != Span.WORLD else ()
         key = (kind.name, shape)
         ranks = whole.get(key)  # shared between tables: a world of 4,096 ranks is written once

@@ -13,7 +13,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems.demand import Demand
 from recsmith.problems.space import Space, TableRule
-from recsmith.sharding import KERNELS, SHARDING_TYPES, UVM_CACHING, WIDTH_STEP, ShardingType
+from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, UVM_CACHING, WIDTH_STEP, ShardingType
 from recsmith.workloads import Table
 
 Rules = dict[str, TableRule | None]
@@ -91,10 +91,10 @@ def _legal_modes(
 
 def _kernels(space: Space, rule: TableRule | None) -> Iterator[tuple[str, int, float]]:
     """(name, number, cache factor) of the kernels that space and rule leave a table."""
-    for number, name in enumerate(KERNELS):
+    for number, name in enumerate(KERNEL_NAMES):
         if name in space.kernels and (rule is None or name in (rule.compute_kernels or ())):
             factors = (rule and rule.cache_factors) or space.cache_factors
-            yield from ((name, number, factor) for factor in (factors if name == UVM_CACHING else (0.0,)))
+            yield from ((name, number, factor) for factor in (factors if name == UVM_CACHING.name else (0.0,)))
 
 
 def no_mode(table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:

@@ -25,10 +25,10 @@ from recsmith.problems.options import NO_PIECE, Options, PieceTable, build_optio
 from recsmith.problems.scales import Scales, kept_modes
 from recsmith.problems.sequences import barred_options, other_openings
 from recsmith.problems.space import Constraints, Space
-from recsmith.sharding import KERNELS, TYPE_NAMES, UVM_CACHING
+from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.workloads import Table, Workload
-from recsmith.workloads.workload import ROW_WISE_OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 LARGEST_DIM = 65_536  # columns; splits are searched in steps of 4
 LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: integers sum up no more
@@ -93,8 +93,8 @@ class Problem:
 
         load_factor: of fused_uvm_caching, where None is FBGEMM's default.
         """
-        factor = (CACHE_LOAD_FACTOR if load_factor is None else load_factor) if kernel == UVM_CACHING else 0.0
-        return self.mode_of.get((table, TYPE_NAMES.index(type_name), KERNELS.index(kernel), factor))
+        factor = (CACHE_LOAD_FACTOR if load_factor is None else load_factor) if kernel == UVM_CACHING.name else 0.0
+        return self.mode_of.get((table, TYPE_NAMES.index(type_name), KERNEL_NAMES.index(kernel), factor))
 
 
 def build_problem(
@@ -114,17 +114,17 @@ def build_problem(
     """
     space, constraints = space or Space(), constraints or Constraints()
     constraints.check_names([table.name for table in workload.tables])
-    if cluster.ddr_bytes_per_host is None and any(kernel.startswith("fused_uvm") for kernel in space.kernels):
+    if cluster.ddr_bytes_per_host is None and set(space.kernels) & set(HOST_KERNELS):
         raise UsageError("kernels fused_uvm* keep tables in host memory; give the cluster ddr_bytes_per_host")
     rules = {table.name: constraints.rule_for(table.name) for table in workload.tables} if constraints.rules else {}
     tables = canonical_order(workload.tables, rules)
     demand = Demand.of(workload, tables)
     _check_sizes(tables, demand, cluster)
     modes = build_modes(tables, demand, cluster, space, rules)
-    if UVM_CACHING in space.kernels and not needless:
+    if UVM_CACHING.name in space.kernels and not needless:
         modes = kept_modes(modes, ~Scales.of(workload, cluster, constraints, demand, modes).needless())
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
-    if constraints.keep_exact and workload.optimizer in ROW_WISE_OPTIMIZERS:
+    if constraints.keep_exact and OPTIMIZERS[workload.optimizer].is_row_wise:
         least_width = demand.dim
     pieces, options = build_options(tables, demand, modes, cluster, space, least_width)
     bare = next((table for table, count in zip(tables, np.diff(options.start), strict=True) if count == 0), None)

@@ -12,14 +12,13 @@ from recsmith.clusters import Cluster
 from recsmith.problems.demand import Demand
 from recsmith.problems.modes import Modes
 from recsmith.problems.space import Constraints
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
+from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import ACCOUNTINGS, Bytes, Pieces
 from recsmith.workloads import Workload
 
 ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which a weight may lie beside a straight line over the widths
 
 _SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
-_FUSED, _CACHED = KERNELS.index("fused"), KERNELS.index(UVM_CACHING)
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Scales:
         )  # fmt: skip
         plain = self.accounting == "torchrec" and self.on_cpu  # TorchRec counts no pipeline there
         pipeline = "none" if plain else self.workload.pipeline
-        return ACCOUNTINGS[self.accounting](pieces, self.workload.optimizer, pipeline, KERNELS)
+        return ACCOUNTINGS[self.accounting](pieces, self.workload.optimizer, pipeline)
 
     def needless(self) -> Bools:
         """Caches (M,) that weigh no less on the device than the whole table, or than a larger cache of it.
@@ -70,7 +69,7 @@ class Scales:
         weights = [end.device for width in (np.full_like(dim, WIDTH_STEP), dim) for end in self.weigh(modes, width)]
         needless = np.zeros(len(modes), dtype=bool)
         for better in (self._whole(), self._larger()):
-            found = np.flatnonzero((better >= 0) & (self.modes.kernel == _CACHED))
+            found = np.flatnonzero((better >= 0) & (self.modes.kernel == UVM_CACHING.number))
             heavy = [weight[found] >= weight[better[found]] + ROUNDED[self.accounting] for weight in weights]
             needless[found] |= np.logical_and.reduce(heavy)
         return needless
@@ -79,7 +78,7 @@ class Scales:
         """The fused mode (M,) of the same table and type; -1 where there is none."""
         key = self.modes.table * len(SHARDING_TYPES) + self.modes.type
         at = np.full(int(key.max()) + 1, -1)
-        fused = np.flatnonzero(self.modes.kernel == _FUSED)
+        fused = np.flatnonzero(self.modes.kernel == FUSED.number)
         at[key[fused]] = fused
         return at[key]
 

@@ -7,7 +7,7 @@ from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.files import Raw, check_schema, decode, did_you_mean, encode, parse, read_text
 from recsmith.plans import Cache
-from recsmith.sharding import KERNELS, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
+from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 
 CONSTRAINTS_SCHEMA = "recsmith/constraints/1"
@@ -48,17 +48,17 @@ class Space:
     def __post_init__(self) -> None:
         """Check the words; keep them in the house order, once each."""
         _check_words(self.types, TYPE_NAMES, "sharding type")
-        _check_words(self.kernels, KERNELS, "compute kernel")
+        _check_words(self.kernels, KERNEL_NAMES, "compute kernel")
         object.__setattr__(self, "types", tuple(name for name in TYPE_NAMES if name in self.types))
-        object.__setattr__(self, "kernels", tuple(name for name in KERNELS if name in self.kernels))
+        object.__setattr__(self, "kernels", tuple(name for name in KERNEL_NAMES if name in self.kernels))
         factors = _check_factors(self.cache_factors)
-        object.__setattr__(self, "cache_factors", factors if UVM_CACHING in self.kernels else CACHE_FACTORS)
+        object.__setattr__(self, "cache_factors", factors if UVM_CACHING.name in self.kernels else CACHE_FACTORS)
 
     def describe(self) -> str:
         """A few words for a report."""
         types = "all types" if self.types == TYPE_NAMES else " + ".join(self.types)
         factors = ", ".join(f"{factor:g}" for factor in self.cache_factors)
-        kernels = [f"{kernel} at {factors}" if kernel == UVM_CACHING else kernel for kernel in self.kernels]
+        kernels = [f"{kernel} at {factors}" if kernel == UVM_CACHING.name else kernel for kernel in self.kernels]
         return f"{types}; widths {self.widths}; kernels {', '.join(kernels)}"
 
 
@@ -80,7 +80,7 @@ class TableRule:
         if self.sharding_types is not None:
             _check_words(self.sharding_types, TYPE_NAMES, "sharding type")
         if self.compute_kernels is not None:
-            _check_words(self.compute_kernels, KERNELS, "compute kernel")
+            _check_words(self.compute_kernels, KERNEL_NAMES, "compute kernel")
         if self.min_width is not None and self.min_width < WIDTH_STEP:
             raise UsageError(f"min_width of rule '{self.tables}' is {self.min_width}; it must be at least {WIDTH_STEP}")
         if self.cache_factors is not None:
@@ -125,7 +125,7 @@ class Constraints:
         widths = [rule.min_width for rule in matching if rule.min_width is not None]
         factors = [rule.cache_factors for rule in matching if rule.cache_factors is not None]
         allowed = tuple(name for name in TYPE_NAMES if all(name in names for names in types))
-        runnable = tuple(name for name in KERNELS if all(name in names for names in kernels))
+        runnable = tuple(name for name in KERNEL_NAMES if all(name in names for names in kernels))
         cached = tuple(each for each in factors[0] if all(each in others for others in factors)) if factors else None
         if not allowed or not runnable or cached == ():
             what = "cache factor" if cached == () else "sharding type or kernel"
@@ -139,7 +139,7 @@ class Constraints:
 def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
     """Plain data of a space and constraints, as a plan keeps it: every word written out."""
     raw: Raw = {"types": list(space.types), "widths": space.widths, "kernels": list(space.kernels)}
-    if UVM_CACHING in space.kernels:
+    if UVM_CACHING.name in space.kernels:
         raw["cache_factors"] = list(space.cache_factors)
     raw["memory"] = constraints.memory
     if constraints.keep_exact:

@@ -13,8 +13,9 @@ from rich.text import Text
 from recsmith.plans import PARTS, DeviceCost, Plan, PlanDiff, StepCost, kernel_words
 from recsmith.plans.diff import Change
 from recsmith.plans.plan import Placement
+from recsmith.sharding import HOST_KERNELS
 from recsmith.units import format_gap, format_size, format_time
-from recsmith.workloads.workload import ROW_WISE_OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 MOST_DEVICES = 16  # more ranks than this are summed up by the busiest and the idlest
 SHOWN = 6
@@ -56,7 +57,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
 
 
 def _is_hosted(placement: Placement) -> bool:
-    return placement.compute_kernel.startswith("fused_uvm")
+    return placement.compute_kernel in HOST_KERNELS
 
 
 def _hosted_words(plan: Plan, hosted: Sequence[Placement]) -> str:
@@ -70,7 +71,7 @@ def _hosted_words(plan: Plan, hosted: Sequence[Placement]) -> str:
 
 def inexact_tables(plan: Plan) -> list[str]:
     """Tables that train differently from the unsharded model: split by columns under a row-wise optimizer."""
-    if plan.workload.optimizer not in ROW_WISE_OPTIMIZERS:
+    if not OPTIMIZERS[plan.workload.optimizer].is_row_wise:
         return []
     return [placement.table for placement in plan.placements if len(placement.widths) > 1]
 

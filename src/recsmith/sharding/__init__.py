@@ -6,6 +6,7 @@ from recsmith.sharding._base import WIDTH_STEP, Collective, Shard, ShardingType,
 from recsmith.sharding.column_wise import ColumnWise
 from recsmith.sharding.data_parallel import DataParallel
 from recsmith.sharding.grid_shard import GridShard
+from recsmith.sharding.kernels import DENSE, FUSED, HOST_KERNELS, KERNEL_NAMES, KERNELS, UVM, UVM_CACHING, Kernel
 from recsmith.sharding.row_wise import RowWise
 from recsmith.sharding.table_column_wise import TableColumnWise
 from recsmith.sharding.table_row_wise import TableRowWise
@@ -15,8 +16,6 @@ SHARDING_TYPES: tuple[ShardingType, ...] = (
     TableWise(), ColumnWise(), TableColumnWise(), RowWise(), TableRowWise(), GridShard(), DataParallel(),
 )  # fmt: skip
 TYPE_NAMES: tuple[str, ...] = tuple(kind.name for kind in SHARDING_TYPES)
-UVM_CACHING = "fused_uvm_caching"  # the kernel that keeps a share of a table's rows, and its caches, on the device
-KERNELS: tuple[str, ...] = ("fused", "dense", "fused_uvm", UVM_CACHING)
 
 
 def sharding_type(name: str) -> ShardingType:
@@ -27,12 +26,18 @@ def sharding_type(name: str) -> ShardingType:
 
 
 __all__ = [
+    "DENSE",
+    "FUSED",
+    "HOST_KERNELS",
     "KERNELS",
+    "KERNEL_NAMES",
     "SHARDING_TYPES",
     "TYPE_NAMES",
+    "UVM",
     "UVM_CACHING",
     "WIDTH_STEP",
     "Collective",
+    "Kernel",
     "Shard",
     "ShardingType",
     "Span",

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, NamedTuple
 from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
+from recsmith.sharding.kernels import FUSED, UVM, UVM_CACHING
 from recsmith.workloads import Table
 
 WIDTH_STEP = 4  # columns; FBGEMM's kernels read rows in vectors of four elements
@@ -54,7 +55,7 @@ class ShardingType:
     span: ClassVar[Span]
     splits_columns: ClassVar[bool] = False
     splits_rows: ClassVar[bool] = False
-    kernels: ClassVar[tuple[str, ...]] = ("fused", "fused_uvm", "fused_uvm_caching")
+    kernels: ClassVar[tuple[str, ...]] = (FUSED.name, UVM.name, UVM_CACHING.name)
     runs_sequences: ClassVar[bool] = False
     forward: ClassVar[tuple[Collective, ...]]
     backward: ClassVar[tuple[Collective, ...]]

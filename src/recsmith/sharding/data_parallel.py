@@ -2,6 +2,7 @@
 
 from recsmith.clusters import Cluster
 from recsmith.sharding._base import Collective, ShardingType, Span
+from recsmith.sharding.kernels import DENSE
 
 
 class DataParallel(ShardingType):
@@ -9,7 +10,7 @@ class DataParallel(ShardingType):
 
     name = "data_parallel"
     span = Span.WORLD
-    kernels = ("dense",)
+    kernels = (DENSE.name,)
     runs_sequences = True
     forward = ()
     backward = (Collective("all_reduce", "world", "table"),)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
+from recsmith.sharding.kernels import KERNELS
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the device where nothing is said: FBGEMM's
 CACHE_SET = 32  # rows that FBGEMM's caches grow by (DEFAULT_ASSOC of split_table_batched_embeddings_ops_training.py)
@@ -34,7 +36,6 @@ CPU_WEIGHT_GRADIENT = 4  # per id weight; computed whether or not it is wanted
 # (split_embedding_nobag_backward_exact_cpu_kernel): nodes 80 + 48 + 80 + 32, buckets 2 x 112, list and tables 8 + 16.
 CPU_MAP_PER_ROW = 488
 CPU_VECTOR_HEADER = 16  # of the vector's block
-ROW_STATES = {"rowwise_adagrad": 1, "partial_rowwise_adam": 1}  # of a row; FBGEMM keeps them on the device always
 PIPELINE_DEPTH = {"none": 1, "sparse_dist": 2, "prefetch_sparse_dist": 3}  # batches of ids in flight
 
 
@@ -85,19 +86,19 @@ def _place(uvm: Bools, stored: Ints, at_home: Ints) -> Bytes:
     return Bytes(np.where(uvm, 0, stored) + at_home, np.where(uvm, stored, 0))
 
 
-def _in_host_memory(pieces: Pieces, kernels: tuple[str, ...]) -> tuple[Bools, Bools]:
+def _in_host_memory(pieces: Pieces) -> tuple[Bools, Bools]:
     """Which pieces live in host memory, and which of them have a cache on the device."""
-    caching = pieces.kernel == kernels.index("fused_uvm_caching")
-    return caching | (pieces.kernel == kernels.index("fused_uvm")), caching
+    in_host_memory, cached = np.array([(kernel.in_host_memory, kernel.cached) for kernel in KERNELS]).T
+    return in_host_memory[pieces.kernel], cached[pieces.kernel]
 
 
-def torchrec_bytes(pieces: Pieces, optimizer: str, pipeline: str, kernels: tuple[str, ...]) -> Bytes:
+def torchrec_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
     """Storage as TorchRec 1.8 estimates it: calculate_shard_storages in planner/shard_estimators.py."""
     tensor = pieces.rows * pieces.width * pieces.element_bytes
     weights = tensor + _torchrec_state(tensor, pieces.table_dim, optimizer)
     inputs = _ceil(pieces.ids * ID_BYTES)
     outputs = _ceil(pieces.outputs * pieces.width * pieces.element_bytes)
-    uvm, caching = _in_host_memory(pieces, kernels)
+    uvm, caching = _in_host_memory(pieces)
     if pipeline == "none":
         buffers = inputs + outputs
     elif pipeline == "sparse_dist":
@@ -145,11 +146,11 @@ class Parts:
     sort: Ints
 
 
-def real_bytes(pieces: Pieces, optimizer: str, pipeline: str, kernels: tuple[str, ...]) -> Bytes:
+def real_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
     """Memory that a training job allocates for a shard at the peak of its step."""
     parts = real_parts(pieces, optimizer, pipeline)
-    uvm, caching = _in_host_memory(pieces, kernels)
-    by_row = STATE_BYTES * pieces.rows * ROW_STATES.get(optimizer, 0)
+    uvm, caching = _in_host_memory(pieces)
+    by_row = STATE_BYTES * pieces.rows * OPTIMIZERS[optimizer].row_states  # FBGEMM keeps it on the device always
     cached = np.where(caching, _real_cache(pieces), 0)
     stored = parts.weights + parts.state - by_row + parts.gradient
     return _place(uvm, stored, by_row + cached + parts.ids + parts.outputs + parts.sort)
@@ -220,8 +221,8 @@ def _cpu_sort(pieces: Pieces) -> Floats:
 
 def _real_state(pieces: Pieces, optimizer: str) -> Ints:
     """Optimizer state of a shard: FBGEMM keeps element-wise state per weight and row-wise state per row of a shard."""
-    by_element = {"adagrad": 1, "partial_rowwise_adam": 1, "adam": 2, "lamb": 2}.get(optimizer, 0)
-    return STATE_BYTES * pieces.rows * (by_element * pieces.width + ROW_STATES.get(optimizer, 0))
+    kept = OPTIMIZERS[optimizer]
+    return STATE_BYTES * pieces.rows * (kept.element_states * pieces.width + kept.row_states)
 
 
 ACCOUNTINGS = {"torchrec": torchrec_bytes, "real": real_bytes}

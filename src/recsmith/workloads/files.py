@@ -5,7 +5,7 @@ import io
 from dataclasses import fields, replace
 from functools import cache
 from importlib import resources
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import (
@@ -23,8 +23,9 @@ from recsmith.files import (
     write_text,
 )
 from recsmith.workloads import torchrec_report
+from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.table import Table
-from recsmith.workloads.workload import Optimizer, Workload
+from recsmith.workloads.workload import Workload
 
 SCHEMA = "recsmith/workload/1"
 SHORT_FORM = ("pooling_factor", "num_poolings", "weighted")  # directly on a table: one feature of the table's name
@@ -48,8 +49,8 @@ def load_workload(source: str, *, batch_size: int | None = None, optimizer: str 
         UsageError: the name is unknown, or the file cannot be read.
         CorruptFile: the file is not a workload.
     """
-    if optimizer is not None and optimizer not in get_args(Optimizer):
-        raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(get_args(Optimizer)))}")
+    if optimizer is not None and optimizer not in OPTIMIZERS:
+        raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(OPTIMIZERS))}")
     workload = _load(source, batch_size, optimizer)
     changes: dict[str, Any] = {"batch_size": batch_size, "optimizer": optimizer}
     changes = {key: value for key, value in changes.items() if value not in (None, getattr(workload, key))}

@@ -9,7 +9,7 @@ import math
 from functools import cache
 from importlib import resources
 from statistics import NormalDist
-from typing import cast, get_args
+from typing import cast
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from recsmith.errors import UsageError
 from recsmith.files import decode, did_you_mean, parse_yaml
 from recsmith.units import format_size
 from recsmith.workloads.access import AccessProfile
+from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 from recsmith.workloads.table import ELEMENT_BYTES, Feature, Table
-from recsmith.workloads.workload import Optimizer, Workload
+from recsmith.workloads.workload import Workload
 
 STRIDES = 1.1673039782614187 ** -np.arange(1.0, 5.0)  # per table, of its kind, dim, rows and pooling: powers of the
 # root of x^5 = x + 1 (Roberts' extension of the golden ratio), whose multiples fill the cube evenly
@@ -134,7 +135,7 @@ def sample_workload(
     limit = "" if max_bytes is None else f" --max-bytes {max_bytes}B"
     return Workload(
         batch_size=batch_size,
-        optimizer=cast(Optimizer, optimizer),
+        optimizer=cast(OptimizerName, optimizer),
         tables=tuple(_table(i, int(n), int(d), float(p), float(z)) for i, (n, d, p, z) in enumerate(columns)),
         name=f"sample-{tables}-{seed}",
         source=f"recsmith workload sample --tables {tables} --seed {seed}{limit}; {drawn.source}",
@@ -151,8 +152,8 @@ def _check(tables: int, seed: int, max_bytes: int | None, least: int, optimizer:
         raise UsageError(f"cannot sample {tables} tables; ask for at least 1")
     if seed < 0:
         raise UsageError(f"seed is {seed}; it must be 0 or more")
-    if optimizer not in get_args(Optimizer):
-        raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(get_args(Optimizer)))}")
+    if optimizer not in OPTIMIZERS:
+        raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(OPTIMIZERS))}")
     if max_bytes is not None and max_bytes < least:
         raise UsageError(
             f"no table takes at most {format_size(max_bytes)}: the smallest takes {format_size(least)}; allow that much"

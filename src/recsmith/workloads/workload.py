@@ -6,10 +6,9 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.errors import UsageError
+from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.table import DataType, Table, check_count
 
-Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb"]
-ROW_WISE_OPTIMIZERS = ("rowwise_adagrad", "partial_rowwise_adam")  # one statistic per row of a shard
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
 
 
@@ -24,7 +23,7 @@ class Workload:
     """
 
     batch_size: int
-    optimizer: Optimizer
+    optimizer: OptimizerName
     tables: tuple[Table, ...]
     comm_dtype: DataType | None = None
     pipeline: Pipeline = "none"

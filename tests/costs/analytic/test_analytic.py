@@ -14,7 +14,7 @@ from recsmith.costs import price
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, StepCost
 from recsmith.problems import Space, footprint_of
-from recsmith.sharding import KERNELS, TYPE_NAMES
+from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 from recsmith.workloads import AccessProfile, Table
 
 ANALYTIC = drawn(medium_case, models=("analytic",), counts=(2, 4), dims=(4, 20, 64, 192))
@@ -35,7 +35,9 @@ def _cluster(local: int = 2, hosts: int = 1, **device) -> Cluster:
 
 
 def _case(*tables: Table, on: Cluster | None = None, space: Space | None = None, **fields) -> Case:
-    return Case(workload(*tables, **fields), on or _cluster(), space or Space(kernels=KERNELS), cost_model="analytic")
+    return Case(
+        workload(*tables, **fields), on or _cluster(), space or Space(kernels=KERNEL_NAMES), cost_model="analytic"
+    )
 
 
 def _placed(name: str, kind: str, ranks: tuple[int, ...], kernel: str = "fused") -> Placement:
@@ -198,7 +200,7 @@ FACTORS = (0.01, 0.1, 0.2, 0.5, 1.0)
 def test_host_memory_is_slower_and_caches_in_between_the_larger_the_faster(
     access: AccessProfile | None, kind: str, optimizer: str
 ) -> None:
-    space = Space(kernels=KERNELS, cache_factors=FACTORS)
+    space = Space(kernels=KERNEL_NAMES, cache_factors=FACTORS)
     case = _case(table("a", 10**5, 64, 10.0, access=access), space=space, batch_size=1000, optimizer=optimizer)
     fused, uvm = (_terms(case, kind, kernel) for kernel in ("fused", "fused_uvm"))
     caches = [_terms(case, kind, "fused_uvm_caching", load_factor=factor) for factor in reversed(FACTORS)]
@@ -213,7 +215,7 @@ def test_host_memory_is_slower_and_caches_in_between_the_larger_the_faster(
 
 def test_a_cached_table_on_one_of_two_devices_by_hand() -> None:
     """As above without repeats, and even: of 80 rows of 512 bytes 60 % come over the link for as many that go back."""
-    space = Space(kernels=KERNELS, cache_factors=(0.4,))
+    space = Space(kernels=KERNEL_NAMES, cache_factors=(0.4,))
     even = table("a", 10**6, 128, 5.0, access=AccessProfile(zipf=0.0))
     case = _case(even, space=space, batch_size=8, optimizer="adagrad")
     unique = 80 * (1 - 80 / 2e6)  # of 10**6 rows read evenly
@@ -230,7 +232,9 @@ def test_a_cached_table_on_one_of_two_devices_by_hand() -> None:
 
 def test_kernels_of_one_type_share_their_launches() -> None:
     """TorchRec runs tables on the device, in host memory and cached in one FBGEMM module."""
-    case = _case(table("a", 1000, 16), table("b", 1000, 16), space=Space(kernels=KERNELS, cache_factors=(0.1, 0.2)))
+    case = _case(
+        table("a", 1000, 16), table("b", 1000, 16), space=Space(kernels=KERNEL_NAMES, cache_factors=(0.1, 0.2))
+    )
     modes = case.problem.modes
     of_type = [np.unique(modes.group[modes.type == kind]) for kind in np.unique(modes.type)]
     assert all(len(groups) == 1 for groups in of_type)

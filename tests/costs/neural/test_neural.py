@@ -22,7 +22,7 @@ from recsmith.errors import UsageError
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.plans import Placement, plan_from_raw, plan_to_raw
 from recsmith.problems import Space, footprint_of
-from recsmith.sharding import KERNELS
+from recsmith.sharding import KERNEL_NAMES
 from recsmith.workloads import AccessProfile
 
 COUNTED = AccessProfile(reuse_bins=(0.0, 1.0, *[0.0] * 15), lookups=80, unique_rows=40)
@@ -37,7 +37,7 @@ def _cpus(local: int = 2, hosts: int = 1) -> Cluster:
 
 
 def _case(*tables: Any, on: Cluster | None = None, **fields: Any) -> Case:
-    return Case(workload(*(tables or TABLES), **fields), on or _cpus(), Space(kernels=KERNELS))
+    return Case(workload(*(tables or TABLES), **fields), on or _cpus(), Space(kernels=KERNEL_NAMES))
 
 
 def _evaluator(folder: Path, case: Case | None = None, variant: str = "convex", **fields: Any) -> NeuralEvaluator:

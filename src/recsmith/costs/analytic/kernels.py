@@ -23,8 +23,9 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING
+from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, UVM, UVM_CACHING
 from recsmith.sharding.memory import CACHE_SET, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
+from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.reuse import Reuse
 
 SECTOR = 32  # bytes that memory moves at least [L]
@@ -40,11 +41,9 @@ BACKWARD_EFFICIENCY = 0.5  # 0.42 to 0.56 by the one published pair of a weighte
 LINK_EFFICIENCY = 0.5  # of the host link that kernels reach: 16 to 17 GB/s of PCIe 4 are published
 CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
 
-_UVM, _UVM_CACHING = KERNELS.index("fused_uvm"), KERNELS.index(UVM_CACHING)
+_UVM, _UVM_CACHING = UVM.number, UVM_CACHING.number
 _DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
 _SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
-_STATE = {"sgd": (0, 0), "adagrad": (1, 0), "rowwise_adagrad": (0, 1), "partial_rowwise_adam": (1, 1), "adam": (2, 0),
-          "lamb": (2, 0)}  # optimizer: states per element and per row  # fmt: skip
 
 
 class Work(NamedTuple):
@@ -144,7 +143,8 @@ class EmbeddingKernels:
     def _piece(self, modes: Ints, widths: Ints) -> _Piece:
         table, kernel = self.problem.modes.table[modes], self.problem.modes.kernel[modes]
         row = _sectors(widths * self.problem.demand.element_bytes[table]) * _narrow(widths)
-        by_element, by_row = _STATE[self.problem.workload.optimizer]
+        optimizer = OPTIMIZERS[self.problem.workload.optimizer]
+        by_element, by_row = optimizer.element_states, optimizer.row_states
         return _Piece(
             ids=self.problem.modes.ids[modes], bags=self.problem.modes.bags[modes], unique=self.unique[modes],
             missed=self._missed(modes, row), fetched=self.fetched[modes], row=row,

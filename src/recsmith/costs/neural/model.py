@@ -33,7 +33,7 @@ from recsmith.costs.neural.ranges import extrapolations
 from recsmith.costs.protocol import Evaluator, Plane
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
-from recsmith.sharding import KERNELS
+from recsmith.sharding import FUSED
 
 PREFIX = "neural:"
 SIMULATED = "simulated:"  # hardware whose samples are a formula's
@@ -247,4 +247,4 @@ def _covered(problem: Problem) -> Bools:
     """Modes (M,) of fused kernels on the device, pooled and without weights: what measurements have."""
     table = problem.modes.table
     plain = problem.demand.pooled[table] & ~problem.demand.weighted[table]
-    return plain & (problem.modes.kernel == KERNELS.index("fused"))
+    return plain & (problem.modes.kernel == FUSED.number)

@@ -11,7 +11,7 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.problems import Problem
-from recsmith.sharding import KERNELS, SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP
+from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP
 
 NOWHERE = -1  # a mode or a half that is not there, and where a piece stands that found no room
 
@@ -63,7 +63,7 @@ class ColumnHalves:
 def _modes(problem: Problem) -> list[int]:
     """The mode of each table: column_wise where it may be split, so that whole and split tables share a kernel."""
     wanted = [TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise")]
-    fused = KERNELS.index("fused")
+    fused = FUSED.number
     found: dict[tuple[int, int], int] = {}
     for mode in np.flatnonzero(np.isin(problem.modes.type, wanted) & (problem.modes.kernel == fused)).tolist():
         found[int(problem.modes.table[mode]), int(problem.modes.type[mode])] = mode

@@ -4,7 +4,7 @@ import numpy as np
 
 from recsmith.plans import Plan
 from recsmith.problems.demand import Demand
-from recsmith.sharding import KERNELS, Shard
+from recsmith.sharding import KERNEL_NAMES, Shard
 from recsmith.sharding.memory import Parts, Pieces, real_parts
 from recsmith.workloads import Table, Workload
 
@@ -27,7 +27,7 @@ def _pieces(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
     """Every shard on its own rank, with what is looked up in it."""
     tables = {table.name: table for table in plan.workload.tables}
     kinds = {placement.table: placement.kind for placement in plan.placements}
-    kernels = {placement.table: KERNELS.index(placement.compute_kernel) for placement in plan.placements}
+    kernels = {placement.table: KERNEL_NAMES.index(placement.compute_kernel) for placement in plan.placements}
     factors = {placement.table: placement.load_factor for placement in plan.placements}
     mine = [tables[shard.table] for shard in shards]
     types = [kinds[shard.table] for shard in shards]

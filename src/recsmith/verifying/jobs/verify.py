@@ -17,15 +17,16 @@ from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Placement, Plan, plan_to_raw
+from recsmith.sharding import HOST_KERNELS
 from recsmith.units import format_size
 from recsmith.verifying.jobs.memory import predicted_bytes
 from recsmith.workloads import Table
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 MOST_RANKS = 16
 RANK_BYTES = 450 << 20  # resident in a rank before it has tables: torch, FBGEMM, TorchRec
 STEPS = 5
 DATA_TYPES = ("fp32", "fp16")  # that FBGEMM trains on CPU
-OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")
 
 
 @noun
@@ -129,8 +130,9 @@ def _check(plan: Plan) -> None:
             f"the plan has {world} ranks; this machine runs at most {MOST_RANKS}: plan for a smaller cluster, such as "
             f"{plan.cluster.device.name}:{min(MOST_RANKS, plan.cluster.local_world_size)}"
         )
-    if plan.workload.optimizer not in OPTIMIZERS:
-        raise UsageError(f"the plan's optimizer is {plan.workload.optimizer}; verify trains {', '.join(OPTIMIZERS)}")
+    if plan.workload.optimizer not in CPU_OPTIMIZERS:
+        trained = ", ".join(CPU_OPTIMIZERS)
+        raise UsageError(f"the plan's optimizer is {plan.workload.optimizer}; verify trains {trained}")
     tables = {table.name: table for table in plan.workload.tables}
     for placement in plan.placements:
         _check_placement(tables[placement.table], placement)
@@ -142,7 +144,7 @@ def _check_placement(table: Table, placement: Placement) -> None:
     where = f"table '{table.name}'"
     if table.data_type not in DATA_TYPES:
         raise UsageError(f"{where} is {table.data_type}; FBGEMM trains {', '.join(DATA_TYPES)} on CPU: plan with those")
-    if placement.compute_kernel.startswith("fused_uvm"):
+    if placement.compute_kernel in HOST_KERNELS:
         raise UsageError(f"{where} uses {placement.compute_kernel}, which needs a GPU; plan with --kernels fused,dense")
     if placement.sharding_type == "data_parallel" and not table.pooled:
         raise UsageError(

@@ -17,7 +17,7 @@ from recsmith.errors import UsageError
 from recsmith.hardware import Case, Scale, default_scale, scale_of
 from recsmith.hardware.case import end_of
 from recsmith.plans import Placement, Plan
-from recsmith.sharding import Shard
+from recsmith.sharding import FUSED, Shard
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.reuse import Reuse
 from recsmith.workloads.table import DataType, Pooling
@@ -70,7 +70,7 @@ def _check(table: Table, placement: Placement) -> None:
     where, (first, *more) = f"table '{table.name}'", table.features
     if placement.sharding_type == "data_parallel":
         why = "is data_parallel, a dense kernel; plan without it (--types)"
-    elif placement.compute_kernel != "fused":
+    elif placement.compute_kernel != FUSED.name:
         why = f"uses kernel {placement.compute_kernel}; plan with --kernels fused"
     elif not table.pooled:
         why = "returns sequences (pooling: none); leave it out of the workload"

@@ -18,8 +18,8 @@ from recsmith.hardware import Case, default_scale, scale_of
 from recsmith.measuring.cases import Cases
 from recsmith.measuring.intervals import Interval, bootstrap_median
 from recsmith.plans import Plan
+from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.table import DataType
-from recsmith.workloads.workload import Optimizer
 
 REFERENCES = 20
 REFERENCE_SEED = 1  # the measurements that ship are of seed 0: no cost model was trained on these
@@ -44,7 +44,7 @@ def reference_cases(plans: Sequence[Plan], hardware: str) -> list[Case]:
     cases = Cases(
         seed=REFERENCE_SEED,
         scale=scale_of(default_scale(hardware)),
-        optimizers=tuple(word for word in get_args(Optimizer) if word in optimizers),
+        optimizers=tuple(each.name for each in OPTIMIZERS.values() if each.name in optimizers),
         data_types=tuple(word for word in get_args(DataType) if word in data_types),
     )
     return [cases.case(number) for number in range(REFERENCES)]
