@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from recsmith.hardware import SCALES, load_hardware
-from recsmith.measuring.cases import DATA_TYPES, OPTIMIZERS, Cases
+from recsmith.measuring.cases import DATA_TYPES, Cases
 from recsmith.measuring.check import check
 from recsmith.measuring.gathered import read_samples
 from recsmith.measuring.run import Limit, measure_compute
 from recsmith.reports.measurements import summary_lines
 from recsmith.units import parse_time
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def print_rows(folder: Path) -> None:
     rows = np.bincount(found.owner, work, len(found))
     row_s = (found.forward_s + found.backward_s) / rows
     print("\n| optimizer | weights | samples | a row of 64 columns, forward and backward |\n|---|---|---|---|")
-    for optimizer in OPTIMIZERS:
+    for optimizer in CPU_OPTIMIZERS:
         for data_type in DATA_TYPES:
             seconds = row_s[(found.optimizer == optimizer) & (found.data_type == data_type) & (rows > 1000)]
             if len(seconds):

@@ -31,7 +31,7 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def fbgemm() -> None:
-    """FBGEMM imports with warnings that are not ours: import it once, quietly, where it is there."""
+    """FBGEMM imports with warnings that are not ours: import it once, quietly, where it is."""
     if find_spec("fbgemm_gpu") is None:
         pytest.skip("FBGEMM is not installed")
     with warnings.catch_warnings():
@@ -41,7 +41,7 @@ def fbgemm() -> None:
 
 @pytest.fixture(scope="session")
 def torchrec() -> None:
-    """TorchRec imports with warnings that are not ours, and takes seconds: import it once, quietly, where it is there."""
+    """TorchRec imports with warnings that are not ours and takes seconds: import it once, quietly, where it is."""
     if find_spec("torchrec") is None:
         pytest.skip("torchrec is not installed")
     logging.getLogger("torchrec").setLevel(logging.CRITICAL)

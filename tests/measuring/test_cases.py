@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
-from recsmith.measuring.cases import DATA_TYPES, OPTIMIZERS, SLOWER, Cases, table_pool
+from recsmith.measuring.cases import DATA_TYPES, SLOWER, Cases, table_pool
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 from recsmith.workloads.sample import shared_pool
 
 CPU = Cases(seed=0, scale=SCALES["cpu"])
@@ -49,7 +50,7 @@ def test_a_case_is_within_its_scale_and_what_was_promised(scale: str, seed: int,
     assert 1 <= len(case.tables) <= (60 if scale == "jobs" else 100)
     least, most = (2048, 65_536) if scale == "jobs" else (1, 2**18)
     assert least <= case.workload.batch_size <= most
-    assert case.workload.optimizer in OPTIMIZERS
+    assert case.workload.optimizer in CPU_OPTIMIZERS
     assert case.data_type in DATA_TYPES
     for table in case.tables:
         assert 1 <= table.num_embeddings <= 2_000_000
@@ -83,7 +84,7 @@ def test_cases_reach_all_corners():
         assert min(figures) < 0.02
         assert max(figures) > 0.9
     trained = {(case.workload.optimizer, case.data_type) for case in cases}
-    assert len(trained) == len(OPTIMIZERS) * len(DATA_TYPES)
+    assert len(trained) == len(CPU_OPTIMIZERS) * len(DATA_TYPES)
 
 
 def test_only_what_was_asked_for_is_drawn():
