@@ -25,7 +25,8 @@ FAST: dict[str, Any] = {"planner": "cost_greedy", "cost_model": "torchrec", "spa
 
 def swept(**words: Any) -> Sweep:
     """A sweep with a fast planner."""
-    return sweep(WORK, **{"devices": (2, 8), "device": HOST, **FAST, **words})
+    arguments: dict[str, Any] = {"devices": (2, 8), "device": HOST, **FAST, **words}
+    return sweep(WORK, **arguments)
 
 
 def shapes(found: Sweep) -> list[tuple[int, int, int, int]]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import torch.distributed as dist
 from torch import nn
@@ -15,10 +15,9 @@ from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.modules import read_cluster, read_workload
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
-from recsmith.planning import Result
-from recsmith.planning import plan as make_plan
+from recsmith.planning import Result, SearchOptions, SearchWords, plan_with
 from recsmith.plans import Plan, plan_from_raw, plan_to_raw
-from recsmith.problems import Constraints, Space, TableRule
+from recsmith.problems import Constraints, TableRule
 
 TORCHREC_BATCH_SIZE = 512  # BATCH_SIZE of torchrec/distributed/planner/constants.py
 
@@ -28,8 +27,9 @@ class RecSmithPlanner(ShardingPlanner):
 
     cluster: a RecSmith cluster, its name ('h100:8x12') or a TorchRec Topology. batch_size: local. constraints:
     TorchRec's ParameterConstraints by table name: how much is looked up, and which types, kernels, least widths and
-    cache load factors a table may have. space, limits, reserve_bytes and the search options are those of
-    `recsmith.plan`. After planning, `result` holds cost, bound and gap.
+    cache load factors a table may have. limits: RecSmith's own constraints. planner and search (cost_model, seed,
+    iterations, time_limit_s and space) are those of `recsmith.plan`. After planning, `result` holds cost, bound and
+    gap.
     """
 
     def __init__(
@@ -39,12 +39,9 @@ class RecSmithPlanner(ShardingPlanner):
         batch_size: int = TORCHREC_BATCH_SIZE,
         constraints: Mapping[str, ParameterConstraints] | None = None,
         optimizer: str | None = None,
-        space: Space | None = None,
         limits: Constraints | None = None,
         planner: str = "auto",
-        cost_model: str | None = None,
-        seed: int = 0,
-        iterations: int | None = None,
+        **search: Unpack[SearchWords],
     ) -> None:
         if isinstance(cluster, Topology):
             cluster = read_cluster(cluster)
@@ -52,11 +49,8 @@ class RecSmithPlanner(ShardingPlanner):
         self.batch_size = batch_size
         self.constraints = constraints
         self.optimizer = optimizer
-        self.space = space
         self.limits = limits or Constraints()
-        self.search: dict[str, Any] = {
-            "planner": planner, "cost_model": cost_model, "seed": seed, "iterations": iterations,
-        }  # fmt: skip
+        self.planner, self.options = planner, SearchOptions(**search)
         self.result: Result | None = None
 
     def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> ShardingPlan:  # type: ignore[override]
@@ -75,7 +69,7 @@ class RecSmithPlanner(ShardingPlanner):
         )
         rules = (*self.limits.rules, *_rules(self.constraints or {}))
         limits = replace(self.limits, rules=rules)
-        return make_plan(workload, self.cluster, space=self.space, constraints=limits, **self.search)
+        return plan_with(self.options, workload, self.cluster, planner=self.planner, constraints=limits)
 
     def collective_plan(  # type: ignore[override]
         self,

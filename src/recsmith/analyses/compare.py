@@ -8,6 +8,7 @@ are made once; every price is that of `simulate`.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow, ranked, verdict_on
 from recsmith.analyses.sensitivity import spread_of
@@ -17,16 +18,15 @@ from recsmith.costs import CostModel, Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import NoPlanFound, UsageError
 from recsmith.planners.protocol import Budget, Planner
+from recsmith.planning import SearchOptions, SearchWords, assemble_plan
 from recsmith.planning.feasibility import check_feasible
 from recsmith.planning.registry import find_planner
-from recsmith.plans import Bound, Placement, Plan, StepCost, digest_of, sorted_by_name
+from recsmith.plans import Bound, Placement, Plan, StepCost
 from recsmith.plans.baseline import load_placements, placements_for
 from recsmith.problems import (
     Constraints,
     Problem,
-    Space,
     build_problem,
-    constraints_to_raw,
     fits,
     footprint_of,
     in_space,
@@ -47,18 +47,15 @@ def compare(
     planners: Sequence[str] = DEFAULT_PLANNERS,
     judges: Sequence[str] = DEFAULT_JUDGES,
     baseline: Plan | str | None = None,
-    cost_model: str | None = None,
-    seed: int = 0,
-    iterations: int | None = None,
-    time_limit_s: float | None = None,
     constraints: Constraints | None = None,
-    space: Space | None = None,
+    **search: Unpack[SearchWords],
 ) -> Comparison:
     """Plans of several planners, and of the running job, priced by several cost models.
 
     planners: each searches once under `cost_model`. judges: cost models that price every plan; that of the search
     judges first, always. baseline: a Plan, or a file: a plan, the text that TorchRec's planner logs, or a dumped
-    ShardingPlan. The rest as in `plan`; limits hold for each planner alone.
+    ShardingPlan. search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits hold for each
+    planner alone.
 
     Raises:
         UsageError: a name, value or file breaks a rule; PlanMismatch where the baseline is of other tables or ranks.
@@ -67,17 +64,17 @@ def compare(
     """
     workload = load_workload(workload) if isinstance(workload, str) else workload
     cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    models = [find_cost_model(name) for name in dict.fromkeys((find_cost_model(cost_model).name, *judges))]
+    options = SearchOptions(**search)
+    models = [find_cost_model(name) for name in dict.fromkeys((find_cost_model(options.cost_model).name, *judges))]
     searchers = [find_planner(name) for name in dict.fromkeys(planners)]
     if not searchers and baseline is None:
         raise UsageError("compare has nothing to compare; name a planner or a baseline")
     running = None if baseline is None else _placements(baseline, workload, cluster)
-    bench = _Bench.of(build_problem(workload, cluster, space, constraints), models, seed)
-    pairs = [] if running is None else [bench.judge(BASELINE, running)]
+    panel = _Judges.of(build_problem(workload, cluster, options.space, constraints), models, options.seed)
+    pairs = [] if running is None else [panel.judge(BASELINE, running)]
     if searchers:
-        check_feasible(bench.evaluators[0], models[0])
-    budget = Budget(iterations=iterations, time_limit_s=time_limit_s)
-    pairs += [_searched(bench, searcher, budget) for searcher in searchers]
+        check_feasible(panel.evaluators[0], models[0])
+    pairs += [_searched(panel, searcher, options.budget) for searcher in searchers]
     plans = {row.name: plan for row, plan in pairs if plan}
     if not plans:
         raise NoPlanFound("; ".join(f"{row.error}" for row, _ in pairs))
@@ -91,15 +88,15 @@ def _placements(baseline: Plan | str, workload: Workload, cluster: Cluster) -> t
     return placements_for(baseline, BASELINE, workload, cluster)
 
 
-def _searched(bench: "_Bench", searcher: Planner, budget: Budget) -> tuple[PlannerRow, Plan | None]:
+def _searched(judges: "_Judges", searcher: Planner, budget: Budget) -> tuple[PlannerRow, Plan | None]:
     """The row of a planner, and its plan; one that finds nothing says why."""
     begun = time.perf_counter()
     try:
-        found = searcher.plan(bench.problem, bench.evaluators[0], seed=bench.seed, budget=budget)
+        found = searcher.plan(judges.problem, judges.evaluators[0], seed=judges.seed, budget=budget)
     except NoPlanFound as error:
         return _failed(searcher.name, time.perf_counter() - begun, str(error)), None
     search_s = time.perf_counter() - begun
-    row, plan = bench.judge(searcher.name, placements_of(bench.problem, found.footprint))
+    row, plan = judges.judge(searcher.name, placements_of(judges.problem, found.footprint))
     return replace(row, search_s=search_s, truncated=found.truncated), plan
 
 
@@ -111,7 +108,7 @@ def _failed(name: str, search_s: float, error: str) -> PlannerRow:
 
 
 @dataclass(frozen=True)
-class _Bench:
+class _Judges:
     """What all rows share: the problem, and the judges compiled for it; that of the search comes first."""
 
     problem: Problem
@@ -121,24 +118,24 @@ class _Bench:
     seed: int
 
     @classmethod
-    def of(cls, problem: Problem, models: Sequence[CostModel], seed: int) -> "_Bench":
+    def of(cls, problem: Problem, models: Sequence[CostModel], seed: int) -> "_Judges":
         """Compile the judges; most of the time goes into their bounds."""
         evaluators = [model.compile(problem) for model in models]
         return cls(problem, models, evaluators, [lower_bound(evaluator).bound for evaluator in evaluators], seed)
 
     def judge(self, name: str, placements: tuple[Placement, ...]) -> tuple[PlannerRow, Plan]:
         """The row of placements, priced by every judge, and their plan."""
-        host = problem_holding(self.problem, placements)
-        hosts = self.evaluators if host is self.problem else [model.compile(host) for model in self.models]
-        footprint = footprint_of(host, placements)
-        costs = [price(evaluator, footprint) for evaluator in hosts]
-        plan, room = self._plan(name, placements, costs[0]), fits(host, footprint)
+        wider = problem_holding(self.problem, placements)
+        evaluators = self.evaluators if wider is self.problem else [model.compile(wider) for model in self.models]
+        footprint = footprint_of(wider, placements)
+        costs = [price(evaluator, footprint) for evaluator in evaluators]
+        plan, room = self._plan(name, placements, costs[0]), fits(wider, footprint)
         inside = room and in_space(self.problem, plan)
         judgements = tuple(self._judgement(i, cost, inside) for i, cost in enumerate(costs))
         row = PlannerRow(
             name=name, digest=plan.digest, search_s=None, truncated=False, error=None, judgements=judgements,
             fits=room, overfull=len(costs[0].overfull),
-            sensitivity=spread_of(self.models[0], host, footprint, seed=self.seed),
+            sensitivity=spread_of(self.models[0], wider, footprint, seed=self.seed),
         )  # fmt: skip
         return row, replace(plan, gap=judgements[0].gap)
 
@@ -150,10 +147,8 @@ class _Bench:
         )
 
     def _plan(self, name: str, placements: tuple[Placement, ...], cost: StepCost) -> Plan:
-        workload, cluster = sorted_by_name(self.problem.workload), self.problem.cluster
-        constraints = constraints_to_raw(self.problem.space, self.problem.constraints)
-        return Plan(
-            workload=workload, cluster=cluster, constraints=constraints, placements=placements, planner=name,
-            cost_model=self.models[0].name, cost=cost, bound=self.bounds[0], gap=None,
-            extrapolated=self.evaluators[0].extrapolated, digest=digest_of(workload, cluster, constraints, placements),
+        """The plan of placements under the first judge, its gap still open."""
+        return assemble_plan(
+            self.problem, placements, cost, planner=name, cost_model=self.models[0].name, bound=self.bounds[0],
+            gap=None, extrapolated=self.evaluators[0].extrapolated,
         )  # fmt: skip

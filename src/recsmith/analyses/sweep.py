@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import partial
 from threading import current_thread, main_thread
 from time import perf_counter
-from typing import cast
+from typing import Unpack, cast
 
 from recsmith.analyses.scaling import Fixed, Point, PointOutcome, Sweep, with_knees
 from recsmith.analyses.sweep_grid import Spot, grid_of
 from recsmith.clusters import Cluster
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
-from recsmith.planning.plan import plan
+from recsmith.planning import SearchOptions, SearchWords, plan_with
 from recsmith.planning.registry import find_planner
 from recsmith.planning.result import Result
 from recsmith.problems import Constraints, Space
@@ -37,21 +37,17 @@ def sweep(
     batch_sizes: Sequence[int] | None = None,
     global_batches: Sequence[int] | None = None,
     planner: str = "auto",
-    cost_model: str | None = None,
-    seed: int = 0,
-    iterations: int | None = None,
-    time_limit_s: float | None = None,
     constraints: Constraints | None = None,
-    space: Space | None = None,
     on_point: OnPoint | None = None,
+    **search: Unpack[SearchWords],
 ) -> Sweep:
     """Plans for several numbers of devices, device types and batch sizes, with what each costs, and the knees.
 
     devices: counts; up to one host's devices share a host, more are whole hosts. device: clusters, names ('h100',
     'h100:4') or files; their number of hosts is what is swept. batch_sizes: samples per device and step.
     global_batches: samples of all devices together, instead; with neither, the workload's batch size. Duplicates count
-    once. on_point(point): hears of each point; True ends the sweep, as Ctrl-C does, with the points done by then. The
-    rest as in `plan`.
+    once. on_point(point): hears of each point; True ends the sweep, as Ctrl-C does, with the points done by then.
+    search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits hold for each point alone.
 
     Raises:
         UsageError: a name, value or file breaks a rule; or every point was refused for one.
@@ -59,19 +55,17 @@ def sweep(
     workload = load_workload(workload) if isinstance(workload, str) else workload
     fixed, sizes = _batches(workload, batch_sizes, global_batches)
     grid = grid_of((device,) if isinstance(device, Cluster | str) else device, devices, fixed, sizes)
-    model = find_cost_model(cost_model).name
-    search = partial(
-        plan, planner=find_planner(planner).name, cost_model=model, seed=seed, iterations=iterations,
-        time_limit_s=time_limit_s, constraints=constraints, space=space,
-    )  # fmt: skip
-    done = _visit(grid, workload, search, on_point)
+    options = SearchOptions(**search)
+    model = find_cost_model(options.cost_model).name
+    plan_point = partial(plan_with, options, planner=find_planner(planner).name, constraints=constraints)
+    done = _visit(grid, workload, plan_point, on_point)
     if all(point.outcome == "refused" for point, _ in done):
         raise UsageError(done[0][0].error)
     points, knees = with_knees([point for point, _ in done], fixed)
     made = [result.plan for _, result in done if result]
     return Sweep(
         workload=workload, planner=planner, cost_model=model, fixed=fixed, points=points, knees=knees,
-        space=made[0].bound.space if made else (space or Space()).describe(),
+        space=made[0].bound.space if made else (options.space or Space()).describe(),
         left=len(grid) - len(points), plans={each.digest: each for each in made},
     )  # fmt: skip
 

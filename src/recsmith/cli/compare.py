@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import format_option, limit_options, problem_options, read_problem, words
+from recsmith.cli.options import format_option, limit_options, problem_options, read_problem, read_search, words
 
 
 @click.command(name="compare")
@@ -35,10 +35,7 @@ def command(workload: str, format_: str, **options: Any) -> None:
         planners=DEFAULT_PLANNERS if options["planners"] is None else options["planners"],
         judges=DEFAULT_JUDGES if options["judges"] is None else options["judges"],
         baseline=options["baseline"],
-        cost_model=options["cost_model"],
-        seed=options["seed"],
-        iterations=options["iterations"],
-        time_limit_s=options["time_limit"],
+        **read_search(options),
     )
     for row in comparison.rows:
         if row.truncated:

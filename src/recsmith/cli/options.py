@@ -88,6 +88,12 @@ def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"cluster": read_cluster(options["cluster"], options)} | read_shape(workload, options["batch_size"], options)
 
 
+def read_search(options: dict[str, Any]) -> dict[str, Any]:
+    """The words of `limit_options` as the arguments `cost_model`, `seed`, `iterations` and `time_limit_s`."""
+    named = {name: options[name] for name in ("cost_model", "seed", "iterations")}
+    return named | {"time_limit_s": options["time_limit"]}
+
+
 def read_cluster(name: str, options: dict[str, Any]) -> Any:
     """The cluster of a name or file, with the memory of the words."""
     from recsmith.clusters import load_cluster

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import format_option, problem_options, read_problem, search_options
+from recsmith.cli.options import format_option, problem_options, read_problem, read_search, search_options
 
 
 @click.command(name="plan")
@@ -31,15 +31,7 @@ def command(workload: str, prove: bool, output: str | None, format_: str, **word
     from recsmith.plans import save_plan
 
     check_target(output)
-    result = plan(
-        **read_problem(workload, words),
-        planner=words["planner"],
-        cost_model=words["cost_model"],
-        seed=words["seed"],
-        iterations=words["iterations"],
-        time_limit_s=words["time_limit"],
-        prove=prove,
-    )
+    result = plan(**read_problem(workload, words), **read_search(words), planner=words["planner"], prove=prove)
     if result.truncated:
         click.echo("recsmith: note: the search was cut short; this is the best plan by then", err=True)
     if output and output != "-":

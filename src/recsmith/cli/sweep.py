@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from recsmith.cli.options import read_cluster, read_shape, search_options, shape_options, words
+from recsmith.cli.options import read_cluster, read_search, read_shape, search_options, shape_options, words
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 
 
@@ -46,11 +46,8 @@ def command(workload: str, output: str | None, format_: str, **options: Any) -> 
     check_target(output)
     found = sweep(
         **_read_sweep(workload, options),
+        **read_search(options),
         planner=options["planner"],
-        cost_model=options["cost_model"],
-        seed=options["seed"],
-        iterations=options["iterations"],
-        time_limit_s=options["time_limit"],
         on_point=_say if _watched() else None,
     )
     _notes(found)

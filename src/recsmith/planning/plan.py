@@ -2,29 +2,19 @@
 
 import time
 
-from recsmith.bounds import lower_bound
-from recsmith.bounds.lower_bound import prove as prove_bound
+from recsmith.bounds import prove as prove_bound
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.costs import CostModel, Evaluator, price
+from recsmith.costs import Evaluator
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import Infeasible, PlanMismatch
-from recsmith.planners.protocol import Budget, OnImprove
+from recsmith.planners import OnImprove, Solution
+from recsmith.planning.assemble import make_plan
 from recsmith.planning.feasibility import check_feasible, what_helps
+from recsmith.planning.options import SearchOptions
 from recsmith.planning.registry import find_planner
 from recsmith.planning.result import Result
-from recsmith.plans import Bound, Plan, check_placements, digest_of, sorted_by_name
-from recsmith.problems import (
-    Constraints,
-    Footprint,
-    Problem,
-    Space,
-    build_problem,
-    constraints_to_raw,
-    footprint_of,
-    in_space,
-    memory_used,
-    placements_of,
-)
+from recsmith.plans import Bound, Plan, check_placements
+from recsmith.problems import Constraints, Footprint, Problem, Space, build_problem, fits, footprint_of, in_space
 from recsmith.workloads import Workload, load_workload
 
 
@@ -55,31 +45,46 @@ def plan(
         Infeasible: no plan exists, proved; the message names a change that was checked to work.
         NoPlanFound: the search found none; one may exist.
     """
+    options = SearchOptions(
+        cost_model=cost_model, seed=seed, iterations=iterations, time_limit_s=time_limit_s, space=space
+    )
+    return plan_with(
+        options, workload, cluster, planner=planner, constraints=constraints, start=start, on_improve=on_improve,
+        prove=prove,
+    )  # fmt: skip
+
+
+def plan_with(
+    options: SearchOptions,
+    workload: Workload | str,
+    cluster: Cluster | str,
+    *,
+    planner: str = "auto",
+    constraints: Constraints | None = None,
+    start: Plan | None = None,
+    on_improve: OnImprove | None = None,
+    prove: bool = False,
+) -> Result:
+    """`plan`, with the options of the search in one noun."""
     begun = time.perf_counter()
     workload = load_workload(workload) if isinstance(workload, str) else workload
     cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    model, searcher = find_cost_model(cost_model), find_planner(planner)
-    problem = build_problem(workload, cluster, space, constraints)
+    model, searcher = find_cost_model(options.cost_model), find_planner(planner)
+    problem = build_problem(workload, cluster, options.space, constraints)
     evaluator = model.compile(problem)
     check_feasible(evaluator, model)
     try:
         solution = searcher.plan(
-            problem,
-            evaluator,
-            seed=seed,
-            budget=Budget(iterations=iterations, time_limit_s=time_limit_s),
-            start=_start_footprint(problem, start) if start else None,
-            on_improve=on_improve,
-        )
+            problem, evaluator, seed=options.seed, budget=options.budget,
+            start=_start_footprint(problem, start) if start else None, on_improve=on_improve,
+        )  # fmt: skip
     except Infeasible as error:
         raise Infeasible(f"{error} {what_helps(problem, model)}") from None
     bound = solution.bound
     if prove and bound is None:
-        spent = (lambda: False) if time_limit_s is None else (lambda: time.perf_counter() - begun >= time_limit_s)
-        bound = prove_bound(evaluator, solution.total_s, lambda: not spent())
-    made = make_plan(evaluator, solution.footprint, searcher.name, model, bound)
+        bound = _proven(evaluator, solution, begun, options.time_limit_s)
     return Result(
-        plan=made,
+        plan=make_plan(evaluator, solution.footprint, planner=searcher.name, cost_model=model.name, bound=bound),
         elapsed_s=time.perf_counter() - begun,
         iterations=solution.iterations,
         truncated=solution.truncated,
@@ -87,37 +92,21 @@ def plan(
     )
 
 
-def make_plan(
-    evaluator: Evaluator, footprint: Footprint, planner: str, model: CostModel, bound: Bound | None = None
-) -> Plan:
-    """The Plan of placed pieces: placements by name, price, bound (the cost model's own for None), gap, digest."""
-    problem = evaluator.problem
-    cost, bound = price(evaluator, footprint), bound or lower_bound(evaluator).bound
-    workload = sorted_by_name(problem.workload)
-    placements = placements_of(problem, footprint)
-    constraints = constraints_to_raw(problem.space, problem.constraints)
-    return Plan(
-        workload=workload,
-        cluster=problem.cluster,
-        constraints=constraints,
-        placements=placements,
-        planner=planner,
-        cost_model=model.name,
-        cost=cost,
-        bound=bound,
-        gap=bound.gap(cost.total_s),
-        extrapolated=evaluator.extrapolated,
-        digest=digest_of(workload, problem.cluster, constraints, placements),
-    )
+def _proven(evaluator: Evaluator, solution: Solution, begun: float, time_limit_s: float | None) -> Bound:
+    """A better bound, looked for until the time limit, or for about a minute."""
+
+    def in_time() -> bool:
+        return time_limit_s is None or time.perf_counter() - begun < time_limit_s
+
+    return prove_bound(evaluator, solution.total_s, in_time)
 
 
 def _start_footprint(problem: Problem, start: Plan) -> Footprint:
-    """Where the pieces of a starting plan stand; PlanMismatch where it does not solve this problem."""
+    """Where the pieces of a starting plan are placed; PlanMismatch where it does not solve this problem."""
     check_placements(start.placements, problem.workload, problem.cluster)
     if not in_space(problem, start):
         raise PlanMismatch(f"the starting plan lies outside of the space {problem.space.describe()} or its rules")
     footprint = footprint_of(problem, start.placements)
-    device, host = memory_used(problem, footprint)
-    if (device > problem.capacity).any() or (host > problem.host_capacity).any():
+    if not fits(problem, footprint):
         raise PlanMismatch("the starting plan needs more memory than the cluster has; start from one that fits")
     return footprint
