@@ -104,7 +104,7 @@ class Explanation:
 def explain(plan: Plan, table: str | None = None, cost_model: str | None = None) -> Explanation:
     """What binds the step of a plan: the slowest rank of each phase, its largest term, and its dearest tables.
 
-    table: also what this table costs, and what the step would cost were it laid in any other way of the plan's space.
+    table: also what this table costs, and what the step would cost with any other placement of it in the plan's space.
     cost_model: the plan's own by default.
 
     Raises:
@@ -114,57 +114,57 @@ def explain(plan: Plan, table: str | None = None, cost_model: str | None = None)
         names = [each.name for each in plan.workload.tables]
         raise UsageError(f"the plan has no table '{table}'{did_you_mean(table, names[:10_000])}")
     model, problem = find_cost_model(cost_model or plan.cost_model), problem_of(plan)
-    host = problem_holding(problem, plan.placements)
-    standing = PlacedCosts(model.compile(host), footprint_of(host, plan.placements))
+    wider = problem_holding(problem, plan.placements)
+    placed = PlacedCosts(model.compile(wider), footprint_of(wider, plan.placements))
     return Explanation(
-        plan=plan, cost_model=model.name, total_s=standing.total_s,
-        phases=tuple(_phase(standing, number) for number in range(len(standing.evaluator.phases))),
-        account=None if table is None else _account(standing, model, plan, problem, table),
+        plan=plan, cost_model=model.name, total_s=placed.total_s,
+        phases=tuple(_phase(placed, number) for number in range(len(placed.evaluator.phases))),
+        account=None if table is None else _account(placed, model, plan, problem, table),
     )  # fmt: skip
 
 
-def _phase(standing: PlacedCosts, number: int) -> Phase:
+def _phase(placed: PlacedCosts, number: int) -> Phase:
     """One phase: its slowest rank, the lowest of several."""
-    seconds = phase_seconds(standing.evaluator, standing.parts)[number]
+    seconds = phase_seconds(placed.evaluator, placed.parts)[number]
     rank = int(seconds.argmax())
-    columns = standing.evaluator.phases[number]
-    launch = standing.opening(rank)
+    columns = placed.evaluator.phases[number]
+    launch = placed.opening(rank)
     return Phase(
         rank=rank, seconds=float(seconds[rank]), mean_s=float(seconds.mean()),
         parts=tuple(
             PartShare(
-                part=PARTS[i], seconds=float(standing.parts[rank, i]),
-                launch_s=float(launch[i]), latency_s=float(standing.latency[i]),
+                part=PARTS[i], seconds=float(placed.parts[rank, i]),
+                launch_s=float(launch[i]), latency_s=float(placed.latency[i]),
             )
             for i in columns
         ),
-        tables=_shares(standing, rank, columns),
+        tables=_shares(placed, rank, columns),
     )  # fmt: skip
 
 
-def _shares(standing: PlacedCosts, rank: int, columns: tuple[int, ...]) -> tuple[TableShare, ...]:
+def _shares(placed: PlacedCosts, rank: int, columns: tuple[int, ...]) -> tuple[TableShare, ...]:
     """The tables on a rank, by what they cost it in some parts."""
-    tables, saved = standing.saved_on(rank)
+    tables, saved = placed.saved_on(rank)
     seconds = saved[:, columns].sum(axis=1)
-    kinds = np.zeros(len(standing.problem.tables), dtype=np.int64)
-    kinds[standing.table] = standing.problem.modes.type[standing.footprint.mode]
+    kinds = np.zeros(len(placed.problem.tables), dtype=np.int64)
+    kinds[placed.table] = placed.problem.modes.type[placed.footprint.mode]
     return tuple(
         TableShare(
-            table=standing.problem.tables[tables[i]].name, sharding_type=SHARDING_TYPES[kinds[tables[i]]].name,
+            table=placed.problem.tables[tables[i]].name, sharding_type=SHARDING_TYPES[kinds[tables[i]]].name,
             seconds=float(seconds[i]),
         )
         for i in np.argsort(-seconds, kind="stable").tolist()
     )  # fmt: skip
 
 
-def _account(standing: PlacedCosts, model: CostModel, plan: Plan, problem: Problem, name: str) -> TableAccount:
+def _account(placed: PlacedCosts, model: CostModel, plan: Plan, problem: Problem, name: str) -> TableAccount:
     """All about one table of a plan. problem: the plan's space, whose options the alternatives are."""
-    index = [table.name for table in standing.problem.tables].index(name)
-    table = standing.problem.tables[index]
+    index = [table.name for table in placed.problem.tables].index(name)
+    table = placed.problem.tables[index]
     placement = next(placement for placement in plan.placements if placement.table == name)
-    ranks, saved = standing.saved_by(index)
-    mode = standing.footprint.mode[standing.table == index][:1]
-    ids = float(standing.problem.modes.ids[mode[0]])
+    ranks, saved = placed.saved_by(index)
+    mode = placed.footprint.mode[placed.table == index][:1]
+    ids = float(placed.problem.modes.ids[mode[0]])
     widths = placement.widths_of(table.embedding_dim)
     return TableAccount(
         table=table,
@@ -175,8 +175,8 @@ def _account(standing: PlacedCosts, model: CostModel, plan: Plan, problem: Probl
             for rank, row in zip(ranks.tolist(), saved.tolist(), strict=True)
         ),
         ids=ids,
-        unique_ratio=_unique_ratio(table, ids, int(standing.problem.modes.coverage[mode[0]]), placement),
-        alternatives=alternatives_to(standing, model, plan, problem, placement),
+        unique_ratio=_unique_ratio(table, ids, int(placed.problem.modes.coverage[mode[0]]), placement),
+        alternatives=alternatives_to(placed, model, plan, problem, placement),
     )
 
 

@@ -1,4 +1,4 @@
-"""A plan's pieces where they stand, priced: what each rank holds, what it pays, and what it would save.
+"""The pieces of a plan priced where they are placed: what each rank pays, and what it would save without a table.
 
 Legend: N placed pieces, W ranks, G fusion groups, k work terms; the four parts are recsmith.plans.PARTS.
 """
@@ -12,11 +12,12 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.costs.pricing import device_parts, device_sums, step_of
 from recsmith.problems import Footprint, Problem, spread
+from recsmith.problems.coverage import covers
 
 
 @dataclass(frozen=True)
 class PlacedCosts:
-    """Placed pieces under a cost model. What a table costs a rank is by how much the rank is faster without it."""
+    """Placed pieces under a cost model. A table costs a rank the seconds that the rank would save without it."""
 
     evaluator: Evaluator
     footprint: Footprint
@@ -58,9 +59,7 @@ class PlacedCosts:
 
     def on(self, rank: int) -> Bools:
         """Which pieces cover a rank (N,)."""
-        span = self.problem.modes.span[self.footprint.mode]
-        place = np.array([rank, rank // self.problem.cluster.local_world_size, 0])  # by span: rank, host, world
-        return self.footprint.target == place[span]
+        return covers(self.footprint.target, self.problem.modes.coverage[self.footprint.mode], rank)
 
     def opening(self, rank: int) -> Floats:
         """Seconds (4,) that a rank's groups cost however little they hold: head's excess over its slope."""

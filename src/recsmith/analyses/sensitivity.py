@@ -76,7 +76,7 @@ def _factors(problem: Problem, draws: int, off: float, seed: int) -> Floats:
 
 
 def _in_use(problem: Problem, footprint: Footprint) -> tuple[Problem, Footprint]:
-    """The problem with only the modes that stand somewhere; its pieces and options are no longer its own."""
+    """The problem with only the modes that are placed; its pieces and options are no longer its own."""
     kept, index = np.unique(footprint.mode, return_inverse=True)
     columns = {name: getattr(problem.modes, name)[kept] for name in Modes.__dataclass_fields__}
     columns["group"] = np.unique(columns["group"], return_inverse=True)[1]

@@ -1,4 +1,4 @@
-"""The search problem: what may be chosen, as arrays; and where pieces stand."""
+"""The search problem as arrays: the options of every table, and the footprint of placed pieces."""
 
 from recsmith.problems.footprint import (
     Footprint,

@@ -1,6 +1,6 @@
 """Which ranks a placed piece covers, and which of them holds the last of its rows.
 
-A piece with coverage c on target t stands on ranks t * c .. (t + 1) * c - 1: one rank, all ranks of a host, or the
+A piece with coverage c on target t covers ranks t * c .. (t + 1) * c - 1: one rank, all ranks of a host, or the
 world. Each of them holds the piece's `head` bytes but the last, which holds the `tail`: row blocks are ceil(rows / c)
 rows each, so only the last may be shorter. These few functions are the one statement of that rule; every state of the
 devices that a search keeps is built on them. All take plain integers and integer arrays that broadcast.

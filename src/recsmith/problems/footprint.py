@@ -1,4 +1,4 @@
-"""Where pieces stand: what a search decides, and the way to and from placements.
+"""Footprints: the pieces that a search has placed, and their conversion to and from placements.
 
 Legend: N placed pieces, W ranks, H hosts, L ranks a host.
 """
@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from recsmith._types import Ints
-from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, kernel_words
+from recsmith.problems.coverage import last_rank
 from recsmith.problems.problem import NO_PIECE, Problem
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, Span
 
@@ -96,7 +96,7 @@ def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
     head, tail = problem.memory(footprint.mode, footprint.width)
     device = spread(head.device, footprint, problem)
     host = spread(head.host, footprint, problem)
-    last = _last_rank(problem.cluster, problem.modes.span[footprint.mode], footprint.target)
+    last = last_rank(footprint.target, problem.modes.coverage[footprint.mode])
     np.add.at(device, last, tail.device - head.device)
     np.add.at(host, last, tail.host - head.host)
     return device, host.reshape(problem.cluster.hosts, -1).sum(axis=1)
@@ -106,9 +106,3 @@ def fits(problem: Problem, footprint: Footprint) -> bool:
     """Whether device and host memory suffice."""
     device, host = memory_used(problem, footprint)
     return bool((device <= problem.capacity).all() and (host <= problem.host_capacity).all())
-
-
-def _last_rank(cluster: Cluster, span: Ints, target: Ints) -> Ints:
-    """The last rank that a piece covers; it holds the tail of the rows."""
-    size = np.array([1, cluster.local_world_size, cluster.world_size])[span]
-    return (target + 1) * size - 1

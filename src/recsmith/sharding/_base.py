@@ -1,4 +1,4 @@
-"""What all sharding types share: how a table is cut into pieces, and where pieces may stand.
+"""What all sharding types share: how a table is cut into pieces, and where pieces may be placed.
 
 A *piece* is a range of columns on one *span*: a rank, a host, or the world. It covers every rank of its span with one
 shard: all rows, one block of rows, or a full copy. A sharding type is three answers: which span, whether columns may
@@ -49,7 +49,7 @@ class Shard:
 
 
 class ShardingType:
-    """One way to lay a table over ranks; subclasses fill in the class attributes and, rarely, a method."""
+    """One way to shard a table over ranks; subclasses fill in the class attributes and, rarely, a method."""
 
     name: ClassVar[str]
     span: ClassVar[Span]
@@ -91,7 +91,7 @@ class ShardingType:
     # --- a placement ----------------------------------------------------------------------------------------------
 
     def ranks(self, targets: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
-        """Rank of each shard, in shard order, of pieces that stand on these targets (ranks, hosts, or the world)."""
+        """Rank of each shard, in shard order, of pieces placed on these targets (ranks, hosts, or the world)."""
         if self.span == Span.RANK:
             return tuple(int(rank) for rank in targets)
         size = self.coverage(cluster)
@@ -139,7 +139,7 @@ class ShardingType:
                 )
 
     def check_targets(self, targets: Sequence[int], where: str, cluster: Cluster) -> None:
-        """Refuse pieces that may not stand together; most types allow any."""
+        """Refuse targets that the type does not allow together; most types allow any."""
 
     def _ranks_rule(self, pieces: int, cluster: Cluster) -> str:
         if self.span == Span.RANK:
