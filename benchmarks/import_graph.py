@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
-BASE = {"_process", "_types", "_version", "errors", "files", "units", "__init__", "__main__"}  # imported from everywhere
+BASE = {
+    "_process",
+    "_types",
+    "_version",
+    "errors",
+    "files",
+    "units",
+    "__init__",
+    "__main__",
+}  # imported from everywhere
 
 Graph = dict[str, set[str]]
 
@@ -28,7 +37,7 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    """Modules of the package that a file imports; `from room import name` is the module `room.name` where that is one."""
+    """Modules of the package that a file imports; `from room import name` is `room.name` where that is a module."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names if each.name in known)

@@ -25,7 +25,7 @@ from recsmith.problems import Constraints, Space
 from recsmith.workloads import Workload, load_workload
 
 OnPoint = Callable[[Point], bool | None]
-MILLION = 1_000_000
+MILLION = 1_000_000  # samples, the unit of device seconds in reports
 OUT_OF_MEMORY = "the search ran out of memory; allow fewer types (--types), or --widths torchrec"
 
 

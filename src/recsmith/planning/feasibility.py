@@ -21,9 +21,18 @@ from recsmith.problems import Problem, build_problem
 from recsmith.sharding import UVM_CACHING
 from recsmith.units import format_size
 
-HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
-DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
-GIB = 2**30
+HBM_STEPS = (
+    1.0,
+    1.02,
+    1.05,
+    1.1,
+    1.2,
+    1.5,
+    2.0,
+    4.0,
+)  # over the proven minimum, tried in turn
+DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # over the least number of hosts, tried in turn
+GIB = 2**30  # bytes
 LIGHTEST = SelectionLimits(price=DEAREST)
 
 
@@ -35,15 +44,15 @@ def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
     if np.isfinite(light.seconds).all() and light.bytes.sum() <= room:
         return  # the options at hand fit already; no need to ask for every split
     least = TableTotals(evaluator).per_table(LIGHTEST)
-    homeless = np.flatnonzero(~np.isfinite(least.value))
-    if homeless.size:
-        raise Infeasible(_homeless_message(problem, model, homeless.tolist()))
+    unplaceable = np.flatnonzero(~np.isfinite(least.value))
+    if unplaceable.size:
+        raise Infeasible(_unplaceable_message(problem, model, unplaceable.tolist()))
     if least.bytes.sum() > room:
         raise Infeasible(_overfull_message(problem, model, float(least.bytes.sum()), room))
 
 
-def _homeless_message(problem: Problem, model: CostModel, homeless: list[int]) -> str:
-    tables = [problem.tables[t] for t in homeless]
+def _unplaceable_message(problem: Problem, model: CostModel, unplaceable: list[int]) -> str:
+    tables = [problem.tables[t] for t in unplaceable]
     largest = max(tables, key=lambda table: table.weight_bytes)
     more = f" (and {len(tables) - 1} more tables)" if len(tables) > 1 else ""
     return (

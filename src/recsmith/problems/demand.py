@@ -1,4 +1,4 @@
-"""What a batch asks of each table, as arrays.
+"""The ids, bags and outputs of a batch for each table, as arrays.
 
 Legend: T tables.
 """

@@ -17,7 +17,7 @@ from recsmith.sharding import SHARDING_TYPES, ShardingType
 from recsmith.sharding.memory import Bytes
 from recsmith.workloads import Table
 
-NO_PIECE = -1
+NO_PIECE = -1  # an option without a second width, or a table without an option
 FEW_TABLES = 300  # up to which columns are split finely: where pieces are few, their widths are what balances ranks
 
 

@@ -1,4 +1,4 @@
-"""The search problem as arrays, built once: every legal way to lay every table over the cluster.
+"""The search problem as arrays, built once: every legal way to shard every table over the cluster.
 
 Legend: T tables (in canonical order), M modes, P pieces, O options, W ranks, H hosts.
 
@@ -18,11 +18,11 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
-from recsmith.problems.alone import fits_alone
 from recsmith.problems.demand import Demand
+from recsmith.problems.empty_cluster import fits_alone
+from recsmith.problems.memory import MemoryModel, kept_modes
 from recsmith.problems.modes import Modes, Rules, build_modes, no_mode
 from recsmith.problems.options import NO_PIECE, Options, PieceTable, build_options
-from recsmith.problems.scales import Scales, kept_modes
 from recsmith.problems.sequences import barred_options, other_openings
 from recsmith.problems.space import Constraints, Space
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
@@ -30,7 +30,7 @@ from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
 
-LARGEST_DIM = 65_536  # columns; splits are searched in steps of 4
+LARGEST_DIM = 65_536  # columns: a guard for the search over splits, in steps of 4; not a limit of TorchRec
 LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: integers sum up no more
 BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting charges
 
@@ -64,13 +64,13 @@ class Problem:
         return np.full(self.cluster.hosts, self.cluster.ddr_bytes_per_host or 0, dtype=np.int64)
 
     @cached_property
-    def scales(self) -> Scales:
-        """What weighs pieces."""
-        return Scales.of(self.workload, self.cluster, self.constraints, self.demand, self.modes)
+    def memory_model(self) -> MemoryModel:
+        """What says how many bytes pieces take."""
+        return MemoryModel.of(self.workload, self.cluster, self.constraints, self.demand, self.modes)
 
     def memory(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
         """(head, tail) bytes of pieces of these modes and widths, in the constraints' accounting."""
-        return self.scales.weigh(modes, widths)
+        return self.memory_model.bytes_of(modes, widths)
 
     def fits_alone(self, modes: Ints, head: Bytes, tail: Bytes) -> Bools:
         """Whether pieces of these modes and bytes fit on some target of the empty cluster."""
@@ -107,7 +107,7 @@ def build_problem(
 ) -> Problem:
     """The problem of placing a workload on a cluster. Cost: linear in tables times splits; 0.2 s for 2,000 x 128.
 
-    needless: also with caches that are never worth their weight, so that every plan of the space can be priced.
+    needless: also with caches that save no memory, so that every plan of the space can be priced.
 
     Raises:
         UsageError: a table has no legal placement at all, or none beside others, or a rule or kernel does not fit.
@@ -122,7 +122,7 @@ def build_problem(
     _check_sizes(tables, demand, cluster)
     modes = build_modes(tables, demand, cluster, space, rules)
     if UVM_CACHING.name in space.kernels and not needless:
-        modes = kept_modes(modes, ~Scales.of(workload, cluster, constraints, demand, modes).needless())
+        modes = kept_modes(modes, ~MemoryModel.of(workload, cluster, constraints, demand, modes).needless_caches())
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
     if constraints.keep_exact and OPTIMIZERS[workload.optimizer].is_row_wise:
         least_width = demand.dim

@@ -12,7 +12,7 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
-from recsmith.problems.alone import fits_alone
+from recsmith.problems.empty_cluster import fits_alone
 from recsmith.problems.modes import Modes
 from recsmith.problems.options import Options, PieceTable
 from recsmith.problems.widths import torchrec_width

@@ -1,4 +1,4 @@
-"""What an empty cluster has room for.
+"""Whether a piece fits on an empty cluster.
 
 Legend: N pieces, W ranks.
 """

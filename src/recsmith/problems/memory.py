@@ -1,4 +1,4 @@
-"""What pieces weigh, and which modes are never worth their weight.
+"""The bytes of pieces in the accounting of the constraints, and caches that save no memory.
 
 Legend: N pieces, M modes.
 """
@@ -16,14 +16,14 @@ from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, WI
 from recsmith.sharding.memory import ACCOUNTINGS, Bytes, Pieces
 from recsmith.workloads import Workload
 
-ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which a weight may lie beside a straight line over the widths
+ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding moves an accounting off a straight line over widths
 
 _SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
 
 
 @dataclass(frozen=True)
-class Scales:
-    """Weighs pieces of modes, in the constraints' accounting."""
+class MemoryModel:
+    """The bytes that pieces of modes take on a device and on its host, in the accounting of the constraints."""
 
     demand: Demand
     modes: Modes
@@ -34,16 +34,16 @@ class Scales:
     @classmethod
     def of(
         cls, workload: Workload, cluster: Cluster, constraints: Constraints, demand: Demand, modes: Modes
-    ) -> "Scales":
-        """The scales of a problem's parts."""
+    ) -> "MemoryModel":
+        """The memory model of a problem, from the parts that it is built from."""
         return cls(demand, modes, workload, cluster.device.kind == "cpu", constraints.memory)
 
-    def weigh(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
+    def bytes_of(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
         """(head, tail) bytes (N,) of pieces of these modes and widths."""
         head, tail = self.modes.head_rows[modes], self.modes.tail_rows[modes]
-        return self._weigh(modes, widths, head), self._weigh(modes, widths, tail)
+        return self._bytes_of(modes, widths, head), self._bytes_of(modes, widths, tail)
 
-    def _weigh(self, index: Ints, widths: Ints, rows: Ints) -> Bytes:
+    def _bytes_of(self, index: Ints, widths: Ints, rows: Ints) -> Bytes:
         demand, modes, table, kind = self.demand, self.modes, self.modes.table[index], self.modes.type[index]
         pieces = Pieces(
             rows=rows, width=widths, table_rows=demand.rows[table], table_dim=demand.dim[table],
@@ -58,19 +58,19 @@ class Scales:
         pipeline = "none" if plain else self.workload.pipeline
         return ACCOUNTINGS[self.accounting](pieces, self.workload.optimizer, pipeline)
 
-    def needless(self) -> Bools:
-        """Caches (M,) that weigh no less on the device than the whole table, or than a larger cache of it.
+    def needless_caches(self) -> Bools:
+        """Modes (M,) whose cache takes no less device memory than the whole table, or than a larger cache of it.
 
-        What they are compared with misses less, needs no more host memory, and runs in the same fusion group: it takes
-        their place in any plan. Weights grow evenly with the width, so the narrowest and the widest piece decide.
+        What they are compared with misses less, needs no more host memory, and runs in the same fusion group, so it can
+        take their place in any plan. Bytes grow linearly with the width, so the narrowest and the widest piece decide.
         """
         modes = np.arange(len(self.modes.table))
         dim = self.demand.dim[self.modes.table]
-        weights = [end.device for width in (np.full_like(dim, WIDTH_STEP), dim) for end in self.weigh(modes, width)]
+        sizes = [end.device for width in (np.full_like(dim, WIDTH_STEP), dim) for end in self.bytes_of(modes, width)]
         needless = np.zeros(len(modes), dtype=bool)
         for better in (self._whole(), self._larger()):
             found = np.flatnonzero((better >= 0) & (self.modes.kernel == UVM_CACHING.number))
-            heavy = [weight[found] >= weight[better[found]] + ROUNDED[self.accounting] for weight in weights]
+            heavy = [size[found] >= size[better[found]] + ROUNDED[self.accounting] for size in sizes]
             needless[found] |= np.logical_and.reduce(heavy)
         return needless
 
