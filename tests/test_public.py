@@ -1,10 +1,13 @@
 """The public face, and who may import whom: guarded, so that neither grows by accident."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -171,6 +174,30 @@ def test_only_the_core_is_imported_and_torch_only_where_it_belongs(path: Path):
     assert foreign <= (allowed | {"ortools"} if path.name in SOLVER_FILES else allowed)
     for name, rooms in FOR_PEOPLE.items():
         assert name not in foreign or room in rooms
+
+
+def import_graph() -> ModuleType:
+    """The script that draws the graph of imports, as a module."""
+    spec = spec_from_file_location("import_graph", PACKAGE.parents[1] / "benchmarks" / "import_graph.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_module_imports_another_in_a_circle():
+    script = import_graph()
+    assert script.circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c"]]
+    assert script.circles(script.module_graph(PACKAGE.parent)) == []
+
+
+def test_the_map_of_the_rooms_is_complete():
+    text = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    told = set(
+        re.findall(r"`(\w+)/`", "".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `")))
+    )
+    assert told == {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
 
 
 # --- what an import costs -----------------------------------------------------------------------------------------
