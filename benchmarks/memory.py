@@ -4,14 +4,14 @@
     python benchmarks/memory.py stress    # plans whose buffers outweigh their tables
 
 Needs TorchRec, Linux and about 4 GiB; ten plans, some minutes. Each rank's peak resident memory in a step, less what it
-had before tables and batches existed, against predicted bytes (src/recsmith/verifying/jobs/memory.py).
+had before tables and batches existed, against predicted bytes (src/recsmith/verifying/jobs/predicted_memory.py).
 """
 
 import sys
 
 from recsmith import Feature, Placement, Plan, Table, Workload, load_cluster
 from recsmith.plans.cost import Bound, StepCost
-from recsmith.verifying.jobs.verify import verify
+from recsmith.verifying.jobs.verify import verify_job
 
 STEPS = 2
 MB = 1e6
@@ -113,7 +113,7 @@ STRESS = {
 def main() -> None:
     print("| plan | rank | predicted MB | of it base | measured MB | predicted / measured |\n|---|---|---|---|---|---|")
     for name, plan in (STRESS if sys.argv[1:] == ["stress"] else PLANS).items():
-        for rank in verify(plan, steps=STEPS).ranks:
+        for rank in verify_job(plan, steps=STEPS).ranks:
             sizes = (rank.predicted_bytes, rank.base_bytes, rank.peak_bytes)
             words = " | ".join(f"{size / MB:.1f}" for size in sizes)
             print(f"| {name} | {rank.rank} | {words} | {rank.predicted_bytes / rank.peak_bytes:.3f} |", flush=True)

@@ -264,7 +264,7 @@ def anytime(name: str, cluster: str, model: str, torchrec: bool) -> None:
 
 def _heard_of_torchrec(evaluator: Evaluator) -> tuple[list[tuple[float, float]], float]:
     """As _heard, of TorchRec's planner, which searches by its own estimator and has one plan at its end."""
-    from recsmith.adapters.stock import plan_with_torchrec
+    from recsmith.adapters.torchrec_planner import plan_with_torchrec
 
     problem = evaluator.problem
     begun = time.perf_counter()

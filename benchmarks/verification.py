@@ -21,9 +21,9 @@ from records import Row, resumed
 import recsmith
 from recsmith import Plan, Space, Workload, load_cluster
 from recsmith.measuring.intervals import Interval
-from recsmith.reports.verified_kernels import difference, verified_to_raw
-from recsmith.verifying.kernels.steps import VISITS
-from recsmith.verifying.kernels.verify import verify_plans
+from recsmith.reports.kernel_verifications import difference, kernel_verification_to_raw
+from recsmith.verifying.kernels.verify import verify_kernels
+from recsmith.verifying.kernels.visits import VISITS
 from recsmith.workloads.sample import shared_pool
 
 WORKLOADS = ((12, 4), (30, 4), (60, 8))  # tables, ranks
@@ -73,7 +73,9 @@ def conclusion(rows: Sequence[Row]) -> str:
 def measure(key: Any) -> Row:
     """A workload's plans side by side."""
     tables, ranks, visits, model = key
-    return verified_to_raw(verify_plans(plans_of(tables, ranks, model), "cpu", cost_model=model, visits=visits))
+    return kernel_verification_to_raw(
+        verify_kernels(plans_of(tables, ranks, model), "cpu", cost_model=model, visits=visits)
+    )
 
 
 def plans_of(tables: int, ranks: int, model: str) -> list[tuple[str, Plan]]:

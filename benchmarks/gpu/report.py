@@ -18,7 +18,7 @@ from recsmith.bench.sharding import bench_sharding
 from recsmith.costs.neural.files import Card, find_model, load_model
 from recsmith.errors import RecSmithError
 from recsmith.files import parse_json, read_text
-from recsmith.reports.bench import table_lines
+from recsmith.reports.bench_sharding import bench_lines
 from recsmith.reports.measurements import summary_lines
 
 
@@ -78,7 +78,7 @@ def learned(card: Card) -> list[str]:
 
 
 def planners(path: Path) -> list[str]:
-    return fenced(table_lines(bench_sharding(load_settings(path), path, plan_only=True)))
+    return fenced(bench_lines(bench_sharding(load_settings(path), path, plan_only=True)))
 
 
 if __name__ == "__main__":

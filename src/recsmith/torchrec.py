@@ -6,14 +6,15 @@ plan = RecSmithPlanner("h100:8", batch_size=8192).collective_plan(model, sharder
 model = DistributedModelParallel(model, plan=plan, sharders=sharders)
 """
 
-from recsmith.adapters.doctor import require_torch
+from recsmith.adapters.installed import require_torchrec
 
-require_torch()
+require_torchrec()
 
 from recsmith.adapters.convert import from_sharding_plan, to_parameter_constraints, to_sharding_plan  # noqa: E402
-from recsmith.adapters.modules import read_cluster, read_workload  # noqa: E402
+from recsmith.adapters.drop_in_planner import RecSmithPlanner  # noqa: E402
 from recsmith.adapters.observe import observe  # noqa: E402
-from recsmith.adapters.planner import RecSmithPlanner  # noqa: E402
+from recsmith.adapters.topology import read_cluster  # noqa: E402
+from recsmith.adapters.workload import read_workload  # noqa: E402
 from recsmith.jobs.worker import leave  # noqa: E402
 
 __all__ = [

@@ -18,21 +18,21 @@ PLANS = 500
 def _model(plan: Plan) -> Any:
     import torch
 
-    from recsmith.jobs.model import Model
+    from recsmith.jobs.workload_model import WorkloadModel
 
-    return Model(plan.workload, torch.device("meta"))
+    return WorkloadModel(plan.workload, torch.device("meta"))
 
 
 def _random_plan(seed: int) -> Plan | None:
     """A random plan for `Model`; None where its sequence tables would share a collection with different widths."""
-    from recsmith.jobs.model import adopt
+    from recsmith.jobs.workload_model import with_model_collections
 
     case = medium_case(seeded(seed))
     tables = tuple(replace(table, data_type="fp32") for table in case.workload.tables)
     placements = random_placements(seeded(seed), case)
     blank = every_type(cpu_cluster(1, 1))
     workload = sorted_by_name(replace(case.workload, tables=tables))
-    plan = adopt(replace(blank, workload=workload, cluster=case.cluster, placements=placements))
+    plan = with_model_collections(replace(blank, workload=workload, cluster=case.cluster, placements=placements))
     try:
         check_placements(plan.placements, plan.workload, plan.cluster)
     except PlanMismatch as error:
@@ -55,10 +55,10 @@ def test_random_plans_survive_the_way_to_torchrec_and_back() -> None:
 
 
 def test_every_shard_stands_where_the_plan_says() -> None:
-    from recsmith.jobs.model import adopt
+    from recsmith.jobs.workload_model import with_model_collections
     from recsmith.torchrec import to_sharding_plan
 
-    plan = adopt(every_type(cpu_cluster(2, 2)))
+    plan = with_model_collections(every_type(cpu_cluster(2, 2)))
     found: list[tuple[str, int, list[int], list[int]]] = []
     for module in to_sharding_plan(plan, _model(plan), device="cuda").plan.values():
         for name, parameter in module.items():  # type: ignore[attr-defined]
@@ -96,31 +96,31 @@ ILLEGAL: list[tuple[str, Callable[[Placement], Placement], str]] = [
 
 @pytest.mark.parametrize(("table", "change", "why"), ILLEGAL)
 def test_what_torchrec_cannot_run_is_refused(table: str, change: Callable[[Placement], Placement], why: str) -> None:
-    from recsmith.jobs.model import adopt
+    from recsmith.jobs.workload_model import with_model_collections
     from recsmith.torchrec import to_sharding_plan
 
-    plan = adopt(every_type(cpu_cluster(2, 2)))
+    plan = with_model_collections(every_type(cpu_cluster(2, 2)))
     placements = tuple(change(p) if p.table == table else p for p in plan.placements)
     with pytest.raises(PlanMismatch, match=why):
         to_sharding_plan(replace(plan, placements=placements), _model(plan), device="cpu")
 
 
 def test_rows_too_few_for_every_rank_are_refused() -> None:
-    from recsmith.jobs.model import adopt
+    from recsmith.jobs.workload_model import with_model_collections
     from recsmith.torchrec import to_sharding_plan
 
     plan = every_type(cpu_cluster(2, 2))
     tables = tuple(replace(t, num_embeddings=3) if t.name == "rw" else t for t in plan.workload.tables)
-    plan = adopt(replace(plan, workload=replace(plan.workload, tables=tables)))
+    plan = with_model_collections(replace(plan, workload=replace(plan.workload, tables=tables)))
     with pytest.raises(PlanMismatch, match="leave a rank of 4 empty"):
         to_sharding_plan(plan, _model(plan), device="cpu")
 
 
 def test_shards_that_their_type_would_not_give_are_refused() -> None:
-    from recsmith.jobs.model import adopt
+    from recsmith.jobs.workload_model import with_model_collections
     from recsmith.torchrec import from_sharding_plan, to_sharding_plan
 
-    plan = adopt(every_type(cpu_cluster(2, 2)))
+    plan = with_model_collections(every_type(cpu_cluster(2, 2)))
     for table, sizes in (("rw", [10, 16]), ("cw", [41, 20])):
         made = to_sharding_plan(plan, _model(plan), device="cpu")
         module = next(module for module in made.plan.values() if table in module)  # type: ignore[operator]
@@ -130,10 +130,10 @@ def test_shards_that_their_type_would_not_give_are_refused() -> None:
 
 
 def test_a_plan_for_another_model_is_refused() -> None:
-    from recsmith.jobs.model import adopt
+    from recsmith.jobs.workload_model import with_model_collections
     from recsmith.torchrec import to_sharding_plan
 
-    plan = adopt(every_type(cpu_cluster(2, 1)))
+    plan = with_model_collections(every_type(cpu_cluster(2, 1)))
     fewer = replace(plan.workload, tables=plan.workload.tables[1:])
     with pytest.raises(PlanMismatch, match="which the module does not have"):
         to_sharding_plan(plan, _model(replace(plan, workload=fewer)), device="cpu")

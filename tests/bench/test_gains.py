@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from recsmith._types import Floats
-from recsmith.bench.gains import LEAST_TASKS, RESAMPLES, figures, mean_of_tasks, steps_of, verdict
-from recsmith.bench.run_store import Measured
+from recsmith.bench.gains import LEAST_TASKS, RESAMPLES, mean_of_tasks, row_gains, steps_of, verdict
+from recsmith.bench.run_store import MeasuredVisit
 
 
-def visits(name: str, comm: float = 0.0, **ready: list[float]) -> list[Measured]:
+def visits(name: str, comm: float = 0.0, **ready: list[float]) -> list[MeasuredVisit]:
     """The visits of a task of two ranks: the second takes what is given, half of it forward, the first a third."""
     return [
-        Measured(
+        MeasuredVisit(
             task=name, visit=visit, comm={word: np.full((2, 2), comm) for word in ready},
             kernels={word: np.array([[s[visit] / 6] * 2, [s[visit] / 2] * 2]) for word, s in ready.items()},
             probe_s=1.0, device="d", versions="v", date="2026-01-01", elapsed_s=1.0,
@@ -55,7 +55,7 @@ def test_a_figure_is_the_mean_over_tasks_of_ratios_of_steps():
         task("a", auto=[1.0, 2.0, 4.0], size_greedy=[1.1, 2.4, 4.4]),  # +20 % of the medians
         task("b", auto=[1.0, 1.0, 1.0], size_greedy=[1.5, 1.3, 1.0]),  # +30 %
     ]
-    row = figures("4x4", tasks, "auto", ("auto", "size_greedy"))
+    row = row_gains("4x4", tasks, "auto", ("auto", "size_greedy"))
     (gain,) = row.gains
     assert gain.interval is not None
     assert gain.interval.value == pytest.approx((0.2 + 0.3) / 2)
@@ -68,7 +68,7 @@ def test_a_figure_is_the_mean_over_tasks_of_ratios_of_steps():
 
 def test_a_planner_without_a_plan_is_left_out_of_its_mean():
     tasks = [task("a", auto=[1.0], dim_greedy=[2.0]), task("b", auto=[1.0])]
-    row = figures("4x4", tasks, "auto", ("auto", "dim_greedy", "random"))
+    row = row_gains("4x4", tasks, "auto", ("auto", "dim_greedy", "random"))
     gain, none = row.gains
     assert (gain.tasks, none.tasks, none.interval, none.step_s) == (1, 0, None, None)
     assert gain.interval is not None
@@ -78,7 +78,7 @@ def test_a_planner_without_a_plan_is_left_out_of_its_mean():
 def test_what_slows_a_whole_visit_is_in_no_ratio():
     took = np.array([1.0, 3.0, 1.5, 1.0, 2.0])
     tasks = [task(name, auto=took.tolist(), random=(1.03 * took).tolist()) for name in "ab"]
-    row = figures("4x4", tasks, "auto", ("auto", "random"))
+    row = row_gains("4x4", tasks, "auto", ("auto", "random"))
     found = row.gains[0].interval
     assert found is not None
     assert (found.value, found.low, found.high) == pytest.approx((0.03, 0.03, 0.03))
@@ -94,9 +94,9 @@ def test_spread_ratios_have_the_interval_of_their_mean():
 
 
 def test_the_verdict_counts_rows_and_names_who_is_better():
-    better = figures("4x4", [task("a", auto=[1.0], size_greedy=[1.4], dim_greedy=[1.2])] * 5, "auto",
+    better = row_gains("4x4", [task("a", auto=[1.0], size_greedy=[1.4], dim_greedy=[1.2])] * 5, "auto",
                      ("auto", "size_greedy", "dim_greedy"))  # fmt: skip
-    worse = figures("4x8", [task("b", auto=[1.0], size_greedy=[1.4], dim_greedy=[0.9])] * 5, "auto",
+    worse = row_gains("4x8", [task("b", auto=[1.0], size_greedy=[1.4], dim_greedy=[0.9])] * 5, "auto",
                     ("auto", "size_greedy", "dim_greedy"))  # fmt: skip
     assert better.best_greedy is not None
     assert better.best_greedy.planner == "dim_greedy"
@@ -105,13 +105,13 @@ def test_the_verdict_counts_rows_and_names_who_is_better():
 
 
 def test_a_row_without_measurements_says_nothing():
-    row = figures("4x4", [], "auto", ("auto", "size_greedy"))
+    row = row_gains("4x4", [], "auto", ("auto", "size_greedy"))
     assert (row.step_s, row.best_greedy, row.gains[0].tasks) == (None, None, 0)
     assert verdict([row], "auto").rows == 0
 
 
 def test_few_tasks_tell_nothing_apart():
     for tasks, told in ((LEAST_TASKS - 1, False), (LEAST_TASKS, True)):
-        row = figures("4x4", [task("a", auto=[1.0], size_greedy=[2.0], dim_greedy=[0.5])] * tasks, "auto",
+        row = row_gains("4x4", [task("a", auto=[1.0], size_greedy=[2.0], dim_greedy=[0.5])] * tasks, "auto",
                       ["size_greedy", "dim_greedy"])  # fmt: skip
         assert [(gain.better, gain.worse) for gain in row.gains] == [(told, False), (False, told)]

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recsmith.bench.gain_tables import references
 from recsmith.bench.plans import Attempt, attempt, check_planner, default_model
-from recsmith.bench.run_store import Settings, load_settings
+from recsmith.bench.run_store import BenchSettings, load_settings
 from recsmith.bench.sharding import BenchProgress, BenchResults, bench_sharding, device_of
-from recsmith.bench.table import outcome_to_raw, references
 from recsmith.bench.tasks import TaskRow, draw_tasks
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
-from recsmith.reports.bench import table_lines
+from recsmith.reports.bench_sharding import bench_lines, bench_to_raw
 
-SETTINGS = Settings(
+SETTINGS = BenchSettings(
     hardware="simulated:h100?noise=0.03", cost_model="analytic", rows=("4x128", "4x64"), tasks=1,
     planners=("random", "cost_greedy", "size_greedy@torchrec"), visits=2, seed=2026, global_batch=65_536,
 )  # fmt: skip
@@ -62,7 +62,7 @@ def test_a_run_that_is_ended_goes_on_and_ends_alike(whole: tuple[Path, BenchResu
     assert not first.complete
     assert len(first.attempts) == min(after, 6)
     assert len(first.measured) == max(0, after - 6)
-    assert "goes on" in table_lines(first)[-1]
+    assert "goes on" in bench_lines(first)[-1]
     with (tmp_path / "journal.jsonl").open("a") as file:
         file.write('{"task": "4x4-1", "att')  # killed while it wrote
     assert results(bench_sharding(SETTINGS, tmp_path)) == results(whole[1])
@@ -89,7 +89,7 @@ def test_plans_are_made_where_the_gpu_is_not(tmp_path: Path):
     assert [each.planner for each in outcome.attempts.values()] == ["size_greedy"]
     assert outcome.drawn[0].tasks == (TASK,)
     assert not outcome.measured
-    assert "0 of 2 visits measured" in "\n".join(table_lines(outcome))
+    assert "0 of 2 visits measured" in "\n".join(bench_lines(outcome))
     with pytest.raises((UsageError, MissingExtra)):
         bench_sharding(settings, tmp_path)  # no such GPU here
 
@@ -198,7 +198,7 @@ def test_ctrl_c_within_a_search_ends_the_run_and_keeps_no_half_plan(tmp_path: Pa
 
 
 def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[Path, BenchResults]):
-    lines = table_lines(whole[1])
+    lines = bench_lines(whole[1])
     text = "\n".join(lines)
     assert "1 a row, 4 of 4 visits measured; 65,536 samples of all devices; seed 2026" in text
     assert [line.split()[0] for line in lines if line[:3] in ("4x6", "4x1", "all")] == ["4x64", "4x128", "all"]
@@ -206,7 +206,7 @@ def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[P
     assert "kernels are simulated" in text
     assert "rows of fewer than 5 tasks tell nothing apart" in text
     on_cpu = replace(whole[1], settings=replace(SETTINGS, hardware="cpu"))
-    assert "kernels are measured" in "\n".join(table_lines(on_cpu))
+    assert "kernels are measured" in "\n".join(bench_lines(on_cpu))
 
 
 def test_planners_stand_beside_auto_and_neuroshard_where_they_take_part(whole: tuple[Path, BenchResults]):
@@ -217,7 +217,7 @@ def test_planners_stand_beside_auto_and_neuroshard_where_they_take_part(whole: t
 
 
 def test_the_data_holds_the_figures(whole: tuple[Path, BenchResults]):
-    raw = outcome_to_raw(whole[1])
+    raw = bench_to_raw(whole[1])
     (table,) = raw["tables"]
     assert (table["reference"], len(table["fastest"]), len(table["median"])) == ("random", 3, 3)
     for row in (row for way in ("fastest", "median", "kernels") for row in table[way]):
@@ -241,7 +241,7 @@ def test_failures_are_counted_and_left_out(whole: tuple[Path, BenchResults]):
         for key, each in outcome.measured.items()
     }
     changed = replace(outcome, attempts=outcome.attempts | {(name, "cost_greedy"): lost}, measured=measured)
-    text = "\n".join(table_lines(changed))
+    text = "\n".join(bench_lines(changed))
     assert "cost_greedy: no plan of 1 tasks, left out of its means: found no room" in text
     assert "% (1)" in text
-    assert outcome_to_raw(changed)["without_plan"][0]["task"] == name
+    assert bench_to_raw(changed)["without_plan"][0]["task"] == name

@@ -7,7 +7,7 @@ from recsmith.bench.tasks import (
     LARGEST_SHARE,
     ROWS,
     SPACE,
-    Drawn,
+    DrawnTasks,
     TaskRow,
     device_bytes,
     draw_tasks,
@@ -23,7 +23,7 @@ from recsmith.workloads.sample import shared_pool
 
 
 @pytest.fixture(scope="module")
-def drawn() -> Drawn:
+def drawn() -> DrawnTasks:
     return draw_tasks(TaskRow(devices=4, max_dim=32), 4, 2026, "h100", 65_536)
 
 
@@ -38,13 +38,13 @@ def test_rows_are_read_in_the_order_of_the_table():
             parse_rows(words)
 
 
-def test_a_seed_gives_the_same_tasks_and_more_tasks_begin_with_them(drawn: Drawn):
+def test_a_seed_gives_the_same_tasks_and_more_tasks_begin_with_them(drawn: DrawnTasks):
     again = draw_tasks(drawn.row, 2, 2026, "h100", 65_536)
     assert again.tasks == drawn.tasks[:2]
     assert draw_tasks(drawn.row, 1, 2027, "h100", 65_536).tasks[0] != drawn.tasks[0]
 
 
-def test_tasks_are_those_of_the_paper(drawn: Drawn):
+def test_tasks_are_those_of_the_paper(drawn: DrawnTasks):
     pool = {table.name: table for table in shared_pool().tables}
     for task in drawn.tasks:
         work = task.workload
@@ -64,7 +64,7 @@ def test_the_batch_and_the_device_change_nothing_else():
     assert (small.workload.batch_size, large.workload.batch_size) == (1024, 16_384)
 
 
-def test_no_shard_that_cannot_be_split_decides_a_task(drawn: Drawn):
+def test_no_shard_that_cannot_be_split_decides_a_task(drawn: DrawnTasks):
     for task in drawn.tasks:
         pooling = np.array([table.features[0].pooling_factor for table in task.workload.tables])
         dims = np.array([table.embedding_dim for table in task.workload.tables])
@@ -80,7 +80,7 @@ def test_the_largest_share_is_that_of_the_narrowest_shard():
     assert largest_share(np.array([3.0, 3.0]), np.array([4, 4]), 4) == pytest.approx(2.0)
 
 
-def test_memory_holds_a_sixteenth_more_than_an_even_share_and_half_of_the_largest_table(drawn: Drawn):
+def test_memory_holds_a_sixteenth_more_than_an_even_share_and_half_of_the_largest_table(drawn: DrawnTasks):
     for task in drawn.tasks:
         problem = build_problem(task.workload, task.cluster, SPACE)
         assert task.cluster.hbm_bytes == device_bytes(problem)
@@ -89,7 +89,7 @@ def test_memory_holds_a_sixteenth_more_than_an_even_share_and_half_of_the_larges
         assert task.cluster.capacities[0] > max(weights.sum() / 4, largest) * 16 / 15
 
 
-def test_tasks_can_be_planned(drawn: Drawn):
+def test_tasks_can_be_planned(drawn: DrawnTasks):
     for task in drawn.tasks:
         problem = build_problem(task.workload, task.cluster, SPACE)
         found = find_planner("cost_greedy").plan(problem, cost_model("analytic").compile(problem))

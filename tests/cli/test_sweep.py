@@ -132,16 +132,6 @@ def test_who_watches_hears_of_each_point_on_stderr(tables: Path, monkeypatch: py
     assert json.loads(done.stdout)["points"]
 
 
-@pytest.mark.parametrize("answer", [True, False, None])
-def test_only_a_terminal_watches(answer: bool | None, monkeypatch: pytest.MonkeyPatch):
-    class Stream:
-        def isatty(self) -> bool:
-            return answer is True
-
-    monkeypatch.setattr(module.sys, "stderr", None if answer is None else Stream())
-    assert module._watched() is (answer is True)  # pyright: ignore[reportPrivateUsage]
-
-
 class Moody:
     """A planner that raises what comes next, or finds a plan where that is None."""
 

@@ -67,7 +67,7 @@ def test_ctrl_c_reports_what_there_is(
             raise KeyboardInterrupt
         return answer(case)
 
-    monkeypatch.setattr(verification, "open_for", lambda name, loads: Stub(tell))
+    monkeypatch.setattr(verification, "open_hardware", lambda name, loads: Stub(tell))
     done = run("verify", *plans, "--hardware", "simulated:h100")
     assert (done.code, said in done.err) == (code, True)
     assert bool(done.out) == (code == 0)

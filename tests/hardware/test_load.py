@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import recsmith.hardware as room
+from recsmith.adapters import installed
 from recsmith.errors import MissingExtra, UsageError
-from recsmith.hardware import installed, load_hardware
+from recsmith.hardware import load_hardware
 
 
 def versions(monkeypatch: pytest.MonkeyPatch, **found: str) -> None:

@@ -21,7 +21,7 @@ def test_every_type_trains_like_the_unsharded_model(local: int, hosts: int) -> N
 
     plan = every_type(cpu_cluster(local, hosts))
     arguments = {"plan": plan_to_raw(plan), "optimizers": OPTIMIZERS, "steps": STEPS, "batch_size": 4}
-    results = launch("recsmith.jobs.train:compare", arguments, ranks=local * hosts, hosts=hosts)
+    results = launch("recsmith.jobs.exactness:compare", arguments, ranks=local * hosts, hosts=hosts)
     seen: set[str] = set()
     for rank in results:
         for optimizer, found in zip(OPTIMIZERS, rank, strict=True):

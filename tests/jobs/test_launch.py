@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from support.process import heed_interrupts
 
+from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
-from recsmith.jobs.launch import launch, require_torch
+from recsmith.jobs.launch import launch
 
 needs_torchrec = pytest.mark.skipif(importlib.util.find_spec("torchrec") is None, reason="torchrec is not installed")
 PATIENCE_S = 60.0
@@ -170,8 +171,8 @@ def test_ranks_and_hosts_must_fit(ranks: int, hosts: int):
 @pytest.mark.parametrize("absent", ["torch", "fbgemm_gpu", "torchrec"])
 def test_a_missing_package_is_named_with_the_commands(absent: str, monkeypatch: pytest.MonkeyPatch):
     real = importlib.util.find_spec
-    monkeypatch.setattr("recsmith.adapters.doctor.find_spec", lambda name: None if name == absent else real(name))
+    monkeypatch.setattr("recsmith.adapters.installed.find_spec", lambda name: None if name == absent else real(name))
     with pytest.raises(MissingExtra, match=f"{absent} is not installed") as caught:
-        require_torch()
+        require_torchrec()
     for command in ("pip install 'recsmith[torchrec-cpu]'", "pip install --no-deps torchrec==1.8.0"):
         assert command in str(caught.value)

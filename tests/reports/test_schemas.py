@@ -11,7 +11,7 @@ from support.schema import problems
 from recsmith.clusters import catalogue, cluster_to_raw, load_cluster
 from recsmith.planning import Result
 from recsmith.plans import Cache, Placement, plan_to_raw
-from recsmith.reports.data import result_to_raw
+from recsmith.reports.plans import result_to_raw
 from recsmith.reports.schemas import schema_of
 from recsmith.workloads import AccessProfile, Feature, builtins, load_workload, workload_to_raw
 

@@ -1,6 +1,7 @@
 """Small nouns to test with: every argument has a default that is legal."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from recsmith.clusters import Cluster, Device, Links
@@ -48,3 +49,10 @@ def plan_of(work: Workload, machines: Cluster, *placements: Placement) -> Plan:
         gap=None,
         digest=digest_of(work, machines, {}, placements),
     )
+
+
+def made_plan(rank: int = 0, world: int = 2, name: str = "a", **bound: float | None) -> Plan:
+    """A plan by hand of one whole table on a rank. bound: its fields, instead of none."""
+    plan = plan_of(workload(table(name)), cluster(local=world), placed(name, "table_wise", [rank]))
+    limit = Bound(**{"value_s": None, "kind": "relaxation", "space": "all types"} | bound)  # pyright: ignore[reportArgumentType]
+    return replace(plan, bound=limit, gap=limit.gap(plan.cost.total_s))

@@ -18,7 +18,8 @@ from torchrec.distributed.types import (
     ShardingPlan,
 )
 
-from recsmith.adapters.modules import Collection, collections, device_type, table_names
+from recsmith.adapters.embedding_collections import Collection, collections, table_names
+from recsmith.adapters.topology import device_type
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, check_placements

@@ -9,14 +9,18 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from recsmith.errors import UsageError
 
-DEPTH = 2  # of the search: a batch's members, and theirs
-MOST_NAMES = 20  # that an error lists
+DEPTH = 2  # levels of a batch that are searched: its members, and theirs; trade-off, deeper takes longer; not tuned
+MOST_NAMES = 20  # names that an error lists: a few lines of a terminal
 _LEAVES = (str, bytes, type, torch.Tensor, nn.Module)
 
 
 @dataclass(frozen=True)
 class Jagged:
-    """A KeyedJaggedTensor of a batch: where it stands, and where each key lies in it."""
+    """A KeyedJaggedTensor of a batch: the expression that reaches it, and the place of each key in it.
+
+    place: such as `batch.sparse[0]`. index: of each key in bags and offsets. bags: of each key. offsets: of each key in
+    values, and the end of the last.
+    """
 
     place: str
     values: torch.Tensor

@@ -1,29 +1,19 @@
-"""A model's workload with what its own data asks for: pooling factors, poolings and access profiles, counted.
+"""A model's workload with pooling factors, poolings and access profiles measured on its own data."""
 
-values (I,)  ids of one table in one batch      rows, reads (U,)  its different ids, and how often each is read
-bins (17,)   rows by their reads: (0,1], (1,2], (2,4] ... (16384,32768], >32768
-"""
-
-from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-import torch
 from torch import nn
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.types import ModuleSharder
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from recsmith.adapters.jagged import Jagged, find_jagged, listed
-from recsmith.adapters.modules import read_workload
+from recsmith.adapters.access_counts import AccessCounts
+from recsmith.adapters.workload import read_workload
 from recsmith.errors import UsageError
-from recsmith.workloads import AccessProfile, Feature, Table, Workload
-from recsmith.workloads.access import NUM_REUSE_BINS
-
-_EDGES = 2 ** torch.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the last: 1, 2, 4 ... 32768
+from recsmith.workloads import Workload
 
 
 def observe(
@@ -64,15 +54,15 @@ def observe(
         raise UsageError(f"count is {count}; observe at least 1 batch")
     planned = 1 if batch_size is None else batch_size
     workload = read_workload(model, sharders or get_default_sharders(), batch_size=planned, optimizer=optimizer)
-    seen = _Seen(workload.tables)
+    counts = AccessCounts(workload.tables)
     for batch in islice(_iterate(batches), count):
-        seen.add(batch)
-    seen.check()
+        counts.add(batch)
+    counts.check()
     return replace(
         workload,
-        batch_size=max(1, round(seen.samples / seen.batches)) if batch_size is None else batch_size,
-        tables=tuple(seen.measured(table) for table in workload.tables),
-        source=f"observed: {seen.batches} batches",
+        batch_size=max(1, round(counts.samples / counts.batches)) if batch_size is None else batch_size,
+        tables=tuple(counts.measured(table) for table in workload.tables),
+        source=f"observed: {counts.batches} batches",
     )
 
 
@@ -85,122 +75,3 @@ def _iterate(batches: Iterable[Any]) -> Iterator[Any]:
         raise UsageError(
             f"batches is a {type(batches).__name__}, which cannot be iterated; give a DataLoader or a list of batches"
         ) from None
-
-
-class _Seen:
-    """What the batches so far asked of each table; as large as the list of tables, however many batches come."""
-
-    def __init__(self, tables: Sequence[Table]) -> None:
-        self.tables = tables
-        self.batches = 0
-        self.samples = 0
-        self.keys: set[str] = set()
-        self.ids: Counter[tuple[str, str]] = Counter()  # by table and feature
-        self.bags: Counter[tuple[str, str]] = Counter()
-        self.bins = {table.name: torch.zeros(NUM_REUSE_BINS, dtype=torch.int64) for table in tables}
-        self.weighted = {table.name for table in tables if table.weighted}
-        self.wanted = {feature.name for table in tables for feature in table.features}
-
-    def add(self, batch: object) -> None:
-        """Count one more batch."""
-        found = find_jagged(batch, self.batches)
-        self.batches += 1
-        self.samples += max((jagged.samples for jagged in found if self.wanted & jagged.index.keys()), default=0)
-        self.keys.update(key for jagged in found for key in jagged.index)
-        with _one_thread():
-            for table in self.tables:
-                self._add_table(table, found)
-
-    def _add_table(self, table: Table, found: Sequence[Jagged]) -> None:
-        parts: list[torch.Tensor] = []
-        for feature in table.features:
-            jagged = _that_holds(feature, table, found)
-            if jagged is None:
-                continue
-            ids = jagged.ids(feature.name)
-            self.ids[table.name, feature.name] += len(ids)
-            self.bags[table.name, feature.name] += jagged.bags[jagged.index[feature.name]]
-            if len(ids):
-                parts.append(ids)
-            if jagged.weighted and not table.pooled:
-                self.weighted.add(table.name)
-        if parts:
-            self.bins[table.name] += _bins(torch.cat(parts) if len(parts) > 1 else parts[0], table)
-
-    def check(self) -> None:
-        """Refuse what is too little to measure: no batch, a feature that no batch has, no samples."""
-        if not self.batches:
-            raise UsageError("batches is empty; give at least one batch (an iterator that was read before is used up)")
-        for table in self.tables:
-            for feature in table.features:
-                if feature.name not in self.keys:
-                    raise UsageError(
-                        f"feature '{feature.name}' of table '{table.name}' is in none of the {self.batches} batches; "
-                        f"keys seen: {listed(sorted(self.keys))}; name it alike in the data and in the model"
-                    )
-        if not self.samples:
-            raise UsageError(f"the {self.batches} batches hold no samples; give batches with at least one")
-
-    def measured(self, table: Table) -> Table:
-        """The table with what was counted."""
-        features = tuple(self._measured(table, feature) for feature in table.features)
-        return replace(table, features=features, access=self._access(table))
-
-    def _measured(self, table: Table, feature: Feature) -> Feature:
-        ids, bags = self.ids[table.name, feature.name], self.bags[table.name, feature.name]
-        return replace(
-            feature,
-            pooling_factor=ids / bags if bags else 0.0,
-            num_poolings=bags / self.samples,
-            weighted=table.name in self.weighted,
-        )
-
-    def _access(self, table: Table) -> AccessProfile | None:
-        bins: list[int] = self.bins[table.name].tolist()
-        lookups, unique = sum(self.ids[table.name, feature.name] for feature in table.features), sum(bins)
-        if not lookups:
-            return None
-        return AccessProfile(
-            reuse_bins=tuple(rows / unique for rows in bins),
-            lookups=max(1, round(lookups / self.batches)),
-            unique_rows=max(1, round(unique / self.batches)),
-        )
-
-
-def _that_holds(feature: Feature, table: Table, found: Sequence[Jagged]) -> Jagged | None:
-    """The tensor of a batch that holds a feature; of several, the one that is weighted as the table is."""
-    holders = [jagged for jagged in found if feature.name in jagged.index]
-    if len(holders) > 1:
-        holders = [jagged for jagged in holders if jagged.weighted == table.weighted] or holders
-    if len(holders) > 1:
-        places = listed([jagged.place for jagged in holders])
-        raise UsageError(
-            f"feature '{feature.name}' of table '{table.name}' stands in several KeyedJaggedTensors of a batch: "
-            f"{places}; give observe those that the model reads, such as ({holders[0].place} for batch in loader)"
-        )
-    return holders[0] if holders else None
-
-
-def _bins(ids: torch.Tensor, table: Table) -> torch.Tensor:
-    """The table's rows in one batch, counted by how often each is read, (17,)."""
-    if ids.is_floating_point():
-        raise UsageError(f"ids of table '{table.name}' are {ids.dtype}; ids must be whole numbers, such as torch.int64")
-    rows, reads = torch.unique(ids, return_counts=True)  # sorted
-    for bad in (int(rows[0]), int(rows[-1])):
-        if not 0 <= bad < table.num_embeddings:
-            raise UsageError(
-                f"id {bad} is outside table '{table.name}', which has {table.num_embeddings} rows (ids 0 to "
-                f"{table.num_embeddings - 1}); hash or remap the ids as training does, or make the table larger"
-            )
-    return torch.bincount(torch.bucketize(reads, _EDGES.to(reads.device)), minlength=NUM_REUSE_BINS).cpu()
-
-
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """Let torch sort in one thread: where others keep the cores busy (loader workers), two took 40 times as long."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

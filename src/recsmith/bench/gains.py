@@ -1,14 +1,14 @@
-"""What one planner's plans are worth beside the others': figures of a row of tasks, and how sure they are.
+"""Gains of one planner over the others: how much longer their steps take, over a row of tasks, with intervals.
 
-A figure says how much longer a planner's steps take than the reference's: of each task planner / reference - 1, of a
-row the mean over its tasks. What a step takes is told in three ways:
+A gain is planner / reference - 1 of the seconds of a task's step, and of a row the mean over its tasks. The step is
+estimated from a task's visits in three ways (ESTIMATES):
 
     median      a rank takes its median over visits, forward and backward each; collectives are as priced
-    fastest     a rank takes its fastest visit instead: what slows a visit down for long does not count
+    fastest     a rank takes its fastest visit instead: what slows a whole visit down does not count
     kernels     as median, without the collectives, which are not measured
 
-The interval is that of the bootstrap: tasks are drawn with replacement, and for medians in each the visits, the same of
-all planners.
+Intervals are bootstrapped: tasks are drawn with replacement, and for medians the visits of each task, the same visits
+for all planners.
 
 Legend: T tasks, V visits, W ranks, B resamples.
 """
@@ -19,18 +19,18 @@ from zlib import crc32
 import numpy as np
 
 from recsmith._types import Floats, noun
-from recsmith.bench.run_store import Measured
+from recsmith.bench.run_store import MeasuredVisit
 from recsmith.measuring.intervals import Interval, draw_visits, interval
 from recsmith.verifying.kernels.steps import resampled_steps
 
-RESAMPLES = 4_000
+RESAMPLES = 4_000  # B: trade-off, more make the ends of intervals steadier and take longer
 LEAST_TASKS = 5  # behind an interval that tells plans apart: of fewer, resampled tasks are too often the same
 Resampled = Floats
-"""A figure as measured, and of B resamples behind it (1 + B,)."""
+"""Seconds of a step as measured, and behind them those of B resamples (1 + B,)."""
 
 CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
-REFERENCE = "auto"
-WAYS = ("median", "fastest", "kernels")
+REFERENCE = "auto"  # the planner that others are compared with
+ESTIMATES = ("median", "fastest", "kernels")  # of a step; see the module. The first is the main one
 
 
 @noun
@@ -48,21 +48,25 @@ class Gain:
     @property
     def better(self) -> bool:
         """Whether the reference is significantly better."""
-        return self._told and self.interval is not None and self.interval.low > 0
+        return self._enough and self.interval is not None and self.interval.low > 0
 
     @property
     def worse(self) -> bool:
         """Whether the reference is significantly worse."""
-        return self._told and self.interval is not None and self.interval.high < 0
+        return self._enough and self.interval is not None and self.interval.high < 0
 
     @property
-    def _told(self) -> bool:
+    def _enough(self) -> bool:
+        """Whether there are enough tasks for the interval to mean something."""
         return self.tasks >= LEAST_TASKS
 
 
 @noun
-class Figures:
-    """A row beside a reference. step_s: of the reference, mean over its tasks. tasks: that were measured."""
+class RowGains:
+    """Gains of a row of tasks: of a reference over the other planners.
+
+    tasks: that were measured. step_s: of the reference, mean over its tasks.
+    """
 
     row: str
     reference: str
@@ -79,7 +83,7 @@ class Figures:
 
 @noun
 class Verdict:
-    """What a reference comes to over all rows.
+    """Where a reference is significantly worse, and where it is significantly better.
 
     worse: (row, planner) where it is significantly worse. better: rows where it is significantly better than the best
     classic greedy, of `rows` that have one.
@@ -91,27 +95,27 @@ class Verdict:
     rows: int
 
 
-def figures(row: str, tasks: Sequence[Mapping[str, Resampled]], reference: str, planners: Sequence[str]) -> Figures:
-    """The figures of tasks, each given by the steps of its plans (`steps_of`)."""
+def row_gains(row: str, tasks: Sequence[Mapping[str, Resampled]], reference: str, planners: Sequence[str]) -> RowGains:
+    """The gains of a row's tasks, each given by the steps of its plans (`steps_of`)."""
     own = [float(each[reference][0]) for each in tasks if reference in each]
     gains = tuple(_gain(tasks, reference, planner) for planner in planners if planner != reference)
-    return Figures(row=row, reference=reference, tasks=len(tasks), step_s=_mean(own), gains=gains)
+    return RowGains(row=row, reference=reference, tasks=len(tasks), step_s=_mean(own), gains=gains)
 
 
-def steps_of(visits: Sequence[Measured], way: str) -> dict[str, Resampled]:
-    """The step of each planner's plan from the visits of a task, in one of WAYS: as measured first, then resampled."""
+def steps_of(visits: Sequence[MeasuredVisit], estimate: str) -> dict[str, Resampled]:
+    """Seconds of the step of each planner's plan from the visits of a task, by one of ESTIMATES."""
     drawn = np.zeros((1 + RESAMPLES, 1), dtype=np.int64)
-    if way != "fastest":
+    if estimate != "fastest":
         seed = crc32(visits[0].task.encode())
         drawn = np.vstack([np.arange(len(visits)), draw_visits(len(visits), seed, RESAMPLES)])
-    drawn, place = np.unique(np.sort(drawn, axis=1), axis=0, return_inverse=True)  # few are different
+    drawn, place = np.unique(np.sort(drawn, axis=1), axis=0, return_inverse=True)  # few are distinct
     found: dict[str, Resampled] = {}
     for planner in visits[0].kernels:
         kernels = np.stack([visit.kernels[planner] for visit in visits])  # (V, W, 2)
-        if way == "fastest":
+        if estimate == "fastest":
             kernels = kernels.min(axis=0, keepdims=True)
-        links = np.broadcast_to(0.0 if way == "kernels" else visits[0].comm[planner], kernels.shape)
-        found[planner] = resampled_steps(kernels, links, drawn)[place.reshape(-1)]
+        comm = np.broadcast_to(0.0 if estimate == "kernels" else visits[0].comm[planner], kernels.shape)
+        found[planner] = resampled_steps(kernels, comm, drawn)[place.reshape(-1)]
     return found
 
 
@@ -136,8 +140,8 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def verdict(rows: Sequence[Figures], reference: str) -> Verdict:
-    """What the rows come to."""
+def verdict(rows: Sequence[RowGains], reference: str) -> Verdict:
+    """The verdict on a reference from the gains of all rows."""
     greedy = {row.row: row.best_greedy for row in rows}
     return Verdict(
         reference=reference,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from recsmith._types import noun
-from recsmith.adapters.doctor import require_torch
+from recsmith.adapters.installed import require_torchrec
 from recsmith.bench.tasks import SPACE, Task
 from recsmith.clusters import Cluster
 from recsmith.costs import DEFAULT_COST_MODEL, Evaluator, cost_model
@@ -108,5 +108,5 @@ def _compiled(model: str, problem: Problem) -> Evaluator:
 
 def _theirs() -> Callable[[Workload, Cluster, Space], tuple[Placement, ...]]:
     """TorchRec's planner, imported before its time is taken."""
-    require_torch()
-    return import_module("recsmith.adapters.stock").plan_with_torchrec
+    require_torchrec()
+    return import_module("recsmith.adapters.torchrec_planner").plan_with_torchrec

@@ -1,9 +1,10 @@
-"""The folder of a run, which a run that was ended goes on from.
+"""The store of a benchmark run: a folder from which a run that was ended goes on.
 
     settings.json            what is run; written first
     journal.jsonl            a line for every planner's attempt at a task, and for every visit of a task
 
-One process writes at a time. A line is whole or not there: what is lost is the attempt, or the visit, that ran.
+One process writes at a time. A line is whole or not there: a run that is killed loses the attempt, or the visit, that
+was under way.
 """
 
 from collections.abc import Generator, Sequence
@@ -21,15 +22,15 @@ from recsmith.files import Raw, check_schema, decode, dump_json, encode, parse, 
 from recsmith.measuring.held import held
 from recsmith.measuring.journal import Journal, Row, read_journal
 
-SCHEMA = "recsmith/bench-sharding/1"
-ABOUT = "settings.json"
-JOURNAL = "the journal"
-KINDS = ("attempt", "measured")
+SCHEMA = "recsmith/bench-sharding/1"  # of the settings
+SETTINGS_FILE = "settings.json"
+JOURNAL = "the journal"  # as errors call it
+KINDS = ("attempt", "measured")  # of the journal's lines
 
 
 @noun
-class Settings:
-    """What a run does; two runs of the same settings differ only in what the hardware takes.
+class BenchSettings:
+    """What a run does; two runs of the same settings differ only in the times that are measured.
 
     rows: of the table, such as 4x32. tasks: of each row. visits: of every task. global_batch: samples of all devices.
     """
@@ -57,7 +58,7 @@ class Settings:
 
 
 @noun
-class Measured:
+class MeasuredVisit:
     """Seconds of a task's plans in one visit, by planner. kernels: of each rank (W, 2), forward and backward.
 
     comm: of each rank's collectives (W, 2), forward and backward. probe_s: the hardware's probe, the median of the
@@ -76,23 +77,23 @@ class Measured:
 
 
 class RunStore:
-    """An open folder: attempts by (task, planner), measurements by (task, visit)."""
+    """An open folder: attempts by (task, planner), measured visits by (task, visit)."""
 
     def __init__(self, path: Path) -> None:
         rows = read_journal(path, KINDS)
         self._journal = Journal(path)
         self.attempts: dict[tuple[str, str], Attempt] = {}
-        self.measured: dict[tuple[str, int], Measured] = {}
+        self.measured: dict[tuple[str, int], MeasuredVisit] = {}
         for row in rows:
             self._take(row)
 
-    def note(self, task: str, attempt: Attempt) -> None:
-        """Keep an attempt."""
+    def add_attempt(self, task: str, attempt: Attempt) -> None:
+        """Write a planner's attempt at a task."""
         self._write({"task": task, "attempt": encode(attempt)})
 
-    def add(self, measured: Measured) -> None:
-        """Keep what a visit measured."""
-        self._write({"measured": _plain(measured)})
+    def add_visit(self, measured: MeasuredVisit) -> None:
+        """Write what a visit measured."""
+        self._write({"measured": _visit_to_raw(measured)})
 
     def _write(self, row: Row) -> None:
         self._journal.write(row)
@@ -103,13 +104,13 @@ class RunStore:
             attempt = decode(Attempt, row["attempt"], JOURNAL)
             self.attempts[row["task"], attempt.planner] = attempt
         else:
-            measured = _read(row["measured"])
+            measured = _visit_from_raw(row["measured"])
             self.measured[measured.task, measured.visit] = measured
 
 
 @noun
-class _Line:
-    """A visit as a line of the journal has it."""
+class _RawVisit:
+    """A MeasuredVisit as a line of the journal has it."""
 
     task: str
     visit: int
@@ -122,16 +123,16 @@ class _Line:
     elapsed_s: float
 
 
-def _plain(measured: Measured) -> Raw:
-    raw: Raw = {name: getattr(measured, name) for name in Measured.__dataclass_fields__}
+def _visit_to_raw(measured: MeasuredVisit) -> Raw:
+    raw: Raw = {name: getattr(measured, name) for name in MeasuredVisit.__dataclass_fields__}
     for name in ("kernels", "comm"):
         raw[name] = {planner: seconds.tolist() for planner, seconds in raw[name].items()}
     return raw
 
 
-def _read(raw: object) -> Measured:
-    line = decode(_Line, raw, JOURNAL)
-    return Measured(
+def _visit_from_raw(raw: object) -> MeasuredVisit:
+    line = decode(_RawVisit, raw, JOURNAL)
+    return MeasuredVisit(
         task=line.task, visit=line.visit,
         kernels={planner: np.array(seconds) for planner, seconds in line.kernels.items()},
         comm={planner: np.array(seconds) for planner, seconds in line.comm.items()},
@@ -140,41 +141,41 @@ def _read(raw: object) -> Measured:
 
 
 @contextmanager
-def open_run_store(path: Path, settings: Settings) -> Generator[RunStore]:
-    """The folder for writing, made if need be.
+def open_run_store(path: Path, settings: BenchSettings) -> Generator[RunStore]:
+    """Open a folder for writing; it is made if need be.
 
     Raises:
         UsageError: it is of other settings, or another process writes to it.
         CorruptFile: its journal is damaged.
     """
     with held(path):
-        _settle(path, settings)
+        _check_settings(path, settings)
         yield RunStore(path)
 
 
-def _settle(path: Path, settings: Settings) -> None:
+def _check_settings(path: Path, settings: BenchSettings) -> None:
     """Write the settings into an empty folder, or check that they are the same; more visits may be added."""
-    file = path / ABOUT
+    file = path / SETTINGS_FILE
     if file.exists():
         found = load_settings(path)
         if settings.visits < found.visits or replace(found, visits=settings.visits) != settings:
             raise UsageError(f"'{path}' holds a run with {_differences(found, settings)}; give another folder")
     else:
-        strange = sorted(entry.name for entry in path.iterdir())
-        if strange:
-            raise UsageError(f"'{path}' holds '{strange[0]}' and no {ABOUT}; give a new or an empty folder")
+        foreign = sorted(entry.name for entry in path.iterdir())
+        if foreign:
+            raise UsageError(f"'{path}' holds '{foreign[0]}' and no {SETTINGS_FILE}; give a new or an empty folder")
     write_text(str(file), dump_json({"schema": SCHEMA, **encode(settings)}))
 
 
-def load_settings(path: Path) -> Settings:
+def load_settings(path: Path) -> BenchSettings:
     """The settings of a folder."""
-    source = str(path / ABOUT)
-    return decode(Settings, check_schema(parse(read_text(source), source), SCHEMA, source), source)
+    source = str(path / SETTINGS_FILE)
+    return decode(BenchSettings, check_schema(parse(read_text(source), source), SCHEMA, source), source)
 
 
-def _differences(found: Settings, wanted: Settings) -> str:
+def _differences(found: BenchSettings, wanted: BenchSettings) -> str:
     """What another run has instead, in words."""
-    names = [name for name in Settings.__dataclass_fields__ if getattr(found, name) != getattr(wanted, name)]
+    names = [name for name in BenchSettings.__dataclass_fields__ if getattr(found, name) != getattr(wanted, name)]
     return " and ".join(
         f"{name} {_word(getattr(found, name))} instead of {_word(getattr(wanted, name))}" for name in names
     )

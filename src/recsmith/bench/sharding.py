@@ -9,18 +9,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from recsmith._types import noun
+from recsmith.adapters.installed import require_fbgemm
 from recsmith.bench.plans import Attempt, attempt, check_planner
-from recsmith.bench.run_store import Measured, RunStore, Settings, open_run_store
-from recsmith.bench.tasks import Drawn, Task, draw_tasks, parse_rows
-from recsmith.bench.visits import Placed, measure_visit, place
+from recsmith.bench.run_store import BenchSettings, MeasuredVisit, RunStore, open_run_store
+from recsmith.bench.tasks import DrawnTasks, Task, draw_tasks, parse_rows
+from recsmith.bench.visits import PlacedTask, measure_visit, place_task
 from recsmith.clusters import load_cluster
 from recsmith.errors import UsageError
 from recsmith.hardware import load_hardware
-from recsmith.hardware.installed import require_fbgemm
-from recsmith.verifying.kernels.steps import open_for
+from recsmith.verifying.kernels.visits import open_hardware
 
-MEASURED = "cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]"
-CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices; the second is the paper's
+KINDS = "cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]"
+CPU_BATCH = 4096  # samples of all devices and a step where a CPU, which is slower, measures; not tuned further
+GPU_BATCH = 65_536  # samples of all devices and a step: the paper's
 
 
 @noun
@@ -37,10 +38,10 @@ class BenchProgress:
 class BenchResults:
     """What is known at the end of a run. complete: whether nothing is left to do."""
 
-    settings: Settings
-    drawn: tuple[Drawn, ...]
+    settings: BenchSettings
+    drawn: tuple[DrawnTasks, ...]
     attempts: dict[tuple[str, str], Attempt]
-    measured: dict[tuple[str, int], Measured]
+    measured: dict[tuple[str, int], MeasuredVisit]
     complete: bool
 
 
@@ -50,7 +51,7 @@ def global_batch_of(hardware: str) -> int:
 
 
 def bench_sharding(
-    settings: Settings,
+    settings: BenchSettings,
     path: Path,
     *,
     budget_s: float | None = None,
@@ -69,14 +70,14 @@ def bench_sharding(
     for word in settings.planners:
         check_planner(word, settings.cost_model, drawn[0].tasks[0])
     ends = None if budget_s is None else time.monotonic() + budget_s
-    with open_run_store(path, settings) as book:
-        run = _BenchRun(book, settings, _turns(drawn), ends, on_progress or _silent)
+    with open_run_store(path, settings) as store:
+        run = _BenchRun(store, settings, _by_turns(drawn), ends, on_progress or _tell_nobody)
         try:
             complete = run.plan() and run.measure(plan_only)
         except KeyboardInterrupt:
             complete = False
         return BenchResults(
-            settings=settings, drawn=drawn, attempts=book.attempts, measured=book.measured, complete=complete
+            settings=settings, drawn=drawn, attempts=store.attempts, measured=store.measured, complete=complete
         )
 
 
@@ -87,27 +88,27 @@ def device_of(hardware: str) -> str:
         return "cpu"
     kind, _, device = hardware.partition(":")
     if kind not in ("cuda", "simulated") or not device:
-        raise UsageError(f"bench sharding measures {MEASURED}, such as cuda:h200 or simulated:h100, not '{hardware}'")
+        raise UsageError(f"bench sharding measures {KINDS}, such as cuda:h200 or simulated:h100, not '{hardware}'")
     if kind == "cuda":
         return load_cluster(device).device.name
     load_hardware(hardware)
     return device.partition("?")[0]
 
 
-def _draw(settings: Settings, device: str) -> list[Drawn]:
+def _draw(settings: BenchSettings, device: str) -> list[DrawnTasks]:
     return [
         draw_tasks(row, settings.tasks, settings.seed, device, settings.global_batch)
         for row in parse_rows(settings.rows)
     ]
 
 
-def _turns(drawn: Sequence[Drawn]) -> list[Task]:
+def _by_turns(drawn: Sequence[DrawnTasks]) -> list[Task]:
     """The first task of every row, then the second ..., so that a run that is ended has seen all rows."""
     return [task for place in zip(*(row.tasks for row in drawn), strict=True) for task in place]
 
 
-def _silent(_: BenchProgress) -> None:
-    """Nobody listens."""
+def _tell_nobody(_: BenchProgress) -> None:
+    """Tell nobody of a run's progress."""
 
 
 class _BenchRun:
@@ -115,45 +116,45 @@ class _BenchRun:
 
     def __init__(
         self,
-        book: RunStore,
-        settings: Settings,
+        store: RunStore,
+        settings: BenchSettings,
         tasks: list[Task],
         ends: float | None,
         tell: Callable[[BenchProgress], None],
     ) -> None:
-        self._book, self._settings, self._tasks, self._ends, self._tell = book, settings, tasks, ends, tell
+        self._store, self._settings, self._tasks, self._ends, self._tell = store, settings, tasks, ends, tell
         self._begun = time.monotonic()
 
     def plan(self) -> bool:
         """Every planner's attempt at every task."""
         wanted = [(task, word) for task in self._tasks for word in self._settings.planners]
         for done, (task, word) in enumerate(wanted):
-            if (task.name, word) in self._book.attempts:
+            if (task.name, word) in self._store.attempts:
                 continue
             if self._over:
                 return False
             self._say("planning", done, len(wanted))
-            self._book.note(task.name, attempt(word, task, self._settings.cost_model, self._settings.seed))
+            self._store.add_attempt(task.name, attempt(word, task, self._settings.cost_model, self._settings.seed))
         return True
 
     def measure(self, plan_only: bool) -> bool:
         """Every visit of the plans of every task; with plan_only, whether there are none left."""
         wanted = [(task, visit) for visit in range(self._settings.visits) for task in self._tasks]
-        left = [(task, visit) for task, visit in wanted if (task.name, visit) not in self._book.measured]
+        left = [(task, visit) for task, visit in wanted if (task.name, visit) not in self._store.measured]
         if not left or self._over or plan_only:
             return not left
         placed = {task.name: self._placed(task) for task in self._tasks}
-        hardware = open_for(self._settings.hardware, [load for task in placed.values() for load in task.all_loads])
+        hardware = open_hardware(self._settings.hardware, [load for task in placed.values() for load in task.all_loads])
         for done, (task, visit) in enumerate(left, start=len(wanted) - len(left)):
             if self._over:
                 return False
             self._say("measuring", done, len(wanted))
-            self._book.add(measure_visit(hardware, placed[task.name], visit))
+            self._store.add_visit(measure_visit(hardware, placed[task.name], visit))
         return True
 
-    def _placed(self, task: Task) -> Placed:
-        attempts = [self._book.attempts[task.name, word] for word in self._settings.planners]
-        return place(task, [each for each in attempts if each.placements], self._settings.seed)
+    def _placed(self, task: Task) -> PlacedTask:
+        attempts = [self._store.attempts[task.name, word] for word in self._settings.planners]
+        return place_task(task, [each for each in attempts if each.placements], self._settings.seed)
 
     @property
     def _over(self) -> bool:

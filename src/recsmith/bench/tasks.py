@@ -70,7 +70,7 @@ class Task:
 
 
 @noun
-class Drawn:
+class DrawnTasks:
     """The tasks of a row, and how many more were drawn: degenerate ones, and ones proved to have no plan."""
 
     row: TaskRow
@@ -97,7 +97,7 @@ def parse_rows(words: Sequence[str]) -> tuple[TaskRow, ...]:
     return tuple(row for row in ROWS if str(row) in words)
 
 
-def draw_tasks(row: TaskRow, number: int, seed: int, device: str, global_batch: int) -> Drawn:
+def draw_tasks(row: TaskRow, number: int, seed: int, device: str, global_batch: int) -> DrawnTasks:
     """The first `number` tasks of a row that are neither degenerate nor proved impossible.
 
     device: of the catalogue. global_batch: samples of all devices and a step.
@@ -106,7 +106,7 @@ def draw_tasks(row: TaskRow, number: int, seed: int, device: str, global_batch: 
     degenerate = infeasible = 0
     for attempt in range(MOST_ATTEMPTS):
         if len(tasks) == number:
-            return Drawn(row=row, tasks=tuple(tasks), degenerate=degenerate, infeasible=infeasible)
+            return DrawnTasks(row=row, tasks=tuple(tasks), degenerate=degenerate, infeasible=infeasible)
         tables, dims = _draw(row, seed, attempt)
         if largest_share(_pool_pooling()[tables], dims, row.devices) >= LARGEST_SHARE:
             degenerate += 1

@@ -1,7 +1,7 @@
 """Visits of a task: the kernels of every planner's plan, measured in turns.
 
 A visit measures each distinct load of a rank once, rank after rank on one device, those of all planners one after the
-other (verifying/kernels/steps.py). Collectives are not measured, where as many devices as ranks are not at hand: they
+other (verifying/kernels/visits.py). Collectives are not measured, where as many devices as ranks are not at hand: they
 are priced by cost model `analytic` for the task's cluster, by the same formula for every planner.
 
 Legend: W ranks; the last axis of kernels and collectives is forward, backward.
@@ -14,23 +14,22 @@ import numpy as np
 
 from recsmith._types import Floats, noun
 from recsmith.bench.plans import Attempt
-from recsmith.bench.run_store import Measured
+from recsmith.bench.run_store import MeasuredVisit
 from recsmith.bench.tasks import SPACE, Task
 from recsmith.costs import Evaluator, cost_model, price
-from recsmith.errors import RecSmithError
 from recsmith.hardware import Hardware
 from recsmith.measuring.run import origin
 from recsmith.plans import Bound, Plan, StepCost
 from recsmith.problems import build_problem, constraints_to_raw, footprint_of
 from recsmith.problems.space import Constraints
 from recsmith.verifying.kernels.loads import Load, loads_of
-from recsmith.verifying.kernels.steps import LEAST, turns
+from recsmith.verifying.kernels.visits import measure_load, turns
 
-COMM_MODEL = "analytic"
+COMM_MODEL = "analytic"  # the cost model that prices collectives
 
 
 @noun
-class Placed:
+class PlacedTask:
     """The plans of a task by planner: the load of each rank (W,), and what its collectives cost (W, 2)."""
 
     task: str
@@ -43,11 +42,11 @@ class Placed:
         return (load for ranks in self.loads.values() for load in ranks)
 
 
-def place(task: Task, attempts: Sequence[Attempt], seed: int) -> Placed:
+def place_task(task: Task, attempts: Sequence[Attempt], seed: int) -> PlacedTask:
     """The plans of a task. seed: of the ids."""
     evaluator = cost_model(COMM_MODEL).compile(build_problem(task.workload, task.cluster, SPACE))
     plans = {each.planner: _plan(task, each, evaluator) for each in attempts}
-    return Placed(
+    return PlacedTask(
         task=task.name,
         loads={word: loads_of(plan, seed) for word, plan in plans.items()},
         comm={word: _comm(plan.cost) for word, plan in plans.items()},
@@ -68,22 +67,23 @@ def _comm(cost: StepCost) -> Floats:
     return np.array([[device.forward_comm_s, device.backward_comm_s] for device in cost.per_device])
 
 
-def measure_visit(hardware: Hardware, placed: Placed, visit: int) -> Measured:
-    """Measure every distinct load of a task once."""
+def measure_visit(hardware: Hardware, placed: PlacedTask, visit: int) -> MeasuredVisit:
+    """Measure every distinct load of a task once.
+
+    Raises:
+        RecSmithError: the hardware failed.
+    """
     begun = time.monotonic()
     plans = list(placed.loads.values())
     seconds: dict[Load, tuple[float, float]] = {(): (0.0, 0.0)}
     probes: list[float] = []
     for load in turns(plans, visit) if plans else ():
         if load:
-            answer = hardware.measure_groups(load, visit, LEAST)
-            if answer.forward_s is None or answer.backward_s is None:
-                what = f"a rank's kernels of task {placed.task} could not be measured ({answer.status})"
-                raise RecSmithError(f"{what}: {answer.message}")
-            seconds[load] = answer.forward_s, answer.backward_s
-            probes.append(answer.probe_s or 0.0)
+            what = f"a rank's kernels of task {placed.task}"
+            seconds[load], probe_s = measure_load(hardware, load, visit, what=what)
+            probes.append(probe_s)
     where = origin(time.monotonic() - begun, hardware.name, hardware.device, hardware.versions)
-    return Measured(
+    return MeasuredVisit(
         task=placed.task, visit=visit, comm=placed.comm,
         kernels={word: np.array([seconds[load] for load in ranks]) for word, ranks in placed.loads.items()},
         probe_s=float(np.median(probes)) if probes else 0.0,

@@ -5,9 +5,10 @@ from typing import Any
 import click
 
 from recsmith.cli.options import format_option, read_time, words
-from recsmith.cli.telling import teller
+from recsmith.cli.progress import note, progress_printer
+from recsmith.reports.progress import bench_words
 
-SAY_EVERY_S = 60.0  # where nobody watches
+LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
 
 
 @click.group(name="bench")
@@ -40,33 +41,32 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
     from pathlib import Path
 
     from recsmith.bench.sharding import bench_sharding
-    from recsmith.bench.table import outcome_to_raw
     from recsmith.files import dump_json
-    from recsmith.reports.bench import table_lines
+    from recsmith.reports.bench_sharding import bench_lines, bench_to_raw
 
     settings = _settings(**options)
     name = settings.hardware.replace(":", "-").replace("/", "-").replace("?", "-")
     folder = Path(output or f"bench/sharding-{name}")
-    tell = teller(_words, SAY_EVERY_S, at_once=True)
-    outcome = bench_sharding(settings, folder, budget_s=budget, plan_only=plan_only, on_progress=tell)
-    if not outcome.complete:
+    on_progress = progress_printer(bench_words, LOG_EVERY_S, at_once=True)
+    results = bench_sharding(settings, folder, budget_s=budget, plan_only=plan_only, on_progress=on_progress)
+    if not results.complete:
         again = "the same command without --plan-only" if plan_only else "the same command"
-        click.echo(f"recsmith: note: not complete; {again} with -o {folder} goes on", err=True)
+        note(f"not complete; {again} with -o {folder} goes on")
     if format_ == "json":
-        click.echo(dump_json(outcome_to_raw(outcome)), nl=False)
+        click.echo(dump_json(bench_to_raw(results)), nl=False)
     else:
-        click.echo("\n".join(table_lines(outcome)))
+        click.echo("\n".join(bench_lines(results)))
 
 
 def _settings(**options: Any) -> Any:
     """The words as settings."""
     from recsmith.bench.plans import DEFAULT_PLANNERS, default_model
-    from recsmith.bench.run_store import Settings
+    from recsmith.bench.run_store import BenchSettings
     from recsmith.bench.sharding import global_batch_of
     from recsmith.bench.tasks import ROWS
 
     hardware = options["hardware"]
-    return Settings(
+    return BenchSettings(
         hardware=hardware,
         cost_model=options["cost_model"] or default_model(hardware),
         rows=tuple(map(str, ROWS)) if options["rows"] is None else options["rows"],
@@ -76,8 +76,3 @@ def _settings(**options: Any) -> Any:
         seed=options["seed"],
         global_batch=global_batch_of(hardware),
     )
-
-
-def _words(progress: Any) -> str:
-    """Of a run's progress."""
-    return f"{progress.what}: {progress.done:,} of {progress.total:,}, {progress.elapsed_s / 60:.1f} min"

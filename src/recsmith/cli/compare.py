@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import format_option, limit_options, problem_options, read_problem, read_search, words
+from recsmith.cli.progress import note
 
 
 @click.command(name="compare")
@@ -27,8 +28,8 @@ def command(workload: str, format_: str, **options: Any) -> None:
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.analyses.compare import DEFAULT_JUDGES, DEFAULT_PLANNERS, compare
     from recsmith.files import dump_json
-    from recsmith.reports.comparison import comparison_report, comparison_to_raw
-    from recsmith.reports.text import show
+    from recsmith.reports.comparisons import comparison_report, comparison_to_raw
+    from recsmith.reports.layout import show
 
     comparison = compare(
         **read_problem(workload, options),
@@ -39,9 +40,7 @@ def command(workload: str, format_: str, **options: Any) -> None:
     )
     for row in comparison.rows:
         if row.truncated:
-            click.echo(
-                f"recsmith: note: the search of {row.name} was cut short; its plan is the best by then", err=True
-            )
+            note(f"the search of {row.name} was cut short; its plan is the best by then")
     if format_ == "json":
         click.echo(dump_json(comparison_to_raw(comparison)), nl=False)
     else:

@@ -9,13 +9,9 @@ def command() -> None:
 
     Planning needs none of the three; exit code 2 says that what runs in TorchRec would fail.
     """
-    import sys
+    from recsmith.adapters.installed import require_torchrec, trio_versions
+    from recsmith.reports.installation import installation_lines
 
-    from recsmith import __version__
-    from recsmith.adapters.doctor import TRIO, installed, require_torch
-
-    click.echo(f"recsmith    {__version__}, Python {sys.version.split()[0]}: planning works")
-    for module, number in installed().items():
-        click.echo(f"{module:<11} {number or 'not installed'} (wanted: {TRIO[module]})")
-    require_torch()
+    click.echo("\n".join(installation_lines(trio_versions())))
+    require_torchrec()
     click.echo("the trio belongs together: recsmith.torchrec and verify --torchrec work")

@@ -20,8 +20,8 @@ def command(plan: str, table: str | None, cost_model: str | None, format_: str) 
     from recsmith.analyses.explain import explain
     from recsmith.files import dump_json
     from recsmith.plans import load_plan
-    from recsmith.reports.explanation import explanation_report, explanation_to_raw
-    from recsmith.reports.text import show
+    from recsmith.reports.explanations import explanation_report, explanation_to_raw
+    from recsmith.reports.layout import show
 
     explanation = explain(load_plan(plan), table, cost_model)
     if format_ == "json":

@@ -5,9 +5,10 @@ from typing import Any
 import click
 
 from recsmith.cli.options import read_time
-from recsmith.cli.telling import left, teller
+from recsmith.cli.progress import note, progress_printer
+from recsmith.reports.progress import training_words
 
-SAY_EVERY_S = 30.0  # where nobody watches
+LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
 
 
 @click.group(name="learn")
@@ -37,11 +38,14 @@ def cost(
     recsmith plan tables.yaml --cluster cpu:8 --cost-model neural:cpu.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.learning.cost import learn_cost
+    from recsmith.reports.learned_models import cost_card_lines
 
     words = {"variant": variant, "seed": seed, "epochs": epochs, "budget_s": budget}
-    card = learn_cost(_folders(data, "--data"), output, words, teller(_words, SAY_EVERY_S, _is_last), start)
-    click.echo("\n".join(_lines(card)))
-    click.echo(f"recsmith: note: wrote {output}; plan with --cost-model neural:{output}", err=True)
+    card = learn_cost(
+        _folders(data, "--data"), output, words, progress_printer(training_words, LOG_EVERY_S, _is_last), start
+    )
+    click.echo("\n".join(cost_card_lines(card)))
+    note(f"wrote {output}; plan with --cost-model neural:{output}")
 
 
 @command.command(name="comm")
@@ -61,12 +65,15 @@ def comm(data: str, unseen: str | None, output: str, seed: int, epochs: int, bud
     recsmith learn comm --data sim-4,sim-8,sim-16 --unseen sim-12,sim-32 --output comm-sim.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.learning.comm import learn_comm
+    from recsmith.reports.learned_models import comm_card_lines
 
     words = {"seed": seed, "epochs": epochs, "budget_s": budget}
     judging = _folders(unseen, "--unseen") if unseen is not None else []
-    card = learn_comm(_folders(data, "--data"), output, words, judging, teller(_words, SAY_EVERY_S, _is_last))
-    click.echo("\n".join(_comm_lines(card)))
-    click.echo(f"recsmith: note: wrote {output}; recsmith.costs.neural_comm.files.load_comm_model reads it", err=True)
+    card = learn_comm(
+        _folders(data, "--data"), output, words, judging, progress_printer(training_words, LOG_EVERY_S, _is_last)
+    )
+    click.echo("\n".join(comm_card_lines(card)))
+    note(f"wrote {output}; recsmith.costs.neural_comm.files.load_comm_model reads it")
 
 
 def _folders(words: str, option: str) -> list[Any]:
@@ -78,44 +85,6 @@ def _folders(words: str, option: str) -> list[Any]:
     if not folders:
         raise UsageError(f"{option} names no folder; give one such as measurements/cpu, or several with commas between")
     return folders
-
-
-def _comm_lines(card: Any) -> list[str]:
-    noise = card.noise
-    floor = f"{noise.median:.1%} median, {noise.mean:.1%} mean of {noise.pairs} pairs" if noise.pairs else "unknown"
-    return [
-        f"device    {card.device} ({card.hardware}, {card.backend})",
-        f"samples   {card.exchanges:,}, {card.left_out:,} left out (docs/learning.md says why)",
-        f"trained   {card.train:,} exchanges of {', '.join(map(str, card.ranks))} ranks, {card.epochs} epochs",
-        f"noise     {floor}: what two measurements of a rank differ by",
-        "",
-        "ranks  exchanges  median    mean  of alpha-beta and the wait",
-        *(_comm_line(each) for each in card.held_out),
-    ]
-
-
-def _comm_line(off: Any) -> str:
-    errors = f" {off.median:>7.1%} {off.mean:>7.1%}  {off.alpha_beta_median:.1%} median, {off.alpha_beta_mean:.1%} mean"
-    return f"{off.ranks:>5}{off.exchanges:>11,}{errors}{'' if off.trained else '; never trained on'}"
-
-
-def _lines(card: Any) -> list[str]:
-    off, noise = card.held_out, card.noise
-    floor = f"{noise.median:.1%} median, {noise.mean:.1%} mean of {noise.pairs} pairs" if noise.pairs else "unknown"
-    return [
-        f"device    {card.device} ({card.hardware})",
-        f"samples   {card.samples:,}, {card.left_out:,} left out (docs/learning.md says why)",
-        f"trained   {card.train:,} groups, {card.epochs} epochs, {card.variant}",
-        f"held out  {off.median:.1%} median, {off.mean:.1%} mean error of {off.samples:,} groups; tau {off.tau:.3f}",
-        f"parts     {off.forward_median:.1%} forward, {off.backward_median:.1%} backward (medians)",
-        f"noise     {floor}: what two samples of one case differ by",
-    ]
-
-
-def _words(epoch: Any) -> str:
-    """Of a training's Epoch."""
-    seconds = epoch.elapsed_s * (epoch.epochs / epoch.number - 1)
-    return f"epoch {epoch.number} of {epoch.epochs}, off by {epoch.error:.1%} (best {epoch.best:.1%}){left(seconds)}"
 
 
 def _is_last(epoch: Any) -> bool:

@@ -5,10 +5,10 @@ from typing import Any, cast
 import click
 
 from recsmith.cli.options import format_option, read_time, words
-from recsmith.cli.telling import left, teller
+from recsmith.cli.progress import note, progress_printer
+from recsmith.reports.progress import measuring_words
 
-SAY_EVERY_S = 60.0  # where nobody watches
-
+LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
 
 budget_option = click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 20m.")
 seed_option = click.option(
@@ -58,8 +58,8 @@ def compute(
     chosen = {"optimizers": optimizers or CPU_OPTIMIZERS, "data_types": data_types or DATA_TYPES}
     cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
     folder = _folder(output, hardware)
-    done = measure_compute(opened, cases, folder, limit, teller(_words, SAY_EVERY_S))
-    _note(f"{done.samples:,} samples in {done.elapsed_s:.0f} s ({done.per_hour:,.0f} an hour) added to {folder}")
+    done = measure_compute(opened, cases, folder, limit, progress_printer(measuring_words, LOG_EVERY_S))
+    note(f"{done.samples:,} samples in {done.elapsed_s:.0f} s ({done.per_hour:,.0f} an hour) added to {folder}")
     _note_journal(folder)
 
 
@@ -91,9 +91,9 @@ def comm(
         added = simulate_comm(hardware, folder, ranks, limit, seed)
     else:
         if oversubscribed(ranks):
-            _note(f"{ranks} ranks outnumber the cores of this machine: on CPU the scheduler is measured, not a link")
+            note(f"{ranks} ranks outnumber the cores of this machine: on CPU the scheduler is measured, not a link")
         added = measure_comm(folder, ranks, limit, seed)
-    _note(f"{added:,} exchanges added to {folder}")
+    note(f"{added:,} exchanges added to {folder}")
     _note_journal(folder)
 
 
@@ -133,7 +133,7 @@ def fold(folder: str) -> None:
     path = Path(folder)
     with open_folder(path, load_about(path)) as opened:
         part = opened.fold()
-    _note(f"wrote {part}" if part else f"the journal of {path} is empty; nothing to fold")
+    note(f"wrote {part}" if part else f"the journal of {path} is empty; nothing to fold")
 
 
 def _folder(output: str | None, name: str) -> Any:
@@ -145,12 +145,10 @@ def _folder(output: str | None, name: str) -> Any:
 def _check(hardware: str) -> None:
     from recsmith.errors import RecSmithError
     from recsmith.measuring.check import check
+    from recsmith.reports.kernel_checks import kernel_check_lines
 
     found = check(hardware)
-    click.echo(f"{'optimizer':<16}{'weights':<9}{'cases':>5}  outputs differ by  updated weights by")
-    for each in found:
-        differ = f"{each.outputs:>17.1e}{each.weights:>20.1e}"
-        click.echo(f"{each.optimizer:<16}{each.data_type:<9}{each.cases:>5}{differ}{'' if each.agrees else '  WRONG'}")
+    click.echo("\n".join(kernel_check_lines(found)))
     if not all(each.agrees for each in found):
         raise RecSmithError("FBGEMM and PyTorch disagree by more than rounding; do not trust measurements of this pair")
 
@@ -159,13 +157,4 @@ def _note_journal(folder: Any) -> None:
     from recsmith.measuring.parts import has_pyarrow
 
     if not has_pyarrow():
-        _note(f"without pyarrow samples stay in the journal; `recsmith measure fold {folder}` makes parquet of it")
-
-
-def _note(text: str) -> None:
-    click.echo(f"recsmith: note: {text}", err=True)
-
-
-def _words(progress: Any) -> str:
-    """Of a run's MeasuringProgress."""
-    return f"{progress.samples:,} samples, {progress.per_hour:,.0f} an hour{left(progress.left_s)}"
+        note(f"without pyarrow samples stay in the journal; `recsmith measure fold {folder}` makes parquet of it")

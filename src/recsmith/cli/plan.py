@@ -42,14 +42,15 @@ def command(workload: str, prove: bool, output: str | None, format_: str, **word
 def _print(result: Any, output: str | None, format_: str) -> None:
     from recsmith.files import dump_json
     from recsmith.plans import plan_to_raw
-    from recsmith.reports.data import result_to_raw
+    from recsmith.reports.plans import result_to_raw
 
     if output == "-":
         click.echo(dump_json(plan_to_raw(result.plan)), nl=False)
     elif format_ == "json":
         click.echo(dump_json(result_to_raw(result)), nl=False)
     else:
-        from recsmith.reports.text import plan_report, show
+        from recsmith.reports.layout import show
+        from recsmith.reports.plans import plan_report
 
         written = f", written to {output}" if output else ""
         lost = "".join(f"; {member}" for member in result.members if "left out" in member)

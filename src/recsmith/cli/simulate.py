@@ -3,6 +3,7 @@
 import click
 
 from recsmith.cli.options import format_option
+from recsmith.cli.progress import note
 
 
 @click.command(name="simulate")
@@ -19,20 +20,15 @@ def command(plan: str, cost_model: str | None, format_: str) -> None:
     from recsmith.files import dump_json
     from recsmith.planning.simulate import simulate
     from recsmith.plans import load_plan
-    from recsmith.reports.data import price_to_raw
+    from recsmith.reports.layout import show
+    from recsmith.reports.plans import plan_report, price_to_raw
 
     priced = simulate(load_plan(plan), cost_model)
     for device in priced.cost.overfull[:1]:
         others = len(priced.cost.overfull) - 1
         more = f" and {others} more" if others else ""
-        click.echo(
-            f"recsmith: note: rank {device.rank}{more} would need more memory than there is; "
-            "plan again for this cluster",
-            err=True,
-        )
+        note(f"rank {device.rank}{more} would need more memory than there is; plan again for this cluster")
     if format_ == "json":
         click.echo(dump_json(price_to_raw(priced)), nl=False)
     else:
-        from recsmith.reports.text import plan_report, show
-
         show(plan_report(priced))

@@ -1,12 +1,12 @@
 """`recsmith sweep`."""
 
-import sys
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import click
 
 from recsmith.cli.options import read_cluster, read_search, read_shape, search_options, shape_options, words
+from recsmith.cli.progress import is_watched, note
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 
 
@@ -48,7 +48,7 @@ def command(workload: str, output: str | None, format_: str, **options: Any) -> 
         **_read_sweep(workload, options),
         **read_search(options),
         planner=options["planner"],
-        on_point=_say if _watched() else None,
+        on_point=_say if is_watched() else None,
     )
     _notes(found)
     _print(found, output, format_)
@@ -76,13 +76,8 @@ def _host_of(cluster: Any, per_host: int) -> Any:
     return replace(cluster, local_world_size=per_host, hosts=1)
 
 
-def _watched() -> bool:
-    """Whether a person follows standard error, which may be closed."""
-    return cast(Any, sys.stderr) is not None and sys.stderr.isatty()
-
-
 def _say(point: Any) -> None:
-    from recsmith.reports.sweep import OUTCOMES, point_words
+    from recsmith.reports.sweeps import OUTCOMES, point_words
     from recsmith.units import format_time
 
     said = OUTCOMES[point.outcome] if point.error else format_time(point.total_s)
@@ -90,23 +85,20 @@ def _say(point: Any) -> None:
 
 
 def _notes(found: Any) -> None:
-    from recsmith.reports.sweep import point_words
+    from recsmith.reports.sweeps import point_words
 
     for point in found.points:
         if point.truncated:
-            click.echo(
-                f"recsmith: note: the search of {point_words(point)} was cut short; its plan is the best by then",
-                err=True,
-            )
+            note(f"the search of {point_words(point)} was cut short; its plan is the best by then")
     if found.left:
         total = len(found.points) + found.left
-        click.echo(f"recsmith: note: interrupted; {found.left} of {total} points are not done", err=True)
+        note(f"interrupted; {found.left} of {total} points are not done")
 
 
 def _print(found: Any, output: str | None, format_: str) -> None:
     from recsmith.files import dump_json, write_text
-    from recsmith.reports.sweep import sweep_report, sweep_to_csv, sweep_to_raw
-    from recsmith.reports.text import show
+    from recsmith.reports.layout import show
+    from recsmith.reports.sweeps import sweep_report, sweep_to_csv, sweep_to_raw
 
     def data(as_csv: bool) -> str:
         return sweep_to_csv(found) if as_csv else dump_json(sweep_to_raw(found))

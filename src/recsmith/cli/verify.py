@@ -5,11 +5,12 @@ from typing import Any
 import click
 
 from recsmith.cli.options import format_option
-from recsmith.cli.telling import left, teller
+from recsmith.cli.progress import note, progress_printer
+from recsmith.reports.progress import verifying_words
 
-SAY_EVERY_S = 30.0  # where nobody watches
-STEPS = 5
-OF_TORCHREC, OF_KERNELS = ("steps", "batch_size"), ("hardware", "cost_model", "visits", "seed")
+LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
+OF_JOBS = ("steps", "batch_size")  # options of --torchrec alone
+OF_KERNELS = ("hardware", "cost_model", "visits", "seed")  # options of everything else
 
 
 @click.command(name="verify")
@@ -35,50 +36,45 @@ def command(plans: tuple[str, ...], torchrec: bool, format_: str, **words: Any) 
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.errors import UsageError
 
-    odd = [name for name in (OF_KERNELS if torchrec else OF_TORCHREC) if words[name] is not None]
+    odd = [name for name in (OF_KERNELS if torchrec else OF_JOBS) if words[name] is not None]
     if odd:
         which = "is not a word of --torchrec" if torchrec else "goes with --torchrec"
         raise UsageError(f"--{odd[0].replace('_', '-')} {which}; leave one of the two out")
     if torchrec and len(plans) > 1:
         raise UsageError(f"--torchrec trains one plan at a time, and there are {len(plans)}; name one")
+    given = {name: value for name, value in words.items() if value is not None}
     if torchrec:
-        _train(*plans, steps=words["steps"] or STEPS, batch_size=words["batch_size"], format_=format_)
+        _verify_job(*plans, format_=format_, words=given)
     else:
-        _measure(plans, format_, {name: words[name] for name in OF_KERNELS if words[name] is not None})
+        _verify_kernels(plans, format_, given)
 
 
-def _train(plan: str, *, steps: int, batch_size: int | None, format_: str) -> None:
+def _verify_job(plan: str, *, format_: str, words: dict[str, Any]) -> None:
     from recsmith.files import dump_json
     from recsmith.plans import load_plan
-    from recsmith.reports.verified_jobs import verification_report, verification_to_raw
-    from recsmith.verifying.jobs.verify import verify
+    from recsmith.reports.job_verifications import job_verification_report, job_verification_to_raw
+    from recsmith.verifying.jobs.verify import verify_job
 
-    done = verify(load_plan(plan), steps=steps, batch_size=batch_size)
+    done = verify_job(load_plan(plan), **words)
     if format_ == "json":
-        click.echo(dump_json(verification_to_raw(done)), nl=False)
+        click.echo(dump_json(job_verification_to_raw(done)), nl=False)
     else:
-        from recsmith.reports.text import show
+        from recsmith.reports.layout import show
 
-        show(verification_report(done))
+        show(job_verification_report(done))
 
 
-def _measure(plans: tuple[str, ...], format_: str, words: dict[str, Any]) -> None:
+def _verify_kernels(plans: tuple[str, ...], format_: str, words: dict[str, Any]) -> None:
     from recsmith.files import dump_json
     from recsmith.plans import load_plan
-    from recsmith.reports.verified_kernels import verified_lines, verified_to_raw
-    from recsmith.verifying.kernels.verify import verify_plans
+    from recsmith.reports.kernel_verifications import kernel_verification_lines, kernel_verification_to_raw
+    from recsmith.verifying.kernels.verify import verify_kernels
 
     named = [(name, load_plan(name)) for name in plans]
-    done = verify_plans(named, **words, on_progress=teller(_words, SAY_EVERY_S))
+    done = verify_kernels(named, **words, on_progress=progress_printer(verifying_words, LOG_EVERY_S))
     if not done.complete:
-        click.echo(f"recsmith: note: interrupted; this is what {done.visits} visits say", err=True)
+        note(f"interrupted; this is what {done.visits} visits say")
     if format_ == "json":
-        click.echo(dump_json(verified_to_raw(done)), nl=False)
+        click.echo(dump_json(kernel_verification_to_raw(done)), nl=False)
     else:
-        click.echo("\n".join(verified_lines(done)))
-
-
-def _words(progress: Any) -> str:
-    """Of a StepProgress."""
-    seconds = progress.elapsed_s * (progress.total / progress.done - 1)
-    return f"visit {progress.visit} of {progress.visits}, {progress.done} of {progress.total} measured{left(seconds)}"
+        click.echo("\n".join(kernel_verification_lines(done)))

@@ -2,6 +2,8 @@
 
 import click
 
+from recsmith.cli.progress import note
+
 
 @click.group(name="workload")
 def command() -> None:
@@ -39,4 +41,4 @@ def sample(tables: int, seed: int, max_bytes: str | None, batch_size: int, optim
     else:
         save_workload(made, output)
         weights = format_size(made.weight_bytes)
-        click.echo(f"recsmith: note: {tables:,} tables, {weights} of weights, written to {output}", err=True)
+        note(f"{tables:,} tables, {weights} of weights, written to {output}")

@@ -3,11 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from recsmith.adapters.installed import INSTALL_PAIR, require_fbgemm
 from recsmith.clusters import Device, load_cluster
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import did_you_mean, parse_number
 from recsmith.hardware.case import REPETITIONS, SCALES, Case, Hardware, Measurement, Scale
-from recsmith.hardware.installed import REMEDY, require_fbgemm
 
 if TYPE_CHECKING:
     from recsmith.hardware.simulated_links import SimulatedLinks
@@ -81,7 +81,7 @@ def _import(module: str, name: str) -> Any:
         return getattr(import_module(module), name)
     except (ImportError, OSError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise MissingExtra(f"PyTorch or FBGEMM cannot be loaded ({reason}); install a pair: {REMEDY}") from None
+        raise MissingExtra(f"PyTorch or FBGEMM cannot be loaded ({reason}); install a pair: {INSTALL_PAIR}") from None
 
 
 def _noise(words: str) -> float:

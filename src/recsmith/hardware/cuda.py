@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from recsmith.adapters.installed import NO_DEVICE
 from recsmith.errors import UsageError
 from recsmith.hardware.case import Scale
 from recsmith.hardware.fused import FusedHardware
-from recsmith.hardware.installed import NO_DEVICE
 
 FLUSHED_BYTES = 2**30  # written before each call: 0.3 ms of an H100, and 20 times its cache of 50 MiB
 MOST_FLUSHES = 16  # before a call: a first one takes the host seconds, to load its kernels

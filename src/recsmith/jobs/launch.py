@@ -3,40 +3,37 @@
     results = launch("package.module:function", {"steps": 10}, ranks=4, hosts=2)
 
 Each rank runs `function(**arguments)` inside an initialised process group and returns plain JSON data. What the user
-need not know is done here: loopback and a free port, the interface that gloo must use, one torchrun agent per emulated
-host, a teardown that does not abort, the output of a failing rank, and the end of all children when the parent is
-interrupted or dies. Linux only. Run as a program, this file is such an agent.
+need not know is done here: a free port and the interface that gloo must use (loopback.py), one torchrun agent per
+emulated host (agent.py), a teardown that does not abort (worker.py), the output of a failing rank, and the end of all
+children when the parent is interrupted or dies. Linux only.
 """
 
-import ctypes
 import json
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from recsmith.adapters.doctor import require_torch
+from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import RecSmithError, UsageError
+from recsmith.jobs.agent import PARENT
+from recsmith.jobs.loopback import LOOPBACK, free_port, loopback_interface
 from recsmith.jobs.machine import free_cores
 
-LOOPBACK = "127.0.0.1"
-LAST_LINES = 25  # of a failing rank's output that an error shows
-GRACE_S = 5.0  # between asking children to end and ending them
-PARENT = "RECSMITH_PARENT"  # environment: the process that a child of a job must not outlive
-_IFF_LOOPBACK = 0x8
-_PR_SET_PDEATHSIG = 1
+TIMEOUT_S = 600.0  # seconds of a job, where its caller knows no better
+LAST_LINES = 25  # of a failing rank's output that an error shows: a traceback and what led to it
+GRACE_S = 5.0  # seconds between asking agents to end and killing them; they must end their ranks within it
+POLL_S = 0.05  # seconds between two looks at the agents: short beside the seconds that a job takes to start
 
 
 def launch(
-    function: str, arguments: dict[str, Any], *, ranks: int, hosts: int = 1, timeout_s: float = 600.0
+    function: str, arguments: dict[str, Any], *, ranks: int, hosts: int = 1, timeout_s: float = TIMEOUT_S
 ) -> list[Any]:
     """What `function` (written 'package.module:name') returned on each of `ranks` local ranks, in order of ranks.
 
@@ -51,7 +48,7 @@ def launch(
     """
     if ranks < 1 or hosts < 1 or ranks % hosts:
         raise UsageError(f"{ranks} ranks on {hosts} hosts; both must be at least 1 and hosts must divide ranks")
-    require_torch()
+    require_torchrec()
     with tempfile.TemporaryDirectory(prefix="recsmith-job-") as name:
         folder = Path(name)
         (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments}))
@@ -63,13 +60,13 @@ def launch(
 @contextmanager
 def _agents(folder: Path, ranks: int, hosts: int) -> Generator[list[subprocess.Popen[bytes]]]:
     """One torchrun agent per host; all of them end with this block, however it ends."""
-    port = _free_port()
+    port = free_port()
     agents: list[subprocess.Popen[bytes]] = []
     try:
         for host in range(hosts):
             log = (folder / f"agent-{host}.log").open("wb")
             command = [
-                sys.executable, "-m", "recsmith.jobs.launch",
+                sys.executable, "-m", "recsmith.jobs.agent",
                 "--nnodes", str(hosts), "--node-rank", str(host), "--nproc-per-node", str(ranks // hosts),
                 "--master-addr", LOOPBACK, "--master-port", str(port), "--log-dir", str(folder / f"logs-{host}"),
                 "--redirects", "3", "-m", "recsmith.jobs.worker", str(folder),
@@ -87,6 +84,7 @@ def _agents(folder: Path, ranks: int, hosts: int) -> Generator[list[subprocess.P
 
 
 def _environment(ranks: int) -> dict[str, str]:
+    """Of agents and ranks: cores shared evenly, the loopback interface, and this process's places of modules."""
     threads = max(1, free_cores() // ranks)
     fixed = {
         "GLOO_SOCKET_IFNAME": loopback_interface(),
@@ -98,33 +96,6 @@ def _environment(ranks: int) -> dict[str, str]:
         PARENT: str(os.getpid()),
     }
     return {**os.environ, **fixed}
-
-
-def loopback_interface() -> str:
-    """Name of the loopback interface; gloo picks another one, and hangs, where this is not said."""
-    for _, name in socket.if_nameindex():
-        flags = Path("/sys/class/net") / name / "flags"
-        if flags.exists() and int(flags.read_text(), 16) & _IFF_LOOPBACK:
-            return name
-    return "lo"
-
-
-def _free_port() -> int:
-    """A port that is free, and that Linux gives to no outgoing connection (32768 and up) before torchrun listens."""
-    for _ in range(100):
-        port = 20_000 + secrets.randbelow(12_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind((LOOPBACK, port))
-            return port
-    raise RecSmithError(f"found no free port on {LOOPBACK} in 100 tries from 20000 to 31999; free one and try again")
-
-
-def end_with_parent() -> None:
-    """Have Linux kill this process when its parent dies, even by SIGKILL; leave at once where it is dead already."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(os.environ[PARENT]):
-        sys.exit("the process that started this job is gone")
-    os.environ[PARENT] = str(os.getpid())  # for the children of this one
 
 
 def _end(agents: list[subprocess.Popen[bytes]]) -> None:
@@ -149,7 +120,7 @@ def _wait(agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float)
             raise RecSmithError(
                 f"the local job did not end within {timeout_s:g} s; give it more time\n{_failing_output(folder)}"
             )
-        time.sleep(0.05)
+        time.sleep(POLL_S)
     if any(agent.poll() for agent in agents):
         raise RecSmithError(f"a rank of the local job failed\n{_failing_output(folder)}")
 
@@ -170,10 +141,3 @@ def _result(folder: Path, rank: int) -> Any:
     if not file.exists():
         raise RecSmithError(f"rank {rank} ended without a result; let the function return, not end the process")
     return json.loads(file.read_text())
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    from torch.distributed.run import main
-
-    main()

@@ -1,4 +1,4 @@
-"""What this machine says of its processor and memory."""
+"""Processor, free cores and free memory of this machine, as Linux reports them."""
 
 import os
 from pathlib import Path

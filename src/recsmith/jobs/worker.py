@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from recsmith.jobs.launch import end_with_parent
+from recsmith.jobs.agent import end_with_parent
 
 TIMEOUT = timedelta(minutes=10)  # of a collective that some rank never joins
 

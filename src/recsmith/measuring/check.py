@@ -1,9 +1,9 @@
 """The correctness check: small cases of the same kind as measured ones, FBGEMM beside PyTorch."""
 
 from recsmith._types import noun
+from recsmith.adapters.installed import NO_DEVICE, require_fbgemm
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
-from recsmith.hardware.installed import NO_DEVICE, require_fbgemm
 from recsmith.measuring.cases import Cases
 
 CASES = 60

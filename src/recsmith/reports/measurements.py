@@ -8,6 +8,7 @@ from recsmith.measuring.comm import fit_alpha_beta
 from recsmith.measuring.folder import load_about
 from recsmith.measuring.parts import read_columns
 from recsmith.measuring.summary import Summary, summarize
+from recsmith.reports.layout import plain_line
 from recsmith.units import format_size, format_time
 
 SUMMARY_SCHEMA = "recsmith/measurements-summary/1"
@@ -31,16 +32,16 @@ def _compute_lines(found: Summary) -> list[str]:
     about, noise = found.about, found.noise
     counts = ", ".join(f"{count:,} {status}" for status, count in found.counts.items()) or "none"
     return [
-        _line("what", f"{about.kind} on {about.hardware}, scale {about.scale}, seed {about.seed}"),
-        _line("samples", f"{found.samples:,}: {counts}; {found.visits:,} visits"),
-        *(_line("device", each) for each in found.devices),
-        *(_line("versions", each) for each in found.versions),
-        _line("measured", f"{found.first} to {found.last}" if found.first else "never"),
-        _line("speed", f"{found.per_hour:,.0f} samples an hour" if found.per_hour else "unknown"),
-        _line("noise", _noise_words(noise.pairs, noise.median, noise.mean)),
-        *([_line("probe", _probe_words(found.probes))] if any(found.probes) else []),
-        _line("trained", ", ".join(f"{count:,} {name}" for name, count in found.trained.items()) or "nothing"),
-        *(_line("failure", f"{count:,} x {message}") for message, count in found.failures.items()),
+        plain_line("what", f"{about.kind} on {about.hardware}, scale {about.scale}, seed {about.seed}"),
+        plain_line("samples", f"{found.samples:,}: {counts}; {found.visits:,} visits"),
+        *(plain_line("device", each) for each in found.devices),
+        *(plain_line("versions", each) for each in found.versions),
+        plain_line("measured", f"{found.first} to {found.last}" if found.first else "never"),
+        plain_line("speed", f"{found.per_hour:,.0f} samples an hour" if found.per_hour else "unknown"),
+        plain_line("noise", _noise_words(noise.pairs, noise.median, noise.mean)),
+        *([plain_line("probe", _probe_words(found.probes))] if any(found.probes) else []),
+        plain_line("trained", ", ".join(f"{count:,} {name}" for name, count in found.trained.items()) or "nothing"),
+        *(plain_line("failure", f"{count:,} x {message}") for message, count in found.failures.items()),
         "",
         "ids of an iteration, steady samples",
         *_bars(found.histogram),
@@ -67,16 +68,16 @@ def _comm_lines(path: Path) -> list[str]:
     found, model = _exchanges(path), fit_alpha_beta(path)
     crowded = "; ranks outnumber cores: the scheduler is measured" if found["oversubscribed"] else ""
     lines = [
-        _line("what", f"all-to-all of {found['ranks']} {found['backend']} ranks, seed {found['seed']}{crowded}"),
-        _line("samples", f"{found['samples']:,}"),
-        *(_line("device", each) for each in found["devices"]),
+        plain_line("what", f"all-to-all of {found['ranks']} {found['backend']} ranks, seed {found['seed']}{crowded}"),
+        plain_line("samples", f"{found['samples']:,}"),
+        *(plain_line("device", each) for each in found["devices"]),
     ]
     if model is None:
-        return [*lines, _line("model", "none: it takes some exchanges without skew, and on CPU two ranks")]
+        return [*lines, plain_line("model", "none: it takes some exchanges without skew, and on CPU two ranks")]
     words = (
         f"{format_time(model.alpha_s)} + bytes / {format_size(model.bytes_per_s)}/s, off by {model.median_error:.0%}"
     )
-    return [*lines, _line("model", f"{words} (median of {model.samples}); {model.label}")]
+    return [*lines, plain_line("model", f"{words} (median of {model.samples}); {model.label}")]
 
 
 def _exchanges(path: Path) -> dict[str, Any]:
@@ -90,7 +91,3 @@ def _exchanges(path: Path) -> dict[str, Any]:
         "oversubscribed": any(found["oversubscribed"]),
         "devices": sorted(set(found["device"])),
     }
-
-
-def _line(word: str, text: str) -> str:
-    return f"{word:<9}{text}"

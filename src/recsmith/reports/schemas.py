@@ -11,10 +11,10 @@ from recsmith.files import Raw, json_schema
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
 from recsmith.problems.space import CONSTRAINTS_SCHEMA, TableRule
-from recsmith.reports.comparison import COMPARISON_SCHEMA
-from recsmith.reports.data import RESULT_SCHEMA
-from recsmith.reports.explanation import EXPLANATION_SCHEMA
-from recsmith.reports.sweep import SWEEP_SCHEMA
+from recsmith.reports.comparisons import COMPARISON_SCHEMA
+from recsmith.reports.explanations import EXPLANATION_SCHEMA
+from recsmith.reports.plans import RESULT_SCHEMA
+from recsmith.reports.sweeps import SWEEP_SCHEMA
 from recsmith.sharding import Shard
 from recsmith.workloads import workload_schema
 

@@ -1,7 +1,6 @@
 """`recsmith verify`: a plan runs in a real TorchRec job, and its memory is what was predicted."""
 
 import json
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ def test_the_report_shows_each_rank_and_says_what_times_mean(monkeypatch: pytest
         return [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.0, "peak": 10**8} for _ in range(ranks)]
 
     monkeypatch.setattr(room, "launch", answer)
-    monkeypatch.setattr(room, "require_torch", lambda: None)
+    monkeypatch.setattr(room, "require_torchrec", lambda: None)
     done = verified(two_tables(), tmp_path, "--torchrec", "--batch-size", "16")
     assert done.exception is None, done.exception
     assert "not the speed of the plan's devices" in done.output
@@ -62,21 +61,4 @@ def test_the_report_shows_each_rank_and_says_what_times_mean(monkeypatch: pytest
 )
 def test_what_this_machine_cannot_run_is_refused_before_it_starts(made: Plan, words: str):
     with pytest.raises(UsageError, match=words):
-        room.verify(made)
-
-
-def test_more_memory_than_the_machine_has_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "require_torch", lambda: None)
-    monkeypatch.setattr(room, "proc_bytes", lambda file, field: 2**29)
-    with pytest.raises(UsageError, match="512 MiB available"):
-        room.verify(two_tables())
-
-
-def test_a_sequence_cannot_be_data_parallel_on_cpu():
-    made = two_tables(pooling="none")
-    copies = tuple(
-        replace(each, sharding_type="data_parallel", compute_kernel="dense", ranks=(0, 1), widths=())
-        for each in made.placements
-    )
-    with pytest.raises(UsageError, match="data_parallel sequence"):
-        room.verify(replace(made, placements=copies))
+        room.verify_job(made)

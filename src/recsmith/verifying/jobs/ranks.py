@@ -15,8 +15,8 @@ from typing import Any, cast
 from recsmith._process import proc_bytes, return_freed_memory, settle
 from recsmith.plans import Plan, plan_from_raw
 
-WARM_UP = 2  # steps that are not timed
-SMALL_ROWS, SMALL_BATCH = 256, 8  # of the copy that trains first
+WARM_UP = 2  # steps that are not timed; trade-off: more of them leave out more of the start, and take longer
+SMALL_ROWS, SMALL_BATCH = 256, 8  # rows of a table, samples a rank: of the copy that trains first; any small ones do
 
 
 def measure(plan: dict[str, Any], steps: int, seed: int = 0) -> dict[str, float]:
@@ -45,8 +45,8 @@ def _train(plan: Plan, steps: int, seed: int) -> list[dict[str, float]]:
     import torch
     import torch.distributed as dist
 
-    from recsmith.jobs.model import random_batch
-    from recsmith.jobs.train import sharded_model
+    from recsmith.jobs.sharded_model import sharded_model
+    from recsmith.jobs.workload_model import random_batch
 
     sharded, dense = sharded_model(plan, plan.workload.optimizer)
     with torch.no_grad():  # fresh zeros take no memory until they are written

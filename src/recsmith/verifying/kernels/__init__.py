@@ -1,1 +1,5 @@
-"""The kernels and all-to-alls of plans, measured beside what a cost model predicted."""
+"""Verification of plans by their kernels: those of each rank, measured rank after rank on one device of any kind.
+
+The parts that only measure (loads.py, visits.py, steps.py) serve bench as well. Plans that train as whole TorchRec jobs
+are verifying/jobs.
+"""

@@ -19,11 +19,11 @@ from recsmith.errors import UsageError
 from recsmith.hardware.simulated_links import SimulatedLinks
 from recsmith.measuring.exchanges import Exchange
 
-Seconds = Callable[[Exchange], Floats]
-"""Seconds (W,) of each rank of an exchange, from its own start to its end."""
+ExchangeSeconds = Callable[[Exchange], Floats]
+"""What tells the seconds (W,) of each rank of an exchange, from its own start to its end."""
 
 
-def by_links(links: SimulatedLinks, noise: tuple[int, int] | None = None) -> Seconds:
+def by_links(links: SimulatedLinks, noise: tuple[int, int] | None = None) -> ExchangeSeconds:
     """What simulated links take. noise: seed and visit of it; None for none."""
 
     def seconds(exchange: Exchange) -> Floats:
@@ -33,7 +33,7 @@ def by_links(links: SimulatedLinks, noise: tuple[int, int] | None = None) -> Sec
     return seconds
 
 
-def by_model(model: CommModel) -> Seconds:
+def by_model(model: CommModel) -> ExchangeSeconds:
     """What a learned model says."""
     return lambda exchange: model.seconds(
         np.array(exchange.sent_bytes, dtype=np.float64), np.array(exchange.received_bytes, dtype=np.float64),
@@ -48,7 +48,7 @@ def with_starts(exchange: Exchange, ready_s: Floats) -> Exchange:
     return replace(exchange, skew_s=tuple((ready_s - ready_s.min()).tolist()))
 
 
-def step_with_skew(ready_s: Floats, exchange: Exchange, seconds: Seconds) -> float:
+def step_with_skew(ready_s: Floats, exchange: Exchange, seconds: ExchangeSeconds) -> float:
     """Seconds until the last rank has its forward all-to-all behind it: the largest ready_s + its seconds.
 
     ready_s: when each rank is ready, after its backward all-to-all, backward and forward kernels (W,). exchange: the
@@ -60,7 +60,7 @@ def step_with_skew(ready_s: Floats, exchange: Exchange, seconds: Seconds) -> flo
     return float((ready_s + seconds(with_starts(exchange, ready_s))).max())
 
 
-def skewed_comm(kernels: Floats, forward: Exchange, backward: Exchange, seconds: Seconds) -> Floats:
+def skewed_comm(kernels: Floats, forward: Exchange, backward: Exchange, seconds: ExchangeSeconds) -> Floats:
     """Seconds (W, 2) of both all-to-alls around kernels (W, 2), for `step_seconds` to add up.
 
     The backward one begins on all ranks at once, the forward one on each when it is ready; of it this is what comes

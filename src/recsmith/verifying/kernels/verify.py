@@ -1,9 +1,9 @@
-"""Plans, measured: kernels of every rank on hardware, beside what a cost model predicted.
+"""Verifies plans by their kernels: those of every rank, measured on hardware, beside what a cost model predicted.
 
 A step is put together from measured kernels and from collectives, which are measured between local ranks where this
 machine can run all of a plan's, simulated with simulated kernels (there each rank begins when it is ready:
 skewed_steps.py), and the cost model's elsewhere. Predicted kernels are multiplied by this machine's factor
-(references.py).
+(machine_factor.py).
 
 Legend: V visits, W ranks; the last axis of kernels and collectives is forward, backward.
 """
@@ -16,38 +16,33 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
+from recsmith.hardware import Hardware
 from recsmith.measuring.intervals import draw_visits, interval
 from recsmith.measuring.ranking import kendall_tau
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import Plan, StepCost
 from recsmith.verifying.kernels.collectives import is_simulated, measure_collectives, not_measured
-from recsmith.verifying.kernels.findings import KernelVerification, PlanSteps, RankExchange, RankKernels
 from recsmith.verifying.kernels.loads import loads_of
-from recsmith.verifying.kernels.references import factor_of, reference_cases
-from recsmith.verifying.kernels.simulated_links import Linked
-from recsmith.verifying.kernels.steps import (
-    VISITS,
-    StepProgress,
-    measure_steps,
-    median_step,
-    open_for,
-    resampled_steps,
-    step_seconds,
-)
+from recsmith.verifying.kernels.machine_factor import MachineFactor, factor_of, reference_cases
+from recsmith.verifying.kernels.simulated_collectives import SimulatedCollectives
+from recsmith.verifying.kernels.steps import median_step, resampled_steps, step_seconds
+from recsmith.verifying.kernels.verification import KernelVerification, PlanSteps, RankExchange, RankKernels
+from recsmith.verifying.kernels.visits import VISITS, MeasuredKernels, VisitProgress, measure_kernels, open_hardware
 
 
-def verify_plans(
+def verify_kernels(
     plans: Sequence[tuple[str, Plan]],
     hardware: str = "cpu",
     *,
     cost_model: str | None = None,
     visits: int = VISITS,
     seed: int = 0,
-    on_progress: Callable[[StepProgress], None] | None = None,
+    on_progress: Callable[[VisitProgress], None] | None = None,
 ) -> KernelVerification:
-    """Measure named plans side by side on hardware, and hold them against a cost model (default: the plans' own).
+    """Measure the kernels of named plans side by side on hardware, and compare them with a cost model's predictions.
 
-    seed: of ids and of resampling.
+    plans: (name, plan). hardware: as `load_hardware` takes it. cost_model: that predicts (default: the plans' own).
+    visits: how often each rank is measured. seed: of ids and of resampling.
 
     Raises:
         UsageError: a table, optimizer or data type that cannot be measured, too little memory, or plans of several cost
@@ -58,36 +53,46 @@ def verify_plans(
     model = find_cost_model(cost_model or _common_model(plans))
     some = [plan for _, plan in plans]
     loads = [loads_of(plan, seed) for plan in some]
-    predicted = [_predicted(price_plan(plan, model.name)) for plan in some]
+    priced = [_predicted(price_plan(plan, model.name)) for plan in some]
     references = reference_cases(some, hardware)
     others = [(case,) for case in references]
-    opened = open_for(hardware, [load for ranks in loads for load in ranks] + others)
+    opened = open_hardware(hardware, [load for ranks in loads for load in ranks] + others)
     why = [not_measured(plan, hardware) for plan in some]
-    linked = Linked(hardware) if is_simulated(hardware) else None
-    local = [words or ("simulated" if linked else "") for words in why]
-    comm = _collectives(some, local, visits, [each.comm for each in predicted])
-    steps = measure_steps(opened, loads, visits, others=others, on_progress=on_progress)
-    factor = factor_of(model, some[0].cluster, references, steps.others, seed)
-    guesses = [each._replace(kernels=each.kernels * factor.median.value) for each in predicted]
-    taken = [_Seconds(*pair) for pair in zip(steps.kernels, (each[: steps.visits] for each in comm), strict=True)]
+    simulated = SimulatedCollectives(hardware) if is_simulated(hardware) else None
+    comm = _collectives(
+        some, [not words and simulated is None for words in why], visits, [each.comm for each in priced]
+    )
+    done = measure_kernels(opened, loads, visits, others=others, on_progress=on_progress)
+    factor = factor_of(model, some[0].cluster, references, done.others, seed)
+    predicted = [each._replace(kernels=each.kernels * factor.median.value) for each in priced]
+    measured = [_StepParts(*pair) for pair in zip(done.kernels, (each[: done.visits] for each in comm), strict=True)]
     exchanges: list[tuple[RankExchange, ...]] = [()] * len(some)
     for i, plan in enumerate(some):
-        if linked and not why[i]:
-            taken[i] = taken[i].around(linked.simulated(plan, taken[i].kernels, seed))
-            guesses[i] = guesses[i].around(linked.predicted(plan, guesses[i].kernels))
-            exchanges[i] = linked.exchanges(plan, *taken[i])
-    found = _judged(plans, taken, guesses, why, exchanges, seed)
-    order = np.array([(each.predicted_s, each.step.value) for each in found])
+        if simulated and not why[i]:
+            measured[i] = measured[i].around(simulated.simulate(plan, measured[i].kernels, seed))
+            predicted[i] = predicted[i].around(simulated.predict(plan, predicted[i].kernels))
+            exchanges[i] = simulated.by_rank(plan, *measured[i])
+    found = _steps_of_plans(plans, measured, predicted, why, exchanges, seed)
+    return _verification(opened, model.name, factor, some, done, found)
+
+
+def _verification(
+    hardware: Hardware, model: str, factor: MachineFactor, plans: Sequence[Plan], done: MeasuredKernels,
+    found: tuple[PlanSteps, ...],
+) -> KernelVerification:  # fmt: skip
+    """What is found of the plans, with what concerns all of them."""
+    first = plans[0]
+    steps = np.array([(each.predicted_s, each.step.value) for each in found])
     return KernelVerification(
-        hardware=opened.name, device=opened.device, versions=opened.versions, cost_model=model.name, factor=factor,
-        cluster=some[0].cluster.describe(), visits=steps.visits, complete=steps.complete, plans=found,
-        alike=all((plan.workload, plan.cluster) == (some[0].workload, some[0].cluster) for plan in some),
-        probe_moved=_moved(steps.probe_s), winner=int(order[:, 0].argmin()),
-        tau=_tau(*order.T) if len(found) > 2 else None,
+        hardware=hardware.name, device=hardware.device, versions=hardware.versions, cost_model=model, factor=factor,
+        cluster=first.cluster.describe(), visits=done.visits, complete=done.complete, plans=found,
+        alike=all((plan.workload, plan.cluster) == (first.workload, first.cluster) for plan in plans),
+        probe_moved=_moved(done.probe_s), winner=int(steps[:, 0].argmin()),
+        tau=_tau(*steps.T) if len(found) > 2 else None,
     )  # fmt: skip
 
 
-class _Seconds(NamedTuple):
+class _StepParts(NamedTuple):
     """Seconds of kernels and of collectives, (..., W, 2) each."""
 
     kernels: Floats
@@ -95,11 +100,11 @@ class _Seconds(NamedTuple):
 
     @property
     def steps(self) -> Floats:
-        """Of the steps that they add up to (...)."""
+        """Seconds of the steps that they add up to (...)."""
         return step_seconds(self.kernels, self.comm)
 
-    def around(self, comm: Floats | None) -> "_Seconds":
-        """With other collectives; as it is for None."""
+    def around(self, comm: Floats | None) -> "_StepParts":
+        """With these collectives instead; unchanged for None."""
         return self if comm is None else self._replace(comm=comm)
 
 
@@ -110,52 +115,54 @@ def _common_model(plans: Sequence[tuple[str, Plan]]) -> str:
     return names[0]
 
 
-def _predicted(cost: StepCost) -> _Seconds:
+def _predicted(cost: StepCost) -> _StepParts:
     """What a price holds (W, 2)."""
     kernels = [(each.forward_compute_s, each.backward_compute_s) for each in cost.per_device]
     comm = [(each.forward_comm_s, each.backward_comm_s) for each in cost.per_device]
-    return _Seconds(np.array(kernels), np.array(comm))
+    return _StepParts(np.array(kernels), np.array(comm))
 
 
-def _collectives(plans: Sequence[Plan], why: Sequence[str], visits: int, predicted: Sequence[Floats]) -> list[Floats]:
-    """Seconds of the collectives of each plan (V, W, 2): predicted ones (W, 2) where `why` says so, or measured."""
+def _collectives(
+    plans: Sequence[Plan], measurable: Sequence[bool], visits: int, predicted: Sequence[Floats]
+) -> list[Floats]:
+    """Seconds of the collectives of each plan (V, W, 2): measured where they can be, or predicted ones (W, 2)."""
     found = [np.repeat(comm[None], visits, axis=0) for comm in predicted]
     for world in sorted({plan.cluster.world_size for plan in plans}):
-        some = [i for i, plan in enumerate(plans) if not why[i] and plan.cluster.world_size == world]
+        some = [i for i, plan in enumerate(plans) if measurable[i] and plan.cluster.world_size == world]
         measured = measure_collectives([plans[i] for i in some], visits) if some else []
         for i, seconds in zip(some, measured, strict=True):
             found[i] = seconds
     return found
 
 
-def _judged(
-    plans: Sequence[tuple[str, Plan]], taken: Sequence[_Seconds], guesses: Sequence[_Seconds], why: Sequence[str],
-    exchanges: Sequence[tuple[RankExchange, ...]], seed: int,
+def _steps_of_plans(
+    plans: Sequence[tuple[str, Plan]], measured: Sequence[_StepParts], predicted: Sequence[_StepParts],
+    why: Sequence[str], exchanges: Sequence[tuple[RankExchange, ...]], seed: int,
 ) -> tuple[PlanSteps, ...]:  # fmt: skip
     """What was measured of each plan beside what was predicted."""
-    drawn = draw_visits(len(taken[0].kernels), seed)
-    steps = [median_step(*each) for each in taken]
-    resampled = [resampled_steps(*each, drawn) for each in taken]
+    drawn = draw_visits(len(measured[0].kernels), seed)
+    steps = [median_step(*each) for each in measured]
+    resampled = [resampled_steps(*each, drawn) for each in measured]
     found: list[PlanSteps] = []
     for i, (name, plan) in enumerate(plans):
-        ranks = _ranks(taken[i], guesses[i])
+        ranks = _ranks(measured[i], predicted[i])
         order = np.array([(rank.predicted_s, rank.measured_s) for rank in ranks])
         slower = (interval(steps[i] / steps[k] - 1, resampled[i] / resampled[k] - 1) for k in range(len(plans)))
         one = PlanSteps(
             name=name, digest=plan.digest, step=interval(steps[i], resampled[i]),
-            steps_s=tuple(taken[i].steps.tolist()), predicted_s=float(guesses[i].steps), collectives=why[i],
+            steps_s=tuple(measured[i].steps.tolist()), predicted_s=float(predicted[i].steps), collectives=why[i],
             ranks=ranks, tau=_tau(*order.T), slower=tuple(slower), exchanges=exchanges[i],
         )  # fmt: skip
         found.append(one)
     return tuple(found)
 
 
-def _ranks(taken: _Seconds, guess: _Seconds) -> tuple[RankKernels, ...]:
+def _ranks(measured: _StepParts, predicted: _StepParts) -> tuple[RankKernels, ...]:
     """Medians over visits beside predictions."""
-    measured, predicted = np.median(taken.kernels, axis=0).tolist(), guess.kernels.sum(axis=1).tolist()
+    medians, kernels_s = np.median(measured.kernels, axis=0).tolist(), predicted.kernels.sum(axis=1).tolist()
     return tuple(
-        RankKernels(rank=rank, forward_s=forward, backward_s=backward, predicted_s=predicted[rank])
-        for rank, (forward, backward) in enumerate(measured)
+        RankKernels(rank=rank, forward_s=forward, backward_s=backward, predicted_s=kernels_s[rank])
+        for rank, (forward, backward) in enumerate(medians)
     )
 
 

@@ -1,0 +1,83 @@
+"""Whether PyTorch, FBGEMM and TorchRec are installed and belong together, asked without importing them.
+
+What runs in TorchRec needs all three (`require_torchrec`), measuring kernels PyTorch and FBGEMM (`require_fbgemm`). Why
+releases must match: docs/decisions/0003.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+from recsmith._version import __version__
+from recsmith.errors import MissingExtra
+
+TRIO = {"torch": "2.13", "fbgemm_gpu": "1.8", "torchrec": "1.8"}  # module: the release that belongs to the others
+PAIRS = {"1.6": "2.11", "1.7": "2.12", "1.8": "2.13"}  # FBGEMM release: the PyTorch it was built for
+CPU_BUILD, CUDA_BUILD = "fbgemm-gpu-cpu", "fbgemm-gpu"  # packages of module fbgemm_gpu
+INSTALL_TRIO = (
+    "install the trio: pip install 'recsmith[torchrec-cpu]' and then pip install --no-deps torchrec==1.8.0 "
+    "(with a GPU: pip install 'recsmith[torchrec]')"
+)
+INSTALL_PAIR = "pip install 'recsmith[torchrec-cpu]', or with a GPU 'recsmith[torchrec]'"
+NO_DEVICE = "no CUDA device is visible to PyTorch; measure cpu, or simulated:h100"
+
+
+def trio_versions() -> dict[str, str | None]:
+    """Version of each module of TRIO: None where it is not installed, 'unknown' where its package has no metadata."""
+    return {module: _module_version(module) for module in TRIO}
+
+
+def _module_version(module: str) -> str | None:
+    if find_spec(module) is None:
+        return None
+    packages = (CPU_BUILD, CUDA_BUILD) if module == "fbgemm_gpu" else (module,)
+    return next((found for package in packages if (found := _package_version(package)) is not None), "unknown")
+
+
+def _package_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def mismatches(found: dict[str, str | None]) -> list[str]:
+    """What is wrong with these versions of TRIO, one sentence each; empty where they belong together."""
+    missing = [f"{module} is not installed" for module, number in found.items() if number is None]
+    wrong = [
+        f"{module} is {number}; {TRIO[module]} belongs to the others"
+        for module, number in found.items()
+        if number is not None and not f"{number}.".startswith(f"{TRIO[module]}.")
+    ]
+    return missing + wrong
+
+
+def require_torchrec() -> None:
+    """MissingExtra without PyTorch, FBGEMM and TorchRec of releases that belong together, with what to install."""
+    wrong = mismatches(trio_versions())
+    if wrong:
+        raise MissingExtra(f"{'; '.join(wrong)}. This needs TorchRec: {INSTALL_TRIO}")
+
+
+def require_fbgemm(cuda: bool = False) -> str:
+    """The versions of PyTorch and FBGEMM in words; MissingExtra where the pair cannot run here, with what to install.
+
+    cuda: whether the pair must be able to use a GPU.
+    """
+    torch, cpu_build, cuda_build = map(_package_version, ("torch", CPU_BUILD, CUDA_BUILD))
+    fbgemm = (cuda_build or cpu_build) if cuda else (cpu_build or cuda_build)
+    if torch is None or fbgemm is None:
+        missing = "torch" if torch is None else "fbgemm_gpu"
+        raise MissingExtra(f"{missing} is not installed; measuring needs PyTorch and FBGEMM: {INSTALL_PAIR}")
+    if cuda and cuda_build is None:
+        raise MissingExtra(f"{CPU_BUILD} {cpu_build} is the CPU build of FBGEMM; measuring a GPU needs {CUDA_BUILD}")
+    wanted = PAIRS.get(_release(fbgemm))
+    if wanted is not None and _release(torch) != wanted:
+        raise MissingExtra(
+            f"FBGEMM {fbgemm} was built for torch {wanted}, found {torch}; install a pair: {INSTALL_PAIR}"
+        )
+    return f"recsmith {__version__}, torch {torch}, fbgemm {fbgemm}"
+
+
+def _release(number: str) -> str:
+    """1.8 of 1.8.0+cpu."""
+    return ".".join(number.split("+")[0].split(".")[:2])

@@ -1,0 +1,83 @@
+"""A plan's model sharded by DistributedModelParallel, with the weights that each rank holds.
+
+Every function here runs on all ranks of a job (launch.py).
+"""
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torchrec.optim
+from torch import nn
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.sharding_plan import get_default_sharders
+from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
+
+from recsmith.adapters.convert import to_sharding_plan
+from recsmith.adapters.topology import device_type
+from recsmith.jobs.workload_model import WorkloadModel, with_model_collections
+from recsmith.plans import Plan
+
+# The keywords are arbitrary but large enough for training to move weights by 1e-3 and more.
+OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
+    "sgd": (torch.optim.SGD, {"lr": 0.1}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.1, "eps": 1e-8}),
+    "rowwise_adagrad": (torchrec.optim.RowWiseAdagrad, {"lr": 0.1, "eps": 1e-8}),
+}
+
+
+def rank_device() -> torch.device:
+    """This rank's device."""
+    return (
+        torch.device(device_type(), int(os.environ["LOCAL_RANK"])) if device_type() == "cuda" else torch.device("cpu")
+    )
+
+
+def sharded_model(plan: Plan, optimizer: str) -> tuple[DistributedModelParallel, torch.optim.Optimizer | None]:
+    """The plan's model, sharded, and the dense optimizer of its data_parallel tables (None where there are none)."""
+    plan = with_model_collections(plan)
+    model = WorkloadModel(plan.workload, torch.device("meta"))
+    cls, keywords = OPTIMIZERS[optimizer]
+    copies = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
+    for name, parameter in model.named_parameters():
+        if table_of(name) not in copies:
+            apply_optimizer_in_backward(cls, [parameter], dict(keywords))
+    sharders = get_default_sharders()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sharded = DistributedModelParallel(
+            model, device=rank_device(), plan=to_sharding_plan(plan, model, sharders=sharders), sharders=sharders
+        )
+    dense = [parameter for name, parameter in sharded.named_parameters() if table_of(name) in copies]
+    return sharded, cls(dense, **keywords) if dense else None
+
+
+def table_of(parameter: str) -> str:
+    """The table of a parameter's name, such as 'collections.0.embedding_bags.t0.weight'."""
+    return parameter.removesuffix(".weight").rpartition(".")[2]
+
+
+def local_shards(sharded: nn.Module) -> Iterator[tuple[str, tuple[int, int], torch.Tensor]]:
+    """(table, (row, column) of its corner, weights) of every shard on this rank; copies are at (0, 0)."""
+    for name, value in sharded.state_dict().items():
+        if isinstance(value, ShardedTensor):
+            for shard in value.local_shards():
+                row, column = shard.metadata.shard_offsets
+                yield table_of(name), (row, column), shard.tensor
+        else:
+            yield table_of(name), (0, 0), value
+
+
+def shard_of(whole: torch.Tensor, corner: tuple[int, int], shape: torch.Size) -> torch.Tensor:
+    """The rectangle of a whole table that a shard holds."""
+    return whole[corner[0] : corner[0] + shape[0], corner[1] : corner[1] + shape[1]]
+
+
+def load_weights(sharded: nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    """Write whole tables into this rank's shards."""
+    with torch.no_grad():
+        for table, corner, tensor in local_shards(sharded):
+            tensor.copy_(shard_of(weights[table], corner, tensor.shape))

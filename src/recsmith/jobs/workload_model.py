@@ -1,0 +1,134 @@
+"""A plain TorchRec model of a workload, and random batches for it: what local jobs run.
+
+One collection per (weighted, pooled, dim of sequences), as TorchRec wants it. Every feature of a table gets a key of
+its own, `<table>/<feature>`, so that each output can be told apart.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, EmbeddingCollection, EmbeddingConfig
+from torchrec.distributed.types import Awaitable
+from torchrec.modules.embedding_configs import DataType, PoolingType
+from torchrec.sparse.jagged_tensor import JaggedTensor, KeyedJaggedTensor, KeyedTensor
+
+from recsmith.errors import UsageError
+from recsmith.plans import Plan
+from recsmith.workloads import Feature, Table, Workload
+
+DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
+POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
+COLLECTIONS = "collections"  # attribute of WorkloadModel, and so the first word of its tables' paths
+
+
+class WorkloadModel(nn.Module):
+    """The embedding collections of a workload, side by side."""
+
+    def __init__(self, workload: Workload, device: torch.device) -> None:
+        super().__init__()
+        self.groups = collection_groups(workload)
+        made = [_collection(tables, device) for tables in self.groups]
+        setattr(self, COLLECTIONS, nn.ModuleList(made))
+
+    def forward(self, batch: "Batch") -> dict[str, torch.Tensor]:
+        """Embeddings by feature key: (B, dim), or (ids, dim) of a sequence."""
+        outputs: dict[str, torch.Tensor] = {}
+        for collection, features in zip(getattr(self, COLLECTIONS), batch.features, strict=True):
+            answer = collection(features)
+            answer = answer.wait() if isinstance(answer, Awaitable) else answer  # a sharded module answers late
+            if isinstance(answer, KeyedTensor):
+                outputs |= answer.to_dict()
+            else:
+                outputs |= {key: _values(jagged) for key, jagged in answer.items()}
+        return outputs
+
+
+def _values(jagged: JaggedTensor) -> torch.Tensor:
+    return jagged.values()
+
+
+class Batch:
+    """One KeyedJaggedTensor per collection; moves to a device as TorchRec's pipelines ask."""
+
+    def __init__(self, features: list[KeyedJaggedTensor]) -> None:
+        self.features = features
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> "Batch":
+        """The batch on a device."""
+        return Batch([features.to(device, non_blocking=non_blocking) for features in self.features])
+
+    def record_stream(self, stream: torch.Stream) -> None:
+        """Keep the batch's memory until a stream is done with it."""
+        for features in self.features:
+            features.record_stream(stream)  # type: ignore[arg-type]
+
+
+def collection_groups(workload: Workload) -> list[list[Table]]:
+    """Tables by the collection that can hold them, in order of their names."""
+    groups: dict[tuple[object, ...], list[Table]] = {}
+    for table in sorted(workload.tables, key=lambda table: table.name):
+        if table.data_type not in DATA_TYPES:
+            raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
+        groups.setdefault((table.pooled, table.weighted, 0 if table.pooled else table.embedding_dim), []).append(table)
+    return list(groups.values())
+
+
+def with_model_collections(plan: Plan) -> Plan:
+    """The plan with its tables' collections renamed to those of WorkloadModel; placements do not change."""
+    path = {
+        table.name: f"{COLLECTIONS}.{i}"
+        for i, tables in enumerate(collection_groups(plan.workload))
+        for table in tables
+    }
+    tables = tuple(replace(table, collection=path[table.name]) for table in plan.workload.tables)
+    return replace(plan, workload=replace(plan.workload, tables=tables))
+
+
+def feature_key(table: Table, feature: Feature) -> str:
+    """The key of a table's feature in batches and outputs."""
+    return f"{table.name}/{feature.name}"
+
+
+def _collection(tables: list[Table], device: torch.device) -> nn.Module:
+    if tables[0].pooled:
+        bags = [EmbeddingBagConfig(**_config(table), pooling=POOLINGS[table.pooling]) for table in tables]
+        return EmbeddingBagCollection(tables=bags, device=device, is_weighted=tables[0].weighted)
+    return EmbeddingCollection(tables=[EmbeddingConfig(**_config(table)) for table in tables], device=device)
+
+
+def _config(table: Table) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "embedding_dim": table.embedding_dim,
+        "num_embeddings": table.num_embeddings,
+        "feature_names": [feature_key(table, feature) for feature in table.features],
+        "data_type": DATA_TYPES[table.data_type],
+    }
+
+
+def random_batch(workload: Workload, batch_size: int, generator: torch.Generator) -> Batch:
+    """Ids drawn uniformly; bag lengths around the pooling factor of each feature (poolings per sample count as one)."""
+    return Batch([_random_features(tables, batch_size, generator) for tables in collection_groups(workload)])
+
+
+def _random_features(tables: list[Table], batch_size: int, generator: torch.Generator) -> KeyedJaggedTensor:
+    keys: list[str] = []
+    lengths: list[torch.Tensor] = []
+    values: list[torch.Tensor] = []
+    for table in tables:
+        for feature in table.features:
+            keys.append(feature_key(table, feature))
+            lengths.append(_lengths(feature.pooling_factor * feature.num_poolings, batch_size, generator))
+            values.append(torch.randint(0, table.num_embeddings, (int(lengths[-1].sum()),), generator=generator))
+    ids = torch.cat(values)
+    weights = torch.rand(len(ids), generator=generator) if tables[0].weighted else None
+    return KeyedJaggedTensor(keys=keys, values=ids, lengths=torch.cat(lengths), weights=weights)
+
+
+def _lengths(mean: float, batch_size: int, generator: torch.Generator) -> torch.Tensor:
+    """Whole bag lengths with this mean: the floor, and one more as often as the fraction says."""
+    whole = int(mean)
+    extra = torch.rand(batch_size, generator=generator) < mean - whole
+    return whole + extra.to(torch.int64)

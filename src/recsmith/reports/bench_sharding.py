@@ -1,0 +1,171 @@
+"""Sharding benchmarks: the table of a run as lines, and as plain data."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from recsmith.bench.gain_tables import ALL, GainTable, planning_medians, references, tables_of
+from recsmith.bench.gains import ESTIMATES, LEAST_TASKS, Gain, RowGains, Verdict
+from recsmith.bench.sharding import BenchResults
+from recsmith.bench.visits import COMM_MODEL
+from recsmith.files import Raw, encode
+from recsmith.reports.layout import plain_line, plain_row
+
+BENCH_SCHEMA = "recsmith/bench-sharding-result/1"
+LABEL_WIDTH = 10  # characters of a heading's label
+PLANNER_WIDTH = 15  # characters of a planner's column: two lines of its name fit
+FIRST_WIDTHS = (7, 5, 10, 10)  # characters of the columns before them
+
+
+def bench_lines(results: BenchResults) -> list[str]:
+    """The table of gains over the first reference, and the verdict on each."""
+    tables = tables_of(results)
+    return [
+        *_heading(results),
+        "",
+        *_grid(results, tables[0]),
+        "",
+        *(line for table in tables for line in _verdict_lines(table)),
+        *_few(tables[0]),
+        *_notes(results),
+    ]
+
+
+def _heading(results: BenchResults) -> Iterator[str]:
+    settings, measured = results.settings, list(results.measured.values())
+    device = "; ".join(dict.fromkeys(visit.device for visit in measured))
+    wanted = settings.tasks * len(settings.rows) * settings.visits
+    yield _line("hardware", f"{settings.hardware}: {device}" if device else settings.hardware)
+    yield _line(
+        "tasks",
+        f"{settings.tasks} a row, {len(measured):,} of {wanted:,} visits measured; "
+        f"{settings.global_batch:,} samples of all devices; seed {settings.seed}",
+    )
+    kernels = "simulated" if settings.hardware.startswith("simulated:") else "measured"
+    model = settings.cost_model
+    yield _line("planned", f"under {model}; collectives are priced by {COMM_MODEL}, kernels are {kernels}")
+    first = references(results)[0]
+    yield _line("figures", f"how much longer steps take than {first}'s: mean over tasks, 95 % interval")
+    yield _line("", "ranks take their medians over visits")
+
+
+def _line(label: str, text: str) -> str:
+    return plain_line(label, text, LABEL_WIDTH)
+
+
+def _grid(results: BenchResults, table: GainTable) -> Iterator[str]:
+    """Two lines a row: gains over each planner, and below them their intervals; at last what planning took."""
+    others = [gain.planner for gain in table.main_rows[0].gains]
+    headings = [_heading_of(planner) for planner in others]
+    yield _row((), [first for first, _ in headings])
+    yield _row(("row", "tasks", "rejected", f"{table.reference[:5]}, ms"), [second for _, second in headings])
+    rejected = {str(row.row): f"{row.rejected:.1%}" for row in results.drawn}
+    for row in table.main_rows:
+        step = "-" if row.step_s is None else f"{row.step_s * 1e3:.4g}"
+        first = row.row, str(row.tasks), rejected.get(row.row, ""), step
+        yield _row(first, [_value(gain, row.tasks) for gain in row.gains])
+        yield _row((), [_range(gain) for gain in row.gains])
+    medians = planning_medians(results)
+    yield _row(("plan", "CPU s", "median", f"{medians[table.reference]:.3g}"), [f"{medians[p]:.3g}" for p in others])
+
+
+def _heading_of(planner: str) -> tuple[str, str]:
+    """A planner's name in two lines; of one with a cost model of its own, the second is the model's last word."""
+    name, at, model = planner.partition("@")
+    first, _, last = name.rpartition("_")
+    words = (name, f"@{PurePath(model.rpartition(':')[2]).stem}") if at else (first, last)
+    return words[0][: PLANNER_WIDTH - 1], words[1][: PLANNER_WIDTH - 1]
+
+
+def _row(first: Sequence[str], planners: Sequence[str]) -> str:
+    """A row of the table; no first cells are empty ones."""
+    cells = [*(first or [""] * len(FIRST_WIDTHS)), *planners]
+    return plain_row(cells, (*FIRST_WIDTHS, *[PLANNER_WIDTH] * len(planners))).rstrip()
+
+
+def _value(gain: Gain, tasks: int) -> str:
+    """The figure; behind it how many tasks it is of, where the planner has no plan of some."""
+    if gain.interval is None:
+        return "-"
+    fewer = f" ({gain.tasks})" if gain.tasks < tasks else ""
+    return f"{gain.interval.value:+.1%}{fewer}"
+
+
+def _range(gain: Gain) -> str:
+    return "" if gain.interval is None else f"{gain.interval.low * 100:+.1f}..{gain.interval.high * 100:+.1f}"
+
+
+def _verdict_lines(table: GainTable) -> Iterator[str]:
+    said = {each: table.verdict(each) for each in ESTIMATES}
+    main = said[ESTIMATES[0]]
+    yield f"{table.reference}: {_verdict_words(main)}"
+    yield f"  {_best_greedy_words(table.main_rows)}"
+    for name, words in (("fastest", "by the fastest visits"), ("kernels", "of kernels alone")):
+        if (said[name].worse, said[name].better) != (main.worse, main.better):
+            yield f"  {words}: {_verdict_words(said[name])}"
+
+
+def _verdict_words(said: Verdict) -> str:
+    worse = ", ".join(f"{planner} in {row}" for row, planner in said.worse) or "none"
+    return (
+        f"significantly worse than: {worse}; significantly better than the best of the four classic greedies in "
+        f"{len(said.better)} of {said.rows} rows"
+    )
+
+
+def _best_greedy_words(rows: Sequence[RowGains]) -> str:
+    best = [(row.row, row.best_greedy) for row in rows if row.row != ALL]
+    pairs = [(gain.interval.value, row, gain.planner) for row, gain in best if gain and gain.interval]
+    if not pairs:
+        return "no classic greedy beside it"
+    low, high = min(pairs), max(pairs)
+    return f"the best classic greedy takes {low[0]:+.1%} ({low[2]}, {low[1]}) to {high[0]:+.1%} ({high[2]}, {high[1]})"
+
+
+def _few(table: GainTable) -> Iterator[str]:
+    if any(0 < row.tasks < LEAST_TASKS for row in table.main_rows):
+        yield f"rows of fewer than {LEAST_TASKS} tasks tell nothing apart; give more --tasks"
+
+
+def _notes(results: BenchResults) -> Iterator[str]:
+    for word in results.settings.planners:
+        lost = [each for each in results.attempts.values() if each.planner == word and each.error]
+        if lost:
+            reasons = "; ".join(dict.fromkeys(each.error or "" for each in lost[:1]))
+            yield f"{word}: no plan of {len(lost)} tasks, left out of its means: {reasons}"
+    lost_tasks = sum(row.infeasible for row in results.drawn)
+    if lost_tasks:
+        yield f"{lost_tasks} tasks that were drawn are proved to have no plan; others were drawn instead"
+    if not results.complete:
+        yield "the run is not complete; the same command with the same folder goes on"
+
+
+def bench_to_raw(results: BenchResults) -> Raw:
+    """Plain data of a run: schema recsmith/bench-sharding-result/1."""
+    tables = tables_of(results)
+    return {
+        "schema": BENCH_SCHEMA,
+        "settings": encode(results.settings),
+        "complete": results.complete,
+        "device": sorted({task.device for task in results.measured.values()}),
+        "versions": sorted({task.versions for task in results.measured.values()}),
+        "measured_s": sum(task.elapsed_s for task in results.measured.values()),
+        "planned_s": sum(each.plan_s for each in results.attempts.values()),
+        "plan_cpu_s": {word: seconds for word, seconds in planning_medians(results).items() if seconds == seconds},
+        "drawn": [
+            {"row": str(row.row), "rejected": row.rejected, "degenerate": row.degenerate, "infeasible": row.infeasible}
+            for row in results.drawn
+        ],
+        "without_plan": [
+            {"task": task, "planner": planner, "error": each.error}
+            for (task, planner), each in sorted(results.attempts.items())
+            if each.error
+        ],
+        "tables": [
+            {
+                "reference": table.reference,
+                **{each: [encode(row) for row in rows] for each, rows in table.rows.items()},
+                "verdict": {each: encode(table.verdict(each)) for each in ESTIMATES},
+            }
+            for table in tables
+        ],
+    }

@@ -1,0 +1,139 @@
+"""Plans whose kernels were measured rank by rank, beside what was predicted: as lines, and as plain data."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from recsmith.measuring.intervals import Interval
+from recsmith.reports.layout import plain_grid, plain_line
+from recsmith.units import format_time
+from recsmith.verifying.kernels.verification import KernelVerification, PlanSteps, RankExchange, RankKernels
+
+KERNEL_VERIFICATION_SCHEMA = "recsmith/measured-plans/1"
+UNQUIET = 0.25  # slowest probe of a visit over the fastest - 1, above which a note doubts the machine; not tuned
+
+
+def kernel_verification_to_raw(found: KernelVerification) -> dict[str, Any]:
+    """What `kernel_verification_lines` says, as plain data."""
+    plans = [
+        asdict(plan) | {"error": plan.error} | {name: [asdict(each) | {"error": each.error} for each in of_ranks]
+                                                for name, of_ranks in _of_ranks(plan).items()}
+        for plan in found.plans
+    ]  # fmt: skip
+    return {"schema": KERNEL_VERIFICATION_SCHEMA, **asdict(found), "plans": plans}
+
+
+def _of_ranks(plan: PlanSteps) -> dict[str, Sequence[RankKernels | RankExchange]]:
+    """Fields that say something of each rank."""
+    return {"ranks": plan.ranks, "exchanges": plan.exchanges}
+
+
+def kernel_verification_lines(found: KernelVerification) -> list[str]:
+    """Measured beside predicted: of one plan rank by rank, of several plan by plan with what tells them apart."""
+    simulated = found.hardware.startswith("simulated:")
+    cut = "" if found.complete else "; the run was interrupted"
+    lines = [
+        plain_line("hardware", f"{found.device}{', by formulas: nothing was measured' if simulated else ''}"),
+        plain_line("plans of", f"{found.cluster}; kernels of each rank by themselves, rank after rank"),
+        plain_line("visits", f"{found.visits}, medians with 95 % bootstrap intervals over visits{cut}"),
+        plain_line("factor", _factor_words(found)),
+        *(plain_line("links", words) for words in dict.fromkeys(_link_words(each, found) for each in found.plans)),
+    ]
+    if found.probe_moved > UNQUIET:
+        lines.append(_note(f"not a quiet machine: its probe moved by {found.probe_moved:.0%} between visits"))
+    if not found.alike:
+        lines.append(_note("the plans are of different tables, batches or clusters: steps do not do equal work"))
+    return [*lines, "", *(_one_plan(found.plans[0]) if len(found.plans) == 1 else _several_plans(found))]
+
+
+def _note(words: str) -> str:
+    return plain_line("note", words)
+
+
+def _factor_words(found: KernelVerification) -> str:
+    factor, (low, high) = found.factor.median, found.factor.quartiles
+    return (
+        f"{factor.value:.3g} [{factor.low:.3g}, {factor.high:.3g}] x cost model {found.cost_model}, by "
+        f"{found.factor.samples} reference samples (middle half {low:.3g} to {high:.3g})"
+    )
+
+
+def _link_words(plan: PlanSteps, found: KernelVerification) -> str:
+    if plan.collectives:
+        return f"collectives are those of cost model {found.cost_model}: {plan.collectives}"
+    if found.hardware.startswith("simulated:"):
+        told = "a learned model of them" if plan.exchanges else f"cost model {found.cost_model}, all ranks at once"
+        return f"all-to-alls are simulated, and each rank begins when it is ready; predicted by {told}"
+    return f"all-to-alls were measured between {len(plan.ranks)} local ranks; predicted ones are of the plan's links"
+
+
+def _step_words(plan: PlanSteps) -> str:
+    step = plan.step
+    return f"{format_time(step.value)} [{format_time(step.low)}, {format_time(step.high)}]"
+
+
+def _one_plan(plan: PlanSteps) -> list[str]:
+    """A plan rank by rank."""
+    tau = "" if plan.tau is None else f"; ranks are ordered alike: tau {plan.tau:.2f}"
+    rows = [("rank", "forward", "backward", "kernels", "predicted", "error"), *(_rank_row(each) for each in plan.ranks)]
+    return [
+        plain_line("step", f"{_step_words(plan)}; predicted {format_time(plan.predicted_s)} ({plan.error:+.1%}){tau}"),
+        "",
+        *plain_grid(rows),
+        *_exchange_lines(plan),
+    ]
+
+
+def _exchange_lines(plan: PlanSteps) -> list[str]:
+    """All-to-alls rank by rank."""
+    if not plan.exchanges:
+        return []
+    head = ("rank", "ready", "all-to-all", "predicted", "error", "backward", "predicted")
+    return ["", *plain_grid([head, *map(_exchange_row, plan.exchanges)])]
+
+
+def _exchange_row(each: RankExchange) -> tuple[str, ...]:
+    forward, backward = (each.ready_s, each.forward_s, each.predicted_s), (each.backward_s, each.predicted_backward_s)
+    return str(each.rank), *map(format_time, forward), f"{each.error:+.1%}", *map(format_time, backward)
+
+
+def _rank_row(rank: RankKernels) -> tuple[str, ...]:
+    times = (rank.forward_s, rank.backward_s, rank.measured_s, rank.predicted_s)
+    return str(rank.rank), *map(format_time, times), "-" if rank.error is None else f"{rank.error:+.1%}"
+
+
+def _several_plans(found: KernelVerification) -> list[str]:
+    """Plans side by side, each beside the one that was predicted best."""
+    rows = [
+        ("plan", "step", "95 % interval", "predicted", "error", "than predicted best"),
+        *(_plan_row(found, each) for each in found.plans),
+    ]
+    tau = [] if found.tau is None else ["", f"plans are ordered alike: tau {found.tau:.2f} of {len(found.plans)}"]
+    return [*plain_grid(rows), *tau, "", f"{found.plans[found.winner].name} is predicted best; {verdict(found)}"]
+
+
+def _plan_row(found: KernelVerification, plan: PlanSteps) -> tuple[str, ...]:
+    step = plan.step
+    interval = f"{format_time(step.low)} to {format_time(step.high)}"
+    slower = found.slower(plan)
+    apart = "(predicted best)" if slower is None else difference(slower)
+    return plan.name, format_time(step.value), interval, format_time(plan.predicted_s), f"{plan.error:+.1%}", apart
+
+
+def difference(slower: Interval) -> str:
+    """A paired difference in words, such as '3.1% slower [2.5%, 3.9%]'."""
+    if slower.holds_zero:
+        return f"not told apart [{slower.low:+.1%}, {slower.high:+.1%}]"
+    word = "slower" if slower.value > 0 else "faster"
+    low, high = sorted((abs(slower.low), abs(slower.high)))
+    return f"{abs(slower.value):.1%} {word} [{low:.1%}, {high:.1%}]"
+
+
+def verdict(found: KernelVerification) -> str:
+    """Whether any plan was measured to be faster than the one that was predicted best."""
+    slower = {each.name: found.slower(each) for each in found.plans}
+    faster = {name: one for name, one in slower.items() if one and one.high < 0}
+    if not faster:
+        return "no plan was measured to be faster"
+    best = min(faster, key=lambda name: faster[name].value)
+    return f"{best} was measured {difference(faster[best])}"

@@ -1,0 +1,68 @@
+"""The layout of what people read: a label and its text on one line, and grids of columns.
+
+Reports for a terminal are made of `line` and `grid`, which rich draws, and printed by `show`. Reports that also go into
+files and logs are lists of plain lines, made of `plain_line`, `plain_row` and `plain_grid`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from rich.box import SIMPLE
+from rich.console import Console, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+LABEL_WIDTH = 9  # characters: the longest label, `workload`, and a space
+FILE_WIDTH = 140  # characters of a line where no terminal says how wide it is: the widest grid fits
+
+
+def show(renderable: RenderableType) -> None:
+    """Print to standard output, names as they are; full lines when it is not a terminal."""
+    words: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    console = Console(**words)
+    if not console.is_terminal:
+        console = Console(width=FILE_WIDTH, **words)
+    with console.capture() as captured:
+        console.print(renderable)
+    click.echo(captured.get(), nl=False)  # rich itself would end the program when the reader goes away
+
+
+def line(label: str, text: str) -> Text:
+    """A bold label and its text."""
+    return Text.assemble((f"{label:<{LABEL_WIDTH}}", "bold"), text)
+
+
+def grid(*, left: Sequence[str] = (), right: Sequence[str] = (), collapse_padding: bool = False) -> Grid:
+    """An empty grid with these headings: first the columns that are aligned left, then those aligned right."""
+    made = Grid(box=SIMPLE, pad_edge=False, collapse_padding=collapse_padding)
+    for name in left:
+        made.add_column(name)
+    for name in right:
+        made.add_column(name, justify="right")
+    return made
+
+
+def add_first(made: Grid, rows: Sequence[Sequence[str]], most: int) -> None:
+    """Add at most so many rows to a grid, and one that says how many more there are."""
+    for row in rows[:most]:
+        made.add_row(*row)
+    if len(rows) > most:
+        made.add_row(f"… {len(rows) - most} more")
+
+
+def plain_line(label: str, text: str, width: int = LABEL_WIDTH) -> str:
+    """A label, as wide as all labels of its report, and its text."""
+    return f"{label:<{width}}{text}"
+
+
+def plain_row(cells: Sequence[str], widths: Sequence[int], between: str = "") -> str:
+    """Cells at these widths, the first aligned left, the others right."""
+    first, *others = cells
+    return between.join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])])
+
+
+def plain_grid(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of equally many cells, two spaces between columns that are as wide as they need."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [plain_row(row, widths, "  ") for row in rows]

@@ -1,0 +1,49 @@
+"""What training made of measurements, as lines: a cost model's card, and that of a model of all-to-alls."""
+
+from recsmith.costs.neural.files import Card, NoiseFloor
+from recsmith.costs.neural_comm.files import CommCard, CommHeldOut
+from recsmith.reports.layout import plain_line
+
+LABEL_WIDTH = 10  # characters: wider than those of other reports, for `held out` and two spaces
+
+
+def cost_card_lines(card: Card) -> list[str]:
+    """What a cost model was trained on, and how far it is off on groups that it never saw."""
+    off = card.held_out
+    return [
+        _line("device", f"{card.device} ({card.hardware})"),
+        _line("samples", f"{card.samples:,}, {card.left_out:,} left out (docs/learning.md says why)"),
+        _line("trained", f"{card.train:,} groups, {card.epochs} epochs, {card.variant}"),
+        _line(
+            "held out",
+            f"{off.median:.1%} median, {off.mean:.1%} mean error of {off.samples:,} groups; tau {off.tau:.3f}",
+        ),
+        _line("parts", f"{off.forward_median:.1%} forward, {off.backward_median:.1%} backward (medians)"),
+        _line("noise", f"{_noise_words(card.noise)}: what two samples of one case differ by"),
+    ]
+
+
+def comm_card_lines(card: CommCard) -> list[str]:
+    """What a model of all-to-alls was trained on, and how far it is off for each number of ranks."""
+    return [
+        _line("device", f"{card.device} ({card.hardware}, {card.backend})"),
+        _line("samples", f"{card.exchanges:,}, {card.left_out:,} left out (docs/learning.md says why)"),
+        _line("trained", f"{card.train:,} exchanges of {', '.join(map(str, card.ranks))} ranks, {card.epochs} epochs"),
+        _line("noise", f"{_noise_words(card.noise)}: what two measurements of a rank differ by"),
+        "",
+        "ranks  exchanges  median    mean  of alpha-beta and the wait",
+        *(_ranks_line(each) for each in card.held_out),
+    ]
+
+
+def _line(label: str, text: str) -> str:
+    return plain_line(label, text, LABEL_WIDTH)
+
+
+def _noise_words(noise: NoiseFloor) -> str:
+    return f"{noise.median:.1%} median, {noise.mean:.1%} mean of {noise.pairs} pairs" if noise.pairs else "unknown"
+
+
+def _ranks_line(off: CommHeldOut) -> str:
+    errors = f" {off.median:>7.1%} {off.mean:>7.1%}  {off.alpha_beta_median:.1%} median, {off.alpha_beta_mean:.1%} mean"
+    return f"{off.ranks:>5}{off.exchanges:>11,}{errors}{'' if off.trained else '; never trained on'}"

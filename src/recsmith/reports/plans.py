@@ -1,0 +1,154 @@
+"""Plans and their prices: as text for people, and as plain data for `--format json`."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table as Grid
+
+from recsmith.files import Raw, encode
+from recsmith.planning import Result
+from recsmith.plans import PARTS, DeviceCost, Placement, Plan, StepCost, kernel_words, plan_to_raw
+from recsmith.reports.layout import LABEL_WIDTH, grid, line
+from recsmith.sharding import HOST_KERNELS
+from recsmith.units import format_gap, format_size, format_time
+from recsmith.workloads.optimizers import OPTIMIZERS
+
+RESULT_SCHEMA = "recsmith/result/1"
+MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
+SHOWN = 6  # rows of the busiest ranks, and of the idlest; fewer lines than MOST_DEVICES in all
+
+
+def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
+    """What a plan does, costs and weighs, with the bound beside the cost and the part that dominates it.
+
+    run: what to say of the search; nothing where there was none.
+    """
+    words = f"cost model {plan.cost_model}, predicted; {_dominant_words(plan.cost)}"
+    lines = [
+        line("plan", _plan_words(plan)),
+        line("cluster", plan.cluster.describe()),
+        line("step", f"{format_time(plan.cost.total_s)} ({words})"),
+        line("bound", _bound_words(plan)),
+    ]
+    if run:
+        lines.append(line("search", run))
+    hosted = [placement for placement in plan.placements if is_hosted(placement)]
+    if hosted:
+        lines.append(line("host", _hosted_words(plan, hosted)))
+    split = inexact_tables(plan)
+    if split:
+        lines.append(line("note", _inexact_words(plan, split)))
+    lines.append(line("digest", plan.digest[:16]))
+    return Group(*lines, device_grid(plan.cost))
+
+
+def is_hosted(placement: Placement) -> bool:
+    """Whether a table's weights are in host memory."""
+    return placement.compute_kernel in HOST_KERNELS
+
+
+def _hosted_words(plan: Plan, hosted: Sequence[Placement]) -> str:
+    """What lives in host memory, by kernel and share that is cached on the device."""
+    weight = {table.name: table.weight_bytes for table in plan.workload.tables}
+    counts = Counter(kernel_words(placement.compute_kernel, placement.cache) for placement in hosted)
+    kernels = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    size = format_size(sum(weight[placement.table] for placement in hosted))
+    return f"{len(hosted)} tables, {size} of weights in host memory: {kernels}"
+
+
+def inexact_tables(plan: Plan) -> list[str]:
+    """Tables that train differently from the unsharded model: split by columns under a row-wise optimizer."""
+    if not OPTIMIZERS[plan.workload.optimizer].is_row_wise:
+        return []
+    return [placement.table for placement in plan.placements if len(placement.widths) > 1]
+
+
+def _inexact_words(plan: Plan, tables: list[str]) -> str:
+    count = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
+    return (
+        f"{count} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, "
+        f"so training\n{'':<{LABEL_WIDTH}}differs from the unsharded model; --keep-exact forbids it"
+    )
+
+
+def _plan_words(plan: Plan) -> str:
+    counts = Counter(placement.sharding_type for placement in plan.placements)
+    types = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    weights = format_size(plan.workload.weight_bytes)
+    return f"{len(plan.placements)} tables, {weights} of weights on {plan.cluster.world_size} devices: {types}"
+
+
+def _bound_words(plan: Plan) -> str:
+    bound = plan.bound
+    if not bound.value_s:
+        return f"none ({bound.kind})"
+    gap = "the plan lies outside this space" if plan.gap is None else f"at most {format_gap(plan.gap)} above the best"
+    return f"{format_time(bound.value_s)} proven, {gap}\n{'':<{LABEL_WIDTH}}space: {bound.space}"
+
+
+def _dominant_words(cost: StepCost) -> str:
+    """The busiest rank, the part that takes most of its time, and how far it is above the mean rank."""
+    worst = max(cost.per_device, key=lambda device: (device.busy_s, -device.rank))
+    part = max(PARTS, key=lambda name: getattr(worst, name))
+    share = getattr(worst, part) / worst.busy_s if worst.busy_s else 0.0
+    imbalance = cost.total_s / cost.mean_s - 1 if cost.mean_s else 0.0
+    return f"rank {worst.rank} decides: {share:.0%} {part_words(part)}; {imbalance:.1%} over the mean"
+
+
+def part_words(part: str) -> str:
+    """A part of a step in words: `backward compute` of backward_compute_s."""
+    return part.removesuffix("_s").replace("_", " ")
+
+
+def device_grid(cost: StepCost) -> Grid:
+    """Seconds and memory per device; of many devices the busiest and the idlest."""
+    names = ("rank", "fwd compute", "bwd compute", "fwd comm", "bwd comm", "wait", "memory", "capacity", "used")
+    made = grid(right=names)
+    devices = list(cost.per_device)
+    if len(devices) <= MOST_DEVICES:
+        for device in devices:
+            made.add_row(*_device_row(device))
+        return made
+    devices.sort(key=lambda device: (-device.busy_s, device.rank))
+    for device in devices[:SHOWN]:
+        made.add_row(*_device_row(device))
+    made.add_row(f"… {len(devices) - 2 * SHOWN} more")
+    for device in devices[-SHOWN:]:
+        made.add_row(*_device_row(device))
+    return made
+
+
+def _device_row(device: DeviceCost) -> Sequence[str]:
+    times = (device.forward_compute_s, device.backward_compute_s, device.forward_comm_s, device.backward_comm_s)
+    return (
+        str(device.rank),
+        *(format_time(seconds) for seconds in (*times, device.wait_s)),
+        format_size(device.hbm_bytes),
+        format_size(device.hbm_capacity_bytes),
+        f"{device.hbm_bytes / device.hbm_capacity_bytes:.0%}",
+    )
+
+
+def result_to_raw(result: Result) -> Raw:
+    """Plain data of a result: schema recsmith/result/1."""
+    return {
+        "schema": RESULT_SCHEMA,
+        "elapsed_s": result.elapsed_s,
+        "iterations": result.iterations,
+        "truncated": result.truncated,
+        **({"members": list(result.members)} if result.members else {}),
+        **price_to_raw(result.plan),
+        "plan": plan_to_raw(result.plan),
+    }
+
+
+def price_to_raw(plan: Plan) -> Raw:
+    """Cost, bound and gap of a plan, and where a learned cost model extrapolates."""
+    return {
+        "cost_model": plan.cost_model,
+        "cost": encode(plan.cost),
+        "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
+        "gap": plan.gap,
+        **({"extrapolated": plan.extrapolated} if plan.extrapolated else {}),
+    }

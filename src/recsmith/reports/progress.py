@@ -1,0 +1,38 @@
+"""How far a long run is, in the words of one line: runs that measure, verify, train cost models or bench planners."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the runs' modules import torch, and commands are told apart before it is needed
+    from recsmith.bench.sharding import BenchProgress
+    from recsmith.learning.descent import Epoch
+    from recsmith.measuring.run import MeasuringProgress
+    from recsmith.verifying.kernels.visits import VisitProgress
+
+
+def measuring_words(progress: "MeasuringProgress") -> str:
+    """Of `recsmith measure compute`."""
+    return f"{progress.samples:,} samples, {progress.per_hour:,.0f} an hour{time_left(progress.left_s)}"
+
+
+def verifying_words(progress: "VisitProgress") -> str:
+    """Of `recsmith verify`; loads still to be measured are taken to last as long as those before them."""
+    seconds = progress.elapsed_s * (progress.total / progress.done - 1)
+    done = f"{progress.done} of {progress.total} measured"
+    return f"visit {progress.visit} of {progress.visits}, {done}{time_left(seconds)}"
+
+
+def training_words(epoch: "Epoch") -> str:
+    """Of `recsmith learn`; epochs to come are taken to last as long as those before them."""
+    seconds = epoch.elapsed_s * (epoch.epochs / epoch.number - 1)
+    off = f"off by {epoch.error:.1%} (best {epoch.best:.1%})"
+    return f"epoch {epoch.number} of {epoch.epochs}, {off}{time_left(seconds)}"
+
+
+def bench_words(progress: "BenchProgress") -> str:
+    """Of `recsmith bench`."""
+    return f"{progress.what}: {progress.done:,} of {progress.total:,}, {progress.elapsed_s / 60:.1f} min"
+
+
+def time_left(seconds: float | None) -> str:
+    """', 3.2 min left', or nothing where it cannot be told."""
+    return "" if seconds is None else f", {seconds / 60:.1f} min left"

@@ -1,0 +1,131 @@
+"""Sweeps: as text for people, as plain data, and as CSV for spreadsheets."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import groupby
+
+from rich.console import Group, RenderableType
+from rich.table import Table as Grid
+
+from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
+from recsmith.files import Raw, encode
+from recsmith.reports.layout import grid, line
+from recsmith.units import format_gap, format_size, format_time
+
+SWEEP_SCHEMA = "recsmith/sweep/1"
+COLUMNS = tuple(field.name for field in fields(Point))  # of the CSV, in this order
+HEADINGS = (
+    "devices", "hosts", "batch", "global\nbatch", "step", "bound", "gap", "memory", "samples\na second",
+    "device time\na step", "\na million", "planned\nin", "",
+)  # fmt: skip
+STEPS = "steps are those of the embeddings, predicted, not measured; bounds are proven"
+OUTCOMES = {"infeasible": "infeasible", "not_found": "no plan found", "refused": "refused"}
+
+
+def sweep_report(sweep: Sweep) -> RenderableType:
+    """A row for each point by device type and batch, with the knees, and why points have no plan."""
+    work, weights = sweep.workload, format_size(sweep.workload.weight_bytes)
+    lines = [
+        line("workload", f"{len(work.tables)} tables, {weights} of weights"),
+        line("search", f"planner {sweep.planner}, cost model {sweep.cost_model}; {STEPS}"),
+        line("space", sweep.space),
+        *(line("knee", knee_words(knee, sweep.fixed)) for knee in sweep.knees),
+        *(line("note", words) for words in _reasons(sweep)),
+    ]
+    return Group(*lines, _points_grid(sweep))
+
+
+def knee_words(knee: Knee, fixed: Fixed) -> str:
+    """Where the knee is, and why more devices do not pay."""
+    batch = f"{knee.size:,} samples {'a device' if fixed == 'batch_size' else 'a step'}"
+    count = f"{knee.devices:,} devices" if knee.devices > 1 else "1 device"
+    few = ", the fewest here" if knee.fewest else ""
+    return f"{knee.device}:{knee.per_host}, {batch}: {count}{few}; {_beyond(knee)}{'; proven' if knee.proven else ''}"
+
+
+def _beyond(knee: Knee) -> str:
+    if knee.next_devices is None or knee.pays_from is None:
+        return "the most here, so more may pay too"
+    if knee.next_speedup is None:
+        return f"{knee.next_devices:,} are no faster"
+    return (
+        f"{knee.next_devices:,} give {knee.next_speedup:.2f} x the samples a second "
+        f"(more than {knee.pays_from:.2f} x would pay)"
+    )
+
+
+def point_words(point: Point) -> str:
+    """The name of a point: device and how many a host holds, devices, local batch."""
+    count = f"{point.devices:,} devices" if point.devices > 1 else "1 device"
+    return f"{point.device}:{point.per_host}, {count}, batch {point.batch_size:,}"
+
+
+def _reasons(sweep: Sweep) -> Iterator[str]:
+    yield from (f"{point_words(point)}: {point.error}" for point in sweep.points if point.error)
+
+
+def _points_grid(sweep: Sweep) -> Grid:
+    made = grid(left=("device",), right=HEADINGS, collapse_padding=True)
+    for _, series in groupby(sweep.points, key=lambda p: (p.device, p.per_host, getattr(p, sweep.fixed))):
+        for point in series:
+            made.add_row(*_cells(point))
+        made.add_section()
+    return made
+
+
+def _cells(point: Point) -> tuple[str, ...]:
+    counts = (point.devices, point.hosts, point.batch_size, point.global_batch_size)
+    where = (f"{point.device}:{point.per_host}", *(f"{count:,}" for count in counts))
+    took = f"{point.elapsed_s:.1f} s"
+    if point.error:
+        return *where, OUTCOMES[point.outcome], *[""] * 6, took, ""
+    return (
+        *where, _time(point.total_s), _time(point.bound_s), format_gap(point.gap), _share(point.memory_share),
+        _rate(point.samples_per_s), _time(point.device_s_per_step), _time(point.device_s_per_million),
+        took, ", ".join(word for word, holds in (("knee", point.knee), ("cut", point.truncated)) if holds),
+    )  # fmt: skip
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else format_time(seconds)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _rate(per_second: float | None) -> str:
+    """Samples a second for people: four significant digits, thousands (k) and millions (M)."""
+    if per_second is None:
+        return "-"
+    scale, letter = (1e6, " M") if per_second >= 1e6 else (1e3, " k") if per_second >= 1e3 else (1.0, "")
+    return f"{per_second / scale:.4g}{letter}"
+
+
+def sweep_to_raw(sweep: Sweep) -> Raw:
+    """Plain data of a sweep: schema recsmith/sweep/1."""
+    return {
+        "schema": SWEEP_SCHEMA,
+        "planner": sweep.planner,
+        "cost_model": sweep.cost_model,
+        "space": sweep.space,
+        "fixed": sweep.fixed,
+        "left": sweep.left,
+        "knees": [encode(knee) for knee in sweep.knees],
+        "points": [encode(point) for point in sweep.points],
+    }
+
+
+def sweep_to_csv(sweep: Sweep) -> str:
+    """A line for each point; the columns are the fields of a point in JSON. What does not exist is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _plain(value) for name, value in encode(point).items()} for point in sweep.points)
+    return text.getvalue()
+
+
+def _plain(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value

@@ -1,0 +1,29 @@
+"""What is said of a missing or mismatched trio."""
+
+import pytest
+
+from recsmith.adapters import installed
+from recsmith.errors import MissingExtra
+
+
+def test_a_trio_that_belongs_together_is_no_trouble() -> None:
+    assert installed.mismatches({"torch": "2.13.0+cpu", "fbgemm_gpu": "1.8.0", "torchrec": "1.8.0"}) == []
+
+
+def test_missing_and_mismatched_parts_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        installed, "trio_versions", lambda: {"torch": "2.15.0", "fbgemm_gpu": None, "torchrec": "1.80.0"}
+    )
+    with pytest.raises(MissingExtra) as error:
+        installed.require_torchrec()
+    said = str(error.value)
+    assert "fbgemm_gpu is not installed" in said
+    assert "torch is 2.15.0; 2.13 belongs to the others" in said
+    assert "torchrec is 1.80.0; 1.8 belongs" in said
+    assert "pip install 'recsmith[torchrec-cpu]'" in said
+    assert "pip install --no-deps torchrec==1.8.0" in said
+
+
+def test_versions_of_what_is_not_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
+    assert set(installed.trio_versions().values()) == {None}

@@ -1,0 +1,44 @@
+"""How far a run is, printed: at most as often as a reader follows, and the end in any case."""
+
+import sys
+
+import pytest
+
+from recsmith.cli import progress
+from recsmith.cli.progress import is_watched, note, progress_printer
+
+
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_only_a_terminal_is_watched(answer: bool | None, monkeypatch: pytest.MonkeyPatch):
+    class Stream:
+        def isatty(self) -> bool:
+            return answer is True
+
+    monkeypatch.setattr(sys, "stderr", None if answer is None else Stream())
+    assert is_watched() is (answer is True)
+
+
+def test_a_log_gets_a_line_every_so_many_seconds_and_the_last_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    clock = iter([0.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0])  # read when made, at each progress, and at each line
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    on_progress = progress_printer(str, 2.0, lambda number: number == 4)
+    for number in (1, 2, 3, 4):
+        on_progress(number)
+    assert capsys.readouterr().err == "recsmith: 2\nrecsmith: 4\n"
+
+
+def test_a_terminal_gets_one_line_that_is_written_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    on_progress = progress_printer(str, 60.0, at_once=True)
+    on_progress(1)
+    on_progress(2)  # too soon
+    assert capsys.readouterr().err == "\rrecsmith: 1   "
+
+
+def test_notes_go_to_stderr(capsys: pytest.CaptureFixture[str]):
+    note("beware")
+    assert capsys.readouterr() == ("", "recsmith: note: beware\n")
