@@ -1,79 +1,12 @@
-"""RecSmithPlanner in TorchRec's place: what it reads from a model, and that all ranks agree."""
+"""RecSmithPlanner in TorchRec's place: it keeps to TorchRec's constraints, and all ranks agree."""
 
 from typing import Any
 
 import pytest
 
 from recsmith import Constraints, Space
-from recsmith.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("torchrec")
-
-
-def _workload(**words: Any) -> Any:
-    from support.jobs import TwoCollections, constraints
-    from torchrec.distributed.sharding_plan import get_default_sharders
-
-    from recsmith.torchrec import read_workload
-
-    return read_workload(TwoCollections(), get_default_sharders(), batch_size=16, constraints=constraints(), **words)
-
-
-def test_tables_features_and_collections_are_read_from_the_model() -> None:
-    tables = {table.name: table for table in _workload().tables}
-    assert set(tables) == {"pooled.t0", "weighted.t0", *(f"t{i}" for i in range(1, 6)), "s"}
-    assert [f.name for f in tables["t1"].features] == ["shared", "f1"]
-    assert [(f.pooling_factor, f.num_poolings) for f in tables["t1"].features] == [(3.0, 1.0), (0.5, 2.0)]
-    assert tables["t1"].collection == "pooled"
-    assert tables["weighted.t0"].weighted
-    assert not tables["s"].pooled
-
-
-def test_the_attached_optimizer_is_read_and_the_heaviest_counts() -> None:
-    import torch
-    from support.jobs import TwoCollections
-    from torchrec.distributed.sharding_plan import get_default_sharders
-    from torchrec.optim import RowWiseAdagrad
-    from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
-
-    from recsmith.torchrec import read_workload
-
-    model = TwoCollections()
-    assert read_workload(model, get_default_sharders(), batch_size=16).optimizer == "sgd"
-    apply_optimizer_in_backward(RowWiseAdagrad, model.pooled.parameters(), {"lr": 0.1})
-    assert read_workload(model, get_default_sharders(), batch_size=16).optimizer == "rowwise_adagrad"
-    apply_optimizer_in_backward(torch.optim.Adam, model.sequence.parameters(), {"lr": 0.1})
-    with pytest.warns(UserWarning, match="memory is counted for adam"):
-        assert read_workload(model, get_default_sharders(), batch_size=16).optimizer == "adam"
-
-
-def test_constraints_of_the_wrong_length_are_refused() -> None:
-    from support.jobs import TwoCollections
-    from torchrec.distributed.planner import ParameterConstraints
-    from torchrec.distributed.sharding_plan import get_default_sharders
-
-    from recsmith.torchrec import read_workload
-
-    wrong = {"t1": ParameterConstraints(pooling_factors=[1.0, 2.0, 3.0])}
-    with pytest.raises(UsageError, match="3 pooling_factors for 2 features"):
-        read_workload(TwoCollections(), get_default_sharders(), batch_size=16, constraints=wrong)
-
-
-def test_a_topology_is_read_as_a_cluster() -> None:
-    from torchrec.distributed.planner import Topology
-
-    from recsmith import load_cluster
-    from recsmith.torchrec import read_cluster
-
-    read = read_cluster(Topology(world_size=16, local_world_size=8, compute_device="cuda"))
-    ours = load_cluster("torchrec-default:8x2")
-    assert (read.hosts, read.local_world_size, read.capacities) == (2, 8, ours.capacities)
-    assert read.ddr_bytes_per_host == ours.ddr_bytes_per_host
-    assert read.device.hbm_bandwidth == pytest.approx(ours.device.hbm_bandwidth)
-    assert read.device.host_link_bandwidth == pytest.approx(ours.device.host_link_bandwidth)
-    assert read.links.intra_host_bandwidth == pytest.approx(ours.links.intra_host_bandwidth)
-    assert read.links.inter_host_bandwidth == pytest.approx(ours.links.inter_host_bandwidth)
-    assert read_cluster(Topology(world_size=2, compute_device="cpu")).device.kind == "cpu"
 
 
 def test_the_plan_keeps_to_torchrecs_constraints() -> None:
@@ -97,21 +30,6 @@ def test_rules_of_ones_own_hold_beside_torchrecs() -> None:
     limits = Constraints(rules=(TableRule(tables="pooled.*", sharding_types=("table_wise",)),))
     plan = RecSmithPlanner("h100:2", batch_size=16, limits=limits).plan(TwoCollections())
     assert plan.plan["pooled"]["t0"].sharding_type == "table_wise"  # type: ignore[index]
-
-
-def test_modules_that_are_not_planned_are_refused_by_name() -> None:
-    import torch
-    from torchrec import EmbeddingBagConfig
-    from torchrec.distributed.fused_embeddingbag import FusedEmbeddingBagCollectionSharder
-    from torchrec.modules.fused_embedding_modules import FusedEmbeddingBagCollection
-
-    from recsmith.torchrec import read_workload
-
-    tables = [EmbeddingBagConfig(name="t", embedding_dim=8, num_embeddings=10, feature_names=["f"])]
-    model = torch.nn.Sequential()
-    model.add_module("fused", FusedEmbeddingBagCollection(tables, torch.optim.SGD, {"lr": 0.1}))
-    with pytest.raises(UsageError, match="module 'fused' is a FusedEmbeddingBagCollection"):
-        read_workload(model, [FusedEmbeddingBagCollectionSharder()], batch_size=16)  # type: ignore[list-item]
 
 
 def _collective(**words: Any) -> list[Any]:
