@@ -32,6 +32,7 @@ def test_ids_bags_and_rows_by_their_reads_add_up_over_batches():
     assert (measured.features[0].pooling_factor, measured.features[0].num_poolings) == (5 / 4, 1.0)
     assert measured.access is not None
     assert (measured.access.lookups, measured.access.unique_rows) == (2, 2)  # of a batch: 5 / 2 and 3 / 2, rounded
+    assert measured.access.reuse_bins is not None
     assert measured.access.reuse_bins[:3] == pytest.approx((2 / 3, 0.0, 1 / 3))  # 3 reads are in the bin (2, 4]
 
 
