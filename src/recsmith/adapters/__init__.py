@@ -1,1 +1,1 @@
-"""TorchRec: the drop-in planner, conversion of plans both ways, and what a model asks for."""
+"""Adapters to TorchRec: the drop-in planner, conversion of plans both ways, and workloads read from models."""

@@ -1,4 +1,4 @@
-"""What batches ask of each table, counted: ids, bags, and how often rows are read within a batch.
+"""Counts of what batches look up in each table: ids, bags, and how often rows are read within a batch.
 
 values (I,)  ids of one table in one batch      rows, reads (U,)  its different ids, and how often each is read
 bins (17,)   rows by their reads: (0,1], (1,2], (2,4] ... (16384,32768], >32768
@@ -20,7 +20,7 @@ _EDGES = 2 ** torch.arange(NUM_REUSE_BINS - 1)  # reads at the upper ends of all
 
 
 class AccessCounts:
-    """What the batches so far asked of each table; its size does not grow with the number of batches."""
+    """What the batches so far looked up in each table; its size does not grow with the number of batches."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self.tables = tables
@@ -74,7 +74,7 @@ class AccessCounts:
             raise UsageError(f"the {self.batches} batches hold no samples; give batches with at least one")
 
     def measured(self, table: Table) -> Table:
-        """The table with what was counted."""
+        """The table with the pooling factors, poolings and access profile that were counted."""
         features = tuple(self._measured(table, feature) for feature in table.features)
         return replace(table, features=features, access=self._access(table))
 

@@ -98,7 +98,7 @@ class RecSmithPlanner(ShardingPlanner):
 
 
 def _rules(constraints: Mapping[str, ParameterConstraints]) -> list[TableRule]:
-    """What TorchRec's constraints say of types, kernels, widths and caches, as RecSmith's rules."""
+    """Types, kernels, widths and caches of TorchRec's constraints as RecSmith's rules."""
     return [
         TableRule(
             tables=name,

@@ -1,4 +1,7 @@
-"""The KeyedJaggedTensors of a batch, wherever it holds them. values (I,): ids of one table in one batch."""
+"""The KeyedJaggedTensors of a batch, wherever it holds them.
+
+Legend: I ids of all keys of a tensor.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass

@@ -70,11 +70,11 @@ def attempt(word: str, task: Task, model: str, seed: int) -> Attempt:
     name, own = _split(word, model)
     if name == TORCHREC:
         try:
-            theirs = _theirs()
+            torchrec_planner = _torchrec_planner()
         except MissingExtra:
             return Attempt(planner=word, error=NEEDS_TORCHREC, plan_s=0.0)
-        return _timed(word, lambda: theirs(task.workload, task.cluster, SPACE))
-    return _timed(word, lambda: _own(name, task, own, seed))
+        return _timed(word, lambda: torchrec_planner(task.workload, task.cluster, SPACE))
+    return _timed(word, lambda: _placements(name, task, own, seed))
 
 
 def _split(word: str, model: str) -> tuple[str, str]:
@@ -92,7 +92,7 @@ def _timed(word: str, make: Callable[[], tuple[Placement, ...]]) -> Attempt:
     return Attempt(planner=word, placements=placements, error=error, plan_s=time.process_time() - begun)
 
 
-def _own(name: str, task: Task, model: str, seed: int) -> tuple[Placement, ...]:
+def _placements(name: str, task: Task, model: str, seed: int) -> tuple[Placement, ...]:
     problem = build_problem(task.workload, task.cluster, SPACE)
     found = find_planner(name).plan(problem, _compiled(model, problem), seed=seed)
     if found.truncated:  # without a budget only Ctrl-C ends a search early, and then the run as well
@@ -106,7 +106,7 @@ def _compiled(model: str, problem: Problem) -> Evaluator:
         return cost_model(model).compile(problem)
 
 
-def _theirs() -> Callable[[Workload, Cluster, Space], tuple[Placement, ...]]:
+def _torchrec_planner() -> Callable[[Workload, Cluster, Space], tuple[Placement, ...]]:
     """TorchRec's planner, imported before its time is taken."""
     require_torchrec()
     return import_module("recsmith.adapters.torchrec_planner").plan_with_torchrec

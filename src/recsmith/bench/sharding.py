@@ -112,7 +112,7 @@ def _tell_nobody(_: BenchProgress) -> None:
 
 
 class _BenchRun:
-    """The two phases of a run; each says whether it came to its end."""
+    """The two phases of a run; each returns whether it came to its end."""
 
     def __init__(
         self,
@@ -120,10 +120,10 @@ class _BenchRun:
         settings: BenchSettings,
         tasks: list[Task],
         ends: float | None,
-        tell: Callable[[BenchProgress], None],
+        on_progress: Callable[[BenchProgress], None],
     ) -> None:
-        self._store, self._settings, self._tasks, self._ends, self._tell = store, settings, tasks, ends, tell
-        self._begun = time.monotonic()
+        self._store, self._settings, self._tasks, self._ends = store, settings, tasks, ends
+        self._on_progress, self._begun = on_progress, time.monotonic()
 
     def plan(self) -> bool:
         """Every planner's attempt at every task."""
@@ -133,7 +133,7 @@ class _BenchRun:
                 continue
             if self._over:
                 return False
-            self._say("planning", done, len(wanted))
+            self._report("planning", done, len(wanted))
             self._store.add_attempt(task.name, attempt(word, task, self._settings.cost_model, self._settings.seed))
         return True
 
@@ -148,7 +148,7 @@ class _BenchRun:
         for done, (task, visit) in enumerate(left, start=len(wanted) - len(left)):
             if self._over:
                 return False
-            self._say("measuring", done, len(wanted))
+            self._report("measuring", done, len(wanted))
             self._store.add_visit(measure_visit(hardware, placed[task.name], visit))
         return True
 
@@ -160,5 +160,5 @@ class _BenchRun:
     def _over(self) -> bool:
         return self._ends is not None and time.monotonic() >= self._ends
 
-    def _say(self, what: str, done: int, total: int) -> None:
-        self._tell(BenchProgress(what=what, done=done, total=total, elapsed_s=time.monotonic() - self._begun))
+    def _report(self, what: str, done: int, total: int) -> None:
+        self._on_progress(BenchProgress(what=what, done=done, total=total, elapsed_s=time.monotonic() - self._begun))

@@ -33,13 +33,13 @@ from recsmith.sharding import WIDTH_STEP
 from recsmith.workloads import Workload
 from recsmith.workloads.sample import shared_pool
 
-DEVICES, MAX_DIMS = (4, 8), (4, 8, 16, 32, 64, 128)
-LEAST_TABLES, MOST_TABLES = 10, 60  # of a task
-LARGEST_SHARE = 0.7  # of the mean load
+DEVICES, MAX_DIMS = (4, 8), (4, 8, 16, 32, 64, 128)  # of the rows: the paper's devices, and largest dims
+LEAST_TABLES, MOST_TABLES = 10, 60  # tables of a task: the paper's
+LARGEST_SHARE = 0.7  # of the mean load of a device, from which one shard decides a task; not tuned further
 SLACK = 16 / 15  # device memory over an even share of the weights: 4 devices of 4 GB for 15 GB
-BUFFERS = 2.0  # even shares of what goes in and out
+BUFFERS = 2.0  # device memory for what goes in and out, over an even share of it
 SPACE = Space(types=("table_wise", "column_wise"), kernels=("fused",))
-MOST_ATTEMPTS = 1_000_000
+MOST_ATTEMPTS = 1_000_000  # tasks drawn for a row: ends a search for tasks that hardly exist; not tuned further
 
 
 @noun
@@ -71,7 +71,7 @@ class Task:
 
 @noun
 class DrawnTasks:
-    """The tasks of a row, and how many more were drawn: degenerate ones, and ones proved to have no plan."""
+    """The tasks of a row, and how many more were rejected: degenerate ones, and ones proved to have no plan."""
 
     row: TaskRow
     tasks: tuple[Task, ...]
@@ -80,9 +80,9 @@ class DrawnTasks:
 
     @property
     def rejected(self) -> float:
-        """Share of the drawn tasks that are not kept."""
-        lost = self.degenerate + self.infeasible
-        return lost / (lost + len(self.tasks))
+        """Share of the tasks drawn that were rejected."""
+        rejected = self.degenerate + self.infeasible
+        return rejected / (rejected + len(self.tasks))
 
 
 ROWS = tuple(TaskRow(devices=devices, max_dim=dim) for devices in DEVICES for dim in MAX_DIMS)

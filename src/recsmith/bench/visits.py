@@ -30,7 +30,7 @@ COMM_MODEL = "analytic"  # the cost model that prices collectives
 
 @noun
 class PlacedTask:
-    """The plans of a task by planner: the load of each rank (W,), and what its collectives cost (W, 2)."""
+    """The plans of a task by planner: the load of each rank (W,), and the seconds of its collectives (W, 2)."""
 
     task: str
     loads: dict[str, tuple[Load, ...]]
@@ -43,7 +43,7 @@ class PlacedTask:
 
 
 def place_task(task: Task, attempts: Sequence[Attempt], seed: int) -> PlacedTask:
-    """The plans of a task. seed: of the ids."""
+    """The loads and collectives of a task's plans. seed: of the ids."""
     evaluator = cost_model(COMM_MODEL).compile(build_problem(task.workload, task.cluster, SPACE))
     plans = {each.planner: _plan(task, each, evaluator) for each in attempts}
     return PlacedTask(

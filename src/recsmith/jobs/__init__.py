@@ -1,1 +1,1 @@
-"""Local torchrun jobs: how they start, what their ranks run, and how they end."""
+"""Local torchrun jobs: how they start (launch), what a rank runs (worker), and models that they train."""

@@ -29,7 +29,7 @@ from recsmith.jobs.machine import free_cores
 TIMEOUT_S = 600.0  # seconds of a job, where its caller knows no better
 LAST_LINES = 25  # of a failing rank's output that an error shows: a traceback and what led to it
 GRACE_S = 5.0  # seconds between asking agents to end and killing them; they must end their ranks within it
-POLL_S = 0.05  # seconds between two looks at the agents: short beside the seconds that a job takes to start
+POLL_S = 0.05  # seconds between two checks of the agents: short beside the seconds that a job takes to start
 
 
 def launch(

@@ -5,12 +5,12 @@ from pathlib import Path
 
 
 def describe_cpu() -> str:
-    """Name, cores and last-level cache; 'unknown' where Linux does not say."""
+    """Name, cores and last-level cache; 'unknown' where Linux does not report them."""
     return f"{_model()}, {os.cpu_count()} cores, last cache {_last_cache()}"
 
 
 def free_bytes() -> int | None:
-    """Memory that programs can still take; None where Linux does not say."""
+    """Bytes of memory that programs can still take; None where Linux does not report it."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

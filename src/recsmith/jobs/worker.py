@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from recsmith.jobs.agent import end_with_parent
 
-TIMEOUT = timedelta(minutes=10)  # of a collective that some rank never joins
+TIMEOUT = timedelta(minutes=10)  # of a collective that some rank never joins; a whole job has as long
 
 
 def run(folder: Path) -> None:

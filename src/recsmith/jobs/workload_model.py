@@ -1,7 +1,7 @@
 """A plain TorchRec model of a workload, and random batches for it: what local jobs run.
 
 One collection per (weighted, pooled, dim of sequences), as TorchRec wants it. Every feature of a table gets a key of
-its own, `<table>/<feature>`, so that each output can be told apart.
+its own, `<table>/<feature>`, so that outputs of features that share an id stay apart.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ class WorkloadModel(nn.Module):
         outputs: dict[str, torch.Tensor] = {}
         for collection, features in zip(getattr(self, COLLECTIONS), batch.features, strict=True):
             answer = collection(features)
-            answer = answer.wait() if isinstance(answer, Awaitable) else answer  # a sharded module answers late
+            answer = answer.wait() if isinstance(answer, Awaitable) else answer  # a sharded module returns an Awaitable
             if isinstance(answer, KeyedTensor):
                 outputs |= answer.to_dict()
             else:
@@ -109,7 +109,10 @@ def _config(table: Table) -> dict[str, Any]:
 
 
 def random_batch(workload: Workload, batch_size: int, generator: torch.Generator) -> Batch:
-    """Ids drawn uniformly; bag lengths around the pooling factor of each feature (poolings per sample count as one)."""
+    """A batch of uniformly drawn ids; bags are as long as the pooling factor of their feature, in the mean.
+
+    The poolings of a sample count as one bag.
+    """
     return Batch([_random_features(tables, batch_size, generator) for tables in collection_groups(workload)])
 
 

@@ -128,10 +128,10 @@ def _few(table: GainTable) -> Iterator[str]:
 
 def _notes(results: BenchResults) -> Iterator[str]:
     for word in results.settings.planners:
-        lost = [each for each in results.attempts.values() if each.planner == word and each.error]
-        if lost:
-            reasons = "; ".join(dict.fromkeys(each.error or "" for each in lost[:1]))
-            yield f"{word}: no plan of {len(lost)} tasks, left out of its means: {reasons}"
+        failed = [each for each in results.attempts.values() if each.planner == word and each.error]
+        if failed:
+            reasons = "; ".join(dict.fromkeys(each.error or "" for each in failed[:1]))
+            yield f"{word}: no plan of {len(failed)} tasks, left out of its means: {reasons}"
     lost_tasks = sum(row.infeasible for row in results.drawn)
     if lost_tasks:
         yield f"{lost_tasks} tasks that were drawn are proved to have no plan; others were drawn instead"

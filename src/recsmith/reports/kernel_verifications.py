@@ -14,7 +14,7 @@ UNQUIET = 0.25  # slowest probe of a visit over the fastest - 1, above which a n
 
 
 def kernel_verification_to_raw(found: KernelVerification) -> dict[str, Any]:
-    """What `kernel_verification_lines` says, as plain data."""
+    """Plain data of measured plans: schema recsmith/measured-plans/1."""
     plans = [
         asdict(plan) | {"error": plan.error} | {name: [asdict(each) | {"error": each.error} for each in of_ranks]
                                                 for name, of_ranks in _of_ranks(plan).items()}
@@ -24,12 +24,12 @@ def kernel_verification_to_raw(found: KernelVerification) -> dict[str, Any]:
 
 
 def _of_ranks(plan: PlanSteps) -> dict[str, Sequence[RankKernels | RankExchange]]:
-    """Fields that say something of each rank."""
+    """The fields of a plan that hold one entry for each rank."""
     return {"ranks": plan.ranks, "exchanges": plan.exchanges}
 
 
 def kernel_verification_lines(found: KernelVerification) -> list[str]:
-    """Measured beside predicted: of one plan rank by rank, of several plan by plan with what tells them apart."""
+    """Measured beside predicted: of one plan rank by rank, of several plan by plan with their differences."""
     simulated = found.hardware.startswith("simulated:")
     cut = "" if found.complete else "; the run was interrupted"
     lines = [

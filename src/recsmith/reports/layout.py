@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 LABEL_WIDTH = 9  # characters: the longest label, `workload`, and a space
-FILE_WIDTH = 140  # characters of a line where no terminal says how wide it is: the widest grid fits
+FILE_WIDTH = 140  # characters of a line where no terminal gives its width: the widest grid fits
 
 
 def show(renderable: RenderableType) -> None:
@@ -44,7 +44,7 @@ def grid(*, left: Sequence[str] = (), right: Sequence[str] = (), collapse_paddin
 
 
 def add_first(made: Grid, rows: Sequence[Sequence[str]], most: int) -> None:
-    """Add at most so many rows to a grid, and one that says how many more there are."""
+    """Add at most so many rows to a grid, and one with the number of those left out."""
     for row in rows[:most]:
         made.add_row(*row)
     if len(rows) > most:

@@ -1,4 +1,4 @@
-"""A folder of measurements as lines for people and as plain data."""
+"""Folders of measurements: samples, devices, noise and speed, as lines and as plain data."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ BAR = 40  # characters of the longest bar
 
 
 def summary_to_raw(path: Path) -> dict[str, Any]:
-    """What `summary_lines` says, as plain data."""
+    """Plain data of a folder: schema recsmith/measurements-summary/1."""
     if load_about(path).kind == "comm":
         model = fit_alpha_beta(path)
         return {"schema": SUMMARY_SCHEMA, **_exchanges(path), "alpha_beta": asdict(model) if model else None}
@@ -24,7 +24,7 @@ def summary_to_raw(path: Path) -> dict[str, Any]:
 
 
 def summary_lines(path: Path) -> list[str]:
-    """What a folder holds."""
+    """What a folder holds: kernels by their summary, all-to-alls by the model fitted to them."""
     return _comm_lines(path) if load_about(path).kind == "comm" else _compute_lines(summarize(path))
 
 
@@ -66,9 +66,11 @@ def _bars(histogram: dict[str, int]) -> list[str]:
 
 def _comm_lines(path: Path) -> list[str]:
     found, model = _exchanges(path), fit_alpha_beta(path)
-    crowded = "; ranks outnumber cores: the scheduler is measured" if found["oversubscribed"] else ""
+    oversubscribed = "; ranks outnumber cores: the scheduler is measured" if found["oversubscribed"] else ""
     lines = [
-        plain_line("what", f"all-to-all of {found['ranks']} {found['backend']} ranks, seed {found['seed']}{crowded}"),
+        plain_line(
+            "what", f"all-to-all of {found['ranks']} {found['backend']} ranks, seed {found['seed']}{oversubscribed}"
+        ),
         plain_line("samples", f"{found['samples']:,}"),
         *(plain_line("device", each) for each in found["devices"]),
     ]

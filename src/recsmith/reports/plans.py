@@ -22,7 +22,7 @@ SHOWN = 6  # rows of the busiest ranks, and of the idlest; fewer lines than MOST
 def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     """What a plan does, costs and weighs, with the bound beside the cost and the part that dominates it.
 
-    run: what to say of the search; nothing where there was none.
+    run: the search in words, if there was one.
     """
     words = f"cost model {plan.cost_model}, predicted; {_dominant_words(plan.cost)}"
     lines = [

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the runs' modules import torch, and commands are told apart before it is needed
+if TYPE_CHECKING:  # modules that import torch or numpy, which printing help does not need
     from recsmith.bench.sharding import BenchProgress
     from recsmith.learning.descent import Epoch
     from recsmith.measuring.run import MeasuringProgress

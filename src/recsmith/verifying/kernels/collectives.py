@@ -16,8 +16,8 @@ from recsmith.measuring.exchanges import Exchange
 from recsmith.plans import Plan
 from recsmith.sharding import Collective
 
-START_S = 120.0  # more than a job takes to start and to end
-EXCHANGE_S = 30.0  # more than an exchange of one visit takes
+START_S = 120.0  # seconds, more than a job takes to start and to end
+EXCHANGE_S = 30.0  # seconds, more than an exchange of one visit takes
 
 
 def exchanges_of(plan: Plan) -> tuple[Exchange, Exchange]:
@@ -28,9 +28,13 @@ def exchanges_of(plan: Plan) -> tuple[Exchange, Exchange]:
     together = (0.0,) * len(width)
     forward, backward = (
         Exchange(
-            number=0, forward=way, batch_size=plan.workload.batch_size, width=tuple(width.tolist()), skew_s=together
+            number=0,
+            forward=is_forward,
+            batch_size=plan.workload.batch_size,
+            width=tuple(width.tolist()),
+            skew_s=together,
         )
-        for way in (True, False)
+        for is_forward in (True, False)
     )
     return forward, backward
 
@@ -38,7 +42,9 @@ def exchanges_of(plan: Plan) -> tuple[Exchange, Exchange]:
 def not_measured(plan: Plan, hardware: str) -> str:
     """Why the exchanges of a plan are not measured beside this hardware; nothing where they are."""
     ranks = plan.cluster.world_size
-    odd = next((each for each in plan.placements if each.kind.forward != (Collective("all_to_all", "world"),)), None)
+    unmeasured = next(
+        (each for each in plan.placements if each.kind.forward != (Collective("all_to_all", "world"),)), None
+    )
     if ranks < 2:
         return "one rank exchanges nothing"
     if is_simulated(hardware):
@@ -47,8 +53,8 @@ def not_measured(plan: Plan, hardware: str) -> str:
             return f"the plan's cluster has other links than {hardware}, or other hosts"
     elif ranks > (devices := _devices(hardware)):
         return f"{ranks} ranks outnumber the {'cores' if hardware == 'cpu' else 'GPUs'} that may be used, {devices}"
-    if odd is not None:
-        return f"{odd.sharding_type} (table '{odd.table}') does more than all-to-alls"
+    if unmeasured is not None:
+        return f"{unmeasured.sharding_type} (table '{unmeasured.table}') does more than all-to-alls"
     if plan.workload.comm_dtype not in (None, "fp32"):
         return f"comm_dtype is {plan.workload.comm_dtype}, and fp32 is what is measured"
     return ""

@@ -57,7 +57,7 @@ def factor_of(
     device = one_device(cluster)
     ratios: list[float] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of references beyond a model's range; plans say so themselves
+        warnings.simplefilter("ignore")  # of references beyond a model's range; for plans the warning has been given
         for case, measured in zip(cases, seconds, strict=False):
             ratios.append(sum(measured) / float(group_seconds(model, case.workload, device).sum()))
     found: Floats = np.array(ratios)

@@ -48,10 +48,10 @@ class SimulatedCollectives:
             return ()
         forward, backward = exchanges_of(plan)
         ready = kernels.sum(axis=2) + comm[:, :, 1]
-        told = np.stack([self._model(with_starts(forward, starts)) for starts in ready])
-        back = self._model(backward)
+        predicted = np.stack([self._model(with_starts(forward, starts)) for starts in ready])
+        predicted_back = self._model(backward)
         forward_s = comm[:, :, 0] + waits(ready)
-        columns = (*(np.median(each, axis=0) for each in (ready, forward_s, comm[:, :, 1], told)), back)
+        columns = (*(np.median(each, axis=0) for each in (ready, forward_s, comm[:, :, 1], predicted)), predicted_back)
         return tuple(
             RankExchange(
                 rank=rank, ready_s=ready_s, forward_s=forward_s, backward_s=backward_s, predicted_s=predicted_s,

@@ -1,4 +1,4 @@
-"""Steps whose forward all-to-all begins, on each rank, when that rank is ready: what simulated links answer.
+"""Steps whose forward all-to-all begins, on each rank, when that rank is ready, as on simulated links.
 
 `step_seconds` (steps.py) lets the forward all-to-all begin on all ranks at once, when the last is ready; that is what
 cost models price. Ranks of a job enter it one by one, and what the early ones have exchanged by the time the last one
@@ -20,11 +20,11 @@ from recsmith.hardware.simulated_links import SimulatedLinks
 from recsmith.measuring.exchanges import Exchange
 
 ExchangeSeconds = Callable[[Exchange], Floats]
-"""What tells the seconds (W,) of each rank of an exchange, from its own start to its end."""
+"""A function: the seconds (W,) of each rank of an exchange, from the rank's own start to its end."""
 
 
 def by_links(links: SimulatedLinks, noise: tuple[int, int] | None = None) -> ExchangeSeconds:
-    """What simulated links take. noise: seed and visit of it; None for none."""
+    """The seconds that simulated links take. noise: its seed and visit; None for none."""
 
     def seconds(exchange: Exchange) -> Floats:
         key = None if noise is None else (noise[0], crc32(f"{exchange.forward} {exchange.width}".encode()), noise[1])
@@ -34,7 +34,7 @@ def by_links(links: SimulatedLinks, noise: tuple[int, int] | None = None) -> Exc
 
 
 def by_model(model: CommModel) -> ExchangeSeconds:
-    """What a learned model says."""
+    """The seconds that a learned model predicts."""
     return lambda exchange: model.seconds(
         np.array(exchange.sent_bytes, dtype=np.float64), np.array(exchange.received_bytes, dtype=np.float64),
         np.array(exchange.skew_s), forward=exchange.forward,
