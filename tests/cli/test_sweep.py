@@ -123,7 +123,7 @@ def test_a_device_may_be_a_file(tables: Path, tmp_path: Path):
 
 
 def test_who_watches_hears_of_each_point_on_stderr(tables: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "_watched", lambda: True)
+    monkeypatch.setattr(module, "is_watched", lambda: True)
     done = run(tables, "--devices", "1,2", "--device", "h100", "--hbm", "400MiB", "--format", "json")
     first, second = done.stderr.splitlines()
     assert first.startswith("recsmith: h100:8, 1 device, batch 64: infeasible (")
