@@ -3,48 +3,31 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases import (
-    BOTH,
-    LOOSE,
-    Case,
-    cluster,
-    drawn,
-    fits,
-    medium_case,
-    random_placements,
-    seeded,
-    table,
-    workload,
-)
+from support.bounds import hand_made, total_of
+from support.cases import BOTH, LOOSE, Case, cluster, drawn, fits, medium_case, seeded, table, workload
 
-from recsmith.bounds.group_branching import needless_groups
+from recsmith.bounds.dominated_groups import groups_dominated_by_type
 from recsmith.bounds.lower_bound import lower_bound, prove
 from recsmith.bounds.phase_branching import PhaseBranching
-from recsmith.costs import price
-from recsmith.problems import Space, footprint_of
+from recsmith.problems import Space
 
 WORK = 20_000_000
 SOME = {"models": BOTH, "counts": (1, 2, 3, 5), "dims": (4, 8, 20, 64)}
 
 
-def boxes(case: Case, below: float) -> PhaseBranching:
+def branching(case: Case, below: float) -> PhaseBranching:
     evaluator = case.evaluator
-    return PhaseBranching(evaluator, needless=needless_groups(evaluator), below=below, byte=0.0)
-
-
-def hand_made(pick, **words):
-    case = medium_case(pick, LOOSE, **words)
-    return case, random_placements(pick, case)
+    return PhaseBranching(evaluator, dominated=groups_dominated_by_type(evaluator), below=below, byte_price=0.0)
 
 
 @given(drawn(hand_made, **SOME), st.floats(1.0, 3.0))
 def test_no_hand_made_plan_costs_less(made, reach: float):
-    """However high the search looks, and wherever it stops."""
+    """However far above the plan the search looks, and wherever it stops."""
     case, placements = made
     if not fits(case, placements):
         return
-    total = price(case.evaluator, footprint_of(case.problem, placements)).total_s
-    search = boxes(case, reach * total)
+    total = total_of(case, placements)
+    search = branching(case, reach * total)
     for work in (0, WORK // 4, WORK):
         search.solve(work)
         assert search.bound <= total * (1 + 1e-9)
@@ -54,7 +37,7 @@ def test_no_hand_made_plan_costs_less(made, reach: float):
 def test_the_bound_only_rises_with_work(model: str):
     for seed in range(6):
         case = medium_case(seeded(seed), LOOSE, models=(model,), counts=(5,), dims=(8, 64))
-        search = boxes(case, 10.0)
+        search = branching(case, 10.0)
         before = search.bound
         for work in (WORK // 4, WORK // 2, WORK):
             search.solve(work)
@@ -63,7 +46,7 @@ def test_the_bound_only_rises_with_work(model: str):
 
 
 def halves() -> Case:
-    """Three tables that stay whole, alike, on two ranks: one rank holds two of them."""
+    """Three equal tables that stay whole, on two ranks: one rank holds two of them."""
     tables = [table(f"t{i}", 5_000, 8, 10.0) for i in range(3)]
     return Case(workload(*tables, batch_size=64), cluster(2), Space(types=("table_wise",)), cost_model="torchrec")
 
@@ -73,7 +56,7 @@ def test_two_of_three_equal_pieces_meet_on_one_of_two_ranks():
     case = halves()
     total = case.plan().plan.cost.total_s
     alone = total / 2
-    search = boxes(case, 2 * total)
+    search = branching(case, 2 * total)
     search.solve(10 * WORK, 0.999 * total)
     assert search.bound == pytest.approx(2 * alone, rel=5e-3)
 

@@ -378,7 +378,9 @@ def slow_parts(evaluator: Evaluator, plan: Plan) -> Any:
 
 def slow_total(evaluator: Evaluator, parts: Any) -> float:
     """Seconds of the step from the ranks' parts (W, 4): phase by phase, that of the slowest rank."""
-    return sum(max(sum(rank[part] for part in phase) for rank in parts.tolist()) for phase in evaluator.phases)
+    return sum(
+        max(sum(rank[part] for part in phase) for rank in parts.tolist()) for phase in evaluator.step_rule.phases
+    )
 
 
 def slow_memory(case: Case, placements: Sequence[Placement]) -> tuple[list[int], list[int]]:
@@ -608,7 +610,7 @@ def _totals(case: Case, found: Sequence[_Placed], picks: Any) -> Any:
         for placed, pick, other in zip(found[i:], picks[i:], groups[i:], strict=True):
             sums += np.where((other == group)[first, None, None], placed.terms[pick[first]], 0.0)
         parts[first] += evaluator.head(sums) + evaluator.shared[group[first], None, :]
-    return sum(parts[..., phase].sum(axis=-1).max(axis=1) for phase in evaluator.phases)
+    return sum(parts[..., phase].sum(axis=-1).max(axis=1) for phase in evaluator.step_rule.phases)
 
 
 def _one_width(case: Case, widths: Any) -> Any:

@@ -118,7 +118,7 @@ def explain(plan: Plan, table: str | None = None, cost_model: str | None = None)
     placed = PlacedCosts(model.compile(wider), footprint_of(wider, plan.placements))
     return Explanation(
         plan=plan, cost_model=model.name, total_s=placed.total_s,
-        phases=tuple(_phase(placed, number) for number in range(len(placed.evaluator.phases))),
+        phases=tuple(_phase(placed, number) for number in range(len(placed.evaluator.step_rule.phases))),
         account=None if table is None else _account(placed, model, plan, problem, table),
     )  # fmt: skip
 
@@ -127,7 +127,7 @@ def _phase(placed: PlacedCosts, number: int) -> Phase:
     """One phase: its slowest rank, the lowest of several."""
     seconds = phase_seconds(placed.evaluator, placed.parts)[number]
     rank = int(seconds.argmax())
-    columns = placed.evaluator.phases[number]
+    columns = placed.evaluator.step_rule.phases[number]
     launch = placed.opening(rank)
     return Phase(
         rank=rank, seconds=float(seconds[rank]), mean_s=float(seconds.mean()),

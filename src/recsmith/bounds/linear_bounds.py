@@ -1,6 +1,8 @@
-"""Which planes below a convex cost model to price pieces by: those under which all tables together cost most.
+"""Linear bounds below a convex cost model, and the seconds of pieces by them.
 
-Legend: T tables, G fusion groups, O options, k work terms, J planes.
+The tightest bound mixes the model's supporting planes so that all tables together cost most.
+
+Legend: N pieces, T tables, G fusion groups, O options, k work terms, J planes.
 """
 
 import numpy as np
@@ -10,39 +12,72 @@ from recsmith.bounds.selection import LinearBound
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE
 
-MOST_MIXES = 6
-PLANE_STEPS = (1.0, 0.5, 0.25, 0.125)  # of the line search between planes
-LEAST_RISE = 5e-4  # relative; the ascent ends where it gains no more than this
+MOST_MIXES = 6  # steps of the ascent; trade-off: each costs a pass over all options for each of PLANE_STEPS
+PLANE_STEPS = (1.0, 0.5, 0.25, 0.125)  # shares of the way to a single plane that the line search tries
+LEAST_RISE = 5e-4  # relative; the ascent ends where a step gains no more than this
 
 
 def tightest_linear_bound(evaluator: Evaluator) -> LinearBound:
-    """For each group the mix of planes under which the cheapest picks of all tables cost most: a dual ascent.
+    """The mix of planes of each group under which the cheapest options of all tables together cost most.
 
-    Any mix lies below the head, so any gives a valid bound; the best mix gives the tightest.
+    Any mix of planes lies below the head, so any gives a valid bound; the best mix gives the tightest. It is sought by
+    dual ascent: each step moves every group's mix towards the plane that costs the selected options most.
     """
-    slopes = np.stack([plane.slopes.sum(axis=0) for plane in evaluator.planes])  # (J, k)
-    opening = min(plane.opening for plane in evaluator.planes)
-    mix = np.full((evaluator.groups, len(slopes)), 1 / len(slopes))
-    if len(slopes) == 1:
-        return LinearBound(mix @ slopes, opening)
+    slopes = _slopes(evaluator)
+    mix = np.full((evaluator.groups, len(slopes)), 1 / len(slopes))  # (G, J)
+    if len(slopes) > 1:
+        mix = _ascended(evaluator, slopes, mix)
+    return LinearBound(mix @ slopes, least_opening(evaluator))
+
+
+def mean_linear_bound(evaluator: Evaluator) -> LinearBound:
+    """The mean of a cost model's planes, for every group."""
+    slopes = np.mean(_slopes(evaluator), axis=0)
+    return LinearBound(np.tile(slopes, (evaluator.groups, 1)), least_opening(evaluator))
+
+
+def linear_seconds(evaluator: Evaluator, linear: LinearBound, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
+    """Seconds (N,) of pieces on each rank that they cover: (by the linear bound, by the model alone on the rank).
+
+    Both are beyond the opening of their group.
+    """
+    terms = evaluator.terms(modes, widths)
+    alone = evaluator.head(terms).sum(axis=-1) - linear.opening
+    if evaluator.additive:
+        return alone, alone
+    return np.einsum("nk,nk->n", terms, linear.slopes[evaluator.group[modes]]), alone
+
+
+def _slopes(evaluator: Evaluator) -> Floats:
+    """Slopes (J, k) of the planes, all phases together."""
+    return np.stack([plane.slopes.sum(axis=0) for plane in evaluator.planes])
+
+
+def least_opening(evaluator: Evaluator) -> float:
+    """Seconds that a rank pays at least for holding a piece of a group, whichever plane counts."""
+    return min(plane.opening for plane in evaluator.planes)
+
+
+def _ascended(evaluator: Evaluator, slopes: Floats, mix: Floats) -> Floats:
+    """A better mix (G, J) of planes with these slopes (J, k)."""
     work, start = _option_terms(evaluator), evaluator.problem.options.start
     group = evaluator.group[evaluator.problem.options.mode]
 
     def cheapest(mixed: Floats) -> tuple[float, Ints]:
         return _cheapest(np.einsum("ok,ok->o", work, (mixed @ slopes)[group]), start)
 
-    value, picks = cheapest(mix)
+    value, selected = cheapest(mix)
     for _ in range(MOST_MIXES):
         totals = np.zeros((evaluator.groups, work.shape[1]))
-        np.add.at(totals, group[picks], work[picks])
+        np.add.at(totals, group[selected], work[selected])
         steepest = np.eye(len(slopes))[(totals @ slopes.T).argmax(axis=1)]  # (G, J)
         trials = [(1 - step) * mix + step * steepest for step in PLANE_STEPS]
         found = [(*cheapest(trial), trial) for trial in trials]
         best = max(found, key=lambda trial: trial[0])
         if best[0] <= value * (1 + LEAST_RISE):
             break
-        value, picks, mix = best
-    return LinearBound(mix @ slopes, opening)
+        value, selected, mix = best
+    return mix
 
 
 def _option_terms(evaluator: Evaluator) -> Floats:
@@ -55,7 +90,7 @@ def _option_terms(evaluator: Evaluator) -> Floats:
 
 
 def _cheapest(seconds: Floats, start: Ints) -> tuple[float, Ints]:
-    """(seconds of all tables' cheapest options, these options (T,))."""
+    """(seconds of all tables' cheapest options, these options (T,)) from seconds of each option (O,)."""
     least = np.minimum.reduceat(seconds, start[:-1])
     cheapest = np.flatnonzero(seconds == np.repeat(least, np.diff(start)))
     return float(least.sum()), cheapest[np.searchsorted(cheapest, start[:-1])]

@@ -1,6 +1,9 @@
-"""What no plan can undercut, and where good plans are: docs/bounds.md proves it.
+"""Lower bounds: seconds that no plan of a problem's space can undercut, and limits under which good plans are sought.
 
-First a bound for problems of any size (branching.py), then, for small ones, a tighter one (branching.py).
+First comes a bound for problems of any size (group_branching.py), then, for small ones, a tighter one
+(phase_branching.py). docs/bounds.md proves both.
+
+Legend: T tables, G fusion groups.
 """
 
 from collections.abc import Callable
@@ -9,26 +12,30 @@ from weakref import finalize
 
 import numpy as np
 
-from recsmith.bounds.group_branching import ROUNDING, GroupBranching, needless_groups
+from recsmith.bounds.dominated_groups import groups_dominated_by_type
+from recsmith.bounds.group_branching import GroupBranching
 from recsmith.bounds.linear_bounds import tightest_linear_bound
 from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.selection import LinearBound, SelectionLimits
+from recsmith.bounds.tolerances import ROUNDING
 from recsmith.costs.protocol import Evaluator
 from recsmith.plans import Bound
 from recsmith.problems import Problem
 
-REACH = 1.5  # times a first bound: how high the second looks for a better one
-MOST_TABLES = 300  # of a problem for which the second bound is looked for
-BOXES_WORK, MOST_BOXES_WORK = 400_000, 500_000_000  # numbers that it works on, about: for each pair of tables, at most
-PROOF_WORK, PROOF_PART = 20_000_000_000, 100_000_000  # on request: at most, and between two looks at the time
+REACH = 1.5  # times the first bound: up to which step time the second one looks; a gap above 50 % stays as it is
+MOST_TABLES = 300  # of a problem for which the second bound is sought: its work grows with their square
+PHASE_WORK = 400_000  # numbers that the second bound may work on, for each pair of tables
+MOST_PHASE_WORK = 500_000_000  # numbers, for all pairs together: about a second
+PROOF_WORK = 20_000_000_000  # numbers that a bound on request may work on: about a minute
+PROOF_WORK_AT_ONCE = 100_000_000  # numbers between two questions whether to go on
 
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """What is known of a problem before any search: the bound, and under which limits good plans are to be sought.
+    """What is known of a problem before any search: its bound, and under which limits good plans are to be sought.
 
     linear: the linear bound of the cost that it rests on; None where the cost model gives none.
-    promising: limits, the most promising first; the last of them allows everything.
+    promising: limits, the most promising first; the last of them allows every option.
     """
 
     bound: Bound
@@ -40,19 +47,36 @@ _KNOWN: dict[int, LowerBound] = {}  # by the id of an evaluator, for as long as 
 
 
 def lower_bound(evaluator: Evaluator) -> LowerBound:
-    """The bound of an evaluator over its problem's space; worked out once for each evaluator.
+    """The lower bound of an evaluator over its problem's space; worked out once for each evaluator.
 
-    Where the model can be lifted (see `Evaluator.lifted`), a bound B of the model lifted by L seconds bounds the model
+    Its value is None where the cost model gives no bound, and where no plan exists.
+
+    Where the model can be lifted (`Evaluator.lifted`), a bound B of the model lifted by L seconds bounds the model
     itself by B - G * L: a lift adds at most L to each rank for each of the G groups. The best of all lifts counts.
     """
     key = id(evaluator)
     if key not in _KNOWN:
-        _KNOWN[key] = _lower_bound(evaluator)
+        _KNOWN[key] = _best_of_lifts(evaluator)
         finalize(evaluator, _KNOWN.pop, key)
     return _KNOWN[key]
 
 
-def _lower_bound(evaluator: Evaluator) -> LowerBound:
+def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = lambda: True) -> Bound:
+    """A bound that more work has gone into, of a problem for which a plan with `total_s` seconds is known.
+
+    keep_on: asked now and then whether to go on. Takes about a minute where the gap stays open.
+    """
+    known = lower_bound(evaluator).bound
+    if known.value_s is None or known.value_s >= total_s or len(evaluator.problem.tables) > MOST_TABLES:
+        return known
+    branching = _phase_branching(evaluator, total_s, max(each.price for each in lower_bound(evaluator).promising))
+    while branching.work < PROOF_WORK and branching.bound < total_s and not branching.done and keep_on():
+        branching.solve(branching.work + PROOF_WORK_AT_ONCE, total_s)
+    return replace(known, value_s=max(known.value_s, min(branching.bound, total_s * (1 - ROUNDING))))
+
+
+def _best_of_lifts(evaluator: Evaluator) -> LowerBound:
+    """The best bound of the model as it is and of its lifted versions."""
     best = _bound_of_planes(evaluator)
     for lift, lifted in evaluator.lifted if best.bound.value_s is not None else ():
         found = _bound_of_planes(lifted)
@@ -70,10 +94,9 @@ def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
         none = Bound(value_s=None, kind="none: the cost model is not convex", space=describe_space(problem))
         return LowerBound(none, None, (SelectionLimits(),))
     linear = tightest_linear_bound(evaluator)
-    branching = GroupBranching(evaluator, linear)
-    value, promising = branching.solve()
+    value, promising = GroupBranching(evaluator, linear).solve()
     if value is not None and len(problem.tables) <= MOST_TABLES:
-        value = _branched(evaluator, value, promising[0].price if promising else 0.0)
+        value = _tightened(evaluator, value, promising[0].price if promising else 0.0)
     kind = "additive: mean load, largest piece, memory"
     if not evaluator.additive:
         kind = "convex: planes below the cost, fusion groups, mean load, largest piece, memory"
@@ -81,32 +104,18 @@ def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
     return LowerBound(Bound(value_s=value, kind=kind, space=describe_space(problem)), linear, (*promising, everything))
 
 
-def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = lambda: True) -> Bound:
-    """A bound that more work has gone into, of a problem for which a plan with `total_s` is known.
-
-    keep_on: asked now and then whether to go on. Takes about a minute where the gap stays open.
-    """
-    known = lower_bound(evaluator).bound
-    if known.value_s is None or known.value_s >= total_s or len(evaluator.problem.tables) > MOST_TABLES:
-        return known
-    branching = _phase_branching(evaluator, total_s, max(each.price for each in lower_bound(evaluator).promising))
-    while branching.work < PROOF_WORK and branching.bound < total_s and not branching.done and keep_on():
-        branching.solve(branching.work + PROOF_PART, total_s)
-    return replace(known, value_s=max(known.value_s, min(branching.bound, total_s * (1 - ROUNDING))))
-
-
-def _branched(evaluator: Evaluator, value: float, price: float) -> float:
-    """The bound after branching over how high the slowest rank stands, where the problem is small enough."""
+def _tightened(evaluator: Evaluator, value: float, price: float) -> float:
+    """The bound after branching over the seconds of the phases, where the problem is small enough for it."""
     branching = _phase_branching(evaluator, REACH * value, price)
-    work = min(MOST_BOXES_WORK, BOXES_WORK * len(evaluator.problem.tables) ** 2)
+    work = min(MOST_PHASE_WORK, PHASE_WORK * len(evaluator.problem.tables) ** 2)
     if branching.work <= work:
         branching.solve(work, REACH * value)
     return max(value, min(branching.bound, REACH * value))
 
 
 def _phase_branching(evaluator: Evaluator, below: float, price: float) -> PhaseBranching:
-    byte = price / evaluator.problem.cluster.world_size
-    return PhaseBranching(evaluator, needless=needless_groups(evaluator), below=below, byte=byte)
+    byte_price = price / evaluator.problem.cluster.world_size
+    return PhaseBranching(evaluator, dominated=groups_dominated_by_type(evaluator), below=below, byte_price=byte_price)
 
 
 def describe_space(problem: Problem) -> str:

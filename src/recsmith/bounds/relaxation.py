@@ -1,8 +1,8 @@
-"""The cheapest way to lay each table, if devices could share tables freely: the heart of bounds and of planners.
+"""The relaxation that bounds and planners rest on: each table alone selects its cheapest option.
 
-For a limit z on what one piece may cost and a price on memory, every table alone picks the option of least
-cost + price * memory, summed over the ranks it covers, among options whose pieces cost at most z and fit a device.
-Where a cost model is not additive, a plane below its head (costs/protocol.py) takes its place.
+For a limit z on what one piece may cost and a price on memory, every table selects the option of least
+seconds + price * bytes, summed over the ranks it covers, among options whose pieces cost at most z and fit a device.
+What other tables do does not matter. Where a cost model is not additive, a linear bound below it takes its place.
 
 Legend: T tables, O options, P pieces, G fusion groups.
 """
@@ -15,34 +15,39 @@ from typing import Protocol
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.linear_bounds import linear_seconds, mean_linear_bound
 from recsmith.bounds.selection import LinearBound, SelectionLimits
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
 from recsmith.sharding.memory import Bytes
 
-PRICE_STEPS = 24  # halvings of the price of memory
-FREE = SelectionLimits()
-DEAREST = 1e6  # seconds per byte: more than any table is worth
+PRICE_HALVINGS = 24  # of the interval of the price of memory: from a factor of 4 down to a relative 2e-7
+DEAREST = 1e6  # seconds per byte: so much that only bytes count
+LEAST_SECONDS = 1e-12  # seconds; what the first price on memory is taken from where tables cost nothing
+UNLIMITED = SelectionLimits()
 
 
 class Weighed(Protocol):
-    """Anything that says what picks cost and weigh, per table or in total."""
+    """Seconds and bytes of selected options, per table or in total."""
 
     @property
     def seconds(self) -> Floats | float:
-        """Seconds of the picks."""
+        """Seconds of the selected options."""
         ...
 
     @property
     def bytes(self) -> Floats | float:
-        """Device bytes of the picks."""
+        """Device bytes of the selected options."""
         ...
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the tables pick (T,): option, seconds and bytes over all covered ranks; where none is left -1, inf and 0."""
+    """The option that each table selects (T,), and its seconds and bytes over all covered ranks.
+
+    A table that has no option left has option -1, infinite seconds and 0 bytes.
+    """
 
     option: Ints
     seconds: Floats
@@ -50,13 +55,16 @@ class Choice:
 
 
 class Relaxation:
-    """Prices of all pieces and options of a problem; cheap to ask again and again.
+    """Prices of all pieces (P,) and options (O,) of a problem; `choose` may be asked many times.
 
-    floor: what takes the place of the head; the mean of the evaluator's planes by default.
-    barred: whether options count that are legal alone but not beside others: for bounds, not for searches.
+    Seconds and bytes of a piece are on each rank that it covers, those of an option over all ranks.
     """
 
     def __init__(self, evaluator: Evaluator, *, linear: LinearBound | None = None, barred: bool = False) -> None:
+        """linear: what takes the place of the cost model; the mean of the evaluator's planes by default.
+
+        barred: whether options count that are legal alone but not beside others: for bounds, not for searches.
+        """
         problem = self.problem = evaluator.problem
         self.evaluator, self.linear = evaluator, linear or mean_linear_bound(evaluator)
         self.piece_seconds, self.piece_alone = linear_seconds(
@@ -80,17 +88,17 @@ class Relaxation:
         self.option_heaviest = np.where(used, heaviest[piece], 0).max(axis=1)
 
     def reopened(self, barred: Bools) -> "Relaxation":
-        """The same prices, where these options (O,) are barred instead of the problem's."""
+        """The same prices, where these options (O,) may not be selected, instead of those that the problem bars."""
         other = copy(self)
         other.option_fits = self.option_room & ~barred
         return other
 
-    def choose(self, limits: SelectionLimits = FREE) -> Choice:
-        """What each table picks under some terms; their limits are on seconds beyond the opening of a group."""
+    def choose(self, limits: SelectionLimits = UNLIMITED) -> Choice:
+        """The cheapest option of each table within some limits; of equally cheap ones the first."""
         limit = np.where(self.option_worldwide, limits.limit, min(limits.limit, limits.local))
         open_ = self.option_fits & (self.option_largest <= limit) & (self.option_heaviest <= limits.weight)
-        if limits.menu is not None:
-            open_ = open_ & limits.menu[self.option_group]
+        if limits.groups is not None:
+            open_ = open_ & limits.groups[self.option_group]
         seconds = self.option_seconds * np.where(self.option_worldwide, 1 + limits.world_penalty, 1.0)
         value = np.where(open_, seconds + limits.price * self.option_bytes, np.inf)
         start = self.problem.options.start
@@ -108,38 +116,23 @@ class Relaxation:
 
 
 def fitting_price(at: Callable[[float], Weighed], room: float) -> float:
-    """The least price on memory at which what tables pick fits the room of all devices; 0 if it fits for free.
+    """The least price on memory (seconds per byte) at which the selected options fit all devices; 0 if none is needed.
 
-    at(price) tells what tables pick; a price that is dear enough makes them pick their lightest options.
+    at(price): what tables select at a price; the higher it is, the lighter their options. room: bytes of all devices.
     """
     free = at(0.0)
     if float(np.sum(free.bytes)) <= room or not np.isfinite(np.sum(free.seconds)):
         return 0.0
-    low, high = 0.0, max(float(np.sum(free.seconds)), 1e-12) / room
+    low, high = 0.0, max(float(np.sum(free.seconds)), LEAST_SECONDS) / room
     while float(np.sum(at(high).bytes)) > room and high < DEAREST:
         low, high = high, high * 4
-    for _ in range(PRICE_STEPS):
+    for _ in range(PRICE_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if float(np.sum(at(middle).bytes)) > room else (low, middle)
     return high
 
 
-def mean_linear_bound(evaluator: Evaluator) -> LinearBound:
-    """The mean of a cost model's planes, for every group."""
-    slopes = np.mean([plane.slopes.sum(axis=0) for plane in evaluator.planes], axis=0)
-    return LinearBound(np.tile(slopes, (evaluator.groups, 1)), min(plane.opening for plane in evaluator.planes))
-
-
-def linear_seconds(evaluator: Evaluator, linear: LinearBound, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
-    """(seconds on the floor (N,), seconds alone beyond the opening (N,)) of pieces on each rank that they cover."""
-    terms = evaluator.terms(modes, widths)
-    alone = evaluator.head(terms).sum(axis=-1) - linear.opening
-    if evaluator.additive:
-        return alone, alone
-    return np.einsum("nk,nk->n", terms, linear.slopes[evaluator.group[modes]]), alone
-
-
 def covered_bytes(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Floats:
-    """Device bytes over all ranks that a piece covers."""
+    """Device bytes (N,) of pieces over all ranks that they cover. head, tail: on each rank but the last, and on it."""
     others = problem.modes.coverage[modes] - 1
     return (others * head.device + tail.device).astype(np.float64)

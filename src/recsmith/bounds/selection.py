@@ -12,7 +12,11 @@ from recsmith._types import Bools, Floats
 
 @dataclass(frozen=True, slots=True)
 class LinearBound:
-    """A linear function below the cost of each fusion group: slopes (G, k), and the least opening of all groups."""
+    """A linear function of the summed terms that lies nowhere above the cost of a fusion group on a rank.
+
+    A group with summed terms S costs at least slopes[group] @ S + opening where it holds a piece. slopes (G, k):
+    seconds, of all phases, per unit of a term. opening: seconds; the least that any group pays for holding a piece.
+    """
 
     slopes: Floats
     opening: float
@@ -22,14 +26,15 @@ class LinearBound:
 class SelectionLimits:
     """The limits under which every table selects its cheapest option.
 
-    limit: most seconds of a piece; local: most seconds of one that does not span the world. price: seconds per byte of
-    device memory. menu: fusion groups (G,) to select from; all for None. world_penalty: share by which options that
-    span the world look dearer than they are. weight: most device bytes of a piece on a rank.
+    limit: most seconds of a piece beyond the opening of its group; local: most seconds of one that does not span the
+    world. price: seconds per byte of device memory. groups: fusion groups (G,) that may be selected; None for all.
+    world_penalty: share of its seconds by which an option that spans the world counts as more expensive than it is.
+    weight: most device bytes of a piece on a rank.
     """
 
     limit: float = np.inf
     price: float = 0.0
-    menu: Bools | None = None
+    groups: Bools | None = None
     local: float = np.inf
     world_penalty: float = 0.0
     weight: float = np.inf

@@ -1,7 +1,7 @@
-"""The least that tables can cost under a limit, over every split of their columns: the left side of a bound.
+"""The least that tables can cost within some limits, over every split of their columns: the left side of a bound.
 
-Under `widths any` the least total is taken over every split into multiples of 4 (bounds/column_splits.py), not only
-over the options that planners try.
+Under `widths any` the least is taken over every split into multiples of 4 columns (column_splits.py), not only over
+the options that planners try.
 
 Legend: T tables, G fusion groups, m modes of one dim, n = dim / 4 width steps.
 """
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.bounds.column_splits import cheapest_partition
-from recsmith.bounds.relaxation import Relaxation, covered_bytes, linear_seconds
+from recsmith.bounds.column_splits import least_cost_and_bytes
+from recsmith.bounds.linear_bounds import linear_seconds
+from recsmith.bounds.relaxation import Relaxation, covered_bytes
 from recsmith.bounds.selection import LinearBound, SelectionLimits
 from recsmith.costs.protocol import Evaluator
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
 
-MOST_KEPT = 32  # solutions of one dim
+MOST_REMEMBERED = 32  # solutions of one dim; trade-off: memory against solving the same splits again in a bisection
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,10 @@ class Total:
 
 @dataclass(frozen=True)
 class Least:
-    """Per table (T,) the least value under some terms, and bytes and fusion group of who has it.
+    """Per table (T,) the least value within some limits, and bytes and fusion group of the option or split that has it.
 
     everywhere: seconds of it that every rank carries. largest: seconds of its largest piece that does not span the
-    world; 0 where the partition has split it.
+    world; 0 where the table is split.
     """
 
     value: Floats
@@ -44,8 +45,8 @@ class Least:
     largest: Floats
 
 
-class _Splits:
-    """All pieces of every width of the modes of one dim, and their cheapest partitions."""
+class _SplitFamily:
+    """The modes of one dim whose columns may be split at will: pieces of every width, and the cheapest splits."""
 
     def __init__(self, evaluator: Evaluator, linear: LinearBound, modes: Ints, dim: int, least_width: int) -> None:
         problem = evaluator.problem
@@ -61,15 +62,15 @@ class _Splits:
         size = covered_bytes(problem, every_mode, head, tail).reshape(shape)
         coverage = problem.modes.coverage[modes][:, None].astype(np.float64)
         key = np.stack([problem.modes.table[modes], evaluator.group[modes]], axis=1).astype(np.float64)
-        unlike = _first_of_kind(np.hstack([key, coverage, seconds, alone, size]))
-        self.table, self.coverage = problem.modes.table[modes][unlike], coverage[unlike]
-        self.group = evaluator.group[modes][unlike]
-        self.seconds, self.bytes, self.alone = seconds[unlike], size[unlike], alone[unlike]
+        distinct = _distinct_rows(np.hstack([key, coverage, seconds, alone, size]))
+        self.table, self.coverage = problem.modes.table[modes][distinct], coverage[distinct]
+        self.group = evaluator.group[modes][distinct]
+        self.seconds, self.bytes, self.alone = seconds[distinct], size[distinct], alone[distinct]
         self.dearest = self.alone.max(axis=1, initial=0.0)
-        self._kept: dict[tuple[float, bytes], tuple[Floats, Floats]] = {}
+        self._known: dict[tuple[float, bytes], tuple[Floats, Floats]] = {}
 
     def cheapest(self, limit: float, price: float) -> tuple[Floats, Floats]:
-        """(least value, its bytes) (m,) of each mode's partitions into pieces of at most `limit` seconds."""
+        """(least value, its bytes) (m,) of each mode's splits into pieces of at most `limit` seconds."""
         limited = np.flatnonzero(self.dearest > limit)
         value, size = self._solved(np.arange(len(self.table)), np.inf, price)
         if not limited.size:
@@ -79,55 +80,55 @@ class _Splits:
         return value, size
 
     def _solved(self, rows: Ints, limit: float, price: float) -> tuple[Floats, Floats]:
-        """The partitions of some modes; limits that bar the same pieces are solved once."""
+        """(least value, its bytes) of some modes; limits that bar the same pieces are solved once."""
         barred = self.alone[rows] > limit
         key = (price, rows.tobytes() + np.packbits(barred).tobytes())
-        if key not in self._kept:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            self._kept[key] = self._solve(rows, limit, price)
-        return self._kept[key]
+        if key not in self._known:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._solve(rows, limit, price)
+        return self._known[key]
 
     def _solve(self, rows: Ints, limit: float, price: float) -> tuple[Floats, Floats]:
         seconds, size = self.seconds[rows], self.bytes[rows]
         allowed = np.isfinite(seconds) & (self.alone[rows] <= limit)
-        return cheapest_partition(np.where(allowed, self.coverage[rows] * seconds + price * size, np.inf), size)
+        return least_cost_and_bytes(np.where(allowed, self.coverage[rows] * seconds + price * size, np.inf), size)
 
 
-def _first_of_kind(rows: Floats) -> Ints:
-    """The first of each set of equal rows: types that price alike (column_wise on one host or on any) count once."""
+def _distinct_rows(rows: Floats) -> Ints:
+    """The first of each set of equal rows: types that cost the same (column_wise on one host or on any) count once."""
     return np.sort(np.array(list({row.tobytes(): i for i, row in reversed(list(enumerate(rows)))}.values())))
 
 
 class TableTotals:
-    """The least totals as a function of limit, price and menu (G,), table by table or summed."""
+    """The least totals of a problem as a function of the limits, table by table or summed."""
 
     def __init__(self, evaluator: Evaluator, linear: LinearBound | None = None) -> None:
         self.relaxation = Relaxation(evaluator, linear=linear, barred=True)
         any_width = evaluator.problem.space.widths == "any"
         self.splits = _split_families(evaluator, self.relaxation.linear) if any_width else []
 
-    def at(self, terms: SelectionLimits) -> Total:
+    def at(self, limits: SelectionLimits) -> Total:
         """The sums over all tables; infinite where a table has no option left."""
-        least = self.per_table(terms)
+        least = self.per_table(limits)
         total, weight = float(least.value.sum()), float(least.bytes.sum())
-        return Total(total - terms.price * weight if np.isfinite(total) else np.inf, weight, total)
+        return Total(total - limits.price * weight if np.isfinite(total) else np.inf, weight, total)
 
-    def per_table(self, terms: SelectionLimits) -> Least:
+    def per_table(self, limits: SelectionLimits) -> Least:
         """The least seconds + price * bytes of every table."""
         relaxation = self.relaxation
-        choice = relaxation.choose(terms)
+        choice = relaxation.choose(limits)
         worldwide = relaxation.option_worldwide[choice.option]
         everywhere = np.where(worldwide, relaxation.option_everywhere[choice.option], 0.0)
         largest = np.where(worldwide, 0.0, relaxation.option_largest[choice.option])
-        penalised = terms.world_penalty * np.where(worldwide & np.isfinite(choice.seconds), choice.seconds, 0.0)
-        value, size = choice.seconds + penalised + terms.price * choice.bytes, choice.bytes.copy()
+        penalised = limits.world_penalty * np.where(worldwide & np.isfinite(choice.seconds), choice.seconds, 0.0)
+        value, size = choice.seconds + penalised + limits.price * choice.bytes, choice.bytes.copy()
         group = relaxation.option_group[choice.option]
         for family in self.splits:
-            split_value, split_bytes = family.cheapest(min(terms.limit, terms.local), terms.price)
+            split_value, split_bytes = family.cheapest(min(limits.limit, limits.local), limits.price)
             better = split_value < value[family.table]
-            if terms.menu is not None:
-                better &= terms.menu[family.group]
+            if limits.groups is not None:
+                better &= limits.groups[family.group]
             for i in np.flatnonzero(better):  # few: whole tables are mostly cheapest
                 t = family.table[i]
                 if split_value[i] < value[t]:
@@ -136,12 +137,13 @@ class TableTotals:
         return Least(value, size, group, everywhere, largest)
 
 
-def _split_families(evaluator: Evaluator, linear: LinearBound) -> list[_Splits]:
+def _split_families(evaluator: Evaluator, linear: LinearBound) -> list[_SplitFamily]:
     problem = evaluator.problem
     splitting = np.isin(problem.modes.type, [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns])
     modes = np.flatnonzero(splitting)
     dims, limits = problem.demand.dim[problem.modes.table[modes]], problem.least_width[problem.modes.table[modes]]
     keys = {(int(dim), int(limit)) for dim, limit in zip(dims, limits, strict=True)}
     return [
-        _Splits(evaluator, linear, modes[(dims == dim) & (limits == limit)], dim, limit) for dim, limit in sorted(keys)
+        _SplitFamily(evaluator, linear, modes[(dims == dim) & (limits == limit)], dim, limit)
+        for dim, limit in sorted(keys)
     ]

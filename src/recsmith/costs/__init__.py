@@ -1,4 +1,4 @@
-"""What plans cost: cost models, and the pricing of placed pieces."""
+"""Cost models, which predict the seconds of a step, and the pricing of placed pieces by them."""
 
 from recsmith.costs.analytic.model import AnalyticCostModel
 from recsmith.costs.neural.model import PREFIX, NeuralCostModel
@@ -12,6 +12,7 @@ from recsmith.costs.pricing import (
     step_seconds,
 )
 from recsmith.costs.protocol import CostModel, Evaluator, Plane
+from recsmith.costs.step_rules import LARGEST_SUM, READY_THEN_FORWARD, StepRule
 from recsmith.costs.torchrec import TorchRecCostModel
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
@@ -21,7 +22,11 @@ DEFAULT_COST_MODEL = "analytic"
 
 
 def cost_model(name: str | None = None) -> CostModel:
-    """The cost model of a name, or of `neural:<name or file>`; the default one for None."""
+    """The cost model of a name, or of `neural:<name or file>`; the default one for None.
+
+    Raises:
+        UsageError: there is no model of that name.
+    """
     name = name or DEFAULT_COST_MODEL
     if name.startswith(PREFIX):
         return NeuralCostModel(name)
@@ -33,9 +38,12 @@ def cost_model(name: str | None = None) -> CostModel:
 __all__ = [
     "COST_MODELS",
     "DEFAULT_COST_MODEL",
+    "LARGEST_SUM",
+    "READY_THEN_FORWARD",
     "CostModel",
     "Evaluator",
     "Plane",
+    "StepRule",
     "cost_model",
     "device_parts",
     "device_sums",

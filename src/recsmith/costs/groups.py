@@ -1,4 +1,4 @@
-"""One fusion group on one device, as a cost model prices it: what measured cases are held against."""
+"""Seconds of one fusion group on one device by a cost model, to compare with measured cases."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from recsmith.costs.protocol import CostModel
 from recsmith.problems import Space, build_problem
 from recsmith.workloads import Workload
 
-ROOM = 2**45  # bytes of memory, more than any group needs
+ROOM = 2**45  # bytes of device memory (32 TiB), more than any measured group needs
 
 
 def one_device(cluster: Cluster) -> Cluster:

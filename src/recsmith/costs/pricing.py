@@ -1,4 +1,4 @@
-"""What placed pieces cost: seconds of every rank in the four parts, of each phase, and of the step.
+"""Prices of placed pieces: seconds of every rank in the four parts, of each phase, and of the step.
 
 Legend: N pieces, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS.
 """
@@ -12,7 +12,7 @@ from recsmith.problems import Footprint, memory_used, spread
 
 
 def piece_seconds(evaluator: Evaluator, modes: Ints, widths: Ints) -> Floats:
-    """Seconds (N,) of pieces, each alone on a covered rank."""
+    """Seconds (N,) of pieces, each alone on a rank that it covers, launches included."""
     return evaluator.head(evaluator.terms(modes, widths)).sum(axis=-1)
 
 
@@ -31,13 +31,13 @@ def device_parts(evaluator: Evaluator, footprint: Footprint) -> Floats:
 
 
 def phase_seconds(evaluator: Evaluator, parts: Floats) -> Floats:
-    """Seconds of each phase (F, ...) from seconds in the four parts (..., 4)."""
-    return np.stack([parts[..., phase].sum(axis=-1) for phase in evaluator.phases])
+    """Seconds of each phase (F, ...) of the model's step rule from seconds in the four parts (..., 4)."""
+    return evaluator.step_rule.phase_seconds(parts)
 
 
 def step_of(evaluator: Evaluator, parts: Floats) -> float:
     """Seconds of the step from the ranks' parts (W, 4): the slowest rank of each phase."""
-    return float(phase_seconds(evaluator, parts).max(axis=1).sum())
+    return evaluator.step_rule.step_seconds(parts)
 
 
 def step_seconds(evaluator: Evaluator, footprint: Footprint) -> float:

@@ -1,30 +1,32 @@
-"""The protocol of cost models: who calls what, when.
+"""The protocol of cost models: which methods planners, bounds and reports call, and when.
 
     model.compile(problem) -> Evaluator      once per problem
     evaluator.terms(modes, widths)           once for all pieces, and for the pieces of a plan
     evaluator.head(sums)                     once per plan: seconds of a group on a rank, in four parts
     evaluator.loads(sums), .compute(sums)    often, while searching: sums of these parts
 
-The cost of a device is the sum over fusion groups of head(sum of its pieces' terms), so a move changes a few vectors;
-to it every rank adds what the collectives of all groups in use cost it even when it sends nothing (`shared`). The
-step is a sequence of phases, after each of which all ranks wait for the slowest.
+A fusion group on a rank costs head(sum of its pieces' terms), and a rank costs the sum over its groups, so a move of a
+piece changes a few vectors. To it every rank adds `shared`: what the collectives of all groups in use cost it even when
+it sends nothing. The step rule turns the ranks' parts into the step.
 
-Legend: N pieces, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS.
+Legend: N pieces, M modes, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from recsmith._types import Floats, Ints
+from recsmith.costs.step_rules import StepRule
 from recsmith.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """A plane below the loads of a cost model: loads(sums) is at least slopes @ sums, + opening in the first phase.
+    """A supporting plane: a linear function of the summed terms that lies nowhere above the loads of a cost model.
 
-    slopes (F, k): seconds per term in each phase. opening: seconds of a group that holds at least one piece on a rank;
-    0 or more.
+    For a group with summed terms S (k,) that holds at least one piece on a rank, loads(S) >= slopes @ S in each phase,
+    and loads(S) >= slopes @ S + opening in the first one. slopes (F, k): seconds per unit of a term, 0 or more.
+    opening: seconds, 0 or more, that a rank pays for holding the group at all (its launches).
     """
 
     slopes: Floats
@@ -36,12 +38,12 @@ class Evaluator(Protocol):
 
     @property
     def problem(self) -> Problem:
-        """What it was compiled for."""
+        """The problem that it was compiled for."""
         ...
 
     @property
     def group(self) -> Ints:
-        """Fusion group of each mode (M,)."""
+        """Fusion group of each mode (M,): a number from 0 to groups - 1."""
         ...
 
     @property
@@ -51,52 +53,59 @@ class Evaluator(Protocol):
 
     @property
     def additive(self) -> bool:
-        """Whether head is linear and nothing is shared, so that costs of pieces add up."""
+        """Whether head is linear and nothing is shared, so that the costs of pieces add up."""
         ...
 
     @property
     def extrapolated(self) -> dict[str, float]:
-        """Inputs beyond what a learned model was trained on, by what factor; nothing for other models."""
+        """Inputs beyond what a learned model was trained on, and by what factor; empty for other models."""
         ...
 
     @property
     def shared(self) -> Floats:
-        """Seconds (G, 4) that every rank spends once any piece of a group stands anywhere."""
+        """Seconds (G, 4) that every rank spends once any rank holds a piece of a group: latencies of collectives."""
         ...
 
     @property
-    def phases(self) -> tuple[tuple[int, ...], ...]:
-        """Parts of each phase of the step; ranks wait for the slowest at the end of a phase."""
+    def step_rule(self) -> StepRule:
+        """How the parts of all ranks become the seconds of the step."""
         ...
 
     @property
     def planes(self) -> tuple[Plane, ...]:
-        """Planes below the head, as tight as a few can be; none where the model gives no bound."""
+        """Supporting planes, as tight as a few can be; none where the model gives no bound."""
         ...
 
     @property
     def lifted(self) -> tuple[tuple[float, "Evaluator"], ...]:
-        """(seconds, model) pairs for bounds: models that cost each group in use on a rank this many seconds more.
+        """(seconds, model) pairs for bounds: models that cost each group in use on a rank so many seconds more.
 
-        A plane may lie below zero where a group has little work, and bounds need planes that do not. Costing every
-        group more lifts them; the bound then takes back what was added. Nothing where no plane lies below zero.
+        A plane of a model may lie below zero where a group has little work, and bounds need planes that do not. A model
+        that costs every group more has such planes; the bound then takes back what was added (`bounds.lower_bound`).
+        Empty where no plane lies below zero.
         """
         ...
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
-        """Work terms (N, k) of pieces on each rank that they cover."""
+        """Work terms (N, k), 0 or more, of pieces with these modes (N,) and columns (N,), on each rank they cover."""
         ...
 
     def head(self, sums: Floats) -> Floats:
-        """Seconds in the four parts (..., 4) of a group with summed terms (..., k)."""
+        """Seconds in the four parts (..., 4) of a group on a rank with summed terms (..., k); 0 for no pieces."""
         ...
 
     def loads(self, sums: Floats) -> Floats:
-        """Seconds of each phase (F, ...) of a group with summed terms (..., k): head's parts, for searches."""
+        """Seconds of each phase (F, ...) of a group on a rank with summed terms (..., k), for searches.
+
+        The same as step_rule.phase_seconds(head(sums)) up to rounding, and faster.
+        """
         ...
 
     def compute(self, sums: Floats) -> Floats:
-        """Seconds of kernels (...) of a group with summed terms (..., k): head's first two parts, for searches."""
+        """Seconds of kernels (...) of a group on a rank with summed terms (..., k), for searches.
+
+        The same as the sum of forward and backward compute of head(sums) up to rounding, and faster.
+        """
         ...
 
 
@@ -105,7 +114,7 @@ class CostModel(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name on the command line."""
+        """Its name on the command line and in plan files."""
         ...
 
     def compile(self, problem: Problem) -> Evaluator:

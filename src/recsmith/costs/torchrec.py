@@ -1,9 +1,9 @@
-"""Cost model `torchrec`: TorchRec 1.8's training estimator, restated so that whole spaces are priced at once.
+"""Cost model `torchrec`: TorchRec 1.8's training estimator, computed for all options of a problem at once.
 
 Source of every formula: torchrec 1.8.0, torchrec/distributed/planner/estimator/estimator.py (EmbeddingPerfEstimator)
 and constants.py. Equal to it to 1e-9 for pooled and sequence tables, kernels dense, fused, fused_uvm and
 fused_uvm_caching (any load factor, no cache statistics), on one pod. It is strictly additive: no launch, no latency, no
-reuse of rows, and its constants are of the V100 era; plans that are best under it deserve a second judge.
+reuse of rows, and its constants are of the V100 era; compare plans that are best under it by another model as well.
 
 Legend: N pieces, W ranks.
 """
@@ -15,6 +15,7 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster, Device
 from recsmith.costs.protocol import Evaluator, Plane
+from recsmith.costs.step_rules import LARGEST_SUM, StepRule
 from recsmith.errors import UsageError
 from recsmith.plans import PARTS
 from recsmith.problems import Problem
@@ -38,7 +39,7 @@ BATCHED_COPY = 2.455  # BATCHED_COPY_PERF_FACTOR: copy after the all-gather of r
 ELEMENTWISE = 9.22  # DP_ELEMENTWISE_KERNELS_PERF_FACTOR: optimizer kernels of data_parallel, over the table
 LEAST_LOOKUP_WIDTH = 32  # narrower rows cost as much as this in table- and column-wise lookups
 PENALTY = ((64, 1.75), (128, 1.15))  # QUARTER_ and HALF_BLOCK_PENALTY: widths below pay this factor
-UVM_SLOWDOWN = 10  # kernels on host memory reach a tenth of the link
+UVM_SLOWDOWN = 10  # UVM kernels reach a tenth of the bandwidth behind them (kernel_bw_lookup)
 
 
 _WHOLE_ROWS = [
@@ -50,26 +51,23 @@ _DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
 
 @dataclass(frozen=True)
 class TorchRecEvaluator:
-    """TorchRec's estimate for one problem; terms are the seconds of the four parts.
-
-    The step is one phase: the largest per-rank sum of the parts.
-    """
+    """TorchRec's estimate for one problem; terms are the seconds of the four parts."""
 
     problem: Problem
     bandwidth: Floats  # of the kernel of each mode (M,)
     group: Ints
     groups: int = 1
     additive: bool = True
-    phases: tuple[tuple[int, ...], ...] = (tuple(range(len(PARTS))),)
+    step_rule: StepRule = LARGEST_SUM
 
     @property
     def extrapolated(self) -> dict[str, float]:
-        """Nothing: it was not trained."""
+        """Empty: it was not trained."""
         return {}
 
     @property
     def shared(self) -> Floats:
-        """Nothing: the estimator has no latencies."""
+        """Zeros: the estimator has no latencies."""
         return np.zeros((self.groups, len(PARTS)))
 
     @property
@@ -79,7 +77,7 @@ class TorchRecEvaluator:
 
     @property
     def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
-        """Nothing: the plane does not lie below zero."""
+        """Empty: the plane does not lie below zero."""
         return ()
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
@@ -151,7 +149,7 @@ def _seconds_per_byte(call: Collective, cluster: Cluster) -> float:
 
 
 class TorchRecCostModel:
-    """TorchRec 1.8's training estimator (see the module)."""
+    """TorchRec 1.8's training estimator, with its default configuration; sources in the module."""
 
     name = "torchrec"
 

@@ -9,7 +9,7 @@ import os
 import tempfile
 from importlib import import_module, resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def write_weights(target: str, tensors: dict[str, Any], card: Raw) -> None:
 
 
 def read_weights(path: Path, made_by: str) -> tuple[Any, dict[str, Floats]]:
-    """(card, tensors) as they stand in a file.
+    """(card, tensors) of a file, as they are written there.
 
     Raises:
         UsageError: it cannot be read.
@@ -54,6 +54,26 @@ def find_weights(name: str, what: str, made_by: str, names: list[str]) -> Path:
     raise UsageError(
         f"no learned {what} is called '{name}'{known}: give the path of a {SUFFIX} file, which `{made_by}` makes"
     )
+
+
+def check_tensors(tensors: dict[str, Floats], shapes: dict[str, tuple[int, ...]], source: str, made_by: str) -> None:
+    """Refuse tensors that are unknown, missing, of another shape, or not finite.
+
+    Raises:
+        CorruptFile: the first of them by name, and how it is wrong.
+    """
+    for name in sorted({*shapes, *tensors}):
+        if name not in tensors or name not in shapes:
+            damaged(source, f"tensor '{name}' is {'unknown' if name in tensors else 'missing'}", made_by)
+        if tensors[name].shape != shapes[name]:
+            damaged(source, f"tensor '{name}' has shape {tensors[name].shape}, not {shapes[name]}", made_by)
+        if not np.isfinite(tensors[name]).all():
+            damaged(source, f"tensor '{name}' holds numbers that are not finite", made_by)
+
+
+def damaged(source: str, reason: str, made_by: str) -> NoReturn:
+    """Refuse a file that holds what no training writes, and say why."""
+    raise CorruptFile(f"'{source}': {reason}; train it again with `{made_by}`")
 
 
 def shipped() -> list[str]:

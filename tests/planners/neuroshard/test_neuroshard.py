@@ -189,7 +189,9 @@ class Reference:
         groups = sorted({piece.group for piece in pieces} | set(self._start_sums()))
         nothing = np.zeros((1, 4))
         parts = [sum((device.head(group) for group in groups), nothing)[0].tolist() for device in devices]
-        step = sum(max(sum(rank[part] for part in phase) for rank in parts) for phase in self.evaluator.phases)
+        step = sum(
+            max(sum(rank[part] for part in phase) for rank in parts) for phase in self.evaluator.step_rule.phases
+        )
         return float(step + sum(self.evaluator.shared[group].sum() for group in groups))
 
     def _over(self, pieces: Pieces) -> float:

@@ -1,4 +1,4 @@
-"""What embedding kernels read and write: bytes of device memory and of cache, forward and backward, in seconds.
+"""Seconds of embedding kernels, forward and backward, from the bytes of memory and of cache that they move.
 
 The kernels are FBGEMM's table-batched ones. Forward, a bag's rows are read, summed and written. Backward, the ids are
 sorted so that each different row is updated once, from the gradients of all its reads. A row that was read a moment
@@ -35,10 +35,10 @@ SORT_BYTES = 160  # per id: linear ids, four passes of radix sort over (id, plac
 CACHE_SORT_BYTES = 116  # per id of a cached table: linear ids, four passes of radix sort over them, runs, places [F]
 TAG_BYTES = CACHE_SET * ID_BYTES  # read to find a row: which rows a set of the cache holds [F]
 ELEMENTWISE = 9.22  # passes over a data_parallel table to clear, add and apply its gradient [T]
-WEIGHT_BYTES = 4  # of an id's own weight
+WEIGHT_BYTES = 4  # of the weight of an id, in fp32
 FORWARD_EFFICIENCY = 0.75  # of the peak of device memory: 0.65 to 0.83 are published
 BACKWARD_EFFICIENCY = 0.5  # 0.42 to 0.56 by the one published pair of a weighted kernel
-LINK_EFFICIENCY = 0.5  # of the host link that kernels reach: 16 to 17 GB/s of PCIe 4 are published
+LINK_EFFICIENCY = 0.5  # of the line rate of the host link that kernels reach: 16 to 17 GB/s of PCIe 4 are published
 CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
 
 _UVM, _UVM_CACHING = UVM.number, UVM_CACHING.number
@@ -54,7 +54,7 @@ class Work(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What a piece asks of a rank (N,): ids, bags, different rows, and row reads that miss the second-level cache.
+    """The demand of pieces on a rank (N,): ids, bags, different rows, and row reads that miss the second-level cache.
 
     row, gradient, row_state, state: bytes; the last is element-wise. fetched: rows that the UVM cache lacks.
     remote: rows are read where they are, in host memory. hosted: they are stored there.
@@ -75,7 +75,7 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class EmbeddingKernels:
-    """The kernels of a problem.
+    """The kernels of a problem: what pieces cost on a rank, forward and backward.
 
     blocks, unique, fetched (M,): row blocks of a mode, different rows read in each, and those that its cache lacks.
     """
@@ -98,12 +98,12 @@ class EmbeddingKernels:
         blocks = np.where(np.isin(modes.type, _SPLIT_ROWS), modes.coverage, 1)
         lookups = modes.ids * blocks
         fetched, cached = np.zeros(len(blocks)), np.flatnonzero(modes.kernel == _UVM_CACHING)
-        kept = modes.load_factor * problem.demand.rows[modes.table]
-        fetched[cached] = reuse.missed_rows(modes.table[cached], lookups[cached], kept[cached])
+        held = modes.load_factor * problem.demand.rows[modes.table]
+        fetched[cached] = reuse.missed_rows(modes.table[cached], lookups[cached], held[cached])
         return cls(problem, reuse, blocks, reuse.unique_rows(modes.table, lookups) / blocks, fetched / blocks)
 
     def forward(self, modes: Ints, widths: Ints) -> Work:
-        """Read ids and offsets, read each id's row, write each bag's sum: [L] with the hit rate of `_missed`.
+        """Seconds to read ids, offsets and each id's row, and write each bag's sum: [L] with the hits of `_missed`.
 
         Of cached tables ids are sorted and found before, and the rows that the cache lacks come in for as many others.
         """
@@ -118,7 +118,7 @@ class EmbeddingKernels:
         return Work(memory + distant, (stream + piece.ids * (piece.row + tags)) / self._cache_speed + distant)
 
     def backward(self, modes: Ints, widths: Ints) -> Work:
-        """Sort the ids, read the gradient of each id's bag, read and write each different row and its state [F].
+        """Seconds to sort ids, read the gradient of each id's bag, read and write each different row and its state [F].
 
         Of weighted features the gradient of the weights reads rows and gradients once more. data_parallel updates no
         rows but writes, reduces and applies a gradient of the whole table.
@@ -162,12 +162,12 @@ class EmbeddingKernels:
         """
         ids, unique = self.problem.modes.ids[modes], self.unique[modes]
         held: Floats = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) / row, unique)
-        missed, crowded = unique.copy(), np.flatnonzero(held < unique)
-        table, blocks = self.problem.modes.table[modes[crowded]], self.blocks[modes[crowded]]
-        hot = self.reuse.hot_share(table, held[crowded] * blocks)
-        all_hot = self.reuse.hot_share(table, np.asarray(unique[crowded] * blocks, dtype=np.float64))
-        repeats = np.maximum(ids[crowded] - unique[crowded], 0.0)
-        missed[crowded] += repeats * (1 - np.minimum(hot / np.maximum(all_hot, 1e-300), 1.0))
+        missed, overflowing = unique.copy(), np.flatnonzero(held < unique)
+        table, blocks = self.problem.modes.table[modes[overflowing]], self.blocks[modes[overflowing]]
+        hot = self.reuse.hot_share(table, held[overflowing] * blocks)
+        all_hot = self.reuse.hot_share(table, np.asarray(unique[overflowing] * blocks, dtype=np.float64))
+        repeats = np.maximum(ids[overflowing] - unique[overflowing], 0.0)
+        missed[overflowing] += repeats * (1 - np.minimum(hot / np.maximum(all_hot, 1e-300), 1.0))
         return missed
 
     def _gradients(self, piece: _Piece) -> Floats:

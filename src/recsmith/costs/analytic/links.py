@@ -1,4 +1,4 @@
-"""What collectives cost: a latency for the call, and seconds per byte that a rank hands to it.
+"""Seconds of collectives: a latency for the call, and seconds per byte that a rank hands to it.
 
 Alpha-beta: t = alpha + bytes / bandwidth, with the links inside a host and between hosts busy at the same time, so that
 the slower one decides. What a rank receives does not depend on the plan when batches are equal; what it sends does.
@@ -18,7 +18,7 @@ INTER_HOST_EFFICIENCY = 0.94  # 24 of 25 GB/s HDR, 46 to 49 of 50 NDR (NVIDIA/nc
 
 
 def ranks_per_host(ranks: int, most: int) -> int:
-    """The largest number of ranks a host, at most `most`, of which hosts without a rest can be filled."""
+    """The largest number of ranks a host, at most `most`, that divides the ranks into full hosts."""
     return next(local for local in range(min(ranks, most), 0, -1) if ranks % local == 0)
 
 

@@ -2,13 +2,10 @@
 
 A fusion group on a rank costs, forward and backward, launch + max(memory seconds, cache seconds) summed over its pieces
 (kernels.py), plus what its collectives carry (links.py). Every group in use costs every rank the latencies of its
-collectives. The step:
-
-    backward all-to-all starts together; a rank is ready after backward_comm + backward_compute + forward_compute;
-    the forward all-to-all begins when all are ready and ends when the slowest sender is done.
+collectives. The step follows READY_THEN_FORWARD (costs/step_rules.py).
 
 Left out: the input distribution of ids, which train pipelines overlap with compute, and the dense part of the model.
-Convex and monotone in the summed terms, exactly incremental, with planes below it: memory or cache decides.
+Convex and monotone in the summed terms, and exactly incremental. Its planes are those where memory, or cache, decides.
 
 Legend: N pieces, G fusion groups, k = 7 terms.
 """
@@ -21,20 +18,20 @@ from recsmith._types import Floats, Ints
 from recsmith.costs.analytic.kernels import EmbeddingKernels
 from recsmith.costs.analytic.links import latency, seconds_per_byte
 from recsmith.costs.protocol import Evaluator, Plane
+from recsmith.costs.step_rules import READY_THEN_FORWARD, StepRule, ready_and_forward
 from recsmith.plans import PARTS
 from recsmith.problems import Problem
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Collective
 from recsmith.sharding.memory import OUTPUT_BYTES
 from recsmith.workloads.table import ELEMENT_BYTES
 
-LAUNCH_S = (
-    3.8e-6  # a kernel, where the device does not say: 83.2 us for the 22 of a tiny batch (meta-pytorch/torchrec#4688)
-)
-FORWARD_KERNELS = 2  # of a fusion group: bounds check and lookup (FBGEMM 1.8)
+LAUNCH_S = 3.8e-6  # a kernel, where the device gives none: 83.2 us for 22 of a tiny batch (meta-pytorch/torchrec#4688)
+FORWARD_KERNELS = 2  # launched by a fusion group: bounds check and lookup (FBGEMM 1.8)
 BACKWARD_KERNELS = 20  # linearise, sort, run lengths, scans, fills, update (FBGEMM 1.8, transpose_embedding_input.cu)
 
 _ALL_TO_ALL = Collective("all_to_all", "world")
 _DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
+# Columns of the terms:
 PIECES, FORWARD_MEMORY, FORWARD_CACHE, BACKWARD_MEMORY, BACKWARD_CACHE, FORWARD_COMM, BACKWARD_COMM = range(7)
 
 
@@ -50,16 +47,16 @@ class AnalyticEvaluator:
     shared: Floats
     planes: tuple[Plane, ...]
     additive: bool = False
-    phases: tuple[tuple[int, ...], ...] = ((0, 1, 3), (2,))  # ready, then the forward collectives
+    step_rule: StepRule = READY_THEN_FORWARD
 
     @property
     def extrapolated(self) -> dict[str, float]:
-        """Nothing: it was not trained."""
+        """Empty: it was not trained."""
         return {}
 
     @property
     def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
-        """Nothing: no plane lies below zero."""
+        """Empty: no plane lies below zero."""
         return ()
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
@@ -107,10 +104,7 @@ class AnalyticEvaluator:
 
     def loads(self, sums: Floats) -> Floats:
         """Seconds until a rank is ready, and of its forward collectives (2, ...)."""
-        loads = np.empty((2, *sums.shape[:-1]))
-        np.add(self.compute(sums), sums[..., BACKWARD_COMM], out=loads[0])
-        loads[1] = sums[..., FORWARD_COMM]
-        return loads
+        return ready_and_forward(self.compute(sums), sums[..., BACKWARD_COMM], sums[..., FORWARD_COMM])
 
     def compute(self, sums: Floats) -> Floats:
         """Launch + max(memory, cache), forward and backward."""
@@ -121,7 +115,7 @@ class AnalyticEvaluator:
 
 
 class AnalyticCostModel:
-    """Kernels and collectives from the device's figures (see the module)."""
+    """Seconds of kernels and collectives from the device's figures; sources in the module and docs/cost-models.md."""
 
     name = "analytic"
 

@@ -5,20 +5,19 @@ Reading checks names, shapes, signs and that every number is finite.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from recsmith._types import Floats, noun
 from recsmith.costs.neural.heads import ConvexHead, FreeHead, Head
 from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, WORK
-from recsmith.costs.weight_files import COMM, find_weights, read_weights, shipped, write_weights
-from recsmith.errors import CorruptFile
+from recsmith.costs.weight_files import COMM, check_tensors, damaged, find_weights, read_weights, shipped, write_weights
 from recsmith.files import check_schema, decode, encode
 
 SCHEMA = "recsmith/cost-model-card/1"
 MADE_BY = "recsmith learn cost"
-BEND = 2.5  # the network moves a unit cost by at most e ** BEND from its base
+BEND = 2.5  # the network moves a unit cost by at most a factor of e ** BEND = 12 from its base
 Variant = Literal["convex", "linear", "free"]
 
 
@@ -135,7 +134,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
     card = card_from_raw(raw, str(path))
     for words, known in ((card.optimizers, OPTIMIZERS), (card.data_types, DATA_TYPES)):
         for word in set(words) - set(known):
-            _corrupt(str(path), f"'{word}' is none of {', '.join(known)}")
+            damaged(str(path), f"'{word}' is none of {', '.join(known)}", MADE_BY)
     weights_of(tensors, card.variant, str(path))
     return tensors, card
 
@@ -151,19 +150,12 @@ _CONVEX = ("hinges", "offsets")
 
 def weights_of(tensors: dict[str, Floats], variant: Variant, source: str) -> Weights:
     """The weights of tensors, every one of which is known, of its shape, and finite."""
-    shapes = _shapes(tensors, variant)
-    for name in sorted({*shapes, *tensors}):
-        if name not in tensors or name not in shapes:
-            _corrupt(source, f"tensor '{name}' is {'unknown' if name in tensors else 'missing'}")
-        if tensors[name].shape != shapes[name]:
-            _corrupt(source, f"tensor '{name}' has shape {tensors[name].shape}, not {shapes[name]}")
-        if not np.isfinite(tensors[name]).all():
-            _corrupt(source, f"tensor '{name}' holds numbers that are not finite")
+    check_tensors(tensors, _shapes(tensors, variant), source, MADE_BY)
     for name in {"launch", "linear", *_CONVEX} & set(tensors):
         if (tensors[name] < 0).any():
-            _corrupt(source, f"tensor '{name}' holds numbers below 0")
+            damaged(source, f"tensor '{name}' holds numbers below 0", MADE_BY)
     if (tensors["spread"] <= 0).any():
-        _corrupt(source, "tensor 'spread' holds numbers that are not above 0")
+        damaged(source, "tensor 'spread' holds numbers that are not above 0", MADE_BY)
     head = {name: tensors[name] for name in ("launch", "linear", *(_FREE if variant == "free" else _CONVEX))}
     return Weights(
         tensors["centre"], tensors["spread"], tuple((tensors[f"weight{i}"], tensors[f"bias{i}"]) for i in range(3)),
@@ -189,7 +181,3 @@ def _shapes(tensors: dict[str, Floats], variant: Variant) -> dict[str, tuple[int
         return shapes | {"hinges": (2, hinges, 1 + t), "offsets": (2, hinges)}
     hidden = size("hidden", 0)
     return shapes | {"hidden": (hidden, 1 + t), "hidden_bias": (hidden,), "out": (2, hidden), "out_bias": (2,)}
-
-
-def _corrupt(source: str, reason: str) -> NoReturn:
-    raise CorruptFile(f"'{source}': {reason}; train it again with `{MADE_BY}`")

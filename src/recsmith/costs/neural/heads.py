@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from recsmith._types import Floats
 
-BLOCK = 2048  # groups that are computed at once: their sums and hinges fit a second-level cache
+BLOCK = 2048  # groups that are computed at once, so that their sums and hinges fit a second-level cache
 REACH = 1.5  # the factor of `free` lies within e ** -REACH and e ** REACH
-LOG_UNIT, LOG_SPAN = 1e6, 8.0  # of the inputs of `free`: log(1 + microseconds) / 8
+LOG_UNIT, LOG_SPAN = 1e6, 8.0  # inputs of `free` are log(1 + microseconds) / 8: 0 to 2 for up to 10 s
 
 
 class Head(Protocol):

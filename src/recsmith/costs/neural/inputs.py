@@ -1,4 +1,4 @@
-"""What a learned cost model is told of a piece: figures of its work, and inputs that say what a unit of it costs.
+"""The inputs of learned cost models: figures of a piece's work, and inputs from which a unit's cost is predicted.
 
 Reuse enters through the different rows that a batch reads: with ids and rows given, the shape of the reuse bins added
 nothing that could be measured (docs/learning.md).
@@ -12,12 +12,12 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 
-OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")  # that measurements have
+OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")  # those that measurements have
 DATA_TYPES = ("fp32", "fp16")
 ELEMENT = np.array([4.0, 2.0])  # bytes, in order of DATA_TYPES
 WORK = ("pieces", "bags", "ids", "bag columns", "id columns", "rows", "row columns")
 UNIT = np.array([1e-6, 1e-8, 1e-8, 3e-10, 3e-10, 2e-8, 1e-9])
-"""About the seconds of each figure on one core: it makes numbers near 1 of them, training does the rest."""
+"""Seconds of each figure on one CPU core, about: they only bring inputs near 1, training finds the rest."""
 INPUTS = ("width", "pooling", "bags", "ids", "unique share", "unique rows", "unique bytes", "table bytes", "rows",
           "output bytes", "width % 8", "width % 16", *OPTIMIZERS, "fp16")  # fmt: skip
 

@@ -7,14 +7,15 @@ from recsmith._types import Bools
 from recsmith.costs.neural.files import Card
 from recsmith.problems import Problem
 
-CLOSE, LEAST = 1.0 + 1e-9, 1e-9
+CLOSE = 1.0 + 1e-9  # a factor; up to it an input counts as within the range
+LEAST = 1e-9  # what a most of 0 is taken for, so that factors are finite
 
 
 def extrapolations(problem: Problem, covered: Bools, card: Card) -> dict[str, float]:
-    """By what factor inputs exceed the most that training saw, above 1 only; largest first.
+    """By what factor inputs exceed the most that training saw, the largest factor first; those within it are left out.
 
-    Of tables: the largest piece that any covered mode may put on a rank. Of devices: what ranks hold on average, if all
-    of it is one fusion group.
+    Inputs of tables count as those of the largest piece that any covered mode may put on a rank; inputs of devices as
+    what ranks hold on average, as if all of it were one fusion group.
     """
     modes, world = problem.modes, problem.cluster.world_size
     asked = {

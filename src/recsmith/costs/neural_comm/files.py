@@ -2,21 +2,18 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
-
-import numpy as np
+from typing import Any
 
 from recsmith._types import Floats, noun
 from recsmith.costs.neural.files import NoiseFloor, Range
 from recsmith.costs.neural_comm.inputs import INPUTS, LEAST_RANKS, WORK
 from recsmith.costs.neural_comm.network import CommModel
-from recsmith.costs.weight_files import COMM, find_weights, read_weights, shipped, write_weights
-from recsmith.errors import CorruptFile
+from recsmith.costs.weight_files import COMM, check_tensors, damaged, find_weights, read_weights, shipped, write_weights
 from recsmith.files import check_schema, decode, encode
 
 COMM_SCHEMA = "recsmith/comm-model-card/1"
 MADE_BY = "recsmith learn comm"
-ONE_RANK, JOINT = 2, 3  # layers of both networks
+ONE_RANK, JOINT = 2, 3  # layers of the network of a rank, and of that of all ranks
 
 
 @noun
@@ -91,26 +88,19 @@ def comm_card_from_raw(raw: Any, source: str) -> CommCard:
     """A card from plain data of its schema."""
     card = decode(CommCard, check_schema(raw, COMM_SCHEMA, source), source)
     if card.per_host is not None and card.per_host < 1:
-        _corrupt(source, f"{card.per_host} ranks a host")
+        damaged(source, f"{card.per_host} ranks a host", MADE_BY)
     if not card.ranks or min(card.ranks) < LEAST_RANKS:
-        _corrupt(source, f"it is trained on exchanges of {list(card.ranks)} ranks")
+        damaged(source, f"it is trained on exchanges of {list(card.ranks)} ranks", MADE_BY)
     return card
 
 
 def comm_model_of(tensors: dict[str, Floats], per_host: int | None, source: str) -> CommModel:
     """The model of tensors, every one of which is known, of its shape, and finite."""
-    shapes = _shapes(tensors)
-    for name in sorted({*shapes, *tensors}):
-        if name not in tensors or name not in shapes:
-            _corrupt(source, f"tensor '{name}' is {'unknown' if name in tensors else 'missing'}")
-        if tensors[name].shape != shapes[name]:
-            _corrupt(source, f"tensor '{name}' has shape {tensors[name].shape}, not {shapes[name]}")
-        if not np.isfinite(tensors[name]).all():
-            _corrupt(source, f"tensor '{name}' holds numbers that are not finite")
+    check_tensors(tensors, _shapes(tensors), source, MADE_BY)
     if (tensors["spread"] <= 0).any():
-        _corrupt(source, "tensor 'spread' holds numbers that are not above 0")
+        damaged(source, "tensor 'spread' holds numbers that are not above 0", MADE_BY)
     if tensors["alpha"][0] < 0:
-        _corrupt(source, "tensor 'alpha' holds numbers below 0")
+        damaged(source, "tensor 'alpha' holds numbers below 0", MADE_BY)
     layers = [tuple((tensors[f"{name}_weight{i}"], tensors[f"{name}_bias{i}"]) for i in range(count))
               for name, count in (("rank", ONE_RANK), ("joint", JOINT))]  # fmt: skip
     return CommModel(tensors["centre"], tensors["spread"], layers[0], layers[1], tensors["base"],
@@ -132,7 +122,3 @@ def _shapes(tensors: dict[str, Floats]) -> dict[str, tuple[int, ...]]:
         for i, (before, after) in enumerate(pairwise(sizes)):
             shapes |= {f"{name}_weight{i}": (after, before), f"{name}_bias{i}": (after,)}
     return shapes
-
-
-def _corrupt(source: str, reason: str) -> NoReturn:
-    raise CorruptFile(f"'{source}': {reason}; train it again with `{MADE_BY}`")

@@ -1,4 +1,4 @@
-"""What a learned model of all-to-alls is told of a rank, and which work it prices.
+"""The inputs of learned models of all-to-alls: what they are told of a rank, and which work they price.
 
 Nothing depends on the order of ranks, and no figure on how many there are but for the inputs that say so: what ranks
 have together enters as means and maxima. Bytes are split by what stays in a host and what leaves it, as
@@ -24,8 +24,8 @@ WORK = (
     "call", "sent in host", "received in host", "most sent in host", "most received in host", "sent across",
     "received across", "most sent across", "most received across",
 )  # fmt: skip
-SHORTEST_S = 1e-6  # waits of less are alike
-LEAST_RANKS = 2
+SHORTEST_S = 1e-6  # seconds that are added to waits, so that their logarithms are finite
+LEAST_RANKS = 2  # of an exchange
 
 
 @dataclass(frozen=True)

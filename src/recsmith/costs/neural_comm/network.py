@@ -21,8 +21,8 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.costs.neural_comm.inputs import Load
 
-BEND = 2.5  # the network moves a unit cost by at most e ** BEND from its base
-REACH = 4.0  # deviations at which inputs are cut off
+BEND = 2.5  # the network moves a unit cost by at most a factor of e ** BEND = 12 from its base
+REACH = 4.0  # standard deviations at which inputs are cut off
 Layers = tuple[tuple[Floats, Floats], ...]
 
 

@@ -1,0 +1,68 @@
+"""Fusion groups that a best plan can do without: another group can hold the same tables at no higher cost.
+
+Group A dominates group B if whatever may be placed in B can be placed in A, on the same ranks, with no more of any work
+term and of memory, and if A's collectives cost every rank no more. Merging B into A then makes no rank slower: a convex
+head that does not fall costs one group of two sets of pieces at most what it costs two groups.
+
+Two callers use the relation, on different inputs. Bounds ask it of sharding types (`groups_dominated_by_type`): they
+compare whole tables of a few pairs of types, which is quick for problems of any size. The solver (planners/solver)
+asks it of all shares of all layouts that are left in its model: it finds more groups, and is affordable for small
+problems only. Both compare with a tolerance for rounding of their own, so that neither changes with the other.
+
+Legend: G fusion groups, k work terms.
+"""
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.tolerances import ROUNDING
+from recsmith.costs.protocol import Evaluator
+from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES
+
+REPLACEMENTS = (("table_wise", "column_wise"), ("table_column_wise", "column_wise"), ("table_row_wise", "row_wise"))
+"""(sharding type, the type that may replace it): the pairs whose pieces are the same on some clusters."""
+
+
+def demands_no_more(theirs: Floats, mine: Floats, rounding: float) -> Bools:
+    """Whether (...) some demands (..., k) exceed others (..., k) in no respect, up to a relative rounding."""
+    return np.asarray((theirs <= mine * (1 + rounding)).all(axis=-1))
+
+
+def shared_no_more(evaluator: Evaluator, others: Ints | int, groups: Ints | int) -> bool:
+    """Whether the collectives of some groups cost every rank no more than those of others, pair by pair."""
+    return bool((evaluator.shared[others] <= evaluator.shared[groups]).all())
+
+
+def groups_dominated_by_type(evaluator: Evaluator) -> Bools:
+    """Groups (G,) of a sharding type that another type can replace at no higher cost, by comparing whole tables.
+
+    On one host row_wise replaces table_row_wise; column_wise, which may leave a table whole, replaces table_wise. The
+    solver's relation compares every share of every table instead, and finds more.
+    """
+    modes, dominated = evaluator.problem.modes, np.zeros(evaluator.groups, dtype=bool)
+    keys = list(zip(modes.table.tolist(), modes.kernel.tolist(), modes.load_factor.tolist(), strict=True))
+    for mine, other in REPLACEMENTS:
+        kinds = TYPE_NAMES.index(mine), TYPE_NAMES.index(other)
+        replacement = {key: mode for mode, key in enumerate(keys) if modes.type[mode] == kinds[1]}
+        for group in np.unique(evaluator.group[modes.type == kinds[0]]).tolist():
+            members = np.flatnonzero(evaluator.group == group)
+            found = [replacement.get(keys[mode]) for mode in members.tolist()]
+            if None not in found and (modes.type[members] == kinds[0]).all():
+                dominated[group] = _replaced_by(evaluator, members, np.array(found))
+    return dominated
+
+
+def _replaced_by(evaluator: Evaluator, modes: Ints, others: Ints) -> bool:
+    """Whether whole tables cost no more in the other modes, take the same memory, and may be split as well."""
+    problem, table = evaluator.problem, evaluator.problem.modes.table[modes]
+    dim = problem.demand.dim[table]
+    same_bytes = all(
+        np.array_equal(a.device, b.device) and np.array_equal(a.host, b.host)
+        for a, b in zip(problem.memory(modes, dim), problem.memory(others, dim), strict=True)
+    )
+    no_more = bool(demands_no_more(evaluator.terms(others, dim), evaluator.terms(modes, dim), ROUNDING).all())
+    splits = SHARDING_TYPES[problem.modes.type[others[0]]].splits_columns
+    any_width = problem.space.widths == "any" and bool(problem.demand.pooled[table].all())
+    same_ranks = np.array_equal(problem.modes.coverage[modes], problem.modes.coverage[others])
+    latencies = shared_no_more(evaluator, evaluator.group[others], evaluator.group[modes])
+    return same_bytes and no_more and latencies and same_ranks and (any_width or not splits)

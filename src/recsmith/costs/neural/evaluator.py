@@ -1,0 +1,169 @@
+"""The evaluator of learned cost models: terms by a network, their sums through a head, collectives as in `analytic`.
+
+Legend: N pieces, M modes, G fusion groups, k = 1 + t + 4 terms: pieces, learned ones, seconds of uncovered kernels
+forward and backward, and of collectives forward and backward.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs.analytic.kernels import EmbeddingKernels
+from recsmith.costs.analytic.model import BACKWARD_COMM as ANALYTIC_BACKWARD_COMM
+from recsmith.costs.analytic.model import FORWARD_COMM as ANALYTIC_FORWARD_COMM
+from recsmith.costs.analytic.model import AnalyticEvaluator
+from recsmith.costs.neural.files import Card, Weights
+from recsmith.costs.neural.heads import ConvexHead
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, inputs_of, work_of
+from recsmith.costs.protocol import Evaluator, Plane
+from recsmith.costs.step_rules import StepRule, ready_and_forward
+from recsmith.problems import Problem
+
+AROUND = 4  # terms that are not learned, behind those that are
+PIECES = 0  # the column of the count of pieces
+OTHER_FORWARD, OTHER_BACKWARD, FORWARD_COMM, BACKWARD_COMM = range(-AROUND, 0)
+PIECE_BLOCK = 4096  # pieces whose terms are worked out at once: it bounds the memory that the network's layers take
+
+
+@dataclass(frozen=True)
+class NeuralEvaluator:
+    """A learned model for one problem.
+
+    covered (M,): modes whose kernels were measured. extrapolated: inputs beyond the trained range, by what factor.
+    lift: seconds that every group on a rank costs more than the model says; 0 except in the models of `lifted`.
+    """
+
+    problem: Problem
+    weights: Weights
+    card: Card
+    analytic: AnalyticEvaluator
+    covered: Bools
+    extrapolated: dict[str, float]
+    lift: float = 0.0
+    additive: bool = False
+
+    @property
+    def kernels(self) -> EmbeddingKernels:
+        """The kernels of cost model `analytic`, which know how many different rows a piece reads."""
+        return self.analytic.kernels
+
+    @property
+    def group(self) -> Ints:
+        """Fusion group of each mode (M,)."""
+        return self.analytic.group
+
+    @property
+    def groups(self) -> int:
+        """Number of fusion groups."""
+        return self.analytic.groups
+
+    @property
+    def shared(self) -> Floats:
+        """Latencies (G, 4) of collectives, as in cost model `analytic`."""
+        return self.analytic.shared
+
+    @property
+    def step_rule(self) -> StepRule:
+        """That of cost model `analytic`."""
+        return self.analytic.step_rule
+
+    def terms(self, modes: Ints, widths: Ints) -> Floats:
+        """A one, the learned terms, and seconds of other kernels and of collectives (N, k)."""
+        learned = len(self.weights.base)
+        terms = np.zeros((len(modes), 1 + learned + AROUND))
+        terms[:, PIECES] = 1.0
+        covered = self.covered[modes]
+        known = np.flatnonzero(covered)
+        for start in range(0, len(known), PIECE_BLOCK):
+            some = known[start : start + PIECE_BLOCK]
+            piece = self._piece(modes[some], widths[some])
+            terms[some, 1 : 1 + learned] = self.weights.terms(work_of(piece), inputs_of(piece))
+        analytic = self.analytic.terms(modes, widths)
+        other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]]) * self.card.analytic_factor
+        terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = np.where(covered[:, None], 0.0, other)
+        terms[:, [FORWARD_COMM, BACKWARD_COMM]] = analytic[:, [ANALYTIC_FORWARD_COMM, ANALYTIC_BACKWARD_COMM]]
+        return terms
+
+    def _piece(self, modes: Ints, widths: Ints) -> PieceWork:
+        found, table = self.problem.modes, self.problem.modes.table[modes]
+        return PieceWork(
+            ids=found.ids[modes], bags=found.bags[modes], unique=self.kernels.unique[modes],
+            rows=found.head_rows[modes].astype(np.float64), width=widths.astype(np.float64),
+            optimizer=np.full(len(modes), OPTIMIZERS.index(self.problem.workload.optimizer)),
+            data_type=self._data_type[table],
+        )  # fmt: skip
+
+    @cached_property
+    def _data_type(self) -> Ints:
+        return np.array([DATA_TYPES.index(table.data_type) for table in self.problem.tables], dtype=np.int64)
+
+    # --- the head -----------------------------------------------------------------------------------------------
+
+    def head(self, sums: Floats) -> Floats:
+        """Launch and head, forward and backward, and the collectives (..., 4)."""
+        flat = self._flat(sums)
+        held = flat[PIECES] > 0
+        parts = np.empty((4, flat.shape[1]))
+        parts[:2] = self.weights.head.seconds(flat[:-AROUND].T)
+        for part, launch in enumerate((self.weights.head.launch[0], self.weights.head.launch[1] + self.lift)):
+            parts[part] += flat[OTHER_FORWARD + part]
+            parts[part] += held * launch
+        parts[2], parts[3] = flat[FORWARD_COMM], flat[BACKWARD_COMM]
+        return parts.T.reshape(*sums.shape[:-1], 4)
+
+    def loads(self, sums: Floats) -> Floats:
+        """Seconds until a rank is ready, and of its forward collectives (2, ...)."""
+        return ready_and_forward(self.compute(sums), sums[..., BACKWARD_COMM], sums[..., FORWARD_COMM])
+
+    def compute(self, sums: Floats) -> Floats:
+        """Launch and head, forward and backward together (...)."""
+        flat = self._flat(sums)
+        seconds = self.weights.head.total(flat[:-AROUND].T)
+        seconds += flat[OTHER_FORWARD] + flat[OTHER_BACKWARD]
+        seconds += (flat[PIECES] > 0) * (float(self.weights.head.launch.sum()) + self.lift)
+        return seconds.reshape(sums.shape[:-1])
+
+    @staticmethod
+    def _flat(sums: Floats) -> Floats:
+        """Summed terms (..., k) term by term (k, N): a view where searches hold them so, a copy otherwise."""
+        return sums.transpose(-1, *range(sums.ndim - 1)).reshape(sums.shape[-1], -1)
+
+    # --- the bound ----------------------------------------------------------------------------------------------
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """Planes of the sets of hinges whose offsets launch and lift exceed; none of a head that is not convex."""
+        return self._planes
+
+    @cached_property
+    def _planes(self) -> tuple[Plane, ...]:
+        head = self.weights.head
+        if not isinstance(head, ConvexHead):
+            return ()
+        return tuple(_plane(slopes, opening + self.lift) for slopes, opening in head.planes()
+                     if opening + self.lift >= 0)  # fmt: skip
+
+    @property
+    def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
+        """The model with three lifts, which make the cheapest third, two thirds, and all of the hinges into planes."""
+        head = self.weights.head
+        lifts = _lifts(head) if isinstance(head, ConvexHead) else []
+        return tuple((lift, replace(self, lift=lift)) for lift in lifts)
+
+
+def _plane(slopes: Floats, opening: float) -> Plane:
+    """A plane of the head, and the terms that are not learned, which count in full."""
+    both = np.concatenate([slopes, [1.0, 1.0, 0.0, 1.0]])
+    comm = np.zeros(len(both))
+    comm[FORWARD_COMM] = 1.0
+    return Plane(np.stack([both, comm]), opening)
+
+
+def _lifts(head: ConvexHead) -> list[float]:
+    """Seconds by which the offsets of the cheapest third, two thirds, and all of the hinges exceed the launch."""
+    offsets = np.sort(head.offsets.ravel())
+    steps = {len(offsets) * part // 3 for part in (1, 2, 3)} - {0}
+    lifts = (float(offsets[:step].sum() - head.launch.sum()) for step in sorted(steps))
+    return [lift for lift in lifts if lift > 0]

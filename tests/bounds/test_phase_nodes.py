@@ -1,0 +1,57 @@
+"""Splits of nodes: both halves together are the whole."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from support.cases import Case, cluster, table, workload
+
+from recsmith.bounds.group_costs import GroupCosts
+from recsmith.bounds.multipliers import Multipliers, PhaseRanges
+from recsmith.bounds.phase_nodes import FINE, PhaseNode, split_by_group, split_by_range, split_by_table
+
+
+def _node(least: list[list[float]], ready: tuple[float, float] = (0.0, 1.0), value: float = 1.0) -> PhaseNode:
+    """A node of tables with these least prices in each group, all of which are open and none paid."""
+    seconds = np.array(least)
+    groups = seconds.shape[1]
+    multipliers = Multipliers(1.0, 1.0, 0.0, np.ones((groups, 1)), 0)
+    return PhaseNode(
+        value, 0, PhaseRanges(ready, (0.0, 0.0)), np.isfinite(seconds), np.zeros(groups, dtype=bool), multipliers,
+        0.5, seconds,
+    )  # fmt: skip
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_halves_of_a_range_meet_in_between(low: float, width: float) -> None:
+    node = _node([[1.0]], (low, low + width))
+    pairs = split_by_range(node)
+    assert len(pairs) == (node.ranges.ready[1] - low > FINE)
+    for below, above in pairs:
+        (start, middle), (again, end) = below.ranges.ready, above.ranges.ready
+        assert (start, middle, end) == (low, again, low + width)
+        assert start < middle < end
+
+
+def test_the_most_expensive_unpaid_group_is_closed_or_paid() -> None:
+    case = Case(workload(table("a", 100, 8), table("b", 100, 8)), cluster(2), cost_model="analytic")
+    costs = GroupCosts(case.evaluator, 1e-5)
+    groups = case.evaluator.groups
+    node = _node([[float(g != group) for g in range(groups)] for group in (0, 1)], value=1e-6)
+    dearest = int(costs.added(node.paid)[:2].argmax())
+    ((closed, paid),) = split_by_group(node, costs)
+    assert (~closed.open).nonzero()[1].tolist() == [dearest] * 2
+    assert np.flatnonzero(paid.paid).tolist() == [dearest]
+    assert paid.open.all()
+    assert split_by_group(replace(node, paid=np.arange(groups) < 2), costs) == []
+
+
+def test_a_table_that_costs_the_same_both_ways_is_spread_or_not() -> None:
+    """Group 1 spans the world. Table 0 is tied, table 1 is not, table 2 has one group only."""
+    node = _node([[1.0, 1.0], [0.1, 5.0], [2.0, np.inf]])
+    worldwide = np.array([False, True])
+    ((spread, placed),) = split_by_table(node, worldwide)[:1]
+    assert spread.open.tolist() == [[True, False], [True, True], [True, False]]
+    assert placed.open.tolist() == [[False, True], [True, True], [True, False]]
+    assert ((spread.open | placed.open) == node.open).all()

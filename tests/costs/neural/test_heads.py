@@ -1,0 +1,33 @@
+"""Heads of learned cost models: convex, monotone, and the largest of their planes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.learned import TERMS, tensors
+
+from recsmith.costs.neural.files import weights_of
+from recsmith.costs.neural.heads import ConvexHead
+
+SEEDS = st.integers(0, 2**31)
+
+
+@settings(max_examples=30)
+@given(SEEDS, st.floats(0, 1))
+def test_the_convex_head_is_convex_and_monotone(seed: int, part: float) -> None:
+    head = weights_of(tensors(seed=seed % 100), "convex", "").head
+    draw = np.random.default_rng(seed)
+    one, two = 10 ** draw.uniform(-7, 1, (2, 50, 1 + TERMS))
+    mixed = part * head.total(one) + (1 - part) * head.total(two)
+    assert (head.total(part * one + (1 - part) * two) <= mixed * (1 + 1e-9)).all()
+    assert (head.total(one + two) >= np.maximum(head.total(one), head.total(two)) * (1 - 1e-12)).all()
+
+
+@settings(max_examples=30)
+@given(SEEDS)
+def test_the_highest_plane_is_the_convex_head(seed: int) -> None:
+    head = weights_of(tensors(seed=seed % 100), "convex", "").head
+    assert isinstance(head, ConvexHead)
+    sums = 10 ** np.random.default_rng(seed).uniform(-7, 1, (50, 1 + TERMS))
+    highest = np.max([sums @ slopes + opening for slopes, opening in head.planes()], axis=0)
+    assert head.total(sums) + head.launch.sum() == pytest.approx(highest, rel=1e-9)

@@ -1,0 +1,34 @@
+"""Inputs of learned cost models, by hand."""
+
+import numpy as np
+import pytest
+from support.learned_cases import piece_of
+
+from recsmith.costs.neural.inputs import INPUTS, UNIT, WORK, inputs_of, work_of
+
+
+def test_work_and_inputs_of_a_piece_by_hand() -> None:
+    """80 ids in 16 bags, 40 different of 1,000 rows, 128 columns of fp32 under rowwise_adagrad."""
+    piece = piece_of(80.0, 16.0, 40.0, 1000.0, 128.0)
+    work = dict(zip(WORK, (work_of(piece)[0] / UNIT).tolist(), strict=True))
+    assert work == pytest.approx({
+        "pieces": 1, "bags": 16, "ids": 80, "bag columns": 2048, "id columns": 10240, "rows": 40, "row columns": 5120,
+    })  # fmt: skip
+    told: dict[str, float] = dict(zip(INPUTS, inputs_of(piece)[0].tolist(), strict=True))
+    logs: dict[str, float] = {
+        "width": 128,
+        "pooling": 80,
+        "bags": 16,
+        "ids": 80,
+        "unique rows": 40,
+        "unique bytes": 20480,
+        "rows": 1000,
+    }
+    assert {name: 2 ** (8 * told[name]) - 1 for name in logs} == pytest.approx(logs)
+    assert told["unique share"] == 0.5
+    words = ("width % 8", "width % 16", "sgd", "adagrad", "rowwise_adagrad", "fp16")
+    assert [told[name] for name in words] == [0, 0, 0, 0, 1, 0]
+
+
+def test_a_piece_without_ids_has_finite_inputs() -> None:
+    assert np.isfinite(inputs_of(piece_of(0.0, 0.0, 0.0, 1.0, 4.0))).all()
