@@ -6,6 +6,7 @@ from recsmith.problems.footprint import (
     footprint_of,
     memory_used,
     option_pieces,
+    ordered_footprint,
     placements_of,
     spread,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "load_rules",
     "memory_used",
     "option_pieces",
+    "ordered_footprint",
     "placements_of",
     "problem_holding",
     "problem_of",

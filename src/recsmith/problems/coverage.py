@@ -30,9 +30,14 @@ def covered_ranks(target: Ints, coverage: int) -> Ints:
     return (target * coverage)[..., None] + np.arange(coverage)
 
 
+def covering_target(rank: Ints, coverage: Ints | int) -> Ints:
+    """The target on which a piece with this coverage covers a rank."""
+    return rank // coverage
+
+
 def covers(target: Ints, coverage: Ints, rank: Ints | int) -> Bools:
     """Whether pieces on targets cover ranks."""
-    return np.asarray(rank) // coverage == target
+    return covering_target(np.asarray(rank), coverage) == target
 
 
 def holds_tail(rank: Ints | int, coverage: Ints | int) -> Bools:

@@ -28,6 +28,12 @@ class Footprint:
     target: Ints
 
 
+def ordered_footprint(problem: Problem, mode: Ints, width: Ints, target: Ints) -> Footprint:
+    """Placed pieces (N,) in the order of footprints: by table, wide first, then by target."""
+    order = np.lexsort((target, -width, problem.modes.table[mode]))
+    return Footprint(mode[order], width[order], target[order])
+
+
 def option_pieces(problem: Problem, option: int) -> list[int]:
     """The pieces of an option, wide first, each as often as it is needed."""
     pairs = zip(problem.options.piece[option].tolist(), problem.options.count[option].tolist(), strict=True)

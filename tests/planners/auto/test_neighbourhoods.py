@@ -15,9 +15,11 @@ from recsmith.costs import step_seconds
 from recsmith.errors import RecSmithError
 from recsmith.planners.auto import planner as auto
 from recsmith.planners.auto.neighbourhoods import Neighbourhoods
+from recsmith.planners.solver.dominance import useful_shares
 from recsmith.planners.solver.fixed_tables import FixedTables, merged
-from recsmith.planners.solver.layouts import all_shares, settled, useful_shares
+from recsmith.planners.solver.layouts import all_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
+from recsmith.planners.solver.rebuilding import rebuilt_from
 from recsmith.plans import Plan
 from recsmith.problems import Footprint, Space, fits, footprint_of, placements_of
 from recsmith.sharding import Span
@@ -69,10 +71,10 @@ def test_useful_shares_hold_plans_at_no_higher_cost() -> None:
     held = 0
     for case, plan in planned(BOTH, most=16):
         evaluator, footprint = case.evaluator, footprint_of(case.problem, plan.placements)
-        found = settled(evaluator, all_shares(evaluator), footprint)
+        found = rebuilt_from(evaluator, all_shares(evaluator), footprint)
         assert found is not None
         assert step_seconds(evaluator, found) == pytest.approx(plan.cost.total_s, rel=1e-9)
-        useful = settled(evaluator, useful_shares(evaluator, all_shares(evaluator)), footprint)
+        useful = rebuilt_from(evaluator, useful_shares(evaluator, all_shares(evaluator)), footprint)
         held += useful is not None and step_seconds(evaluator, useful) <= plan.cost.total_s * (1 + 1e-9)
         for each in (found, useful):
             assert each is None or (_columns(case, each) == _columns(case, footprint)).all()
@@ -108,7 +110,7 @@ def test_the_best_beside_what_stays_equals_brute_force(model: str, monkeypatch: 
         assert faces is not None
         table = np.array([layout.table for layout in shares.layouts])[shares.layout]
         rest, total = FixedTables.of(evaluator, footprint, free), plan.cost.total_s * (1 + 1e-6)
-        best = solve(SpaceModel(evaluator, shares.take(free[table]), faces, total, kept=rest), {}).best
+        best = solve(SpaceModel(evaluator, shares.take(free[table]), faces, total, fixed=rest), {}).best
         found = merged(case.problem, footprint, free, best) if best else footprint
         assert step_seconds(evaluator, found) == pytest.approx(least, rel=1e-7)
         assert fits(case.problem, found)

@@ -36,8 +36,10 @@ from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
 from recsmith.files import dump_json, parse
 from recsmith.planners.exact import planner as exact
 from recsmith.planners.exact import proofs
-from recsmith.planners.solver.enumeration import Enumeration, arrangements_of
-from recsmith.planners.solver.layouts import all_shares, useful_shares
+from recsmith.planners.solver.arrangements import arrangements_of
+from recsmith.planners.solver.dominance import useful_shares
+from recsmith.planners.solver.enumeration import Enumeration
+from recsmith.planners.solver.layouts import all_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.planning.simulate import simulate
 from recsmith.plans import plan_from_raw, plan_to_raw
@@ -55,7 +57,7 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     if request.param == "solver":
         pytest.importorskip("ortools")
     else:
-        monkeypatch.setattr(exact, "find_spec", lambda name: None)
+        monkeypatch.setattr(exact, "is_installed", lambda: False)
     return request.param
 
 
@@ -120,7 +122,7 @@ def test_the_whole_space_holds_no_better_plan_than_its_useful_part() -> None:
         if ways is not None:
             tree = Enumeration(case.evaluator, shares, ways, math.inf, monotone=True)
             tree.run(10**6, lambda found: False)
-            assert tree.below == pytest.approx(every.least_s or math.inf, rel=1e-9)
+            assert tree.best_s == pytest.approx(every.least_s or math.inf, rel=1e-9)
 
 
 def test_splits_that_no_other_planner_tries_count() -> None:
@@ -188,7 +190,7 @@ def test_a_proven_bound_is_read_back_from_a_file_for_the_plan_it_belongs_to() ->
 
 
 def test_without_the_solver_only_small_problems_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "find_spec", lambda name: None)
+    monkeypatch.setattr(exact, "is_installed", lambda: False)
     many = Case(workload(*(table(f"t{i}", 100, 8) for i in range(13))), cluster(2))
     wide = Case(workload(table("a", 100, 128)), cluster(8))
     for case in (many, wide):

@@ -7,16 +7,17 @@ shrink where they are not; once many in a row have found nothing, each gets more
 Legend: T tables, S shares, W ranks, F phases.
 """
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from recsmith._types import Bools, Ints
 from recsmith.costs import Evaluator, device_sums, step_seconds
+from recsmith.planners.solver.dominance import useful_shares
 from recsmith.planners.solver.fixed_tables import FixedTables, merged
-from recsmith.planners.solver.layouts import all_shares, choices_of, settled, useful_shares
+from recsmith.planners.solver.layouts import all_shares, choices_of
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
+from recsmith.planners.solver.rebuilding import rebuilt_from
 from recsmith.problems import Footprint, Problem, fits, spread
 from recsmith.sharding import WIDTH_STEP
 
@@ -31,11 +32,6 @@ LESS = 1e-6  # relative: better plans than that are asked for
 SETTINGS: dict[str, Any] = {"cp_model_probing_level": 0, "symmetry_level": 0, "catch_sigint_signal": False}
 
 
-def is_installed() -> bool:
-    """Whether OR-Tools is there."""
-    return find_spec("ortools") is not None
-
-
 class Neighbourhoods:
     """A plan, and better ones near it. over: nothing is left to try."""
 
@@ -45,7 +41,7 @@ class Neighbourhoods:
         self.faces = linear_pieces_of(evaluator, shares.terms)
         self.shares = useful_shares(evaluator, shares) if self.faces else shares
         self.table: Ints = np.array([layout.table for layout in self.shares.layouts])[self.shares.layout]  # (S,)
-        useful = settled(evaluator, self.shares, footprint)
+        useful = rebuilt_from(evaluator, self.shares, footprint)
         same = useful is not None and step_seconds(evaluator, useful) <= total_s * (1 + LESS)
         self.footprint = useful if useful and same and fits(self.problem, useful) else footprint
         self.random = np.random.default_rng(seed)
@@ -74,7 +70,7 @@ class Neighbourhoods:
         free = self._slow() if kind == 0 else self._any()
         shares = self.shares.take(free[self.table] & self._spaced())
         kept = FixedTables.of(self.evaluator, self.footprint, free)
-        space = SpaceModel(self.evaluator, shares, self.faces, self.total_s * (1 - LESS), kept=kept)
+        space = SpaceModel(self.evaluator, shares, self.faces, self.total_s * (1 - LESS), fixed=kept)
         limits = {"max_deterministic_time": UNITS * 2**self.level}
         limits |= {} if seconds is None else {"max_time_in_seconds": max(seconds, 0.0)}
         outcome = solve(space, {**SETTINGS, **limits})

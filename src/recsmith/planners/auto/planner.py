@@ -16,15 +16,18 @@ from recsmith.bounds.relaxation import Relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
 from recsmith.planners.auto.drafts import Drafts
-from recsmith.planners.auto.neighbourhoods import WORK, Neighbourhoods, is_installed
+from recsmith.planners.auto.neighbourhoods import WORK, Neighbourhoods
 from recsmith.planners.auto.stopping import StoppingRule
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.annealing import Annealing, AnnealingOptions
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.local_search import SHARPNESS, LocalSearch
-from recsmith.planners.solver.enumeration import Enumeration, arrangements_of
-from recsmith.planners.solver.layouts import all_shares, useful_shares
+from recsmith.planners.solver import is_installed
+from recsmith.planners.solver.arrangements import arrangements_of
+from recsmith.planners.solver.dominance import useful_shares
+from recsmith.planners.solver.enumeration import Enumeration
+from recsmith.planners.solver.layouts import all_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.problems import Footprint, Problem
 

@@ -1,26 +1,27 @@
 """The best plan of a small problem, and the proof that none is better.
 
-Other planners try a sample of the ways to lay a table; this one searches the whole space that the problem states
-(solver/layouts.py). CP-SAT of OR-Tools does, on the model of solver/cp_sat_model.py. Without OR-Tools, and for cost
-models that are not made of planes, very small problems are enumerated (solver/enumeration.py).
+Other planners try a sample of the ways to place a table; this one searches the whole space that the problem states
+(solver/layouts.py), by CP-SAT of OR-Tools on the model of solver/cp_sat_model.py. Without OR-Tools, and for cost
+models that are not made of linear pieces, very small problems are enumerated (solver/enumeration.py).
 """
 
 from dataclasses import replace
-from importlib.util import find_spec
 
 from recsmith.costs import Evaluator
 from recsmith.errors import MissingExtra, NoPlanFound, UsageError
 from recsmith.planners.auto.planner import Auto
-from recsmith.planners.exact.proofs import ByEnumeration, BySolver, Proof
+from recsmith.planners.exact.proofs import EnumerationProof, Proof, SolverProof
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
-from recsmith.planners.solver.enumeration import arrangements_of
-from recsmith.planners.solver.layouts import all_shares, choices_of, useful_shares
+from recsmith.planners.solver import is_installed
+from recsmith.planners.solver.arrangements import arrangements_of
+from recsmith.planners.solver.dominance import useful_shares
+from recsmith.planners.solver.layouts import all_shares, choices_of
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.problems import Footprint, Problem
 
-MOST_CHOICES = 60_000  # of the solver's model
-MOST_TABLES, MOST_ARRANGEMENTS = 12, 20_000  # of an enumeration
-AUTO_SHARE = 0.25  # of a time limit that planner auto may take
+MOST_CHOICES = 60_000  # widths of all tables times devices; more would fill the memory with variables of the solver
+MOST_TABLES, MOST_ARRANGEMENTS = 12, 20_000  # of an enumeration, which takes some seconds for these; not tuned further
+AUTO_SHARE = 0.25  # of a time limit that planner auto may take; trade-off: a better start, or more time for the proof
 INSTALL = "pip install 'recsmith[solve]'"
 
 
@@ -62,7 +63,7 @@ class Exact:
 
 
 def _start(search: Search, seed: int) -> None:
-    """Planner auto's plan, where it finds one: it needs planes."""
+    """Start from planner auto's plan, where it finds one; it needs a cost model with planes."""
     evaluator, limit = search.evaluator, search.budget.time_limit_s
     share = None if limit is None else Budget(time_limit_s=limit * AUTO_SHARE)
     try:
@@ -78,16 +79,16 @@ def _proof(search: Search) -> Proof:
     evaluator, problem = search.evaluator, search.evaluator.problem
     _check_size(problem)
     shares = all_shares(evaluator)
-    faces = linear_pieces_of(evaluator, shares.terms)
-    if faces is not None:
+    linear_pieces = linear_pieces_of(evaluator, shares.terms)
+    if linear_pieces is not None:
         shares = useful_shares(evaluator, shares)
-        if find_spec("ortools"):
-            return BySolver(search, shares, faces)
+        if is_installed():
+            return SolverProof(search, shares, linear_pieces)
     arrangements = arrangements_of(problem, shares, MOST_ARRANGEMENTS) if len(problem.tables) <= MOST_TABLES else None
     if arrangements is not None:
-        return ByEnumeration(search, shares, arrangements, monotone=faces is not None)
+        return EnumerationProof(search, shares, arrangements, monotone=linear_pieces is not None)
     limit = f"{MOST_TABLES} tables and {MOST_ARRANGEMENTS:,} ways to lay them"
-    if faces is None:
+    if linear_pieces is None:
         raise UsageError(f"the cost model is not made of planes, so planner exact takes at most {limit}; use auto")
     raise MissingExtra(f"planner exact needs OR-Tools for more than {limit}: {INSTALL}; or use planner auto")
 

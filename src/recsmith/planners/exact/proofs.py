@@ -10,29 +10,34 @@ from recsmith.bounds import lower_bound
 from recsmith.bounds.lower_bound import prove
 from recsmith.errors import Infeasible
 from recsmith.planners.protocol import Search
-from recsmith.planners.solver.enumeration import Arrangements, Enumeration
+from recsmith.planners.solver.arrangements import Arrangements
+from recsmith.planners.solver.enumeration import Enumeration
 from recsmith.planners.solver.layouts import Shares
 from recsmith.planners.solver.linear_pieces import LinearPieces
 from recsmith.plans import Bound
 from recsmith.problems import Footprint, Problem
 
-UNITS = 63  # of work where no budget says how much, about a second each: three rounds of turns
-FIRST_UNITS = 20  # to find any plan at all, where there is none to start from
-NODES = 500  # of an enumeration in a unit
-TURNS: tuple[dict[str, Any], ...] = (
+UNITS = 63  # of work where no budget says how much, about a second each: three rounds of turns (3 * (1 + 4 + 16))
+FIRST_UNITS = 20  # of work to find a plan at all, where there is none to start from; about 20 s, not tuned further
+NODES = 500  # partial plans of an enumeration in a unit of work; trade-off: fewer look at the budget more often
+TURNS: tuple[dict[str, Any], ...] = (  # settings of CP-SAT
     {"linearization_level": 2},
     {"interleave_search": True},  # all strategies of CP-SAT by turns, neighbourhoods of the best plan among them
     {"linearization_level": 2, "optimize_with_lb_tree_search": True},
 )
-PARTS, PART = 50, 0.2  # of the proof between the first two rounds: how many, and their units of work
-GROWTH = 4.0  # of turns, round by round
-CLOSE = 1e-7  # relative gap that counts as none: rounded seconds prove no smaller one
+PARTS, PART = 50, 0.2  # of the branching between the first two rounds: how many at most, and the units of work of each
+GROWTH = 4.0  # of a turn's units, round by round; trade-off: more waste less on starts, but react later to better plans
+CLOSE = 1e-7  # relative gap that counts as none: rounded seconds prove no smaller one (cp_sat_objective.py)
+USED_UP = 0.9  # share of its units: a turn that ends unproven with less spent was cut short, by Ctrl-C or the clock
 
 
 class Proof:
-    """Improves the plan of a search, and what is known of all plans: none takes less than bound_s."""
+    """Improves the plan of a search, and the bound on all plans: none takes less than bound_s.
 
-    how: str
+    spent: units of work so far. proven: whether the search's plan is the best.
+    """
+
+    method: str
 
     def __init__(self, search: Search) -> None:
         self.search, self.evaluator = search, search.evaluator
@@ -40,7 +45,7 @@ class Proof:
         self.spent, self.proven = 0.0, False
 
     def work(self) -> None:
-        """Until the plan is proven, or the budget spent. Infeasible where it is proved that there is no plan."""
+        """Work until the plan is proven, or the budget spent; Infeasible where it is proved that there is no plan."""
         raise NotImplementedError
 
     @property
@@ -49,7 +54,7 @@ class Proof:
         known = lower_bound(self.evaluator).bound
         if known.value_s is not None and self.bound_s <= known.value_s:
             return None
-        return Bound(value_s=min(self.bound_s, self.search.total_s), kind=f"exact: {self.how}", space=known.space)
+        return Bound(value_s=min(self.bound_s, self.search.total_s), kind=f"exact: {self.method}", space=known.space)
 
     @property
     def left(self) -> float:
@@ -68,74 +73,74 @@ class Proof:
         proven = self.proven or total_s == 0 or total_s <= self.bound_s * (1 + CLOSE)
         return proven or self.left <= 0 or (self.search.best is not None and self.search.stop)
 
-    def hear(self, footprint: Footprint) -> bool:
+    def on_plan(self, footprint: Footprint) -> bool:
         """Keep a plan if it is the best; whether the search is cancelled."""
         self.search.try_(footprint)
         self.search.iterations -= 1  # units count, not plans
         return self.search.cancelled
 
-    def learn(self, bound_s: float, units: float) -> None:
-        """Note what so much work has proven."""
+    def record(self, bound_s: float, units: float) -> None:
+        """Note a bound that this much work has proven."""
         self.bound_s = max(self.bound_s, bound_s)
         self.spent += units
         self.search.iterations = min(1 + math.ceil(self.spent), self.search.budget.iterations or sys.maxsize)
 
 
-class BySolver(Proof):
-    """CP-SAT's proof. Three ways to search take turns of 1, 1, 1, 4, 4, 4, 16 ... units, from the best plan and bound.
+class SolverProof(Proof):
+    """The proof by CP-SAT. Three strategies take turns of 1, 1, 1, 4, 4, 4, 16 ... units, from the best plan and bound.
 
-    One does a bit of both, one improves plans most, one lifts the bound most.
+    The first improves plans and bounds, the second mostly plans, the third mostly bounds.
     """
 
-    how = "CP-SAT, and branching over the slowest rank, over the whole space"
+    method = "CP-SAT, and branching over the slowest rank, over the whole space"
 
-    def __init__(self, search: Search, shares: Shares, faces: LinearPieces) -> None:
+    def __init__(self, search: Search, shares: Shares, linear_pieces: LinearPieces) -> None:
         super().__init__(search)
-        self.shares, self.faces = shares, faces
+        self.shares, self.linear_pieces = shares, linear_pieces
 
     def work(self) -> None:
-        """Turns until the plan is proven."""
+        """Take turns until the plan is proven."""
         if self.search.best is None:
-            self._find()
+            self._find_any()
         for turn in count():
             if turn == len(TURNS):
-                self._lift()
+                self._branch()
             if self.search.best is None or self.ends:
                 return
             self._turn(self.search.best, TURNS[turn % len(TURNS)], min(GROWTH ** (turn // len(TURNS)), self.left))
 
-    def _lift(self) -> None:
-        """A bound by branching over how high the slowest rank stands: on many devices better than the solver's."""
+    def _branch(self) -> None:
+        """Raise the bound by branching over how long the slowest rank takes: on many devices better than the solver."""
         if self.search.best is None or self.ends:
             return
         parts, search = iter(range(PARTS)), self.search
         bound = prove(self.evaluator, search.total_s, lambda: not search.stop and next(parts, None) is not None)
-        self.learn(bound.value_s or 0.0, (PARTS - len(list(parts))) * PART)
+        self.record(bound.value_s or 0.0, (PARTS - len(list(parts))) * PART)
 
-    def _find(self) -> None:
-        """Any plan; that there is none is believed if the solver says so with and without its presolve."""
+    def _find_any(self) -> None:
+        """Find any plan; that there is none is believed if the solver says so with and without its presolve."""
         from recsmith.planners.solver.cp_sat import solve
         from recsmith.planners.solver.cp_sat_model import SpaceModel
 
-        space = SpaceModel(self.evaluator, self.shares, self.faces)
+        space = SpaceModel(self.evaluator, self.shares, self.linear_pieces)
         for settings in ({}, {"cp_model_presolve": False}):
-            if not solve(space, {**settings, **self._limits(FIRST_UNITS)}, self.hear).impossible:
+            if not solve(space, {**settings, **self._limits(FIRST_UNITS)}, self.on_plan).impossible:
                 return
         raise _no_plan(self.evaluator.problem)
 
     def _turn(self, start: Footprint, settings: dict[str, Any], units: float) -> None:
-        """Better plans than the start, and a better bound; what contradicts the plan in hand is not believed."""
+        """Look for better plans than the start, and a better bound; what contradicts the start is not believed."""
         from recsmith.planners.solver.cp_sat import solve, start_from
         from recsmith.planners.solver.cp_sat_model import SpaceModel
 
         search = self.search
-        space = SpaceModel(self.evaluator, self.shares, self.faces, search.total_s, self.bound_s)
+        space = SpaceModel(self.evaluator, self.shares, self.linear_pieces, search.total_s, self.bound_s)
         start_from(space, start)
-        outcome = solve(space, {**settings, **self._limits(units)}, self.hear)
-        believed = not outcome.impossible and outcome.bound_s <= search.total_s * (1 + CLOSE)
-        self.proven = believed and outcome.proven
-        self.learn(outcome.bound_s if believed else 0.0, outcome.spent)
-        search.truncated |= not outcome.proven and outcome.spent < 0.9 * units  # by Ctrl-C or the clock
+        run = solve(space, {**settings, **self._limits(units)}, self.on_plan)
+        believed = not run.impossible and run.bound_s <= search.total_s * (1 + CLOSE)
+        self.proven = believed and run.proven
+        self.record(run.bound_s if believed else 0.0, run.spent)
+        search.truncated |= not run.proven and run.spent < USED_UP * units
 
     def _limits(self, units: float) -> dict[str, float]:
         """Units of work, and what is left of a time limit; a second where there is no plan yet."""
@@ -146,25 +151,25 @@ class BySolver(Proof):
         return limits
 
 
-class ByEnumeration(Proof):
+class EnumerationProof(Proof):
     """The proof by trying all plans. monotone: see Enumeration."""
 
-    how = "every plan tried or ruled out"
+    method = "every plan tried or ruled out"
 
     def __init__(self, search: Search, shares: Shares, arrangements: list[Arrangements], *, monotone: bool) -> None:
         super().__init__(search)
         self.shares, self.arrangements, self.monotone = shares, arrangements, monotone
 
     def work(self) -> None:
-        """Partial plans, until none is left to follow."""
+        """Follow partial plans until none is left."""
         search = self.search
         tree = Enumeration(self.evaluator, self.shares, self.arrangements, search.total_s, monotone=self.monotone)
         while tree.open and not self.ends:
-            tree.run(NODES, self.hear)
-            self.learn(tree.bound, 1)
+            tree.run(NODES, self.on_plan)
+            self.record(tree.bound, 1)
         if not tree.open and search.best is None:
             raise _no_plan(self.evaluator.problem)
-        self.learn(tree.bound, 0)
+        self.record(tree.bound, 0)
 
 
 def _no_plan(problem: Problem) -> Infeasible:

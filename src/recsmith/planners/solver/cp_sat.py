@@ -3,11 +3,12 @@
 
 One worker, a fixed seed, and limits in the solver's own measure of work: what it finds is the same on every machine.
 Reductions of its presolve that lose plans are off: release 9.15 calls models impossible that are not (decisions/0006).
+
+Legend: N slots (cp_sat_variables.py), W ranks.
 """
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ortools.sat.python import cp_model
 
 from recsmith._types import Ints
 from recsmith.planners.solver.cp_sat_model import SpaceModel
+from recsmith.planners.solver.rebuilding import PlacedTable
 from recsmith.problems import Footprint
 from recsmith.sharding import Span
 
@@ -25,62 +27,63 @@ SETTINGS = {"num_workers": 1, "random_seed": 0, "keep_all_feasible_solutions_in_
 class SolverRun:
     """How a run ended.
 
-    best: the pieces of the last plan, without those that are kept. proven: it is the best. impossible: there is none.
-    bound_s: no plan takes less. spent: deterministic seconds, about as long as those of the clock.
+    best: the pieces of the last plan, without those of fixed tables. proven: no plan is better. impossible: there is
+    no plan. bound_s: no plan takes less. spent: deterministic seconds, about as long as those of the clock.
     """
 
     best: Footprint | None
-
     proven: bool
     impossible: bool
     bound_s: float
     spent: float
 
 
-def solve(space: SpaceModel, settings: dict[str, Any], hear: Callable[[Footprint], bool] | None = None) -> SolverRun:
-    """Run the solver. `hear` is told of each plan that it finds, better and better, and stops it by True."""
+def solve(space: SpaceModel, settings: dict[str, Any], on_plan: Callable[[Footprint], bool] | None = None) -> SolverRun:
+    """Run the solver. `on_plan` gets each plan that it finds, better and better, and stops it by returning True."""
     solver = _solver(settings)
-    status = solver.solve(space.model, _Ear(space, hear) if hear else None)
+    status = solver.solve(space.model, _PlanCallback(space, on_plan) if on_plan else None)
     impossible = status == cp_model.INFEASIBLE
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     return SolverRun(
         best=_footprint(space, solver.boolean_value) if found else None,
         proven=status == cp_model.OPTIMAL, impossible=impossible,
-        bound_s=0.0 if impossible else max(0.0, solver.best_objective_bound * space.unit),
+        bound_s=0.0 if impossible else max(0.0, solver.best_objective_bound * space.tick_s),
         spent=solver.response_proto.deterministic_time,
     )  # fmt: skip
 
 
 def start_from(space: SpaceModel, footprint: Footprint) -> None:
-    """Hint at a plan; the solver first works out what it means for every variable."""
-    wanted = _seats_of(space, footprint)
-    taken = {int(space.layout[seat]) for seat in wanted}
-    hints = {variable.index: int(number in taken) for number, variable in enumerate(space.taken)}
-    for seat, variable in enumerate(space.held):
-        hints.setdefault(variable.index, int(seat in wanted))
+    """Hint at a plan of all tables; the solver first works out what it means for every variable."""
+    variables = space.variables
+    filled = _slots_of(space, footprint)
+    chosen = {int(variables.layout[slot]) for slot in filled}
+    hints = {variable.index: int(number in chosen) for number, variable in enumerate(variables.chosen)}
+    for slot, variable in enumerate(variables.filled):
+        hints.setdefault(variable.index, int(slot in filled))
     _hint(space, hints)
     solver = _solver({"fix_variables_to_their_hinted_value": True})
     if solver.solve(space.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         _hint(space, dict(enumerate(solver.response_proto.solution)))
 
 
-class _Ear(cp_model.CpSolverSolutionCallback):
-    """Hears of each solution."""
+class _PlanCallback(cp_model.CpSolverSolutionCallback):
+    """Hands each solution on as a plan."""
 
-    def __init__(self, space: SpaceModel, hear: Callable[[Footprint], bool]) -> None:
+    def __init__(self, space: SpaceModel, on_plan: Callable[[Footprint], bool]) -> None:
         super().__init__()
-        self.space, self.hear = space, hear
+        self.space, self.on_plan = space, on_plan
 
     def on_solution_callback(self) -> None:
-        """Tell of the plan."""
-        if self.hear(_footprint(self.space, self.boolean_value)):
+        """The solver calls this at each solution."""
+        if self.on_plan(_footprint(self.space, self.boolean_value)):
             self.stop_search()
 
 
-def _footprint(space: SpaceModel, is_held: Callable[[cp_model.IntVar], bool]) -> Footprint:
+def _footprint(space: SpaceModel, is_true: Callable[[cp_model.IntVar], bool]) -> Footprint:
     """The plan of a solution."""
-    held = [seat for seat, variable in enumerate(space.held) if is_held(variable)]
-    return space.shares.footprint(space.problem, space.share[held], space.target[held])
+    variables = space.variables
+    filled = [slot for slot, variable in enumerate(variables.filled) if is_true(variable)]
+    return space.shares.footprint(space.problem, variables.share[filled], variables.target[filled])
 
 
 def _solver(settings: dict[str, Any]) -> cp_model.CpSolver:
@@ -91,38 +94,41 @@ def _solver(settings: dict[str, Any]) -> cp_model.CpSolver:
 
 
 def _hint(space: SpaceModel, values: dict[int, int]) -> None:
-    """Values by index of the variable, in place of earlier ones."""
+    """Hints by index of the variable, in place of earlier ones."""
     space.model.clear_hints()
     for index, value in values.items():
         space.model.add_hint(space.model.get_int_var_from_proto_index(index), value)
 
 
-def _seats_of(space: SpaceModel, footprint: Footprint) -> set[int]:
-    """Seats that hold a plan's columns, its ranks in order; a layout that is gone has another that stands in for it."""
-    layouts, modes, target = space.shares.layouts, space.problem.modes, _in_order(space, footprint)
-    held: list[dict[tuple[int, int], int]] = [{} for _ in layouts]
-    for seat, key in enumerate(zip(space.target.tolist(), space.columns.tolist(), strict=True)):
-        held[space.layout[seat]].setdefault(key, seat)
-    wanted: set[int] = set()
+def _slots_of(space: SpaceModel, footprint: Footprint) -> set[int]:
+    """Slots that hold a plan's columns; a layout that the model has not is replaced by another on the same targets."""
+    layouts, variables = space.shares.layouts, space.variables
+    slot_of: list[dict[tuple[int, int], int]] = [{} for _ in layouts]  # by target and columns
+    for slot, key in enumerate(zip(variables.target.tolist(), variables.columns.tolist(), strict=True)):
+        slot_of[variables.layout[slot]].setdefault(key, slot)
+    footprint = replace(footprint, target=_ordered_targets(space, footprint))
+    filled: set[int] = set()
     for table in range(len(space.problem.tables)):
-        mine = np.flatnonzero(modes.table[footprint.mode] == table)
-        mode, columns = int(footprint.mode[mine[0]]), Counter[int]()
-        for place, width in zip(target[mine].tolist(), footprint.width[mine].tolist(), strict=True):
-            columns[place] += width
-        reach, there = int(modes.coverage[mode]), columns.items()
-        fitting = [i for i, layout in enumerate(layouts) if (layout.table, layout.coverage) == (table, reach)]
-        fitting = sorted((i for i in fitting if there <= held[i].keys()), key=lambda i: layouts[i].mode != mode)
-        wanted.update(held[number][each] for number in fitting[:1] for each in there)
-    return wanted
+        placed = PlacedTable.of(space.problem, footprint, table)
+        kind, held = (table, placed.coverage), placed.columns.items()
+        fitting = [i for i, layout in enumerate(layouts) if (layout.table, layout.coverage) == kind]
+        fitting = sorted(
+            (i for i in fitting if held <= slot_of[i].keys()), key=lambda i: layouts[i].mode != placed.mode
+        )
+        filled.update(slot_of[number][each] for number in fitting[:1] for each in held)
+    return filled
 
 
-def _in_order(space: SpaceModel, footprint: Footprint) -> Ints:
-    """Targets of a plan's pieces, with ranks that are alike in the order that the model asks for."""
+def _ordered_targets(space: SpaceModel, footprint: Footprint) -> Ints:
+    """Targets of a plan's pieces, with interchangeable ranks in the order that the model asks for."""
+    if space.order is None:
+        return footprint.target
     modes, columns = space.problem.modes, np.zeros(len(space.problem.capacity), dtype=np.int64)
     on_rank = modes.span[footprint.mode] == Span.RANK
-    first = on_rank & (modes.table[footprint.mode] == space.dearest)
-    np.add.at(columns, footprint.target[first], footprint.width[first])
-    place = np.arange(len(columns))
-    for run in space.alike_ranks():
-        place[np.array(run)[np.argsort(-columns[run], kind="stable")]] = run
-    return np.where(on_rank, place[footprint.target * on_rank], footprint.target)
+    ordering = on_rank & (modes.table[footprint.mode] == space.order.table)
+    np.add.at(columns, footprint.target[ordering], footprint.width[ordering])
+    moved_to = np.arange(len(columns))
+    for run in space.order.runs:
+        ranks = np.array(run)
+        moved_to[ranks[np.argsort(-columns[ranks], kind="stable")]] = ranks
+    return np.where(on_rank, moved_to[footprint.target * on_rank], footprint.target)

@@ -1,13 +1,13 @@
-"""Every way to lay every table: the whole space of a problem, of which its options are a sample.
+"""The whole space of a problem: all layouts of all tables, of which the problem's options are a sample.
 
-A layout is a mode with what TorchRec asks of its pieces: where they may stand, and how wide they are. A share is what
-one target (rank, host, or the world) holds of a layout: `count` pieces of `width` columns, for pieces of a table on one
-rank are equally wide. A table takes one layout, and shares of it, at most one a target, that add up to its columns.
+A layout is one rule for placing a whole table: a mode, with what TorchRec demands of its pieces: on which targets they
+may be, and how wide. A share is what one target (rank, host, or the world) holds of a layout: `count` pieces of `width`
+columns each, because the pieces of a table on one rank must be equally wide. A plan gives each table one layout, and
+shares of it, at most one per target, whose columns add up to the table's.
 
-Legend: L layouts, S shares, k work terms, G fusion groups.
+Legend: T tables, L layouts, S shares, k work terms, G fusion groups.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,21 +15,20 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
-from recsmith.problems import Footprint, Problem
+from recsmith.problems import Footprint, Problem, ordered_footprint
 from recsmith.problems.widths import torchrec_width
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
 
-ROUNDING = 1e-12  # relative; costs that differ by less are equal
-
-Pairs = list[tuple[int, int]]
+Pairs = list[tuple[int, int]]  # (width, count) of the shares of a layout
+SharedWidth = tuple[str, int]  # (collection, width): all column-wise sequences of a collection must have one width
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A mode of a table, its fusion group, and the targets that its pieces may stand on.
+    """A mode of a table, its fusion group, and the targets that may hold its pieces.
 
-    coverage: ranks that a piece covers. alike: (collection, width) of column-wise sequences; all of a collection share
-    one width.
+    coverage: ranks that a piece covers. shared_width: of column-wise sequences, (collection, width); None for layouts
+    that may be beside any other.
     """
 
     table: int
@@ -37,15 +36,16 @@ class Layout:
     group: int
     coverage: int
     targets: range
-    alike: tuple[str, int] | None = None
+    shared_width: SharedWidth | None = None
 
 
 @dataclass(frozen=True)
 class Shares:
-    """All shares (S,) of all layouts, in their order.
+    """All shares (S,) of all layouts, in the order of the layouts.
 
-    terms (S, k), and head and tail, (S, 2) bytes on device and host: of all pieces of a share together, on each rank
-    that it covers; the last of these holds the tail.
+    layout, width, count (S,): the layout's number, and the columns and number of the pieces. terms (S, k), and head and
+    tail, (S, 2) bytes on device and host: of all pieces of a share together, on each rank that it covers; the tail on
+    the last of these ranks, the head on the others.
     """
 
     layouts: list[Layout]
@@ -58,33 +58,51 @@ class Shares:
 
     @property
     def columns(self) -> Ints:
-        """Columns of a share (S,)."""
+        """Columns of each share (S,)."""
         return self.width * self.count
 
     @property
+    def table(self) -> Ints:
+        """Table of each share (S,)."""
+        return np.array([layout.table for layout in self.layouts], dtype=np.int64)[self.layout]
+
+    @property
     def group(self) -> Ints:
-        """Fusion group of a share (S,)."""
+        """Fusion group of each share (S,)."""
         return np.array([layout.group for layout in self.layouts], dtype=np.int64)[self.layout]
 
-    def take(self, kept: Bools) -> "Shares":
-        """Some of the shares, and the layouts that still have one."""
-        left, layout = np.unique(self.layout[kept], return_inverse=True)
+    @property
+    def coverage(self) -> Ints:
+        """Ranks that each share (S,) covers."""
+        return np.array([layout.coverage for layout in self.layouts], dtype=np.int64)[self.layout]
+
+    @property
+    def by_columns(self) -> list[dict[int, list[int]]]:
+        """For each layout (L,), its shares by how many columns they have."""
+        found: list[dict[int, list[int]]] = [{} for _ in self.layouts]
+        layouts: list[int] = self.layout.tolist()
+        columns: list[int] = self.columns.tolist()
+        for share, (layout, size) in enumerate(zip(layouts, columns, strict=True)):
+            found[layout].setdefault(size, []).append(share)
+        return found
+
+    def take(self, selected: Bools) -> "Shares":
+        """The selected shares (S,), and the layouts that still have one."""
+        left, layout = np.unique(self.layout[selected], return_inverse=True)
         return Shares(
-            [self.layouts[i] for i in left.tolist()], layout, self.width[kept], self.count[kept],
-            self.terms[kept], self.head[kept], self.tail[kept],
+            [self.layouts[i] for i in left.tolist()], layout, self.width[selected], self.count[selected],
+            self.terms[selected], self.head[selected], self.tail[selected],
         )  # fmt: skip
 
     def footprint(self, problem: Problem, share: Ints, target: Ints) -> Footprint:
-        """The plan in which these shares stand on these targets."""
+        """The plan that has these shares on these targets."""
         count = self.count[share]
         mode = np.array([layout.mode for layout in self.layouts], dtype=np.int64)[self.layout[share]].repeat(count)
-        width, target = self.width[share].repeat(count), target.repeat(count)
-        order = np.lexsort((target, -width, problem.modes.table[mode]))
-        return Footprint(mode[order], width[order], target[order])
+        return ordered_footprint(problem, mode, self.width[share].repeat(count), target.repeat(count))
 
 
 def all_shares(evaluator: Evaluator) -> Shares:
-    """Every share of a problem's space."""
+    """Every share of every layout in a problem's space."""
     problem = evaluator.problem
     found = list(_layouts(problem, evaluator.group.tolist()))
     rows = [(i, width, count) for i, (_, pairs) in enumerate(found) for width, count in pairs]
@@ -95,14 +113,8 @@ def all_shares(evaluator: Evaluator) -> Shares:
     return Shares(layouts, layout, width, count, evaluator.terms(mode, width) * count[:, None], head, tail)
 
 
-def useful_shares(evaluator: Evaluator, shares: Shares) -> Shares:
-    """The shares that a best plan may need, for cost models that are the longest of planes that do not fall."""
-    shares = shares.take(~_outdone(shares))
-    return shares.take(~_needless_groups(evaluator, shares)[shares.group])
-
-
 def choices_of(problem: Problem) -> int:
-    """Widths of all tables times devices: about how many seats all shares have."""
+    """Widths of all tables times devices: about how many shares times targets the whole space has."""
     splitting = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns]
     split = np.unique(problem.modes.table[np.isin(problem.modes.type, splitting)])
     widths = np.ones(len(problem.tables), dtype=np.int64)
@@ -111,36 +123,9 @@ def choices_of(problem: Problem) -> int:
     return int(widths.sum()) * problem.cluster.world_size
 
 
-def settled(evaluator: Evaluator, shares: Shares, footprint: Footprint) -> Footprint | None:
-    """A plan by useful shares, if they hold it: as many columns where they stood, laid and cut most like they were."""
-    problem = evaluator.problem
-    alone: list[float] = evaluator.loads(shares.terms).sum(axis=0).tolist()
-    pieces: list[float] = evaluator.loads(evaluator.terms(footprint.mode, footprint.width)).sum(axis=0).tolist()
-    cuts: list[dict[int, list[int]]] = [{} for _ in shares.layouts]  # by columns
-    numbers: list[int] = shares.layout.tolist()
-    sizes: list[int] = shares.columns.tolist()
-    for share, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
-        cuts[number].setdefault(size, []).append(share)
-    seats: list[tuple[int, int]] = []
-    for table in range(len(problem.tables)):
-        mine = np.flatnonzero(problem.modes.table[footprint.mode] == table).tolist()
-        mode, columns, seconds = int(footprint.mode[mine[0]]), Counter[int](), dict[int, float]()
-        for piece in mine:
-            target = int(footprint.target[piece])
-            columns[target] += int(footprint.width[piece])
-            seconds[target] = seconds.get(target, 0.0) + pieces[piece]
-        found: list[tuple[bool, float, list[tuple[int, int]]]] = []
-        for layout, known in zip(shares.layouts, cuts, strict=True):
-            same = layout.table == table and layout.coverage == int(problem.modes.coverage[mode])
-            if same and columns.keys() <= set(layout.targets) and set(columns.values()) <= known.keys():
-                nearest = [min((abs(alone[s] - seconds[t]), s, t) for s in known[n]) for t, n in columns.items()]
-                off = sum(each for each, _, _ in nearest)
-                found.append((layout.mode != mode, off, [(s, t) for _, s, t in nearest]))
-        if not found:
-            return None
-        seats += min(found)[2]
-    share, target = np.array(seats, dtype=np.int64).T
-    return shares.footprint(problem, share, target)
+def width_agrees(shared_width: SharedWidth | None, widths: dict[str, int]) -> bool:
+    """Whether a layout may be beside column-wise sequences of these widths, by collection."""
+    return shared_width is None or widths.get(shared_width[0], shared_width[1]) == shared_width[1]
 
 
 def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[Layout, Pairs]]:
@@ -156,13 +141,13 @@ def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[Layout, Pairs
             yield whole, [(table.embedding_dim, 1)]
             continue
         local = cluster.local_world_size if kind.name == "table_column_wise" else len(targets)
-        for alike, pairs in _splits(problem, t, number):
+        for shared_width, pairs in _splits(problem, t, number):
             for first in targets[::local]:
-                yield Layout(t, mode, whole.group, whole.coverage, targets[first : first + local], alike), pairs
+                yield Layout(t, mode, whole.group, whole.coverage, targets[first : first + local], shared_width), pairs
 
 
-def _splits(problem: Problem, t: int, number: int) -> Iterator[tuple[tuple[str, int] | None, Pairs]]:
-    """(what sequences must share, shares) of each rule by which a type may split a table's columns."""
+def _splits(problem: Problem, t: int, number: int) -> Iterator[tuple[SharedWidth | None, Pairs]]:
+    """(width shared by sequences, shares) of each rule by which a sharding type may split a table's columns."""
     kind, table, least = SHARDING_TYPES[number], problem.tables[t], int(problem.least_width[t])
     dim = table.embedding_dim
     if problem.space.widths == "torchrec":
@@ -175,61 +160,5 @@ def _splits(problem: Problem, t: int, number: int) -> Iterator[tuple[tuple[str, 
     fewest, most = kind.column_counts(table, problem.cluster)
     for width in widths:
         if dim % width == 0 and fewest <= dim // width <= most:
-            alike = None if table.pooled else (table.collection, width)
-            yield alike, [(width, n + 1) for n in range(dim // width)]
-
-
-# --- what no best plan needs ----------------------------------------------------------------------------------------
-
-
-def _looks(shares: Shares) -> Floats:
-    """All that a share asks of a rank (S, k + 4)."""
-    return np.hstack([shares.terms, shares.head.astype(np.float64), shares.tail.astype(np.float64)])
-
-
-def _outdone(shares: Shares) -> Bools:
-    """Shares (S,) beside which the same layout has as many columns for no more of anything: other cuts of them."""
-    looks, out = _looks(shares), np.zeros(len(shares.layout), dtype=bool)
-    order = np.lexsort((shares.columns, shares.layout))
-    alike = (np.diff(shares.layout[order]) == 0) & (np.diff(shares.columns[order]) == 0)
-    for same in np.split(order, np.flatnonzero(~alike) + 1):
-        if len(same) > 1:
-            no_more = (looks[same][:, None] <= looks[same] * (1 + ROUNDING)).all(axis=2)  # [i, j]: i no more than j
-            earlier = np.arange(len(same))[:, None] < np.arange(len(same))
-            out[same] = (no_more & (~no_more.T | earlier)).any(axis=0)
-    return out
-
-
-def _needless_groups(evaluator: Evaluator, shares: Shares) -> Bools:
-    """Groups (G,) that another stands in for: all that may be laid in them can be laid there at no higher cost."""
-    columns: list[int] = shares.columns.tolist()
-    layouts: list[int] = shares.layout.tolist()
-    asked: list[dict[int, list[Floats]]] = [{} for _ in shares.layouts]
-    for layout, size, look in zip(layouts, columns, _looks(shares), strict=True):
-        asked[layout].setdefault(size, []).append(look)
-    members: list[list[int]] = [[] for _ in range(evaluator.groups)]
-    for number, layout in enumerate(shares.layouts):
-        members[layout.group].append(number)
-
-    def stands_in(other: int, mine: int) -> bool:
-        return _reaches(shares.layouts[other], shares.layouts[mine]) and all(
-            any((there <= here * (1 + ROUNDING)).all() for there in asked[other].get(size, ()))
-            for size, held in asked[mine].items()
-            for here in held
-        )
-
-    needless = np.zeros(evaluator.groups, dtype=bool)
-    for group in reversed(range(evaluator.groups)):
-        needless[group] = any(
-            (evaluator.shared[other] <= evaluator.shared[group]).all()
-            and all(any(stands_in(there, here) for there in members[other]) for here in members[group])
-            for other in np.flatnonzero(~needless).tolist()
-            if other != group
-        )
-    return needless
-
-
-def _reaches(other: Layout, mine: Layout) -> bool:
-    """Whether the pieces of a layout may stand wherever those of another may, and beside the same sequences."""
-    same = other.table == mine.table and other.coverage == mine.coverage and other.alike in (None, mine.alike)
-    return same and other.targets.start <= mine.targets.start and mine.targets.stop <= other.targets.stop
+            shared_width = None if table.pooled else (table.collection, width)
+            yield shared_width, [(width, n + 1) for n in range(dim // width)]

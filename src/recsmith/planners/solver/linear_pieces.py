@@ -1,6 +1,9 @@
-"""The cost model taken apart: in each phase of the step, a group on a rank takes the longest of its faces.
+"""The cost model as linear pieces: in each phase of the step, a group on a rank costs the largest of some of them.
 
-Legend: F phases, J faces, N sums, k work terms.
+A linear piece is one slope for each work term; the cost of summed terms is slopes @ sums. Convex cost models are made
+of such pieces (`Evaluator.planes`), and a solver of linear constraints needs nothing else.
+
+Legend: F phases, J linear pieces of a phase, N sums, k work terms.
 """
 
 from dataclasses import dataclass
@@ -10,37 +13,43 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.costs import Evaluator
 
-ROUNDING = 1e-9  # relative; how exact faces must be to count
-TRIALS = 64
+TOLERANCE = 1e-9  # relative: how exactly linear pieces must give the cost; far above rounding errors (about 1e-15)
+TRIALS = (
+    64  # random pairs of terms whose sums are compared; trade-off: more are surer, each costs an evaluation; not tuned
+)
 
 
 @dataclass(frozen=True)
 class LinearPieces:
-    """Slopes of each phase (J, k), and what each phase takes (F,) on top where a group has a piece."""
+    """Slopes of each phase, seconds per term (J, k), and the seconds of each phase (F,) on top for a group in use."""
 
     slopes: tuple[Floats, ...]
     opening: Floats
 
     def loads(self, sums: Floats) -> Floats:
-        """Seconds (F, N) of groups that hold something, with summed terms (N, k)."""
+        """Seconds (F, N) of groups that hold at least one piece of a table, with summed terms (N, k)."""
         longest = [(sums @ slopes.T).max(axis=1) for slopes in self.slopes]
         return np.stack(longest) + self.opening[:, None]
 
 
 def linear_pieces_of(evaluator: Evaluator, terms: Floats) -> LinearPieces | None:
-    """The faces of a cost model, tried on the terms (N, k) of its pieces; None where its planes do not add up to it."""
+    """The linear pieces of a cost model; None for a model that is not the largest of them.
+
+    terms (N, k): work terms on which the pieces are compared with the model, each alone and some in pairs.
+    """
     if not evaluator.planes:
         return None
     slopes = np.stack([plane.slopes for plane in evaluator.planes], axis=1)  # (F, J, k)
     opening = np.zeros(len(slopes))
     opening[0] = min(plane.opening for plane in evaluator.planes)
-    faces = LinearPieces(tuple(np.unique(phase, axis=0) for phase in slopes), opening)
-    return faces if (slopes >= 0).all() and _are_exact(faces, evaluator, terms) else None
+    found = LinearPieces(tuple(np.unique(phase, axis=0) for phase in slopes), opening)
+    return found if (slopes >= 0).all() and _are_exact(found, evaluator, terms) else None
 
 
-def _are_exact(faces: LinearPieces, evaluator: Evaluator, terms: Floats) -> bool:
-    """Whether faces give what the cost model does, for pieces alone and for some of them together."""
+def _are_exact(linear_pieces: LinearPieces, evaluator: Evaluator, terms: Floats) -> bool:
+    """Whether linear pieces give the cost of all terms (N, k) alone, and of some of them together."""
     draw = np.random.default_rng(0).integers(len(terms), size=(2, TRIALS))
     sums = np.vstack([terms, terms[draw[0]] + terms[draw[1]]])
     seconds = evaluator.loads(sums)
-    return bool(np.allclose(faces.loads(sums), seconds, rtol=ROUNDING, atol=ROUNDING * float(seconds.max(initial=0.0))))
+    off = TOLERANCE * float(seconds.max(initial=0.0))
+    return bool(np.allclose(linear_pieces.loads(sums), seconds, rtol=TOLERANCE, atol=off))
