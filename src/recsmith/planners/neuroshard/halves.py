@@ -1,4 +1,4 @@
-"""The pieces that planner neuroshard places: tables, and what halving their columns again and again makes of them.
+"""The pieces that planner neuroshard places: whole tables, and what halving their columns again and again makes.
 
 Legend: T tables that the search places, P pieces (of every width that halving can make), k work terms.
 """
@@ -10,68 +10,72 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.costs import Evaluator
-from recsmith.problems import Problem
+from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP
-
-NOWHERE = -1  # a mode or a half that is not there, and where a piece stands that found no room
 
 
 @dataclass(frozen=True)
 class ColumnHalves:
-    """Every piece that halving can make (P,), dearest first within `order`; `half` is the piece of half the width."""
+    """Every piece that halving can make (P,), table by table, each followed by its half.
+
+    table, mode, width: what a piece is. half: the piece of half the width, NO_PIECE where that is not legal. whole
+    (T,): the piece of each whole table. terms (P, k): work terms. seconds: of compute, alone on a device. bytes: on a
+    device. order: the place of each piece when all are sorted, dearest first. shape: equal for pieces that differ in
+    name only.
+    """
 
     table: Ints
     mode: Ints
     width: Ints
     half: Ints
-    whole: Ints  # (T,): the piece of each whole table
-    terms: Floats  # (P, k)
-    seconds: Floats  # of compute, alone on a device
+    whole: Ints
+    terms: Floats
+    seconds: Floats
     bytes: Ints
-    order: Ints  # place of each piece when all are sorted, dearest first
-    shape: Ints  # equal for pieces that differ in name only
+    order: Ints
+    shape: Ints
 
     @classmethod
     def of(cls, problem: Problem, evaluator: Evaluator) -> "ColumnHalves":
-        """All halvings of all tables that may stand on single devices."""
+        """All halvings of all tables that may be on single devices."""
         rows: list[tuple[int, int, int, int]] = []
         whole: list[int] = []
         for t, mode in enumerate(_modes(problem)):
-            if mode == NOWHERE:
+            if mode is None:
                 continue
             whole.append(len(rows))
             widths = list(_halvings(problem, t, mode))
             last = len(rows) + len(widths) - 1
             rows += [(t, mode, width, min(len(rows) + i + 1, last)) for i, width in enumerate(widths)]
         table, mode, width, half = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-        half = np.where(half == np.arange(len(half)), NOWHERE, half)
+        half = np.where(half == np.arange(len(half)), NO_PIECE, half)
         terms = evaluator.terms(mode, width)
         seconds = evaluator.compute(terms)
-        size = problem.memory(mode, width)[1].device
+        _, tail = problem.memory(mode, width)  # of pieces on a single rank, which is their last
         sort = np.lexsort((-width, table, -seconds))
         order = np.empty(len(sort), dtype=np.int64)
         order[sort] = np.arange(len(sort))
-        looks = np.column_stack([terms, size, width, evaluator.group[mode], problem.least_width[table]])
-        shape = np.unique(looks, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-        return cls(table, mode, width, half, np.array(whole, dtype=np.int64), terms, seconds, size, order, shape)
+        demands = np.column_stack([terms, tail.device, width, evaluator.group[mode], problem.least_width[table]])
+        shape = np.unique(demands, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return cls(table, mode, width, half, np.array(whole, dtype=np.int64), terms, seconds, tail.device, order, shape)
 
     def sorted(self, pieces: Ints) -> Ints:
-        """Pieces in the order in which they are placed."""
+        """Pieces in the order in which they are placed: dearest first, then by table, then wide first."""
         return pieces[np.argsort(self.order[pieces], kind="stable")]
 
 
-def _modes(problem: Problem) -> list[int]:
+def _modes(problem: Problem) -> list[int | None]:
     """The mode of each table: column_wise where it may be split, so that whole and split tables share a kernel."""
     wanted = [TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise")]
     fused = FUSED.number
     found: dict[tuple[int, int], int] = {}
     for mode in np.flatnonzero(np.isin(problem.modes.type, wanted) & (problem.modes.kernel == fused)).tolist():
         found[int(problem.modes.table[mode]), int(problem.modes.type[mode])] = mode
-    modes: list[int] = []
+    modes: list[int | None] = []
     for t, table in enumerate(problem.tables):
         splits = table.pooled and problem.space.widths == "any"
         names = wanted if splits else wanted[1:]  # TorchRec's one width, and sequences', leave nothing to halve
-        modes.append(next((found[t, kind] for kind in names if (t, kind) in found), NOWHERE))
+        modes.append(next((found[t, kind] for kind in names if (t, kind) in found), None))
     return modes
 
 

@@ -1,13 +1,16 @@
 """NeuroShard's search (Zha et al., MLSys 2023) on any cost model: which columns to halve, and where tables go.
 
-Outside, a beam search over halvings of columns (_halves.py): from each of the K best nodes, halve each of the N pieces
+Outside, a beam search over halvings of columns (halves.py): from each of the K best nodes, halve each of the N pieces
 that weigh most and each of the N that cost most; L levels. Inside, a greedy grid search with M caps on the summed width
-of a device (_rollouts.py). All nodes of a level and all caps are placed in lock step, one piece of each at a time.
+of a device (rollouts.py). All nodes of a level and all caps are placed in lock step, one piece of each at a time.
 
 Differences from the authors' code (daochenzha/neuroshard): tables too large for every device are halved first and do
 not count as levels; nodes without a plan rank by bytes over capacity; equal shapes are tried once; the cost model may
-be any; pieces of one table on one device must be equally wide, or TorchRec would not run them; tables that may be
-neither table_wise nor column_wise keep their simplest option and are placed before all others.
+be any; a piece goes to the device that is cheapest with it, not before it; pieces of one table on one device must be
+equally wide, or TorchRec would not run them; tables that may be neither table_wise nor column_wise keep their simplest
+option and are placed before all others.
+
+Legend: P pieces (of every width that halving can make), n pieces of a node.
 """
 
 from collections.abc import Iterator
@@ -20,17 +23,23 @@ from recsmith.bounds.relaxation import Relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
 from recsmith.planners.greedy import place_simplest, simplest_options
-from recsmith.planners.neuroshard.halves import NOWHERE, ColumnHalves
+from recsmith.planners.neuroshard.halves import ColumnHalves
 from recsmith.planners.neuroshard.rollouts import Node, Rollouts
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.assignment import Assignment, place_longest_first, repair
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.problems import Footprint, Problem
+from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
+
+WIDEST = 1.5  # times the mean width of a device: the largest cap of the grid search, as in the authors' code
 
 
 @dataclass(frozen=True)
 class NeuroShard:
-    """Beam search over column halvings around a greedy grid search; K, N, L and M are the paper's."""
+    """Beam search over column halvings around a greedy grid search; K, N, L and M of the paper, and its values.
+
+    beam (K): nodes that each level goes on from. candidates (N): pieces to halve by each measure. depth (L): levels.
+    caps (M): caps on a device's width, evenly spaced from the mean width to WIDEST times as much.
+    """
 
     beam: int = 3
     candidates: int = 10
@@ -71,7 +80,7 @@ class NeuroShard:
         self, problem: Problem, evaluator: Evaluator, halves: ColumnHalves, first: Assignment
     ) -> Iterator[Node]:
         """The best node of each level of the beam."""
-        rollouts = Rollouts(problem, evaluator, halves, np.linspace(1.0, 1.5, self.caps), first.footprint(problem))
+        rollouts = Rollouts(problem, evaluator, halves, np.linspace(1.0, WIDEST, self.caps), first.footprint(problem))
         beam = [Node(halves.sorted(_fitting(problem, halves)))]
         rollouts.place(beam)
         seen = {_key(halves, beam[0].pieces)}
@@ -86,7 +95,7 @@ class NeuroShard:
 
     def _children(self, halves: ColumnHalves, node: Node, seen: set[bytes]) -> Iterator[Node]:
         """The node with one more piece halved, for each promising piece; no set of shapes twice."""
-        open_ = node.pieces[halves.half[node.pieces] != NOWHERE]
+        open_ = node.pieces[halves.half[node.pieces] != NO_PIECE]
         for piece in _promising(halves, open_, self.candidates):
             place = int(np.flatnonzero(node.pieces == piece)[0])
             half = halves.half[piece]
@@ -98,12 +107,12 @@ class NeuroShard:
 
 
 def _fitting(problem: Problem, halves: ColumnHalves) -> Ints:
-    """Whole tables, those too large for every device halved until they fit, or cannot be halved further."""
+    """Whole tables; those too large for every device are halved until they fit, or cannot be halved further."""
     room = int(problem.capacity.max())
     pieces: list[int] = []
     for piece in halves.whole.tolist():
         count = 1
-        while halves.bytes[piece] > room and halves.half[piece] != NOWHERE:
+        while halves.bytes[piece] > room and halves.half[piece] != NO_PIECE:
             piece, count = int(halves.half[piece]), count * 2
         pieces += [piece] * count
     return np.array(pieces, dtype=np.int64)
@@ -125,7 +134,7 @@ def _key(halves: ColumnHalves, pieces: Ints) -> bytes:
 
 
 def _first(problem: Problem, evaluator: Evaluator, halves: ColumnHalves) -> Assignment | None:
-    """Tables that may not stand on single devices, in their simplest options, placed; None where one finds no room."""
+    """Tables that may not be on single devices, placed in their simplest options; None where one finds no room."""
     relaxation = Relaxation(evaluator)
     choice = simplest_options(relaxation)
     every = Assignment.of(problem, choice)
@@ -133,17 +142,17 @@ def _first(problem: Problem, evaluator: Evaluator, halves: ColumnHalves) -> Assi
     first = Assignment(choice, every.table[others], every.piece[others], every.target[others])
     if not relaxation.option_fits[choice[np.unique(first.table)]].all():
         return None
-    place_longest_first(ledger := DeviceState(evaluator), first, ledger.seconds)
-    repair(ledger, first)
+    state = DeviceState(evaluator)
+    place_longest_first(state, first, state.seconds)
+    repair(state, first)
     return first if first.complete else None
 
 
 def _footprint(problem: Problem, halves: ColumnHalves, node: Node, first: Assignment) -> Footprint:
-    """Where all pieces stand, in order of tables, wide first."""
+    """The plan of a node, beside the tables placed first."""
     assert node.target is not None
     placed = first.footprint(problem)
     mode = np.concatenate([halves.mode[node.pieces], placed.mode])
     width = np.concatenate([halves.width[node.pieces], placed.width])
     target = np.concatenate([node.target, placed.target])
-    order = np.lexsort((target, -width, problem.modes.table[mode]))
-    return Footprint(mode[order], width[order], target[order])
+    return ordered_footprint(problem, mode, width, target)

@@ -1,7 +1,8 @@
 """The greedy grid search inside planner neuroshard: many nodes, each with every cap, placed in lock step.
 
-For each cap on the summed width of a device, pieces go, dearest first, to the device whose compute would cost least,
-within memory and the cap; the best of all caps counts.
+A node is a set of pieces. For each cap on the summed width of a device, its pieces go, dearest first, to the device
+whose compute would then cost least, within memory and the cap; the best of all caps counts. One node with one cap is a
+rollout.
 
 Legend: P pieces (of every width that halving can make), n pieces of a node, C nodes, M caps, R rollouts (C * M), r of
 them at once, D devices, G fusion groups, k work terms.
@@ -13,16 +14,20 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, device_sums, phase_seconds
-from recsmith.planners.neuroshard.halves import NOWHERE, ColumnHalves
+from recsmith.planners.neuroshard.halves import ColumnHalves
+from recsmith.planners.search.assignment import NOWHERE
 from recsmith.planners.search.device_state import QUANTUM
 from recsmith.problems import Footprint, Problem, memory_used
 
-CHUNK = 40_000  # numbers per array that stay in a core's cache
+CHUNK = 40_000  # devices times rollouts placed at once: as many numbers an array as stay in a core's cache
 
 
 @dataclass
 class Node:
-    """A set of pieces in order of placement, its best plan, and how far over capacity it is without one."""
+    """A set of pieces in the order of placement, the target of each in its best plan, and what that costs.
+
+    over: bytes over capacity, where the node has no plan.
+    """
 
     pieces: Ints
     total_s: float = np.inf
@@ -31,12 +36,17 @@ class Node:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Plans by cost, then nodes without one by bytes over capacity."""
+        """What nodes are sorted by: plans by cost, then nodes without one by bytes over capacity."""
         return (0.0, self.total_s) if self.target is not None else (1.0, self.over)
 
 
 class Rollouts:
-    """Greedy grid search of many nodes at once: every node with every cap, one piece of each at a time."""
+    """Places the pieces of many nodes under every cap, beside pieces that are placed already.
+
+    caps (M,): columns that a device may hold, as multiples of the mean. sums (G, k, D), free (D,), used (G,): work
+    terms, bytes left and groups in use, of the devices with the placed pieces. quantum: seconds; loads that differ by
+    less are equal.
+    """
 
     def __init__(
         self, problem: Problem, evaluator: Evaluator, halves: ColumnHalves, caps: Floats, placed: Footprint
@@ -44,7 +54,7 @@ class Rollouts:
         self.problem, self.evaluator, self.halves = problem, evaluator, halves
         self.devices = problem.cluster.world_size
         self.caps = caps * float(halves.width[halves.whole].sum()) / self.devices
-        self.sums = np.moveaxis(device_sums(evaluator, placed), 0, -1)  # (G, k, D)
+        self.sums = np.moveaxis(device_sums(evaluator, placed), 0, -1)
         self.free = problem.capacity - memory_used(problem, placed)[0]
         self.used = np.bincount(evaluator.group[placed.mode], minlength=evaluator.groups) > 0
         self.quantum = max(float(halves.seconds[halves.whole].sum()) / self.devices, 1e-300) * QUANTUM
@@ -59,7 +69,7 @@ class Rollouts:
     def _place(self, nodes: list[Node]) -> None:
         caps = len(self.caps)
         pieces = np.stack([node.pieces for node in nodes])  # (C, n): all nodes of a level have as many pieces
-        state = _Devices(self, np.repeat(pieces, caps, axis=0), np.tile(self.caps, len(nodes)))
+        state = RolloutState(self, np.repeat(pieces, caps, axis=0), np.tile(self.caps, len(nodes)))
         clashes = [_clashes(self.halves, row) for row in pieces]
         for step in range(pieces.shape[1]):
             state.place(step, {i: clash[step] for i, clash in enumerate(clashes) if step in clash})
@@ -92,48 +102,52 @@ def _clashes(halves: ColumnHalves, pieces: Ints) -> dict[int, list[int]]:
     return found
 
 
-class _Devices:
-    """What the devices of every rollout carry, and where the pieces (R, n) of each went."""
+class RolloutState:
+    """The state of the devices of every rollout, and the target (R, n) of each piece placed so far.
+
+    sums (G, k, R, D): work terms. group_load (G, R, D), load (R, D): seconds of compute. free (R, D): bytes left. room
+    (R, D): columns left under the cap. used (G, R): whether a rollout has a piece of a group.
+    """
 
     def __init__(self, rollouts: Rollouts, pieces: Ints, caps: Floats) -> None:
-        self.of, count = rollouts, len(pieces)
+        self.rollouts, count = rollouts, len(pieces)
         self.pieces, self.target = pieces, np.full(pieces.shape, NOWHERE)
-        self.sums = np.repeat(rollouts.sums[:, :, None, :], count, axis=2)  # (G, k, R, D)
-        self.trial = np.empty_like(self.sums[0])
-        self.group_load = rollouts.evaluator.compute(np.moveaxis(self.sums, 1, -1))  # (G, R, D)
+        self.sums = np.repeat(rollouts.sums[:, :, None, :], count, axis=2)
+        self.trial = np.empty_like(self.sums[0])  # (k, R, D), so that no step allocates it
+        self.group_load = rollouts.evaluator.compute(np.moveaxis(self.sums, 1, -1))
         self.load = self.group_load.sum(axis=0)
         self.free = np.tile(rollouts.free, (count, 1))
         self.room = np.tile(caps[:, None], (1, rollouts.devices))
         self.used = np.repeat(rollouts.used[:, None], count, axis=1)
 
     def place(self, step: int, clashes: dict[int, list[int]]) -> None:
-        """Put the next piece of every rollout where it belongs; NOWHERE where no device has room.
+        """Put the next piece of every rollout on its best device; NOWHERE where no device has room.
 
         clashes: for some nodes, earlier steps whose devices are forbidden.
         """
-        pieces = self.pieces[:, step]
-        size, width = self.of.halves.bytes[pieces], self.of.halves.width[pieces]
-        fits = (self.free >= size[:, None]) & (self.room >= width[:, None])
-        caps = len(self.of.caps)
+        halves, pieces = self.rollouts.halves, self.pieces[:, step]
+        fits = (self.free >= halves.bytes[pieces][:, None]) & (self.room >= halves.width[pieces][:, None])
+        caps = len(self.rollouts.caps)
         for node, earlier in clashes.items():
             taken = self.target[node * caps : (node + 1) * caps, earlier]  # (M, steps)
             row, which = np.nonzero(taken != NOWHERE)
             fits[node * caps + row, taken[row, which]] = False
-        groups = self.of.group[pieces]
+        groups = self.rollouts.group[pieces]
         for group in (groups[:1] if (groups == groups[0]).all() else np.unique(groups)).tolist():
-            alike = groups == group
-            rows = slice(None) if alike.all() else np.flatnonzero(alike)
+            same = groups == group
+            rows = slice(None) if same.all() else np.flatnonzero(same)
             self.target[rows, step] = self._place(group, rows, pieces[rows], fits[rows])
 
     def _place(self, group: int, rows: Ints | slice, pieces: Ints, fits: Bools) -> Ints:
-        halves, evaluator = self.of.halves, self.of.evaluator
+        """Put a piece of one group on the best device of some rollouts (r,), within `fits` (r, D); their targets."""
+        halves, evaluator = self.rollouts.halves, self.rollouts.evaluator
         terms = halves.terms[pieces].T
         trial = self.trial[:, : len(pieces)]  # (k, r, D)
         np.add(self.sums[group][:, rows], terms[:, :, None], out=trial)
         after = evaluator.compute(trial.transpose(1, 2, 0))
         load = self.load[rows] - self.group_load[group][rows]
         load += after
-        score = np.floor(load * (1 / self.of.quantum))
+        score = np.floor(load * (1 / self.rollouts.quantum))
         score[~fits] = np.inf
         target, own = score.argmin(axis=1), np.arange(len(pieces))
         each = own if isinstance(rows, slice) else rows
@@ -147,7 +161,7 @@ class _Devices:
 
     def totals(self) -> Floats:
         """Seconds of the step of each rollout (R,); infinite where a piece found no room."""
-        evaluator = self.of.evaluator
+        evaluator = self.rollouts.evaluator
         parts = sum(evaluator.head(np.moveaxis(sums, 0, -1)) for sums in self.sums)  # (R, D, 4)
         total = phase_seconds(evaluator, np.asarray(parts)).max(axis=-1).sum(axis=0)
         total += self.used.T @ evaluator.shared.sum(axis=1)

@@ -111,10 +111,9 @@ def _slots_of(space: SpaceModel, footprint: Footprint) -> set[int]:
     for table in range(len(space.problem.tables)):
         placed = PlacedTable.of(space.problem, footprint, table)
         kind, held = (table, placed.coverage), placed.columns.items()
-        fitting = [i for i, layout in enumerate(layouts) if (layout.table, layout.coverage) == kind]
-        fitting = sorted(
-            (i for i in fitting if held <= slot_of[i].keys()), key=lambda i: layouts[i].mode != placed.mode
-        )
+        same = [i for i, layout in enumerate(layouts) if (layout.table, layout.coverage) == kind]
+        fitting = [i for i in same if held <= slot_of[i].keys()]
+        fitting.sort(key=lambda i: layouts[i].mode != placed.mode)
         filled.update(slot_of[number][each] for number in fitting[:1] for each in held)
     return filled
 

@@ -19,7 +19,7 @@ from recsmith.problems.coverage import bytes_on, holds_tail
 
 @dataclass(frozen=True, slots=True)
 class RankOrder:
-    """Which of equal plans counts: in each run of interchangeable ranks, earlier ones hold no fewer columns of a table."""
+    """Which of equal plans counts: in each run of equal ranks, earlier ones hold no fewer columns of one table."""
 
     table: int
     runs: tuple[tuple[int, ...], ...]

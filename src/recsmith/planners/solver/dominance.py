@@ -42,16 +42,15 @@ def _dominated(shares: Shares) -> Bools:
 
 def _needless_groups(evaluator: Evaluator, shares: Shares) -> Bools:
     """Groups (G,) that another can replace: every share of theirs has one there that demands no more."""
-    demands, by_columns = list(_demands(shares)), shares.by_columns
+    by_columns, demands = shares.by_columns, list(_demands(shares))
+    limits = [each * (1 + ROUNDING) for each in demands]
     members: list[list[int]] = [[] for _ in range(evaluator.groups)]
     for number, layout in enumerate(shares.layouts):
         members[layout.group].append(number)
 
     def replaces(other: int, mine: int) -> bool:
         return _reaches(shares.layouts[other], shares.layouts[mine]) and all(
-            any(
-                (demands[there] <= demands[here] * (1 + ROUNDING)).all() for there in by_columns[other].get(columns, ())
-            )
+            any((demands[there] <= limits[here]).all() for there in by_columns[other].get(columns, ()))
             for columns, held in by_columns[mine].items()
             for here in held
         )

@@ -27,9 +27,9 @@ ROUNDING = 1e-12  # relative: a plan must be better by more than this, which is 
 class PartialPlan:
     """The arrangements chosen for the first tables, and the state of every device after them.
 
-    sums (G, W, k): summed work terms. free (W,), host_free (H,): bytes left. used (G,): groups with a piece. mean: least
-    seconds of a rank in the mean, for the tables placed. widths: of the sequences of each collection. symmetry (W,):
-    equal for ranks that are as large and hold the same.
+    sums (G, W, k): summed work terms. free (W,), host_free (H,): bytes left. used (G,): groups with a piece. mean:
+    least seconds of a rank in the mean, for the tables placed. widths: of the sequences of each collection. symmetry
+    (W,): equal for ranks that are as large and hold the same.
     """
 
     chosen: tuple[int, ...]

@@ -14,9 +14,7 @@ from recsmith._types import Floats
 from recsmith.costs import Evaluator
 
 TOLERANCE = 1e-9  # relative: how exactly linear pieces must give the cost; far above rounding errors (about 1e-15)
-TRIALS = (
-    64  # random pairs of terms whose sums are compared; trade-off: more are surer, each costs an evaluation; not tuned
-)
+TRIALS = 64  # random pairs of terms whose sums are compared; trade-off: more are surer, but cost more; not tuned
 
 
 @dataclass(frozen=True)
