@@ -1,0 +1,131 @@
+"""The model holds the plans within memory, with one width per collection, and faster than the best plan known."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from support.cases import Case, all_placements, cluster, table, workload
+
+pytest.importorskip("ortools")
+
+from ortools.sat.python import cp_model
+
+from recsmith.costs import step_seconds
+from recsmith.planners.solver.cp_sat import solve
+from recsmith.planners.solver.cp_sat_model import SpaceModel
+from recsmith.planners.solver.cp_sat_objective import TICKS
+from recsmith.planners.solver.fixed_tables import FixedTables
+from recsmith.planners.solver.layouts import all_shares
+from recsmith.planners.solver.linear_pieces import linear_pieces_of
+from recsmith.plans import Placement
+from recsmith.problems import Footprint, Space, fits, footprint_of
+
+
+def space_of(case: Case, total_s: float | None = None, bound_s: float = 0.0) -> SpaceModel:
+    shares = all_shares(case.evaluator)
+    linear_pieces = linear_pieces_of(case.evaluator, shares.terms)
+    assert linear_pieces is not None
+    return SpaceModel(case.evaluator, shares, linear_pieces, total_s, bound_s)
+
+
+def plans_of(space: SpaceModel) -> set[tuple[tuple[int, int, int], ...]]:
+    """Every plan of a model, as (mode, width, target) of its pieces."""
+    found: set[tuple[tuple[int, int, int], ...]] = set()
+
+    class Listed(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            variables = space.variables
+            filled = [slot for slot, variable in enumerate(variables.filled) if self.boolean_value(variable)]
+            plan = space.shares.footprint(space.problem, variables.share[filled], variables.target[filled])
+            found.add(rows(plan))
+
+    space.model.clear_objective()
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.enumerate_all_solutions = True
+    solver.solve(space.model, Listed())
+    return found
+
+
+def rows(footprint: Footprint) -> tuple[tuple[int, int, int], ...]:
+    columns = (footprint.mode.tolist(), footprint.width.tolist(), footprint.target.tolist())
+    return tuple(sorted(zip(*columns, strict=True)))
+
+
+def pair(pooling: str = "sum", **fields: int | tuple[int, ...]) -> Case:
+    tables = [table(name, 50, 8, pooling=pooling, collection="c") for name in "ab"]
+    return Case(workload(*tables), cluster(2, **fields), Space(types=("table_wise", "column_wise", "row_wise")))
+
+
+def agrees(case: Case, placements: tuple[Placement, ...]) -> bool:
+    """Whether column-wise sequences of the one collection are equally wide."""
+    split = {p.widths_of(8)[0] for p in placements if p.sharding_type == "column_wise"}
+    return case.problem.tables[0].pooled or len(split) < 2
+
+
+@pytest.mark.parametrize("case", [pair(), pair(hbm=9_000), pair(hbm=(6_000, 12_000)), pair("none")])
+def test_without_an_objective_it_holds_every_plan_within_memory(case: Case) -> None:
+    every = set()
+    for placements in product(*all_placements(case).values()):
+        footprint = footprint_of(case.problem, placements)
+        if agrees(case, placements) and fits(case.problem, footprint):
+            every.add(rows(footprint))
+    assert every
+    assert plans_of(space_of(case)) == every
+
+
+def test_only_plans_between_its_bound_and_its_best_are_left() -> None:
+    case = pair()
+    run = solve(space_of(case, step_seconds(case.evaluator, _slow(case))), {})
+    assert run.best is not None
+    least = step_seconds(case.evaluator, run.best)
+    assert solve(space_of(case, least * (1 - 1e-6)), {}).impossible
+    assert not solve(space_of(case, least * (1 + 1e-6)), {}).impossible
+    assert solve(space_of(case, least * 1.01, bound_s=least * 1.02), {}).impossible
+    lifted = solve(space_of(case, least * 1.5, bound_s=least * 1.2), {})
+    assert lifted.best is not None
+    assert lifted.bound_s == pytest.approx(least * 1.2, rel=1e-8)
+
+
+def _slow(case: Case) -> Footprint:
+    """Every table whole on rank 0."""
+    whole = [next(p for p in placements if p.ranks == (0,)) for placements in all_placements(case).values()]
+    return footprint_of(case.problem, tuple(whole))
+
+
+def test_of_plans_that_trade_equal_ranks_one_is_left() -> None:
+    case = Case(workload(table("a", 50, 8)), cluster(4), Space(types=("table_wise",)))
+    slow = step_seconds(case.evaluator, _slow(case))
+    ordered, whole = plans_of(space_of(case, slow)), plans_of(space_of(case))
+    assert {rank for ((_, _, rank),) in ordered} == {0}
+    assert {rank for ((_, _, rank),) in whole} == {0, 1, 2, 3}
+    uneven = Case(case.workload, cluster(4, hbm=(2**30, 2**31, 2**30, 2**31)), case.space)
+    assert {rank for ((_, _, rank),) in plans_of(space_of(uneven, slow))} == {0, 1}
+
+
+def test_a_tick_is_a_share_of_the_best_plan_known() -> None:
+    space = space_of(pair(), 3.0)
+    assert space.tick_s * TICKS == 3.0
+    assert (space_of(pair()).tick_s, space_of(pair()).order) == (0.0, None)
+
+
+@pytest.mark.parametrize("pooling", ["sum", "none"])
+def test_beside_fixed_tables_it_holds_the_plans_of_the_others(pooling: str) -> None:
+    case = pair(pooling, hbm=(6_000, 12_000))
+    shares, free = all_shares(case.evaluator), np.array([True, False])
+    linear_pieces = linear_pieces_of(case.evaluator, shares.terms)
+    assert linear_pieces is not None
+    mine, others = (all_placements(case)[t.name] for t in case.problem.tables)
+    counts = set()
+    for other in others:
+        fixed = FixedTables.of(case.evaluator, footprint_of(case.problem, (mine[0], other)), free)
+        space = SpaceModel(case.evaluator, shares.take(free[shares.table]), linear_pieces, fixed=fixed)
+        every = set()
+        for placement in mine:
+            whole = footprint_of(case.problem, (placement, other))
+            if agrees(case, (placement, other)) and fits(case.problem, whole):
+                own = case.problem.modes.table[whole.mode] == 0
+                every.add(rows(Footprint(whole.mode[own], whole.width[own], whole.target[own])))
+        assert plans_of(space) == every
+        counts.add(len(every))
+    assert len(counts) > 1

@@ -1,0 +1,82 @@
+"""The enumeration finds the least of all plans, its bound rises to it, and equal ranks are tried once."""
+
+import math
+from functools import cache
+
+import pytest
+from support.cases import BOTH, Case, brute_force, cluster, seeded, small_case, table, workload
+
+from recsmith.costs import step_seconds
+from recsmith.planners.solver.arrangements import arrangements_of
+from recsmith.planners.solver.dominance import useful_shares
+from recsmith.planners.solver.enumeration import Enumeration
+from recsmith.planners.solver.layouts import all_shares
+from recsmith.problems import Footprint, Space, fits
+
+SEEDS = range(100, 108)
+
+
+@cache
+def known(seed: int, model: str) -> tuple[Case, float]:
+    case = small_case(seeded(seed), models=(model,))
+    least = brute_force(case).least_s
+    return case, math.inf if least is None else least
+
+
+def tree_of(case: Case, best_s: float = math.inf, *, monotone: bool = True) -> Enumeration:
+    shares = all_shares(case.evaluator)
+    shares = useful_shares(case.evaluator, shares) if monotone else shares
+    arrangements = arrangements_of(case.problem, shares, 20_000)
+    assert arrangements is not None
+    return Enumeration(case.evaluator, shares, arrangements, best_s, monotone=monotone)
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_plans_get_better_until_the_least(model: str) -> None:
+    for seed in SEEDS:
+        case, least = known(seed, model)
+        tree, totals, bounds = tree_of(case), list[float](), list[float]()
+
+        def on_plan(found: Footprint, case: Case = case, totals: list[float] = totals) -> bool:
+            assert fits(case.problem, found)
+            totals.append(step_seconds(case.evaluator, found))
+            return False
+
+        while tree.open:
+            bounds.append(tree.bound)
+            tree.run(3, on_plan)
+        assert tree.best_s == tree.bound == pytest.approx(least, rel=1e-9)
+        assert totals == sorted(totals, reverse=True)
+        assert totals[-1:] == ([pytest.approx(least, rel=1e-9)] if math.isfinite(least) else [])
+        assert bounds == sorted(bounds)
+
+
+def test_without_bounds_it_finds_the_same() -> None:
+    for seed in SEEDS[:4]:
+        case, least = known(seed, "analytic")
+        tree = tree_of(case, monotone=False)
+        tree.run(10**6, lambda found: False)
+        assert tree.best_s == pytest.approx(least, rel=1e-9)
+
+
+def test_only_better_plans_count() -> None:
+    case, least = known(105, "analytic")
+    found: list[Footprint] = []
+    tree_of(case, least).run(10**6, lambda plan: bool(found.append(plan)))
+    assert found == []
+
+
+def test_a_listener_ends_the_run_and_another_run_goes_on() -> None:
+    case, least = known(105, "analytic")
+    tree, found = tree_of(case), list[Footprint]()
+    tree.run(10**6, lambda plan: found.append(plan) or True)
+    assert len(found) == 1
+    tree.run(10**6, lambda plan: False)
+    assert tree.best_s == pytest.approx(least, rel=1e-9)
+
+
+@pytest.mark.parametrize(("hbm", "nodes"), [(2**40, 2), ((2**39, 2**40, 2**40), 3)])
+def test_of_equal_ranks_one_is_tried(hbm: int | tuple[int, ...], nodes: int) -> None:
+    """The last rank is none of them: it may hold tails."""
+    case = Case(workload(table("a", 100, 4)), cluster(3, hbm=hbm), Space(types=("table_wise",)))
+    assert len(tree_of(case).open) == nodes

@@ -1,0 +1,86 @@
+"""Layouts and shares are the whole space: all that brute force lists, each with what its pieces weigh and cost."""
+
+import numpy as np
+import pytest
+from support.cases import Case, all_placements, cluster, seeded, small_case, table, workload
+
+from recsmith.planners.solver.layouts import Shares, all_shares, choices_of, width_agrees
+from recsmith.problems import Space
+from recsmith.sharding import KERNELS, SHARDING_TYPES
+
+CASES = [small_case(seeded(seed), models=(("torchrec", "analytic")[seed % 2],)) for seed in range(12)]
+
+
+def described(case: Case, shares: Shares) -> set[tuple]:
+    """(table, type, kernel, cache factor, target, width, pieces) of every share on every target."""
+    problem, found = case.problem, set()
+    for layout, width, count in zip(shares.layout.tolist(), shares.width.tolist(), shares.count.tolist(), strict=True):
+        one = shares.layouts[layout]
+        kind, kernel = SHARDING_TYPES[problem.modes.type[one.mode]], KERNELS[problem.modes.kernel[one.mode]]
+        factor = float(problem.modes.load_factor[one.mode])
+        name = problem.tables[one.table].name
+        found |= {(name, kind.name, kernel, factor, target, width, count) for target in one.targets}
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_placement_is_made_of_shares_and_every_share_may_be_in_a_placement(case: Case) -> None:
+    """But for shares that leave columns which no other share can hold."""
+    listed, dims = set(), {t.name: t.embedding_dim for t in case.workload.tables}
+    for name, placements in all_placements(case).items():
+        for placement in placements:
+            targets = placement.kind.targets(placement.ranks, case.cluster)
+            pieces = list(zip(targets, placement.widths_of(dims[name]), strict=True))
+            key = (name, placement.sharding_type, placement.compute_kernel, placement.load_factor or 0.0)
+            listed |= {(*key, target, width, pieces.count((target, width))) for target, width in pieces}
+    found = described(case, all_shares(case.evaluator))
+    least = {t.name: width for t, width in zip(case.problem.tables, case.problem.least_width.tolist(), strict=True)}
+    assert listed <= found
+    for name, *_, width, count in found - listed:
+        assert 0 < dims[name] - width * count < least[name] or case.cluster.local_world_size == 1
+
+
+def test_a_share_weighs_and_costs_what_its_pieces_do() -> None:
+    for case in CASES:
+        shares = all_shares(case.evaluator)
+        mode = np.array([layout.mode for layout in shares.layouts])[shares.layout]
+        head, tail = case.problem.memory(mode, shares.width)
+        assert (shares.head == np.stack([head.device, head.host], axis=1) * shares.count[:, None]).all()
+        assert (shares.tail[:, 0] == tail.device * shares.count).all()
+        assert np.allclose(shares.terms, case.evaluator.terms(mode, shares.width) * shares.count[:, None])
+        assert (shares.columns <= case.problem.demand.dim[shares.table]).all()
+        assert (shares.coverage == case.problem.modes.coverage[mode]).all()
+        assert (shares.group == case.evaluator.group[mode]).all()
+
+
+def test_layouts_without_shares_are_gone() -> None:
+    shares = all_shares(CASES[0].evaluator)
+    selected = shares.layout >= len(shares.layouts) // 2
+    some = shares.take(selected)
+    assert some.layouts == shares.layouts[len(shares.layouts) // 2 :]
+    assert (some.columns == shares.columns[selected]).all()
+    for layout, sizes in enumerate(some.by_columns):
+        own = np.flatnonzero(some.layout == layout)
+        assert sorted(each for held in sizes.values() for each in held) == own.tolist()
+        assert all((some.columns[held] == size).all() for size, held in sizes.items())
+
+
+def test_only_column_wise_sequences_name_the_width_that_they_share() -> None:
+    tables = [table("a", 10, 8, pooling="none", collection="c"), table("b", 10, 8)]
+    shares = all_shares(Case(workload(*tables), cluster(2), Space(types=("column_wise", "table_wise"))).evaluator)
+    widths = {(layout.table, layout.shared_width) for layout in shares.layouts}
+    pooled = next(t for t, width in widths if (t, ("c", 4)) not in widths)
+    assert widths == {(1 - pooled, None), (1 - pooled, ("c", 4)), (1 - pooled, ("c", 8)), (pooled, None)}
+
+
+@pytest.mark.parametrize(("held", "agrees"), [({}, True), ({"c": 4}, False), ({"c": 8}, True), ({"d": 4}, True)])
+def test_sequences_of_a_collection_agree_on_a_width(held: dict[str, int], agrees: bool) -> None:
+    assert width_agrees(("c", 8), held) == agrees
+    assert width_agrees(None, held)
+
+
+def test_choices_are_widths_times_devices() -> None:
+    work = workload(table("a", 10, 16), table("b", 10, 8))
+    assert choices_of(Case(work, cluster(3)).problem) == (4 + 2) * 3
+    assert choices_of(Case(work, cluster(3), Space(widths="torchrec")).problem) == 2 * 3
+    assert choices_of(Case(work, cluster(3), Space(types=("row_wise",))).problem) == 2 * 3
