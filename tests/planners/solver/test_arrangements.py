@@ -53,8 +53,8 @@ def test_they_weigh_what_their_shards_do() -> None:
         chosen = [number * 7 % len(arrangements.group) for number, arrangements in enumerate(every)]
         placements = placements_of(case.problem, _footprint(case, shares, every, chosen))
         device, host = slow_memory(case, placements)
-        assert sum(a.device[row] for a, row in zip(every, chosen, strict=True)).tolist() == device
-        assert sum(a.host[row] for a, row in zip(every, chosen, strict=True)).tolist() == host
+        assert np.sum([a.device[row] for a, row in zip(every, chosen, strict=True)], axis=0).tolist() == device
+        assert np.sum([a.host[row] for a, row in zip(every, chosen, strict=True)], axis=0).tolist() == host
 
 
 def _footprint(case: Case, shares: Shares, every: list[Arrangements], chosen: list[int]):

@@ -52,9 +52,9 @@ def rows(footprint: Footprint) -> tuple[tuple[int, int, int], ...]:
     return tuple(sorted(zip(*columns, strict=True)))
 
 
-def pair(pooling: str = "sum", **fields: int | tuple[int, ...]) -> Case:
+def pair(pooling: str = "sum", hbm: int | tuple[int, ...] = 2**40) -> Case:
     tables = [table(name, 50, 8, pooling=pooling, collection="c") for name in "ab"]
-    return Case(workload(*tables), cluster(2, **fields), Space(types=("table_wise", "column_wise", "row_wise")))
+    return Case(workload(*tables), cluster(2, hbm=hbm), Space(types=("table_wise", "column_wise", "row_wise")))
 
 
 def agrees(case: Case, placements: tuple[Placement, ...]) -> bool:

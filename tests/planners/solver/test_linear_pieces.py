@@ -50,7 +50,7 @@ def test_other_models_are_refused(model: Any) -> None:
 def test_sums_are_tried_too() -> None:
     """A model that is exact for each piece alone, and dearer for two together."""
     exact = toy(SLOPES)
-    dearer = SimpleNamespace(
+    dearer: Any = SimpleNamespace(
         planes=exact.planes, loads=lambda sums: exact.loads(sums) * np.where(sums.sum(axis=-1) > 4.0, 1.1, 1.0)
     )
     assert linear_pieces_of(dearer, TERMS) is None
