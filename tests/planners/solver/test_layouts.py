@@ -6,7 +6,7 @@ from support.cases import Case, all_placements, cluster, seeded, small_case, tab
 
 from recsmith.planners.solver.layouts import Shares, all_shares, choices_of, width_agrees
 from recsmith.problems import Space
-from recsmith.sharding import KERNELS, SHARDING_TYPES
+from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES
 
 CASES = [small_case(seeded(seed), models=(("torchrec", "analytic")[seed % 2],)) for seed in range(12)]
 
@@ -16,7 +16,7 @@ def described(case: Case, shares: Shares) -> set[tuple]:
     problem, found = case.problem, set()
     for layout, width, count in zip(shares.layout.tolist(), shares.width.tolist(), shares.count.tolist(), strict=True):
         one = shares.layouts[layout]
-        kind, kernel = SHARDING_TYPES[problem.modes.type[one.mode]], KERNELS[problem.modes.kernel[one.mode]]
+        kind, kernel = SHARDING_TYPES[problem.modes.type[one.mode]], KERNEL_NAMES[problem.modes.kernel[one.mode]]
         factor = float(problem.modes.load_factor[one.mode])
         name = problem.tables[one.table].name
         found |= {(name, kind.name, kernel, factor, target, width, count) for target in one.targets}
