@@ -129,3 +129,23 @@ def test_beside_fixed_tables_it_holds_the_plans_of_the_others(pooling: str) -> N
         assert plans_of(space) == every
         counts.add(len(every))
     assert len(counts) > 1
+
+
+@pytest.mark.parametrize(("room", "impossible"), [(1.9, True), (2.0, False)])
+def test_host_memory_is_kept(room: float, impossible: bool) -> None:
+    """Two tables in host memory that holds 1.9 and 2 of them."""
+    space = Space(types=("table_wise",), kernels=("fused_uvm",))
+    case = Case(workload(table("a", 100, 4), table("b", 100, 4)), cluster(2, ddr_bytes_per_host=2**40), space)
+    size = int(case.problem.memory(np.array([0]), np.array([4]))[1].host[0])
+    case = Case(case.workload, cluster(2, ddr_bytes_per_host=int(size * room)), space)
+    assert solve(space_of(case), {}).impossible == impossible
+
+
+@pytest.mark.parametrize(("missing", "impossible"), [((0, 0), False), ((1, 0), True), ((0, 1), True)])
+def test_the_last_rank_holds_the_tail(missing: tuple[int, int], impossible: bool) -> None:
+    """101 rows in blocks of 51 and 50, on devices with room for just these, or a byte less."""
+    case = Case(workload(table("a", 101, 4)), cluster(2), Space(types=("row_wise",)))
+    sizes = (int(end.device[0]) for end in case.problem.memory(np.array([0]), np.array([4])))
+    hbm = tuple(size - less for size, less in zip(sizes, missing, strict=True))
+    assert hbm[1] < hbm[0]
+    assert solve(space_of(Case(case.workload, cluster(2, hbm=hbm), case.space)), {}).impossible == impossible

@@ -1,5 +1,7 @@
 """Which shares are left out, held against the definition, pair by pair."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from support.cases import BOTH, Case, cluster, seeded, small_case, table, workload
@@ -62,7 +64,7 @@ def test_a_group_that_can_do_nothing_more_is_left_out() -> None:
 def test_of_shares_that_demand_the_same_one_is_left() -> None:
     case = Case(workload(table("a", 100, 8)), cluster(2), Space(types=("column_wise",)))
     one = all_shares(case.evaluator)
-    fields = (one.layout, one.width, one.count, one.terms, one.head, one.tail)
+    fields: Any = (one.layout, one.width, one.count, one.terms, one.head, one.tail)
     twice = Shares(one.layouts, *(each.repeat(2, axis=0) for each in fields))
     useful = useful_shares(case.evaluator, twice)
     assert sorted(useful.columns.tolist()) == sorted(useful_shares(case.evaluator, one).columns.tolist()) == [4, 8]

@@ -1,8 +1,10 @@
 """The enumeration finds the least of all plans, its bound rises to it, and equal ranks are tried once."""
 
 import math
+from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 from support.cases import BOTH, Case, brute_force, cluster, seeded, small_case, table, workload
 
@@ -80,3 +82,27 @@ def test_of_equal_ranks_one_is_tried(hbm: int | tuple[int, ...], nodes: int) -> 
     """The last rank is none of them: it may hold tails."""
     case = Case(workload(table("a", 100, 4)), cluster(3, hbm=hbm), Space(types=("table_wise",)))
     assert len(tree_of(case).open) == nodes
+
+
+@pytest.mark.parametrize(("room", "fits_them"), [(1.9, False), (2.0, True)])
+def test_full_hosts_end_a_partial_plan(room: float, fits_them: bool) -> None:
+    """Two tables in host memory that holds 1.9 and 2 of them."""
+    space = Space(types=("table_wise",), kernels=("fused_uvm",))
+    case = Case(workload(table("a", 100, 4), table("b", 100, 4)), cluster(2, ddr_bytes_per_host=2**40), space)
+    size = int(case.problem.memory(np.array([0]), np.array([4]))[1].host[0])
+    tree = tree_of(replace(case, cluster=cluster(2, ddr_bytes_per_host=int(size * room))))
+    tree.run(10**6, lambda found: False)
+    assert math.isfinite(tree.best_s) == fits_them
+
+
+def test_sequences_of_a_collection_are_split_alike() -> None:
+    tables = [table(name, 50, 8, pooling="none", collection="c") for name in "ab"]
+    case = Case(workload(*tables), cluster(2), Space(types=("column_wise",)))
+    tree = tree_of(case, monotone=False)
+    first = [(node, row) for _, node, row in tree.open]
+    for node, row in first:
+        tree.open.clear()
+        tree._branch(tree._extended(node, row))
+        width = tree.arrangements[0].shared_width[row]
+        assert {tree.arrangements[1].shared_width[other] for _, _, other in tree.open} == {width}
+    assert {tree.arrangements[0].shared_width[row] for _, row in first} == {("c", 4), ("c", 8)}
