@@ -18,7 +18,7 @@ from recsmith.planners.solver.fixed_tables import FixedTables
 from recsmith.planners.solver.layouts import all_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.plans import Placement
-from recsmith.problems import Footprint, Space, fits, footprint_of
+from recsmith.problems import Constraints, Footprint, Space, TableRule, fits, footprint_of
 
 
 def space_of(case: Case, total_s: float | None = None, bound_s: float = 0.0) -> SpaceModel:
@@ -63,7 +63,10 @@ def agrees(case: Case, placements: tuple[Placement, ...]) -> bool:
     return case.problem.tables[0].pooled or len(split) < 2
 
 
-@pytest.mark.parametrize("case", [pair(), pair(hbm=9_000), pair(hbm=(6_000, 12_000)), pair("none")])
+ALONE = Case(workload(table("a", 50, 12)), cluster(2), Space(types=("column_wise",)))  # 4 and 8 not on one rank
+
+
+@pytest.mark.parametrize("case", [pair(), pair(hbm=9_000), pair(hbm=(6_000, 12_000)), pair("none"), ALONE])
 def test_without_an_objective_it_holds_every_plan_within_memory(case: Case) -> None:
     every = set()
     for placements in product(*all_placements(case).values()):
@@ -149,3 +152,23 @@ def test_the_last_rank_holds_the_tail(missing: tuple[int, int], impossible: bool
     hbm = tuple(size - less for size, less in zip(sizes, missing, strict=True))
     assert hbm[1] < hbm[0]
     assert solve(space_of(Case(case.workload, cluster(2, hbm=hbm), case.space)), {}).impossible == impossible
+
+
+def test_a_rank_that_holds_tails_is_not_traded_for_another() -> None:
+    """Table b has room beside the tail of table a only, so ordering the ranks by b's columns must not forbid that."""
+    rules = (TableRule(tables="a", sharding_types=("row_wise",)), TableRule(tables="b", sharding_types=("table_wise",)))
+    work = workload(table("a", 101, 4), table("b", 20, 4))
+    case = Case(work, cluster(2), constraints=Constraints(rules=rules))
+    mode = {case.problem.tables[t].name: mode for mode, t in enumerate(case.problem.modes.table.tolist())}
+    head, tail = case.problem.memory(np.array([mode["a"], mode["b"]]), np.array([4, 4]))
+    room = int(tail.device[0] + tail.device[1])
+    assert head.device[0] > tail.device[0]
+    tight = Case(work, cluster(2, hbm=room), constraints=case.constraints)
+    total = step_seconds(case.evaluator, _slow_b(case))
+    run = solve(space_of(tight, total * 1.01), {})
+    assert run.best is not None
+    assert run.best.target[run.best.mode == mode["b"]].tolist() == [1]
+
+
+def _slow_b(case: Case) -> Footprint:
+    return footprint_of(case.problem, tuple(placements[0] for placements in all_placements(case).values()))
