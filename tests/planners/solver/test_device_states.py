@@ -204,7 +204,7 @@ def test_seconds_in_the_model_of_cp_sat(model: str) -> None:
         _fix(space, footprint)
         run = solve(space, {})
         assert run.proven
-        roundings = len(case.evaluator.phases) * (len(footprint.mode) + 2 * case.evaluator.groups) + 1
+        roundings = len(case.evaluator.step_rule.phases) * (len(footprint.mode) + 2 * case.evaluator.groups) + 1
         assert total_s * (1 - 1e-11) - roundings * space.tick_s <= run.bound_s <= total_s * (1 + 1e-12)
         checked += 1
     assert checked >= 5
