@@ -16,6 +16,7 @@ from recsmith.bounds.linear_bounds import least_opening
 from recsmith.bounds.local_pieces import LocalPieces
 from recsmith.bounds.multipliers import Multipliers, PhaseRanges, least_product, stacked
 from recsmith.bounds.relaxation import Relaxation
+from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.bounds.tolerances import BYTES_ROUNDING
 from recsmith.costs.protocol import Evaluator
 
@@ -33,7 +34,7 @@ class TablePrices:
         opening = least_opening(evaluator)
         self.costs = GroupCosts(evaluator, opening)
         slopes: Floats = np.stack([plane.slopes for plane in evaluator.planes])  # (J, F, k)
-        relaxation = Relaxation(evaluator, barred=True)
+        relaxation = shared_relaxation(evaluator, barred=True)
         self._set_worldwide(evaluator, relaxation, slopes)
         self.pieces = LocalPieces(evaluator, relaxation, opening, slopes)
         key = np.concatenate([self.worldwide_key, self.pieces.key])  # table * G + group of each price

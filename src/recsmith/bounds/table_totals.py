@@ -13,8 +13,9 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.bounds.column_splits import least_cost_and_bytes
 from recsmith.bounds.linear_bounds import linear_seconds
-from recsmith.bounds.relaxation import Relaxation, covered_bytes
+from recsmith.bounds.relaxation import covered_bytes
 from recsmith.bounds.selection import LinearBound, SelectionLimits
+from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs.protocol import Evaluator
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
 
@@ -104,7 +105,7 @@ class TableTotals:
     """The least totals of a problem as a function of the limits, table by table or summed."""
 
     def __init__(self, evaluator: Evaluator, linear: LinearBound | None = None) -> None:
-        self.relaxation = Relaxation(evaluator, linear=linear, barred=True)
+        self.relaxation = shared_relaxation(evaluator, linear, barred=True)
         any_width = evaluator.problem.space.widths == "any"
         self.splits = _split_families(evaluator, self.relaxation.linear) if any_width else []
 

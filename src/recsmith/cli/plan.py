@@ -53,7 +53,7 @@ def _print(result: Any, output: str | None, format_: str) -> None:
         from recsmith.reports.plans import plan_report
 
         written = f", written to {output}" if output else ""
-        lost = "".join(f"; {member}" for member in result.members if "left out" in member)
+        lost = "".join(f"; {words}" for words in result.left_out)
         show(
             plan_report(
                 result.plan,

@@ -2,7 +2,10 @@
 
 All pieces begin as partitions of their own: one rank holds the piece, the others nothing. The two most uneven
 partitions are merged, the heaviest rank of one with the lightest of the other and so on, until one is left. What it
-balances are the seconds of what tables pick; pieces that find no room where it wants them go where they fit best.
+balances are the seconds of the options that tables select; pieces that find no room where it wants them go where they
+fit best.
+
+Legend: N pieces of single ranks, W ranks.
 """
 
 import heapq
@@ -12,22 +15,25 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.bounds import lower_bound
-from recsmith.bounds.relaxation import Choice, Relaxation
+from recsmith.bounds.relaxation import Choice
+from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound, UsageError
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
-from recsmith.planners.search.assignment import NOWHERE, Assignment, allowed_targets, place_longest_first, repair
+from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.candidates import candidates
 from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.placement import allowed_targets, place_longest_first
+from recsmith.planners.search.repair import repair
 from recsmith.problems import Footprint, Problem
 from recsmith.sharding import Span
 
-MOST_DRAFTS = 8  # picks that are tried
-MOST_SIZE = 5_000_000  # tables times ranks
+MOST_CANDIDATES = 8  # selections that are tried; trade-off: more find more and take longer; not tuned further
+MOST_SIZE = 5_000_000  # tables times ranks: numbers in the lists that are merged, 40 MB
 
 
 class Ldm:
-    """Karmarkar and Karp's differencing on what the bound's terms make tables pick."""
+    """Karmarkar and Karp's differencing, on options that tables select under the limits of the bound."""
 
     name = "ldm"
 
@@ -41,18 +47,19 @@ class Ldm:
         start: Footprint | None = None,
         on_improve: OnImprove | None = None,
     ) -> Solution:
-        """The best of a few drafts; NoPlanFound where none finds room, UsageError where it would take long."""
+        """The best of a few selections; NoPlanFound where none finds room, UsageError where it would take long."""
         size = len(problem.tables) * problem.cluster.world_size
         if size > MOST_SIZE:
             raise UsageError(
                 f"planner ldm merges lists as long as there are ranks, one for each table: {size:,} entries here, more "
                 f"than its {MOST_SIZE:,}; use planner auto"
             )
-        search, ledger = Search(evaluator, budget, start, on_improve), DeviceState(evaluator)
-        relaxation = Relaxation(evaluator, linear=lower_bound(evaluator).linear)
+        search, devices = Search(evaluator, budget, start, on_improve), DeviceState(evaluator)
+        known = lower_bound(evaluator)
+        relaxation = shared_relaxation(evaluator, known.linear)
         with search.interruptible():
-            for choice in islice(candidates(relaxation, lower_bound(evaluator).promising), MOST_DRAFTS):
-                draft = differenced(ledger, choice)
+            for choice in islice(candidates(relaxation, known.promising), MOST_CANDIDATES):
+                draft = differenced(devices, choice)
                 search.try_(draft.footprint(problem) if draft else None)
                 if search.stop:
                     break
@@ -62,30 +69,30 @@ class Ldm:
         return solution
 
 
-def differenced(ledger: DeviceState, choice: Choice) -> Assignment | None:
-    """The picks placed by differencing; None where some piece found no room."""
-    assignment = Assignment.of(ledger.problem, choice.option)
-    ledger.clear()
-    single = np.flatnonzero(ledger.span[assignment.piece] == Span.RANK)
-    wanted = partition(ledger.seconds[assignment.piece[single]], len(ledger.free))
+def differenced(devices: DeviceState, choice: Choice) -> Assignment | None:
+    """The selected options placed by differencing; None where some piece found no room."""
+    assignment = Assignment.of(devices.problem, choice.option)
+    devices.clear()
+    single = np.flatnonzero(devices.span[assignment.piece] == Span.RANK)
+    wanted = partition(devices.seconds[assignment.piece[single]], len(devices.free))
     others = np.setdiff1d(np.arange(len(assignment.piece)), single)
-    _place_shared(ledger, assignment, others)
+    _place_shared(devices, assignment, others)
     for i, target in zip(single.tolist(), wanted.tolist(), strict=True):
         piece = int(assignment.piece[i])
-        room = ledger.fits(piece) & allowed_targets(ledger, assignment, i)
+        room = devices.fits(piece) & allowed_targets(devices, assignment, i)
         if room[target]:
-            ledger.place(piece, target)
+            devices.place(piece, target)
             assignment.target[i] = target
-    repair(ledger, assignment)
+    repair(devices, assignment)
     return assignment if assignment.complete else None
 
 
-def _place_shared(ledger: DeviceState, assignment: Assignment, others: Ints) -> None:
+def _place_shared(devices: DeviceState, assignment: Assignment, others: Ints) -> None:
     """Pieces of hosts and of the world first, as longest-first does it."""
     if not others.size:
         return
     part = Assignment(assignment.option, assignment.table[others], assignment.piece[others], assignment.target[others])
-    place_longest_first(ledger, part, ledger.seconds)
+    place_longest_first(devices, part, devices.seconds)
     assignment.target[others] = part.target
 
 

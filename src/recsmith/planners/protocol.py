@@ -2,10 +2,11 @@
 
     planner.plan(problem, evaluator, seed=, budget=, start=, on_improve=) -> Solution
 
-A planner chooses an option per table and a target per piece. It only sees arrays; `plan()` makes the Plan. What holds
-for every planner (tests/planners/contract.py): the solution is complete, legal and within memory; the same seed gives
-the same solution for any order of the tables; a budget of iterations or time is kept; a `start` is never made worse;
-`on_improve` hears of every improvement and may cancel by returning True; where it finds nothing it raises NoPlanFound.
+A planner chooses an option per table and a target per piece. It only sees arrays; `recsmith.plan` makes the Plan. What
+holds for every planner (tests/planners/contract.py): the solution is complete, legal and within memory; the same seed
+gives the same solution for any order of the tables; a budget of iterations or time is kept; a `start` is never made
+worse; `on_improve` hears of every improvement and may cancel by returning True; where it finds nothing it raises
+NoPlanFound.
 """
 
 import time
@@ -24,7 +25,10 @@ OnImprove = Callable[[float], bool | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How long to search: iterations (reproducible) and/or seconds (marks the solution truncated when it bites)."""
+    """How long to search: iterations (reproducible), seconds (a search that they end is marked truncated), or both.
+
+    Raises UsageError for a limit that leaves nothing to do.
+    """
 
     iterations: int | None = None
     time_limit_s: float | None = None
@@ -39,10 +43,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """What a search found: where pieces stand, the step's seconds, and how long it took.
+    """What a search found: the placed pieces, the step's seconds, and how many iterations it took.
 
-    members: the parts of a search made of several that finished, and what was left out for want of an extra. bound:
-    what the search proved, where that is more than the cost model's own bound.
+    truncated: whether a limit of time or the caller cut it short. members: the parts that finished of a search made of
+    several. left_out: what it would have done besides with an extra that is not installed, in words for a report.
+    bound: what the search proved, where that is more than the cost model's own bound.
     """
 
     footprint: Footprint
@@ -50,6 +55,7 @@ class Solution:
     iterations: int
     truncated: bool = False
     members: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     bound: Bound | None = None
 
 
@@ -76,7 +82,10 @@ class Planner(Protocol):
 
 
 class Search:
-    """Keeps the best of what a planner tries, counts, and says when to stop."""
+    """Keeps the best of what a planner tries, counts iterations, and says when to stop.
+
+    best, total_s: the best placement and its seconds; None and infinite while there is none.
+    """
 
     def __init__(
         self, evaluator: Evaluator, budget: Budget | None, start: Footprint | None, on_improve: OnImprove | None
@@ -90,16 +99,21 @@ class Search:
         self.best: Footprint | None = None
         self.total_s = float("inf")
         if start is not None:
-            self._keep(start)
+            self._keep(start, step_seconds(evaluator, start))
 
-    def try_(self, footprint: Footprint | None) -> None:
-        """Count one iteration, and keep its footprint if it is the best yet."""
+    def try_(self, footprint: Footprint | None, total_s: float | None = None) -> float:
+        """Count one iteration, and keep its footprint if it is the best yet; its seconds, infinite for None.
+
+        total_s: these seconds, where the caller knows them.
+        """
         self.iterations += 1
-        if footprint is not None:
-            self._keep(footprint)
+        if footprint is None:
+            return float("inf")
+        total = step_seconds(self.evaluator, footprint) if total_s is None else total_s
+        self._keep(footprint, total)
+        return total
 
-    def _keep(self, footprint: Footprint) -> None:
-        total = step_seconds(self.evaluator, footprint)
+    def _keep(self, footprint: Footprint, total: float) -> None:
         if total < self.total_s:
             self.best, self.total_s = footprint, total
             self.cancelled = bool(self.on_improve and self.on_improve(total))
@@ -118,7 +132,7 @@ class Search:
 
     @contextmanager
     def interruptible(self) -> Generator[None]:
-        """Ctrl-C ends the search early; what it holds by then counts."""
+        """Ctrl-C ends the search early; the best found by then counts, and without any the interrupt goes on."""
         try:
             yield
         except KeyboardInterrupt:

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from recsmith.bounds.relaxation import DEAREST, Relaxation
+from recsmith.bounds.relaxation import DEAREST
 from recsmith.bounds.selection import SelectionLimits
+from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.costs import CostModel, Evaluator
 from recsmith.errors import Infeasible, UsageError
-from recsmith.planners.greedy import place_simplest
 from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.fewest_pieces import place_in_fewest_pieces
 from recsmith.problems import Problem, build_problem
 from recsmith.sharding import UVM_CACHING
 from recsmith.units import format_size
@@ -39,7 +40,7 @@ LIGHTEST = SelectionLimits(price=DEAREST)
 def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
     """Raise Infeasible where no plan can exist, naming tables, bytes, and a change that was checked to work."""
     problem = evaluator.problem
-    light = Relaxation(evaluator).choose(LIGHTEST)
+    light = shared_relaxation(evaluator).choose(LIGHTEST)
     room = float(problem.capacity.sum())
     if np.isfinite(light.seconds).all() and light.bytes.sum() <= room:
         return  # the options at hand fit already; no need to ask for every split
@@ -157,8 +158,8 @@ def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
     except UsageError:  # such as more ranks than a table has blocks of rows
         return False
     evaluator = model.compile(problem)
-    relaxation = Relaxation(evaluator)
+    relaxation = shared_relaxation(evaluator)
     light = relaxation.choose(LIGHTEST)
     if not np.isfinite(light.seconds).all() or light.bytes.sum() > problem.capacity.sum():
         return False
-    return place_simplest(DeviceState(evaluator), relaxation) is not None
+    return place_in_fewest_pieces(DeviceState(evaluator), relaxation) is not None

@@ -89,6 +89,7 @@ def plan_with(
         iterations=solution.iterations,
         truncated=solution.truncated,
         members=solution.members,
+        left_out=solution.left_out,
     )
 
 

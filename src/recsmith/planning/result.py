@@ -8,8 +8,8 @@ from recsmith.plans import Plan
 class Result:
     """A plan with seconds, iterations and whether a limit cut the search short.
 
-    members: the parts of a search made of several that finished, and what was left out for want of an extra; the plan
-    is no worse than any of theirs.
+    members: the parts that finished of a search made of several; the plan is no worse than any of theirs. left_out:
+    what the search would have done besides with an extra that is not installed, in words for a report.
     """
 
     plan: Plan
@@ -17,3 +17,4 @@ class Result:
     iterations: int
     truncated: bool = False
     members: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()

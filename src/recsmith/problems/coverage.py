@@ -10,9 +10,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from recsmith._types import Bools, Ints
+from recsmith._types import Bools, Floats, Ints
 
 Number = TypeVar("Number", int, Ints)
+Values = TypeVar("Values", Ints, Floats)
 
 
 def first_rank(target: Number, coverage: Number) -> Number:
@@ -48,3 +49,8 @@ def holds_tail(rank: Ints | int, coverage: Ints | int) -> Bools:
 def bytes_on(rank: Ints | int, coverage: Ints | int, head: Ints, tail: Ints) -> Ints:
     """The bytes that a piece puts on a rank that it covers: the tail on the last, the head on all others."""
     return np.where(holds_tail(rank, coverage), tail, head)
+
+
+def by_target(per_rank: Values, coverage: int) -> Values:
+    """Values of ranks (..., W) as a row (..., W / coverage, coverage) for each target; its last rank holds the tail."""
+    return per_rank.reshape(*per_rank.shape[:-1], -1, coverage)

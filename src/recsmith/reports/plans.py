@@ -138,6 +138,7 @@ def result_to_raw(result: Result) -> Raw:
         "iterations": result.iterations,
         "truncated": result.truncated,
         **({"members": list(result.members)} if result.members else {}),
+        **({"left_out": list(result.left_out)} if result.left_out else {}),
         **price_to_raw(result.plan),
         "plan": plan_to_raw(result.plan),
     }

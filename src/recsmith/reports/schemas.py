@@ -82,7 +82,11 @@ def _result() -> Raw:
             "gap": {"type": ["number", "null"]},
             "plan": _plan(),
         },
-        {"members": json_schema(tuple[str, ...]), "extrapolated": json_schema(dict[str, float])},
+        {
+            "members": json_schema(tuple[str, ...]),
+            "left_out": json_schema(tuple[str, ...]),
+            "extrapolated": json_schema(dict[str, float]),
+        },
     )
 
 

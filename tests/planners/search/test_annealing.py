@@ -20,18 +20,18 @@ STEPS = 120
 def drafts(case: Case) -> tuple[DeviceState, AnnealingOptions, list[Assignment]]:
     """What annealing starts from."""
     evaluator = case.evaluator
-    ledger, relaxation = DeviceState(evaluator), Relaxation(evaluator, linear=lower_bound(evaluator).linear)
+    devices, relaxation = DeviceState(evaluator), Relaxation(evaluator, linear=lower_bound(evaluator).linear)
     found = [
-        place_candidate(ledger, relaxation, choice)
+        place_candidate(devices, relaxation, choice)
         for choice in candidates(relaxation, lower_bound(evaluator).promising)
     ]
-    ways = AnnealingOptions(ledger, relaxation)
-    return ledger, ways, [draft for draft in found if draft is not None and ways.reaches(draft)]
+    options = AnnealingOptions(devices, relaxation)
+    return devices, options, [draft for draft in found if draft is not None and options.reaches(draft)]
 
 
-def cooled(ledger: DeviceState, ways: AnnealingOptions, starts: list[Assignment], seed: int = 0) -> Annealing:
+def cooled(devices: DeviceState, options: AnnealingOptions, starts: list[Assignment], seed: int = 0) -> Annealing:
     """An annealing that has ended."""
-    annealing = Annealing(ledger, ways, starts, seed)
+    annealing = Annealing(devices, options, starts, seed)
     annealing.cool(0, STEPS, STEPS)
     return annealing
 
@@ -41,10 +41,10 @@ def test_a_plan_costs_what_annealing_says_and_fits(model: str):
     solved = 0
     for seed in range(20):
         case = medium_case(seeded(seed), models=(model,))
-        ledger, ways, starts = drafts(case)
-        if not starts or not ways.usable:
+        devices, options, starts = drafts(case)
+        if not starts or not options.usable:
             continue
-        annealing = cooled(ledger, ways, starts)
+        annealing = cooled(devices, options, starts)
         footprint = annealing.assignment().footprint(case.problem)
         total = step_seconds(case.evaluator, footprint)
         assert annealing.best_s == pytest.approx(total, rel=1e-9)
@@ -62,8 +62,8 @@ def lopsided() -> Case:
 
 
 def test_one_seed_gives_one_plan_and_another_may_not():
-    ledger, ways, starts = drafts(lopsided())
-    first, again, other = (cooled(ledger, ways, starts[:4], seed).assignment() for seed in (0, 0, 1))
+    devices, options, starts = drafts(lopsided())
+    first, again, other = (cooled(devices, options, starts[:4], seed).assignment() for seed in (0, 0, 1))
     assert np.array_equal(first.target, again.target)
     assert np.array_equal(first.option, again.option)
     assert not (np.array_equal(first.target, other.target) and np.array_equal(first.option, other.option))
@@ -72,14 +72,14 @@ def test_one_seed_gives_one_plan_and_another_may_not():
 def test_it_finds_what_a_bad_start_hides():
     """All tables on one rank: three ranks are idle."""
     case = lopsided()
-    ledger, ways, starts = drafts(case)
+    devices, options, starts = drafts(case)
     whole = case.problem.options.start[:-1]
     heap = Assignment.of(case.problem, whole)
     heap.target[:] = 0
     worst = step_seconds(case.evaluator, heap.footprint(case.problem))
     best = min(step_seconds(case.evaluator, start.footprint(case.problem)) for start in starts)
     assert worst > 2 * best
-    assert cooled(ledger, ways, [heap]).best_s < 1.1 * best
+    assert cooled(devices, options, [heap]).best_s < 1.1 * best
 
 
 def test_many_tables_or_devices_are_left_to_others():

@@ -1,84 +1,87 @@
-"""Drafts: whole plans that quick members of the default planner's team find, and local search goes on from."""
+"""Drafts: whole plans that quick members of the default planner's team find, and slower members go on from."""
 
 from itertools import islice
 
 from recsmith.bounds import lower_bound
 from recsmith.bounds.relaxation import Relaxation
-from recsmith.costs import step_seconds
 from recsmith.errors import NoPlanFound
 from recsmith.planners.auto.stopping import StoppingRule
-from recsmith.planners.greedy import GREEDIES, place_simplest, placed_in_order
+from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.ldm import differenced
 from recsmith.planners.neuroshard.planner import NeuroShard
 from recsmith.planners.protocol import Planner, Search
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.fewest_pieces import place_and_repair, place_in_fewest_pieces
 
-MOST_STARTS_ANNEALED = 16  # drafts that annealing starts from
-DIFFERENCED = 8  # picks that are also placed by differencing
-QUICK = 4_000  # tables times devices up to which other planners take part
-LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # drafts: DRAFT_WORK over the number of tables
+MOST_STARTS = 16  # best drafts that are kept: annealing begins from all of them, with at least as many plans
+DIFFERENCED = 8  # candidates that are also placed by differencing; trade-off: more find more, cost more time
+QUICK = 4_000  # tables times devices up to which other planners take part; beyond, they take too long for what they add
+LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # candidates placed: DRAFT_WORK over the number of tables
 DRAWS, FEW_DRAWS = 200, 40  # of light options, where nothing else found room; with other widths of sequences
 
 
 class Drafts:
-    """The members that draft. search keeps the best plan; starts are the best MOST_STARTS_ANNEALED drafts, best first.
+    """The members that draft. search keeps the best plan; starts are the best drafts, best first.
 
     starts: seconds, a number that settles ties, and the draft. finished: names of members that did their part.
     """
 
     def __init__(
-        self, search: Search, ledger: DeviceState, relaxation: Relaxation, rest: StoppingRule, seed: int
+        self, search: Search, devices: DeviceState, relaxation: Relaxation, stopping: StoppingRule, seed: int
     ) -> None:
-        self.search, self.ledger, self.relaxation, self.rest, self.seed = search, ledger, relaxation, rest, seed
-        self.problem, self.evaluator = ledger.problem, ledger.evaluator
+        self.search, self.devices, self.relaxation, self.seed = search, devices, relaxation, seed
+        self.stopping = stopping
+        self.problem, self.evaluator = devices.problem, devices.evaluator
         self.starts: list[tuple[float, int, Assignment]] = []
         self.finished: list[str] = []
 
     def work(self) -> bool:
-        """Picks first, then other planners where they are quick; False where the plan is already good enough."""
+        """Candidates first, then other planners where they are quick; False where the plan is already good enough."""
         others = (("ldm", self._ldm), ("neuroshard", self._neuroshard)) if self._quick else ()
-        for name, member in (("picks", self._picks), ("cost_greedy", self._greedy), *others):
-            if self.search.best is not None and self.rest.now:
+        for name, member in (("candidates", self._candidates), ("cost_greedy", self._greedy), *others):
+            if self.search.best is not None and self.stopping.reached:
                 return False
             if member():
                 self.finished.append(name)
         self._find_any()
         return True
 
-    def keep(self, draft: Assignment | None) -> None:
-        """Count a draft, and keep it as a start if it is among the best."""
-        footprint = draft.footprint(self.problem) if draft else None
-        self.search.try_(footprint)
-        if draft is not None and footprint is not None:
-            self.starts.append((step_seconds(self.evaluator, footprint), len(self.starts), draft))
-            self.starts = sorted(self.starts, key=lambda start: start[:2])[:MOST_STARTS_ANNEALED]
+    def keep(self, draft: Assignment | None, total_s: float | None = None) -> None:
+        """Count a draft (None for one that found no room), and keep it as a start if it is among the best.
+
+        total_s: its seconds, where they are known; otherwise it is priced here, once.
+        """
+        seconds = self.search.try_(draft.footprint(self.problem) if draft else None, total_s)
+        if draft is not None:
+            self.starts.append((seconds, len(self.starts), draft))
+            self.starts = sorted(self.starts, key=lambda start: start[:2])[:MOST_STARTS]
 
     @property
     def _quick(self) -> bool:
-        return self.rest.cells <= QUICK
+        return self.stopping.size <= QUICK
 
-    def _picks(self) -> bool:
-        """What tables pick under the terms that the bound found promising, placed longest first."""
+    def _candidates(self) -> bool:
+        """What tables select under the limits that the bound found promising, placed longest first."""
         most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
         for choice in islice(candidates(self.relaxation, lower_bound(self.evaluator).promising), most):
-            self.keep(place_candidate(self.ledger, self.relaxation, choice))
-            if self.rest.now:
+            self.keep(place_candidate(self.devices, self.relaxation, choice))
+            if self.stopping.reached:
                 break
         return True
 
     def _greedy(self) -> bool:
-        """As few pieces as possible; for large problems only where no pick found room."""
+        """As few pieces as possible; for large problems only where no candidate found room."""
         if self._quick or not self.starts:
-            self.keep(place_simplest(self.ledger, self.relaxation))
+            self.keep(place_in_fewest_pieces(self.devices, self.relaxation))
         return self._quick or bool(self.starts)
 
     def _ldm(self) -> bool:
-        """The first picks placed by differencing."""
+        """The first candidates placed by differencing."""
         for choice in islice(candidates(self.relaxation, lower_bound(self.evaluator).promising), DIFFERENCED):
-            self.keep(differenced(self.ledger, choice))
-            if self.rest.now:
+            self.keep(differenced(self.devices, choice))
+            if self.stopping.reached:
                 break
         return True
 
@@ -88,7 +91,7 @@ class Drafts:
         return True
 
     def _find_any(self) -> None:
-        """Where nothing found room, what greedy planners find that balance something else than seconds; then chance."""
+        """Where nothing found room: greedy planners that balance something else than seconds; then chance."""
         for planner in GREEDIES:
             if self.search.best is None and planner.name not in self.finished:
                 self._borrow(planner)
@@ -108,19 +111,22 @@ class Drafts:
     def _draw(self, most: int) -> None:
         """Light options by chance, until a plan is found; search goes on among the options that were open to it."""
         for choice in islice(light_candidates(self.relaxation, self.seed), most):
-            draft = placed_in_order(self.ledger, choice.option, self.relaxation.piece_bytes)
+            draft = place_and_repair(self.devices, choice.option, self.relaxation.piece_bytes)
             self.keep(draft if draft.complete else None)
             if self.search.best is not None or self.search.stop:
                 return
 
     def _borrow(self, planner: Planner) -> None:
-        """Count another planner's plan; a start where it is laid by the sample's options."""
+        """Count another planner's plan; a start where each table takes one of the problem's options.
+
+        Its order of pieces may change on the way, but not within a rank, so its seconds stay the same to the last bit.
+        """
         try:
             found = planner.plan(self.problem, self.evaluator, seed=self.seed)
         except NoPlanFound:
             return
         draft = Assignment.from_footprint(self.problem, found.footprint)
         if draft is None:
-            self.search.try_(found.footprint)
+            self.search.try_(found.footprint, found.total_s)
         else:
-            self.keep(draft)
+            self.keep(draft, found.total_s)

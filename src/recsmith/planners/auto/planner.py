@@ -1,9 +1,9 @@
 """The default planner: a team that takes turns, cheap members first, until the plan is as good as the bound allows.
 
-What tables pick under the terms of the bound, placed longest first (_picks.py), is within a per cent of the best where
-pieces are many and small. Where they are few, or memory is tight, other planners (_drafts.py), annealing (_anneal.py)
-and local search (_improve.py) go on from the best drafts; and, with OR-Tools, large neighbourhoods
-(_neighbourhoods.py).
+What tables select under the limits of the bound, placed longest first (search/candidates.py), is within a per cent of
+the best where pieces are many and small. Where they are few, or memory is tight, other planners draft as well
+(auto/drafts.py), annealing (search/annealing.py) and local search (search/local_search.py) go on from the best drafts;
+and, with OR-Tools, large neighbourhoods (auto/neighbourhoods.py).
 """
 
 import time
@@ -11,15 +11,18 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import cycle
 
+import numpy as np
+
 from recsmith.bounds import lower_bound
-from recsmith.bounds.relaxation import Relaxation
+from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.neighbourhoods import WORK, Neighbourhoods
 from recsmith.planners.auto.stopping import StoppingRule
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
-from recsmith.planners.search.annealing import Annealing, AnnealingOptions
+from recsmith.planners.search.annealing import Annealing
+from recsmith.planners.search.annealing_options import AnnealingOptions
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.local_search import SHARPNESS, LocalSearch
@@ -31,19 +34,21 @@ from recsmith.planners.solver.layouts import all_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.problems import Footprint, Problem
 
-MOST_STARTS = 3  # drafts that local search starts from
+MOST_STARTS = 3  # drafts that local search starts from; trade-off: more find more, each gets less of the effort
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of annealing: at least, for each table, and at most
-AT_ONCE = 20  # steps of annealing between two looks at the budget
-SHAKES = 6  # and one a table: rounds in a row that find nothing before the search ends
+AT_ONCE = 20  # steps of annealing between two checks of the budget
+IDLE_ROUNDS = 6  # and one a table: rounds of local search in a row that find nothing before it ends
+# Numbers worked on by local search, a clock that runs alike on every machine: at least, for each piece and device of
+# small problems, at most, and for each piece and device of any; the last, up to the same most, is added to the others.
 LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 15_000_000, 200
-# numbers worked on by local search: at least, for each piece and device of small and at most, and of large problems
-HANDFUL, MOST_WAYS, MOST_PARTIAL = 7, 2_000, 1_000  # tables, ways to lay them, and partial plans of an enumeration
-GAINS = 20  # of a large problem's local search between two looks at the whole plan, which take as long as some rounds
-LEFT_OUT = "neighbourhoods: left out, needs recsmith[solve]"
+MOST_TABLES = 7  # of a problem that is enumerated
+MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # of all tables, and partial plans followed, of an enumeration
+GAINS = 20  # of local search between two pricings of the whole plan of a large problem, which take as long as rounds
+LEFT_OUT = "neighbourhoods: left out, needs recsmith[solve]"  # what a report says where OR-Tools is not installed
 
 
 class Auto:
-    """Near-optimal plans in milliseconds; a memory-minded variant of each try where memory is tight."""
+    """Near-optimal plans: cheap placements first, then search from the best of them while the bound leaves a gap."""
 
     name = "auto"
 
@@ -68,36 +73,42 @@ class Auto:
                 "no plan was found, and none was proved impossible: memory is tight; "
                 "allow more types or widths any, reserve less, or add devices"
             )
-        return replace(solution, members=tuple(team.finished))
+        return replace(solution, members=tuple(team.finished), left_out=tuple(team.left_out))
 
 
 class _Team:
-    """The members of the search, one after the other; what they find is kept by `search`, the best drafts here."""
+    """The members of the search, one after the other; `search` keeps the best plan, `drafts` the best starts.
 
-    def __init__(self, search: Search, ledger: DeviceState, seed: int) -> None:
-        self.search, self.ledger, self.seed = search, ledger, seed
-        self.problem, self.evaluator = ledger.problem, ledger.evaluator
-        outlook = lower_bound(self.evaluator)
-        self.rest = StoppingRule(search, outlook.bound.value_s or 0.0, len(self.problem.tables) * len(ledger.free))
-        relaxation = Relaxation(self.evaluator, linear=outlook.linear)
-        self.drafts = Drafts(search, ledger, relaxation, self.rest, seed)
+    finished: names of members that did their part. left_out: what could not take part, in words for a report.
+    """
+
+    def __init__(self, search: Search, devices: DeviceState, seed: int) -> None:
+        self.search, self.devices, self.seed = search, devices, seed
+        self.problem, self.evaluator = devices.problem, devices.evaluator
+        known = lower_bound(self.evaluator)
+        size = len(self.problem.tables) * len(devices.free)
+        self.stopping = StoppingRule(search, known.bound.value_s or 0.0, size)
+        self.drafts = Drafts(search, devices, shared_relaxation(self.evaluator, known.linear), self.stopping, seed)
         self.finished = self.drafts.finished
+        self.left_out: list[str] = []
 
     def work(self) -> None:
         """Drafts first, then local search from the best few, then what is left of a budget."""
         if not self.drafts.work():
             return
         for name, member in (("annealing", self._anneal), ("local_search", self._improve)):
-            if self.drafts.starts and not self.rest.now and member():
+            if self.drafts.starts and not self.stopping.reached and member():
                 self.finished.append(name)
-        if not self.rest.now and self._enumerate():
+        if not self.stopping.reached and self._enumerate():
             self.finished.append("enumeration")
-        elif self.search.best is not None and self._may_solve and not self.rest.now:
+        elif self.search.best is not None and self._may_solve and not self.stopping.reached:
             if is_installed():
                 self._solve(self.search.best)
-            self.finished.append("neighbourhoods" if is_installed() else LEFT_OUT)
+                self.finished.append("neighbourhoods")
+            else:
+                self.left_out.append(LEFT_OUT)
         turn = 1
-        while self._goes_on and self.drafts.starts and not self.rest.now and self._anneal(turn):
+        while self._goes_on and self.drafts.starts and not self.stopping.reached and self._anneal(turn):
             self._improve()
             turn += 1
 
@@ -109,76 +120,81 @@ class _Team:
     def _goes_on(self) -> bool:
         """Whether a budget is to be spent by annealing again and again: there is one, and no solver that spends it."""
         solves = self._may_solve and is_installed()
-        return self.rest.limited and not solves and "annealing" in self.finished
+        return self.stopping.has_budget and not solves and "annealing" in self.finished
 
     @cached_property
-    def ways(self) -> AnnealingOptions:
-        """The ways that annealing tries."""
-        return AnnealingOptions(self.ledger, self.drafts.relaxation)
+    def annealing_options(self) -> AnnealingOptions:
+        """The options that annealing tries."""
+        return AnnealingOptions(self.devices, self.drafts.relaxation)
 
     def _anneal(self, turn: int = 0) -> bool:
         """Many plans at once, cooled down together; not where a step of that would take long, or little is to gain.
 
         Every turn cools half as fast as the one before.
         """
-        if not AnnealingOptions.suit(self.problem) or self.rest.close(self.search.total_s):
+        if not AnnealingOptions.suit(self.problem) or self.stopping.near_bound(self.search.total_s):
             return False
-        ways = self.ways
-        population = [draft for _, _, draft in self.drafts.starts if ways.usable and ways.reaches(draft)]
-        if not population:
+        options = self.annealing_options
+        starts = [draft for _, _, draft in self.drafts.starts if options.usable and options.reaches(draft)]
+        if not starts:
             return False
-        annealing = Annealing(self.ledger, ways, population, self.seed + turn)
+        annealing = Annealing(self.devices, options, starts, self.seed + turn)
         steps = min(MOST_STEPS, LEAST_STEPS + STEPS * len(self.problem.tables)) * 2**turn
+        priced, total = np.inf, np.inf  # what annealing said of its best plan when that was priced, and its price
         for first in range(0, steps, AT_ONCE):
             annealing.cool(first, min(first + AT_ONCE, steps), steps)
-            self.search.try_(annealing.assignment().footprint(self.problem))
-            if self.rest.now:
+            if annealing.best_s < priced:
+                priced = annealing.best_s
+                total = self.search.try_(annealing.assignment().footprint(self.problem))
+            else:
+                self.search.try_(None)
+            if self.stopping.reached:
                 return True
-        self.drafts.keep(annealing.assignment())
+        self.drafts.keep(annealing.assignment(), total)
         return True
 
     def _improve(self) -> bool:
         """Local search from the best starts, the effort shared between them; with a budget, until that is spent."""
         solves = self._may_solve and is_installed()
-        limited = solves or self._goes_on or not self.rest.limited
-        most = SHAKES + len(self.problem.tables)
+        limited = solves or self._goes_on or not self.stopping.has_budget
+        most = IDLE_ROUNDS + len(self.problem.tables)
         starts = self.drafts.starts[: MOST_STARTS if limited and "annealing" not in self.finished else 1]
-        before = self.ledger.effort
+        before = self.devices.effort
         for number, (_, _, draft) in enumerate(starts):
-            local = LocalSearch(self.ledger, self.drafts.relaxation, draft, self.seed)
+            local = LocalSearch(self.devices, self.drafts.relaxation, draft, self.seed)
             limit = before + self._effort(draft) * (number + 1) // len(starts) if limited else None
             for sharpness in SHARPNESS if limited else cycle(SHARPNESS):
                 local.sharpness = sharpness
                 if not self._descend(local, most, limit):
                     break
-            if self.rest.now:
+            if self.stopping.reached:
                 break
         return True
 
     def _effort(self, draft: Assignment) -> int:
-        """Numbers that local search may work on."""
-        cells = len(draft.piece) * len(self.ledger.free)
+        """Numbers that local search from a draft may work on."""
+        cells = len(draft.piece) * len(self.devices.free)
         return min(MOST_EFFORT, LEAST_EFFORT + SMALL_EFFORT * cells) + min(MOST_EFFORT, LARGE_EFFORT * cells)
 
     def _enumerate(self) -> bool:
         """Every plan of a handful of tables that may be better, as far as that is quickly done."""
-        if len(self.problem.tables) > HANDFUL:
+        if len(self.problem.tables) > MOST_TABLES:
             return False
         shares = all_shares(self.evaluator)
-        faces = linear_pieces_of(self.evaluator, shares.terms)
-        shares = shares if faces is None else useful_shares(self.evaluator, shares)
-        ways = arrangements_of(self.problem, shares, MOST_WAYS)
-        if ways is None:
+        pieces = linear_pieces_of(self.evaluator, shares.terms)
+        shares = shares if pieces is None else useful_shares(self.evaluator, shares)
+        arrangements = arrangements_of(self.problem, shares, MOST_ARRANGEMENTS)
+        if arrangements is None:
             return False
-        tree = Enumeration(self.evaluator, shares, ways, self.search.total_s, monotone=faces is not None)
+        tree = Enumeration(self.evaluator, shares, arrangements, self.search.total_s, monotone=pieces is not None)
         tree.run(MOST_PARTIAL, self._hear)
         return not tree.open
 
     def _solve(self, best: Footprint) -> None:
-        """A few tables of the best plan laid anew at a time, by a solver; with a budget, until that is spent."""
+        """A few tables of the best plan placed again at a time, by a solver; with a budget, until that is spent."""
         search, limit = self.search, self.search.budget.time_limit_s
         near = Neighbourhoods(self.evaluator, best, search.total_s, self.seed)
-        while not (near.over or self.rest.now or (not self.rest.limited and near.spent > WORK)):
+        while not (near.over or self.stopping.reached or (not self.stopping.has_budget and near.spent > WORK)):
             found = near.next(None if limit is None else search.started + limit - time.monotonic())
             before = search.total_s
             search.try_(found)
@@ -192,19 +208,19 @@ class _Team:
     def _descend(self, local: LocalSearch, most: int, limit: int | None) -> bool:
         """Rounds until `most` in a row find nothing; False where the search is to end."""
         patience, gains = most, 0
-        while patience > 0 and not self.rest.now:
-            shake = not self.rest.close(local.total)
-            better = local.round(shake=shake)
-            patience = most if better else patience - 1 if shake else 0
+        while patience > 0 and not self.stopping.reached:
+            several = not self.stopping.near_bound(local.total)
+            better = local.round(several=several)
+            patience = most if better else patience - 1 if several else 0
             gains += better and local.total < self.search.total_s
-            if gains >= (GAINS if self.rest.large else 1) or (gains and not patience):
+            if gains >= (GAINS if self.stopping.is_large else 1) or (gains and not patience):
                 self.search.try_(local.assignment().footprint(self.problem))
                 gains = 0
             elif limit is None:
                 self.search.try_(None)  # a round counts against a budget whether or not it finds something
-            if limit is not None and self.ledger.effort > limit:
+            if limit is not None and self.devices.effort > limit:
                 break
         if gains:
             self.search.try_(local.assignment().footprint(self.problem))
-        spent = limit is not None and self.ledger.effort > limit
-        return not spent and not self.rest.now and not self.rest.close(local.total)
+        spent = limit is not None and self.devices.effort > limit
+        return not spent and not self.stopping.reached and not self.stopping.near_bound(local.total)

@@ -1,44 +1,44 @@
-"""When the default planner rests: at which gap to the bound nothing more is tried."""
+"""When the default planner stops: at which gap to the bound nothing more is tried."""
 
 from dataclasses import dataclass
 
 from recsmith.planners.protocol import Budget, Search
 
-CLOSE_ENOUGH = 1e-3  # relative gap below which only the quick changes are tried
-GOOD_ENOUGH = 1e-5  # relative gap at which the search rests
-LARGE, VAST = 1_000_000, 100_000_000  # tables times devices beyond which it rests earlier, unless a budget says more
-AT_REST = {LARGE: CLOSE_ENOUGH, VAST: 3e-3}  # relative gaps
+NEAR_GAP = 1e-3  # relative gap below which only quick changes are tried: there is little left to gain
+LAST_GAP = 1e-5  # relative gap at which any search stops
+LARGE, VAST = 1_000_000, 100_000_000  # tables times devices of problems that each round takes long on
+LAST_GAPS = {LARGE: NEAR_GAP, VAST: 3e-3}  # relative gaps at which larger problems stop, unless a budget says more
 
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """The search, the bound that it is held against, in seconds, and how many tables times devices there are."""
+    """When to stop a search: bound_s is what no plan goes below, in seconds; size is tables times devices."""
 
     search: Search
-    bound: float
-    cells: int
+    bound_s: float
+    size: int
 
     @property
-    def limited(self) -> bool:
+    def has_budget(self) -> bool:
         """Whether a budget says how long to search."""
         return self.search.budget != Budget()
 
     @property
-    def large(self) -> bool:
+    def is_large(self) -> bool:
         """Whether the problem is large."""
-        return self.cells > LARGE
+        return self.size > LARGE
 
     @property
-    def now(self) -> bool:
-        """Whether the search is over, or its best plan good enough."""
-        return self.search.stop or self.search.total_s <= self.bound * (1 + self._at_rest)
+    def reached(self) -> bool:
+        """Whether the budget is spent, the caller has cancelled, or the best plan is good enough."""
+        return self.search.stop or self.search.total_s <= self.bound_s * (1 + self._last_gap)
 
-    def close(self, total_s: float) -> bool:
-        """Whether a plan is so good that only quick changes are worth a try."""
-        return total_s <= self.bound * (1 + CLOSE_ENOUGH)
+    def near_bound(self, total_s: float) -> bool:
+        """Whether a plan of so many seconds is so near the bound that only quick changes are worth a try."""
+        return total_s <= self.bound_s * (1 + NEAR_GAP)
 
     @property
-    def _at_rest(self) -> float:
-        if self.limited:
-            return GOOD_ENOUGH
-        return max((gap for size, gap in AT_REST.items() if self.cells > size), default=GOOD_ENOUGH)
+    def _last_gap(self) -> float:
+        if self.has_budget:
+            return LAST_GAP
+        return max((gap for size, gap in LAST_GAPS.items() if self.size > size), default=LAST_GAP)

@@ -1,8 +1,10 @@
-"""What tables pick under the limits that a bound found promising, and longest-first placements of it.
+"""Candidate selections, one option for each table, and longest-first placements of them.
 
-For a menu of fusion groups, a limit a little above the bound, and a price on memory where memory is short, every table
-picks its cheapest option (bounds/relaxation.py). Pieces are small next to the limit, so placed longest first they land
-close to the bound.
+Under the limits that a bound found promising, a limit a little above the bound and a price on memory where memory is
+short, every table selects its cheapest option (bounds/relaxation.py). Pieces are small next to the limit, so placed
+longest first they land close to the bound.
+
+Legend: T tables, P pieces, O options.
 """
 
 from collections.abc import Iterator
@@ -13,25 +15,26 @@ import numpy as np
 
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
 from recsmith.bounds.selection import SelectionLimits
-from recsmith.planners.search.assignment import Assignment, place_longest_first, repair
+from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.fewest_pieces import PRICES, place_and_repair
 from recsmith.problems import NO_PIECE
 
-LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # over the bound
-PRICES = (1.0, 1.25, 2.0, 8.0)  # over the price at which the picks just fit all devices together
-SCARCE = 0.5  # share of all memory that picks take, from which on bytes are balanced as well as seconds
-WEIGHTS = (1.0, 0.5, 0.25)  # of a device's memory: most bytes of a piece
-ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank
-CHANCES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of drawn options: standard deviations of the logarithm of what they weigh
-LEAST_PAIRS = 14  # of a lead and a scale of its limits, and four a table
+LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # times the promising limits, in turn
+SCARCE = 0.5  # of all memory: a selection that takes as much is placed by bytes as well as by seconds
+WEIGHTS = (1.0, 0.5, 0.25)  # of the largest device's memory: most bytes of a piece
+ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank at most; it ends where nothing changes
+DEVIATIONS = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the logarithm of what drawn options weigh: from little chance to much
+LEAST_PAIRS, PAIRS_A_TABLE = 14, 4  # of promising limits and a factor of LIMITS: at least, and more for each table
+BLEND = 0.8  # of a device's memory against its load in the one order of placement that adds both
 
 
 def candidates(relaxation: Relaxation, promising: tuple[SelectionLimits, ...]) -> Iterator[Choice]:
-    """What tables pick under the limits of each lead, its limits loosened and tightened; no pick set twice."""
+    """What tables select under each of the promising limits, loosened and tightened; no selection twice."""
     room = float(relaxation.problem.capacity.sum())
     seen: set[bytes] = set()
     pairs = sorted((i + j, j, i) for i in range(len(LIMITS)) for j in range(len(promising)))  # both loosen step by step
-    for _, j, i in pairs[: LEAST_PAIRS + 4 * len(relaxation.problem.tables)]:
+    for _, j, i in pairs[: LEAST_PAIRS + PAIRS_A_TABLE * len(relaxation.problem.tables)]:
         loose = replace(promising[j], limit=promising[j].limit * LIMITS[i], local=promising[j].local * LIMITS[i])
         for choice in _priced(relaxation, loose, room):
             key = choice.option.tobytes()
@@ -41,7 +44,7 @@ def candidates(relaxation: Relaxation, promising: tuple[SelectionLimits, ...]) -
 
 
 def light_candidates(relaxation: Relaxation, seed: int) -> Iterator[Choice]:
-    """Options drawn again and again, light ones first, with little chance and much.
+    """Options drawn again and again, light ones first, with little chance and much; nothing where a table has none.
 
     Light is what adds few bytes to all devices together and, half of the time, to the one that carries most of it.
     """
@@ -52,14 +55,14 @@ def light_candidates(relaxation: Relaxation, seed: int) -> Iterator[Choice]:
         return
     for turn in count():
         weight = total + heaviest * draws.random() * (turn % 2)
-        weight *= np.exp(draws.choice(CHANCES) * draws.standard_normal(len(weight)))
+        weight *= np.exp(draws.choice(DEVIATIONS) * draws.standard_normal(len(weight)))
         value = np.where(relaxation.option_fits, weight, np.inf)
         option = np.lexsort((value, problem.options.table))[problem.options.start[:-1]]
         yield Choice(option, relaxation.option_seconds[option], relaxation.option_bytes[option])
 
 
 def _priced(relaxation: Relaxation, limits: SelectionLimits, room: float) -> Iterator[Choice]:
-    """What tables pick at prices at which it fits; where memory is scarce, also without the heaviest pieces."""
+    """Selections at prices at which they fit; where memory is scarce, also without the heaviest pieces."""
     for share in WEIGHTS:
         light = replace(limits, weight=share * float(relaxation.problem.capacity.max()))
         price = fitting_price(lambda p, t=light: _below(relaxation, replace(t, price=p)), room)
@@ -71,7 +74,7 @@ def _priced(relaxation: Relaxation, limits: SelectionLimits, room: float) -> Ite
 
 
 def _below(relaxation: Relaxation, limits: SelectionLimits) -> Choice:
-    """What tables pick so that a piece of one rank still fits under the limit on top of what every rank carries."""
+    """A selection where a piece of one rank still fits under the limit on top of what every rank carries."""
     choice = relaxation.choose(limits)
     for _ in range(ROUNDS if limits.limit < np.inf else 0):
         everywhere = float(relaxation.option_everywhere[choice.option[choice.option != NO_PIECE]].sum())
@@ -82,25 +85,26 @@ def _below(relaxation: Relaxation, limits: SelectionLimits) -> Choice:
     return choice
 
 
-def place_candidate(ledger: DeviceState, relaxation: Relaxation, choice: Choice) -> Assignment | None:
-    """The picks placed by seconds or, if that leaves pieces without room, by seconds and bytes; repaired at last."""
-    problem = ledger.problem
+def place_candidate(devices: DeviceState, relaxation: Relaxation, choice: Choice) -> Assignment | None:
+    """The selected options placed by seconds or, where pieces find no room, by seconds and bytes; None without room.
+
+    Where memory is scarce all orders are tried, and the fastest placement counts.
+    """
+    problem = devices.problem
     first = problem.options.piece[choice.option, 0]  # the orders are scaled by the chosen options' first pieces
-    seconds = ledger.seconds / max(float(ledger.seconds[first].mean()), 1e-300)
+    seconds = devices.seconds / max(float(devices.seconds[first].mean()), 1e-300)
     weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[first].mean()), 1e-300)
     scarce = choice.bytes.sum() >= SCARCE * float(problem.capacity.sum())
     best, least = None, np.inf
-    level = max(float(choice.seconds.sum()) / len(ledger.free), 1e-300)
-    share, load = problem.pieces.tail.device / float(problem.capacity.max()), ledger.seconds / level
-    for order, crowding in ((seconds, 0.0), (np.maximum(load, share), 1.0), (load + 0.8 * share, 0.8), (weight, 1.0)):
-        ledger.clear()
-        ledger.crowding = crowding
-        assignment = Assignment.of(problem, choice.option)
-        place_longest_first(ledger, assignment, order)
-        repair(ledger, assignment)
-        ledger.crowding = 0.0
-        if assignment.complete and ledger.total < least:
-            best, least = assignment, ledger.total
+    level = max(float(choice.seconds.sum()) / len(devices.free), 1e-300)
+    share, load = problem.pieces.tail.device / float(problem.capacity.max()), devices.seconds / level
+    orders = ((seconds, 0.0), (np.maximum(load, share), 1.0), (load + BLEND * share, BLEND), (weight, 1.0))
+    for order, memory_weight in orders:
+        devices.memory_weight = memory_weight
+        assignment = place_and_repair(devices, choice.option, order)
+        devices.memory_weight = 0.0
+        if assignment.complete and devices.total < least:
+            best, least = assignment, devices.total
         if best is not None and not scarce:
             break
     return best
