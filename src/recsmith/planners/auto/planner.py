@@ -2,14 +2,13 @@
 
 What tables select under the limits of the bound, placed longest first (search/candidates.py), is within a per cent of
 the best where pieces are many and small. Where they are few, or memory is tight, other planners draft as well
-(auto/drafts.py), annealing (search/annealing.py) and local search (search/local_search.py) go on from the best drafts;
+(auto/drafts.py), annealing (search/annealing.py) and local search (auto/improvement.py) go on from the best drafts;
 and, with OR-Tools, large neighbourhoods (auto/neighbourhoods.py).
 """
 
 import time
 from dataclasses import replace
 from functools import cached_property
-from itertools import cycle
 
 import numpy as np
 
@@ -18,14 +17,13 @@ from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
 from recsmith.planners.auto.drafts import Drafts
+from recsmith.planners.auto.improvement import Improvement
 from recsmith.planners.auto.neighbourhoods import WORK, Neighbourhoods
 from recsmith.planners.auto.stopping import StoppingRule
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.annealing import Annealing
 from recsmith.planners.search.annealing_options import AnnealingOptions
-from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.local_search import SHARPNESS, LocalSearch
 from recsmith.planners.solver import is_installed
 from recsmith.planners.solver.arrangements import arrangements_of
 from recsmith.planners.solver.dominance import useful_shares
@@ -37,13 +35,8 @@ from recsmith.problems import Footprint, Problem
 MOST_STARTS = 3  # drafts that local search starts from; trade-off: more find more, each gets less of the effort
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of annealing: at least, for each table, and at most
 AT_ONCE = 20  # steps of annealing between two checks of the budget
-IDLE_ROUNDS = 6  # and one a table: rounds of local search in a row that find nothing before it ends
-# Numbers worked on by local search, a clock that runs alike on every machine: at least, for each piece and device of
-# small problems, at most, and for each piece and device of any; the last, up to the same most, is added to the others.
-LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 15_000_000, 200
 MOST_TABLES = 7  # of a problem that is enumerated
 MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # of all tables, and partial plans followed, of an enumeration
-GAINS = 20  # of local search between two pricings of the whole plan of a large problem, which take as long as rounds
 LEFT_OUT = "neighbourhoods: left out, needs recsmith[solve]"  # what a report says where OR-Tools is not installed
 
 
@@ -154,27 +147,13 @@ class _Team:
         return True
 
     def _improve(self) -> bool:
-        """Local search from the best starts, the effort shared between them; with a budget, until that is spent."""
+        """Local search from the best starts, with an effort that they share; with a budget, until that is spent."""
         solves = self._may_solve and is_installed()
         limited = solves or self._goes_on or not self.stopping.has_budget
-        most = IDLE_ROUNDS + len(self.problem.tables)
         starts = self.drafts.starts[: MOST_STARTS if limited and "annealing" not in self.finished else 1]
-        before = self.devices.effort
-        for number, (_, _, draft) in enumerate(starts):
-            local = LocalSearch(self.devices, self.drafts.relaxation, draft, self.seed)
-            limit = before + self._effort(draft) * (number + 1) // len(starts) if limited else None
-            for sharpness in SHARPNESS if limited else cycle(SHARPNESS):
-                local.sharpness = sharpness
-                if not self._descend(local, most, limit):
-                    break
-            if self.stopping.reached:
-                break
+        improvement = Improvement(self.search, self.stopping, self.devices, self.seed)
+        improvement.run([draft for _, _, draft in starts], self.drafts.relaxation, limited=limited)
         return True
-
-    def _effort(self, draft: Assignment) -> int:
-        """Numbers that local search from a draft may work on."""
-        cells = len(draft.piece) * len(self.devices.free)
-        return min(MOST_EFFORT, LEAST_EFFORT + SMALL_EFFORT * cells) + min(MOST_EFFORT, LARGE_EFFORT * cells)
 
     def _enumerate(self) -> bool:
         """Every plan of a handful of tables that may be better, as far as that is quickly done."""
@@ -204,23 +183,3 @@ class _Team:
     def _hear(self, footprint: Footprint) -> bool:
         self.search.try_(footprint)
         return self.search.stop
-
-    def _descend(self, local: LocalSearch, most: int, limit: int | None) -> bool:
-        """Rounds until `most` in a row find nothing; False where the search is to end."""
-        patience, gains = most, 0
-        while patience > 0 and not self.stopping.reached:
-            several = not self.stopping.near_bound(local.total)
-            better = local.round(several=several)
-            patience = most if better else patience - 1 if several else 0
-            gains += better and local.total < self.search.total_s
-            if gains >= (GAINS if self.stopping.is_large else 1) or (gains and not patience):
-                self.search.try_(local.assignment().footprint(self.problem))
-                gains = 0
-            elif limit is None:
-                self.search.try_(None)  # a round counts against a budget whether or not it finds something
-            if limit is not None and self.devices.effort > limit:
-                break
-        if gains:
-            self.search.try_(local.assignment().footprint(self.problem))
-        spent = limit is not None and self.devices.effort > limit
-        return not spent and not self.stopping.reached and not self.stopping.near_bound(local.total)

@@ -22,26 +22,17 @@ from recsmith._types import Ints
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
-<<<<<<< HEAD
-from recsmith.planners.greedy import place_simplest, simplest_options
 from recsmith.planners.neuroshard.halves import ColumnHalves
-=======
-from recsmith.planners.neuroshard.halves import NOWHERE, ColumnHalves
->>>>>>> 9f1a4c3 (Search in the words of the field: one module for each idea, a shared smoothed maximum, drafts priced once, two relaxations instead of five)
 from recsmith.planners.neuroshard.rollouts import Node, Rollouts
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
-<<<<<<< HEAD
-from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
-
-WIDEST = 1.5  # times the mean width of a device: the largest cap of the grid search, as in the authors' code
-=======
 from recsmith.planners.search.fewest_pieces import fewest_pieces_options, place_in_fewest_pieces
 from recsmith.planners.search.placement import place_longest_first
 from recsmith.planners.search.repair import repair
-from recsmith.problems import Footprint, Problem
->>>>>>> 9f1a4c3 (Search in the words of the field: one module for each idea, a shared smoothed maximum, drafts priced once, two relaxations instead of five)
+from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
+
+WIDEST = 1.5  # times the mean width of a device: the largest cap of the grid search, as in the authors' code
 
 
 @dataclass(frozen=True)
@@ -145,15 +136,9 @@ def _key(halves: ColumnHalves, pieces: Ints) -> bytes:
 
 
 def _first(problem: Problem, evaluator: Evaluator, halves: ColumnHalves) -> Assignment | None:
-<<<<<<< HEAD
     """Tables that may not be on single devices, placed in their simplest options; None where one finds no room."""
     relaxation = Relaxation(evaluator)
-    choice = simplest_options(relaxation)
-=======
-    """Tables that may not stand on single devices, in their simplest options, placed; None where one finds no room."""
-    relaxation = shared_relaxation(evaluator)
     choice = fewest_pieces_options(relaxation)
->>>>>>> 9f1a4c3 (Search in the words of the field: one module for each idea, a shared smoothed maximum, drafts priced once, two relaxations instead of five)
     every = Assignment.of(problem, choice)
     others = ~np.isin(every.table, halves.table)
     first = Assignment(choice, every.table[others], every.piece[others], every.target[others])
