@@ -2,8 +2,6 @@
 
 from functools import cache
 
-from support.cases import Case, cluster, table, workload
-
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.current_plan import CurrentPlan
@@ -11,6 +9,7 @@ from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.plan_copies import PlanCopies
 from recsmith.planners.search.table_options import TableOptions
 from recsmith.problems import Space
+from support.cases import Case, cluster, table, workload
 
 SHARPNESS = 24
 

