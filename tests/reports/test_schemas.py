@@ -41,7 +41,10 @@ REAL = {
     "cluster": [cluster_to_raw(PLAN.cluster), *(cluster_to_raw(load_cluster(name)) for name in catalogue())],
     "constraints": [{"schema": "recsmith/constraints/1", "rules": RULES}],
     "plan": [plan_to_raw(PLAIN), plan_to_raw(PLAN)],
-    "result": [result_to_raw(Result(plan=plan, elapsed_s=0.5, iterations=3)) for plan in (PLAIN, PLAN)],
+    "result": [
+        result_to_raw(Result(plan=PLAIN, elapsed_s=0.5, iterations=3)),
+        result_to_raw(Result(plan=PLAN, elapsed_s=0.5, iterations=3, members=("a", "b"), left_out=("c: left out",))),
+    ],
 }
 FILES = [pytest.param(noun, raw, id=f"{noun} {i}") for noun, raws in REAL.items() for i, raw in enumerate(raws)]
 

@@ -18,6 +18,7 @@ from recsmith.bounds.selection import SelectionLimits
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.fewest_pieces import PRICES, place_and_repair
+from recsmith.planners.search.smooth_max import LEAST_LOAD
 from recsmith.problems import NO_PIECE
 
 LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # times the promising limits, in turn
@@ -92,11 +93,11 @@ def place_candidate(devices: DeviceState, relaxation: Relaxation, choice: Choice
     """
     problem = devices.problem
     first = problem.options.piece[choice.option, 0]  # the orders are scaled by the chosen options' first pieces
-    seconds = devices.seconds / max(float(devices.seconds[first].mean()), 1e-300)
-    weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[first].mean()), 1e-300)
+    seconds = devices.seconds / max(float(devices.seconds[first].mean()), LEAST_LOAD)
+    weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[first].mean()), LEAST_LOAD)
     scarce = choice.bytes.sum() >= SCARCE * float(problem.capacity.sum())
     best, least = None, np.inf
-    level = max(float(choice.seconds.sum()) / len(devices.free), 1e-300)
+    level = max(float(choice.seconds.sum()) / len(devices.free), LEAST_LOAD)
     share, load = problem.pieces.tail.device / float(problem.capacity.max()), devices.seconds / level
     orders = ((seconds, 0.0), (np.maximum(load, share), 1.0), (load + BLEND * share, BLEND), (weight, 1.0))
     for order, memory_weight in orders:

@@ -8,7 +8,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, phase_seconds
-from recsmith.planners.search.smooth_max import power
+from recsmith.planners.search.smooth_max import LEAST_LOAD, power
 from recsmith.problems.coverage import by_target, first_rank, last_rank
 from recsmith.sharding import TYPE_NAMES, Span
 
@@ -79,7 +79,7 @@ class DeviceState:
     def expect(self, pieces: Ints) -> None:
         """Tell what is going to be placed, so that phases are weighed by how much there is of each."""
         total = (self.phases[:, pieces] * self.coverage[pieces]).sum(axis=1) / self.loads.shape[1]
-        self.expected = np.maximum(total, max(float(total.max(initial=0.0)) * QUANTUM, 1e-300))
+        self.expected = np.maximum(total, max(float(total.max(initial=0.0)) * QUANTUM, LEAST_LOAD))
 
     @property
     def balances_powers(self) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from recsmith._types import Bools, Floats
 from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.device_state import QUANTUM, DeviceState
+from recsmith.planners.search.smooth_max import LEAST_LOAD
 
 
 def place_longest_first(devices: DeviceState, assignment: Assignment, order: Floats) -> None:
@@ -18,7 +19,7 @@ def place_longest_first(devices: DeviceState, assignment: Assignment, order: Flo
     """
     span = devices.span[assignment.piece]
     devices.expect(assignment.piece)
-    mean = max(float((devices.seconds[assignment.piece]).sum()) / len(devices.free), 1e-300)
+    mean = max(float((devices.seconds[assignment.piece]).sum()) / len(devices.free), LEAST_LOAD)
     if devices.balances_powers:
         mean *= QUANTUM  # powers of small loads are smaller still
     sequence = np.lexsort((np.arange(len(span)), -order[assignment.piece], -span))

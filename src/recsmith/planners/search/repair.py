@@ -5,6 +5,7 @@ import numpy as np
 from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.device_state import QUANTUM, DeviceState
 from recsmith.planners.search.placement import allowed_targets, place_best
+from recsmith.planners.search.smooth_max import LEAST_LOAD
 from recsmith.sharding import Span
 
 LONGEST_CHAIN = 64  # pieces that one repair may move; trade-off: longer chains find more room and take longer
@@ -23,7 +24,7 @@ def repair(devices: DeviceState, assignment: Assignment) -> None:
 
 def _push(devices: DeviceState, assignment: Assignment, i: int) -> None:
     """A chain of ever smaller pieces, each taking the place of the next; undone if the last finds no room."""
-    mean = max(float(devices.load.mean()), 1e-300)
+    mean = max(float(devices.load.mean()), LEAST_LOAD)
     done: list[tuple[int, int]] = []  # (piece that came, piece that it pushed away)
     for _ in range(LONGEST_CHAIN):
         if place_best(devices, assignment, i, mean * QUANTUM):
