@@ -137,7 +137,7 @@ def _key(halves: ColumnHalves, pieces: Ints) -> bytes:
 
 def _first(problem: Problem, evaluator: Evaluator, halves: ColumnHalves) -> Assignment | None:
     """Tables that may not be on single devices, placed in their simplest options; None where one finds no room."""
-    relaxation = Relaxation(evaluator)
+    relaxation = shared_relaxation(evaluator)
     choice = fewest_pieces_options(relaxation)
     every = Assignment.of(problem, choice)
     others = ~np.isin(every.table, halves.table)
