@@ -8,13 +8,13 @@ Legend: T tables, G fusion groups.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from weakref import finalize
 
 import numpy as np
 
 from recsmith.bounds.dominated_groups import groups_dominated_by_type
 from recsmith.bounds.group_branching import GroupBranching
 from recsmith.bounds.linear_bounds import tightest_linear_bound
+from recsmith.bounds.per_evaluator import kept_for
 from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.selection import LinearBound, SelectionLimits
 from recsmith.bounds.tolerances import ROUNDING
@@ -43,9 +43,6 @@ class LowerBound:
     promising: tuple[SelectionLimits, ...]
 
 
-_KNOWN: dict[int, LowerBound] = {}  # by the id of an evaluator, for as long as it lives
-
-
 def lower_bound(evaluator: Evaluator) -> LowerBound:
     """The lower bound of an evaluator over its problem's space; worked out once for each evaluator.
 
@@ -54,11 +51,7 @@ def lower_bound(evaluator: Evaluator) -> LowerBound:
     Where the model can be lifted (`Evaluator.lifted`), a bound B of the model lifted by L seconds bounds the model
     itself by B - G * L: a lift adds at most L to each rank for each of the G groups. The best of all lifts counts.
     """
-    key = id(evaluator)
-    if key not in _KNOWN:
-        _KNOWN[key] = _best_of_lifts(evaluator)
-        finalize(evaluator, _KNOWN.pop, key)
-    return _KNOWN[key]
+    return kept_for(evaluator, "lower bound", lambda: _best_of_lifts(evaluator))
 
 
 def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = lambda: True) -> Bound:

@@ -10,6 +10,7 @@ Legend: L layouts, S shares, k work terms, G fusion groups.
 import numpy as np
 
 from recsmith._types import Bools, Floats
+from recsmith.bounds.dominated_groups import demands_no_more, shared_no_more
 from recsmith.costs import Evaluator
 from recsmith.planners.solver.layouts import Layout, Shares
 
@@ -19,7 +20,7 @@ ROUNDING = 1e-12  # relative: demands that differ by less are equal; well above 
 def useful_shares(evaluator: Evaluator, shares: Shares) -> Shares:
     """The shares that a best plan may need, for cost models that are the largest of linear pieces that never fall."""
     shares = shares.take(~_dominated(shares))
-    return shares.take(~_needless_groups(evaluator, shares)[shares.group])
+    return shares.take(~_groups_dominated_by_shares(evaluator, shares)[shares.group])
 
 
 def _demands(shares: Shares) -> Floats:
@@ -34,14 +35,17 @@ def _dominated(shares: Shares) -> Bools:
     same = (np.diff(shares.layout[order]) == 0) & (np.diff(shares.columns[order]) == 0)
     for rivals in np.split(order, np.flatnonzero(~same) + 1):
         if len(rivals) > 1:
-            no_more = (demands[rivals][:, None] <= demands[rivals] * (1 + ROUNDING)).all(axis=2)  # [i, j]: i than j
+            no_more = demands_no_more(demands[rivals][:, None], demands[rivals], ROUNDING)  # [i, j]: i than j
             earlier = np.arange(len(rivals))[:, None] < np.arange(len(rivals))
             dominated[rivals] = (no_more & (~no_more.T | earlier)).any(axis=0)
     return dominated
 
 
-def _needless_groups(evaluator: Evaluator, shares: Shares) -> Bools:
-    """Groups (G,) that another can replace: every share of theirs has one there that demands no more."""
+def _groups_dominated_by_shares(evaluator: Evaluator, shares: Shares) -> Bools:
+    """Groups (G,) that another can replace: every share of theirs has one there that demands no more.
+
+    The relation is that of bounds/dominated_groups.py, here between all shares instead of whole tables of some types.
+    """
     by_columns, demands = shares.by_columns, list(_demands(shares))
     limits = [each * (1 + ROUNDING) for each in demands]
     members: list[list[int]] = [[] for _ in range(evaluator.groups)]
@@ -55,15 +59,15 @@ def _needless_groups(evaluator: Evaluator, shares: Shares) -> Bools:
             for here in held
         )
 
-    needless = np.zeros(evaluator.groups, dtype=bool)
+    dominated = np.zeros(evaluator.groups, dtype=bool)
     for group in reversed(range(evaluator.groups)):
-        needless[group] = any(
-            (evaluator.shared[other] <= evaluator.shared[group]).all()
+        dominated[group] = any(
+            shared_no_more(evaluator, other, group)
             and all(any(replaces(there, here) for there in members[other]) for here in members[group])
-            for other in np.flatnonzero(~needless).tolist()
+            for other in np.flatnonzero(~dominated).tolist()
             if other != group
         )
-    return needless
+    return dominated
 
 
 def _reaches(other: Layout, mine: Layout) -> bool:
