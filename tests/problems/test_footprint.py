@@ -7,7 +7,7 @@ from support.cases import Case, cluster, drawn, medium_case, random_placements, 
 
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Placement, check_placements
-from recsmith.problems import Space, footprint_of, memory_used, placements_of, spread
+from recsmith.problems import Space, footprint_of, memory_used, placements_of, sum_per_rank
 from recsmith.sharding import SHARDING_TYPES
 
 
@@ -43,7 +43,7 @@ def test_spread_adds_a_piece_to_every_rank_that_it_covers(placed) -> None:
     for mode, target, share in zip(footprint.mode, footprint.target, value, strict=True):
         kind = SHARDING_TYPES[case.problem.modes.type[mode]]
         expected[list(kind.ranks((int(target),), case.cluster))] += share
-    assert spread(value, footprint, case.problem).tolist() == expected.tolist()
+    assert sum_per_rank(value, footprint, case.problem).tolist() == expected.tolist()
 
 
 @given(PLACED)

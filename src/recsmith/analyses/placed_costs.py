@@ -11,8 +11,8 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.costs.pricing import device_parts, device_sums, step_of
-from recsmith.problems import Footprint, Problem, spread
-from recsmith.problems.coverage import covers
+from recsmith.problems import Footprint, Problem, sum_per_rank
+from recsmith.sharding.coverage import covers
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class PlacedCosts:
         """(ranks (n,) that a table covers, seconds (n, 4) by which each were faster without the table)."""
         mine = np.flatnonzero(self.table == table)
         pieces = Footprint(self.footprint.mode[mine], self.footprint.width[mine], self.footprint.target[mine])
-        own = spread(self.terms[mine], pieces, self.problem)
-        ranks = np.flatnonzero(spread(np.ones(len(mine)), pieces, self.problem))
+        own = sum_per_rank(self.terms[mine], pieces, self.problem)
+        ranks = np.flatnonzero(sum_per_rank(np.ones(len(mine)), pieces, self.problem))
         group = self.group[mine[:1]]
         return ranks, self._saved(self.sums[ranks, group[0]], own[ranks]) + self._freed(group)
 

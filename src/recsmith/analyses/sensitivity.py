@@ -18,7 +18,7 @@ from recsmith.costs import CostModel, phase_seconds
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, spread
+from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, sum_per_rank
 from recsmith.problems.demand import Demand
 from recsmith.problems.problem import Modes
 
@@ -93,7 +93,7 @@ def _totals(model: CostModel, problem: Problem, placed: Footprint, factors: Floa
     group = evaluator.group[placed.mode]
     grouped = np.zeros((len(placed.mode), draws, evaluator.groups, terms.shape[-1]))
     grouped[np.arange(len(group)), :, group] = terms.swapaxes(0, 1)
-    local = evaluator.head(spread(grouped, placed, problem)).sum(axis=2)  # (W, D, G, 4) -> (W, D, 4)
+    local = evaluator.head(sum_per_rank(grouped, placed, problem)).sum(axis=2)  # (W, D, G, 4) -> (W, D, 4)
     parts = local + evaluator.shared[np.unique(group)].sum(axis=0)
     return phase_seconds(evaluator, parts).max(axis=1).sum(axis=0)  # (F, W, D) -> (D,)
 

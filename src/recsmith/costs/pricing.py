@@ -8,7 +8,7 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.costs.protocol import Evaluator
 from recsmith.plans import PARTS, DeviceCost, StepCost
-from recsmith.problems import Footprint, memory_used, spread
+from recsmith.problems import Footprint, memory_used, sum_per_rank
 
 
 def piece_seconds(evaluator: Evaluator, modes: Ints, widths: Ints) -> Floats:
@@ -21,7 +21,7 @@ def device_sums(evaluator: Evaluator, footprint: Footprint) -> Floats:
     terms = evaluator.terms(footprint.mode, footprint.width)
     grouped = np.zeros((len(footprint.mode), evaluator.groups, terms.shape[1]))
     grouped[np.arange(len(footprint.mode)), evaluator.group[footprint.mode]] = terms
-    return spread(grouped, footprint, evaluator.problem)
+    return sum_per_rank(grouped, footprint, evaluator.problem)
 
 
 def device_parts(evaluator: Evaluator, footprint: Footprint) -> Floats:

@@ -8,7 +8,7 @@ from recsmith.problems.footprint import (
     option_pieces,
     ordered_footprint,
     placements_of,
-    spread,
+    sum_per_rank,
 )
 from recsmith.problems.of_plans import in_space, problem_holding, problem_of
 from recsmith.problems.problem import NO_PIECE, Problem, build_problem
@@ -34,5 +34,5 @@ __all__ = [
     "placements_of",
     "problem_holding",
     "problem_of",
-    "spread",
+    "sum_per_rank",
 ]

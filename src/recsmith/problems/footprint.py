@@ -12,9 +12,9 @@ import numpy.typing as npt
 from recsmith._types import Ints
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, kernel_words
-from recsmith.problems.coverage import last_rank
 from recsmith.problems.problem import NO_PIECE, Problem
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, Span
+from recsmith.sharding.coverage import last_rank
 
 Number = TypeVar("Number", np.float64, np.int64)
 
@@ -84,7 +84,7 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
     return tuple(sorted(made, key=lambda placement: placement.table))
 
 
-def spread(values: npt.NDArray[Number], footprint: Footprint, problem: Problem) -> npt.NDArray[Number]:
+def sum_per_rank(values: npt.NDArray[Number], footprint: Footprint, problem: Problem) -> npt.NDArray[Number]:
     """Sum per rank, shape (W, ...), of per-covered-rank values (N, ...): pieces add to every rank that they cover."""
     cluster, span = problem.cluster, problem.modes.span[footprint.mode]
     tail = values.shape[1:]
@@ -100,8 +100,8 @@ def spread(values: npt.NDArray[Number], footprint: Footprint, problem: Problem) 
 def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
     """(device bytes per rank (W,), host bytes per host (H,)) of a footprint."""
     head, tail = problem.memory(footprint.mode, footprint.width)
-    device = spread(head.device, footprint, problem)
-    host = spread(head.host, footprint, problem)
+    device = sum_per_rank(head.device, footprint, problem)
+    host = sum_per_rank(head.host, footprint, problem)
     last = last_rank(footprint.target, problem.modes.coverage[footprint.mode])
     np.add.at(device, last, tail.device - head.device)
     np.add.at(host, last, tail.host - head.host)

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, NamedTuple
 from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
+from recsmith.sharding.coverage import covering_target, first_rank, last_rank
 from recsmith.sharding.kernels import FUSED, UVM, UVM_CACHING
 from recsmith.workloads import Table
 
@@ -95,12 +96,14 @@ class ShardingType:
         if self.span == Span.RANK:
             return tuple(int(rank) for rank in targets)
         size = self.coverage(cluster)
-        return tuple(rank for target in targets for rank in range(target * size, (target + 1) * size))
+        return tuple(
+            rank for target in targets for rank in range(first_rank(target, size), last_rank(target, size) + 1)
+        )
 
     def targets(self, ranks: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
         """Target of each piece (rank, host, or 0 for the world) from the ranks of its shards."""
         size = self.coverage(cluster)
-        return tuple(rank // size for rank in ranks[::size])
+        return tuple(covering_target(rank, size) for rank in ranks[::size])
 
     def check(self, table: Table, ranks: Sequence[int], widths: Sequence[int], cluster: Cluster) -> None:
         """Refuse a placement that TorchRec cannot run: PlanMismatch names the rule."""

@@ -9,7 +9,7 @@ from support.cases import Case, all_placements, seeded, slow_memory, small_case
 from recsmith.planners.solver.arrangements import Arrangements, arrangements_of
 from recsmith.planners.solver.layouts import Shares, all_shares
 from recsmith.problems import footprint_of, placements_of
-from recsmith.problems.coverage import covering_target, first_rank
+from recsmith.sharding.coverage import covering_target, first_rank
 
 CASES = [small_case(seeded(seed), models=("analytic",)) for seed in range(8)]
 

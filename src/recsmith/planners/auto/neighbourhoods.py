@@ -18,7 +18,7 @@ from recsmith.planners.solver.fixed_tables import FixedTables, merged
 from recsmith.planners.solver.layouts import all_shares, choices_of
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.planners.solver.rebuilding import rebuilt_from
-from recsmith.problems import Footprint, Problem, fits, spread
+from recsmith.problems import Footprint, Problem, fits, sum_per_rank
 from recsmith.sharding import WIDTH_STEP
 
 WORK = 0.8  # deterministic units of CP-SAT, a second or two each: of all neighbourhoods, where no budget says how much
@@ -102,7 +102,7 @@ class Neighbourhoods:
         footprint, world = self.footprint, len(self.problem.capacity)
         held = np.zeros((len(footprint.mode), len(self.problem.tables)))
         held[np.arange(len(held)), self.problem.modes.table[footprint.mode]] = 1
-        on = spread(held, footprint, self.problem) > 0  # (W, T)
+        on = sum_per_rank(held, footprint, self.problem) > 0  # (W, T)
         on &= ~on.all(axis=0)
         phases = self.evaluator.loads(device_sums(self.evaluator, footprint)).sum(axis=2)  # (F, W)
         slowest = int(phases[self.random.integers(len(phases))].argmax())

@@ -11,8 +11,8 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.plan_copies import PlanCopies
 from recsmith.planners.search.smooth_max import SmoothMax
-from recsmith.problems.coverage import covers
 from recsmith.sharding import Span
+from recsmith.sharding.coverage import covers
 
 LEAST_GAIN = 1e-7  # relative to a slowest rank's load; smaller gains are not worth a change
 MOST_PARTNERS = 4096  # pieces of other ranks that a piece may be swapped for; trade-off: more find more, cost more time

@@ -1,7 +1,7 @@
 """Loads and memory of all devices while a search places pieces and takes them back.
 
 Legend: P pieces, W ranks, H hosts, L ranks a host, G fusion groups, F phases of the step, k work terms, O options. A
-piece's targets are the ranks, the hosts, or the one world, by its span; problems/coverage.py says which ranks they are.
+piece's targets are the ranks, the hosts, or the one world, by its span; sharding/coverage.py says which ranks they are.
 """
 
 import numpy as np
@@ -9,8 +9,8 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, phase_seconds
 from recsmith.planners.search.smooth_max import LEAST_LOAD, power
-from recsmith.problems.coverage import by_target, first_rank, last_rank
 from recsmith.sharding import TYPE_NAMES, Span
+from recsmith.sharding.coverage import by_target, first_rank, last_rank
 
 QUANTUM = (
     2.0**-20

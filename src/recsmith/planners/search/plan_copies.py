@@ -15,7 +15,7 @@ from recsmith.costs import device_sums
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import NO_PIECE, memory_used
-from recsmith.problems.coverage import covered_ranks
+from recsmith.sharding.coverage import covered_ranks
 
 
 @dataclass

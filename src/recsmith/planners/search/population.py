@@ -17,7 +17,7 @@ from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.population_change import PopulationChange
 from recsmith.planners.search.smooth_max import smooth_norm
-from recsmith.problems.coverage import covers, holds_tail
+from recsmith.sharding.coverage import covers, holds_tail
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Population:
         """Add what a table puts on the ranks of each plan."""
         option = self.option[:, table]
         group = self.options.group[option]
-        terms, device, host = self.spread(option, self.target[:, table])
+        terms, device, host = self.on_ranks(option, self.target[:, table])
         self.sums[self.plans, group] += terms
         self.free -= device
         if host is not None:
@@ -84,7 +84,7 @@ class Population:
         ranks = cells.sum(axis=2)
         return cells, ranks, *self._priced(ranks, self.in_group)
 
-    def spread(self, option: Ints, target: Ints) -> tuple[Floats, Ints, Ints | None]:
+    def on_ranks(self, option: Ints, target: Ints) -> tuple[Floats, Ints, Ints | None]:
         """Terms (K, W, k) and bytes on device and host (K, W) of options (K,) on targets (K, P).
 
         None for the host bytes where no piece of the problem has any.

@@ -16,7 +16,7 @@ from recsmith.planners.search.population_change import (
     merged_parts,
     terms_between,
 )
-from recsmith.problems.coverage import by_target
+from recsmith.sharding.coverage import by_target
 
 GUIDED = 0.5  # share of steps that change something on a slowest rank; the others keep the search from going in circles
 STAYING = 0.5  # share of tables placed again whose pieces stay where they can
@@ -142,8 +142,8 @@ class RandomChanges:
     def _placed(self, table: Ints, option: Ints, target: Ints, legal: Bools) -> PopulationChange:
         """A table of each plan (K,) by another option (K,), on these targets (K, P)."""
         options, before = self.options, self.population.option[self.plans, table]
-        gone, freed, left = self.population.spread(before, self.population.target[self.plans, table])
-        come, taken, joined = self.population.spread(option, target)
+        gone, freed, left = self.population.on_ranks(before, self.population.target[self.plans, table])
+        come, taken, joined = self.population.on_ranks(option, target)
         first = GroupChange(options.group[before], -options.pieces[before], -gone)
         second = GroupChange(options.group[option], options.pieces[option], come)
         host = None if joined is None or left is None else joined - left

@@ -15,7 +15,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.planners.search.assignment import NOWHERE
 from recsmith.planners.search.plan_copies import PlanCopies
 from recsmith.planners.search.smooth_max import SmoothMax
-from recsmith.problems.coverage import by_target, covered_ranks
+from recsmith.sharding.coverage import by_target, covered_ranks
 
 STEP_EFFORT = 25_000  # numbers: what setting up one step counts; about what is worked on in the same time
 CHUNK = 200_000  # numbers (trials times ranks) that are worked on at once, so that they stay in a core's cache

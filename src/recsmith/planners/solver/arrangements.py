@@ -12,7 +12,7 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.planners.solver.layouts import SharedWidth, Shares
 from recsmith.problems import Problem
-from recsmith.problems.coverage import bytes_on
+from recsmith.sharding.coverage import bytes_on
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from recsmith.costs import Evaluator, phase_seconds
 from recsmith.planners.solver.cp_sat_variables import PlanVariables, Sum, total
 from recsmith.planners.solver.fixed_tables import FixedTables
 from recsmith.planners.solver.linear_pieces import LinearPieces
-from recsmith.problems.coverage import first_rank, last_rank
+from recsmith.sharding.coverage import first_rank, last_rank
 
 TICKS = 2**30  # ticks in the best plan known: rounding loses a tick for each piece of a rank, so gaps of about 1e-8
 ROUNDING = 1e-12  # relative, of floating-point sums (about 1e-15 a term): taken off before seconds are rounded down

@@ -14,7 +14,7 @@ from recsmith.planners.solver.cp_sat_variables import PlanVariables
 from recsmith.planners.solver.fixed_tables import FixedTables
 from recsmith.planners.solver.layouts import Shares
 from recsmith.problems import Problem
-from recsmith.problems.coverage import bytes_on, holds_tail
+from recsmith.sharding.coverage import bytes_on, holds_tail
 
 
 @dataclass(frozen=True, slots=True)

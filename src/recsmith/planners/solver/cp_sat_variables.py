@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 from recsmith._types import Bools, Ints
 from recsmith.planners.solver.layouts import Shares
 from recsmith.problems import Problem
-from recsmith.problems.coverage import covers
+from recsmith.sharding.coverage import covers
 
 Sum = list[tuple[cp_model.IntVar, int]]  # variables times weights
 

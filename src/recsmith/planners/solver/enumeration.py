@@ -18,7 +18,7 @@ from recsmith.costs import Evaluator, phase_seconds
 from recsmith.planners.solver.arrangements import Arrangements
 from recsmith.planners.solver.layouts import Shares, width_agrees
 from recsmith.problems import Footprint
-from recsmith.problems.coverage import covering_target, first_rank, holds_tail
+from recsmith.sharding.coverage import covering_target, first_rank, holds_tail
 
 ROUNDING = 1e-12  # relative: a plan must be better by more than this, which is above rounding errors of sums
 

@@ -10,7 +10,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, device_sums
 from recsmith.planners.solver.layouts import SharedWidth, width_agrees
-from recsmith.problems import Footprint, Problem, memory_used, ordered_footprint, spread
+from recsmith.problems import Footprint, Problem, memory_used, ordered_footprint, sum_per_rank
 from recsmith.sharding import SHARDING_TYPES
 
 
@@ -47,7 +47,7 @@ class FixedTables:
         grouped[np.arange(len(group)), group] = 1
         return cls(
             tables=~free, sums=np.moveaxis(device_sums(evaluator, fixed), 0, 1),
-            pieces=spread(grouped, fixed, problem).T, device=device, host=host,
+            pieces=sum_per_rank(grouped, fixed, problem).T, device=device, host=host,
             groups=np.bincount(group, minlength=evaluator.groups) > 0, widths=_sequence_widths(problem, fixed),
         )  # fmt: skip
 

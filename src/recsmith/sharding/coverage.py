@@ -31,9 +31,9 @@ def covered_ranks(target: Ints, coverage: int) -> Ints:
     return (target * coverage)[..., None] + np.arange(coverage)
 
 
-def covering_target(rank: Ints, coverage: Ints | int) -> Ints:
+def covering_target(rank: Number, coverage: Number | int) -> Number:
     """The target on which a piece with this coverage covers a rank."""
-    return rank // coverage
+    return rank // coverage  # pyright: ignore[reportReturnType]
 
 
 def covers(target: Ints, coverage: Ints, rank: Ints | int) -> Bools:
