@@ -26,12 +26,12 @@ from torch.nn.functional import mse_loss, smooth_l1_loss
 from recsmith._types import Floats
 from recsmith.costs.neural_comm.files import comm_model_of, load_comm_model
 from recsmith.costs.neural_comm.inputs import INPUTS, WORK
-from recsmith.learning.comm_baselines import WaitedAlphaBeta
-from recsmith.learning.comm_data import Exchanges, comm_noise, digest, read_exchanges, split_blocks
-from recsmith.learning.comm_network import CommNetwork
-from recsmith.learning.comm_training import CommRecipe, predict_comm, train_comm
-from recsmith.learning.descent import BEND_AT
-from recsmith.measuring.shipped import locate
+from recsmith.learning.comm.baselines import WaitedAlphaBeta
+from recsmith.learning.comm.data import Exchanges, comm_noise, digest, read_exchanges, split_blocks
+from recsmith.learning.comm.network import CommNetwork
+from recsmith.learning.comm.training import CommRecipe, predict_comm, train_comm
+from recsmith.learning.training_loop import BEND_AT
+from recsmith.measuring.shipped_folders import locate
 
 Predict = Callable[[Exchanges], Floats]
 MS = 1e3

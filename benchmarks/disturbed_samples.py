@@ -13,14 +13,14 @@ import numpy as np
 
 from recsmith._types import Bools, Floats
 from recsmith.costs.neural.files import weights_of
-from recsmith.learning.cost import predict
-from recsmith.learning.data import Groups, groups_of, mapped, noise_floor, split
+from recsmith.learning.costs.data import Groups, groups_of, mapped, noise_floor, split
+from recsmith.learning.costs.learn import predict
+from recsmith.learning.costs.training import Recipe, train
 from recsmith.learning.scores import errors
-from recsmith.learning.training import Recipe, train
 from recsmith.measuring import samples
-from recsmith.measuring.gathered import read_samples
-from recsmith.measuring.parts import read_columns
-from recsmith.measuring.shipped import locate
+from recsmith.measuring.compute.steady_samples import read_samples
+from recsmith.measuring.rows import read_columns
+from recsmith.measuring.shipped_folders import locate
 
 JUDGED = (1.5, 1.1)
 

@@ -3,9 +3,9 @@
     python benchmarks/learning.py --data measurements/cpu
 
 median, mean: |predicted / measured - 1| of forward and backward together. tau: Kendall's, over all pairs, and over
-those of equal total work (within 5 %; work as in measuring/cases.py). 1.5x tables: trained on groups of up to 2/3 of
-the most tables, judged on those of more. 1.5x batch: trained on the nine tenths of smaller batches, judged on batches
-up to 1.5 times as large. The noise floor is what two samples of one case differ by.
+those of equal total work (within 5 %; measuring/compute/cases.py counts work). 1.5x tables: trained on groups of up to
+2/3 of the most tables, judged on those of more. 1.5x batch: trained on the nine tenths of smaller batches, judged on
+batches up to 1.5 times as large. The noise floor is what two samples of one case differ by.
 """
 
 import argparse
@@ -17,13 +17,13 @@ import numpy as np
 
 from recsmith._types import Bools, Floats
 from recsmith.costs.neural.files import weights_of
-from recsmith.learning.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
-from recsmith.learning.cost import predict
-from recsmith.learning.data import Groups, Origin, noise_floor, read_groups, split, work_of_case
+from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
+from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups, split, work_of_case
+from recsmith.learning.costs.learn import predict
+from recsmith.learning.costs.training import Recipe, train
 from recsmith.learning.scores import bands, errors, held_out
-from recsmith.learning.training import Recipe, train
-from recsmith.measuring.ranking import kendall_tau
-from recsmith.measuring.shipped import locate
+from recsmith.measuring.rank_correlation import kendall_tau
+from recsmith.measuring.shipped_folders import locate
 
 Predict = Callable[[Groups], Floats]
 Learn = Callable[[Groups, Groups], Predict]  # from training and validation

@@ -4,8 +4,8 @@
     python benchmarks/learning_pictures.py --data shipped:cpu --model cpu --curve    # trains four times more: minutes
 
 predicted: seconds of forward and backward together. errors: |predicted / measured - 1| of eighths of the cases, in
-order of the number of tables, columns of a table (mean), work (measuring/cases.py) and ids per different row. curve:
-the same error, of models trained on some of the training samples; the last point is the model.
+order of the number of tables, columns of a table (mean), work (measuring/compute/cases.py) and ids per unique row.
+curve: the same error, of models trained on some of the training samples; the last point is the model.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs.neural.files import Card, Weights, find_model, load_model, weights_of
-from recsmith.learning.cost import predict
-from recsmith.learning.data import Groups, read_groups, split, work_of_case
+from recsmith.learning.costs.data import Groups, read_groups, split, work_of_case
+from recsmith.learning.costs.learn import predict
+from recsmith.learning.costs.training import Recipe, train
 from recsmith.learning.scores import errors
-from recsmith.learning.training import Recipe, train
-from recsmith.measuring.shipped import locate
+from recsmith.measuring.shipped_folders import locate
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 BLUE, RED = 'stroke="#1f6fb4" stroke-width="2"', 'stroke="#d1495b" stroke-width="2" stroke-dasharray="5 3"'

@@ -36,7 +36,7 @@ def fbgemm() -> None:
         pytest.skip("FBGEMM is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import recsmith.hardware.fused  # noqa: F401
+        import recsmith.hardware.fused_hardware  # noqa: F401
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import Any
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import dump_json, parse_json, read_text, write_text
 from recsmith.hardware import Case, load_hardware
-from recsmith.measuring.run import origin
+from recsmith.measuring.columns import origin_columns
 from recsmith.units import format_size
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
@@ -51,7 +51,7 @@ def measure(name: str, ids: int) -> dict[str, Any]:
     ]
     cases = [lookup(dim, reuse, ids) for dim in DIMS for reuse in REUSE]
     lookups = [row_of(hardware.measure(case), case) for case in cases if case.elements <= hardware.scale.elements]
-    return {"origin": origin(0.0, hardware.name, hardware.device, hardware.versions), "copies": copies,
+    return {"origin": origin_columns(0.0, hardware.name, hardware.device, hardware.versions), "copies": copies,
             "lookups": lookups}  # fmt: skip
 
 

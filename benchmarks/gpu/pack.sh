@@ -5,7 +5,7 @@
 #     python benchmarks/gpu/unpack.py FOLDER TARGET        there; then PYTHONPATH=TARGET:src python -m recsmith ...
 #
 # There: Python 3.12, PyTorch 2.11 for CUDA 13, and what else recsmith needs. Kept of FBGEMM: all its Python, and the
-# libraries behind the tables of src/recsmith/hardware/tables.py, with the device code of one kind of GPU. FOLDER gets
+# libraries behind the tables of src/recsmith/hardware/fused_tables.py, with the device code of one kind of GPU. FOLDER gets
 # parts of at most 45 MiB (one of 44 MiB; three for "all") and their SHA-256. Takes pip, xz, 6 GB of memory, 5 GB of disk
 # and 3 minutes.
 set -euo pipefail

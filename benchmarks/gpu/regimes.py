@@ -18,10 +18,10 @@ from recsmith._types import Bools, Floats
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.errors import RecSmithError
 from recsmith.hardware import Case, load_hardware
-from recsmith.hardware.simulated import SMS
-from recsmith.learning.baselines import analytic_seconds, cluster_of, workload_of
-from recsmith.learning.data import Groups, read_groups
-from recsmith.measuring.shipped import locate
+from recsmith.hardware.simulated import SM_COUNTS
+from recsmith.learning.costs.baselines import analytic_seconds, cluster_of, workload_of
+from recsmith.learning.costs.data import Groups, read_groups
+from recsmith.measuring.shipped_folders import locate
 
 MOST_GROUPS = 2000
 SECONDS = (0, 2e-4, 1e-3, 5e-3, np.inf)  # edges of what a group takes, forward and backward together
@@ -44,7 +44,7 @@ def table(folders: Sequence[Path], most: int = MOST_GROUPS) -> Iterator[str]:
     cluster = cluster_of(origin)
     assert cluster is not None, f"the catalogue lacks {origin.device}"
     models = {"analytic": analytic_seconds(groups, cluster)}
-    if cluster.device.name in SMS:
+    if cluster.device.name in SM_COUNTS:
         models["simulated"] = simulated_seconds(groups, cluster.device.name)
     yield f"{origin.hardware}, {origin.device}; {len(groups):,} groups\n"
     parts = [f"{name} {part}" for name in models for part in ("forward", "backward")]

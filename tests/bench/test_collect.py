@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recsmith.bench.run_store import load_settings, open_run_store
-from recsmith.measuring.summary import summarize
+from recsmith.measuring.compute.summary import summarize
 
 ROOT = Path(__file__).parents[2]
 PLANS = "--cost-model analytic --rows 4x64 --tasks 1 --planners size_greedy --visits 2"

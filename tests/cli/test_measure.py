@@ -77,7 +77,7 @@ def test_show_prints_for_people_and_programs(run: Run):
 @needs_pyarrow
 def test_fold_makes_parquet_of_a_journal(run: Run, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patch:
-        patch.setattr("recsmith.measuring.parts.find_spec", lambda name: None)
+        patch.setattr("recsmith.measuring.parquet_parts.find_spec", lambda name: None)
         done = run("measure", "compute", "--hardware", "simulated:h100", "--samples", 2, "-o", "m")
         assert "without pyarrow samples stay in the journal; `recsmith measure fold m` makes parquet" in done.err
         done = run("measure", "fold", "m")
@@ -138,7 +138,7 @@ def test_simulated_ranks_write_the_rows_of_local_ones(run: Run):
 
 
 def test_more_ranks_than_cores_are_said_to_measure_the_scheduler(run: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("recsmith.measuring.comm.measure_comm", lambda *_: 7)
+    monkeypatch.setattr("recsmith.measuring.comm.local_ranks.measure_comm", lambda *_: 7)
     done = run("measure", "comm", "--ranks", 4096, "--budget", "1s")
     assert "4096 ranks outnumber the cores of this machine: on CPU the scheduler is measured" in done.err
     assert "7 exchanges added to measurements/comm-4096" in done.err

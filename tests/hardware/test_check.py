@@ -15,7 +15,7 @@ SHAPES = ((200, 64, 5.0, 1.0), (3, 8, 2.5, 0.0), (50, 12, 0.0, 0.0), (1, 4, 1.0,
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad"])
 @pytest.mark.parametrize(("data_type", "rounding"), [("fp32", 2e-5), ("fp16", 2e-3)])
 def test_outputs_and_updates_agree(optimizer: Any, data_type: Any, rounding: float):
-    room, torch = import_module("recsmith.hardware.check"), import_module("torch")
+    room, torch = import_module("recsmith.hardware.pytorch_reference"), import_module("torch")
     case = group(*SHAPES, optimizer=optimizer, data_type=data_type)
     found = room.compare(case, torch.device("cpu"))
     assert found.outputs <= rounding
@@ -24,7 +24,7 @@ def test_outputs_and_updates_agree(optimizer: Any, data_type: Any, rounding: flo
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad"])
 def test_another_update_is_seen(monkeypatch: pytest.MonkeyPatch, optimizer: Any):
-    room, torch = import_module("recsmith.hardware.check"), import_module("torch")
+    room, torch = import_module("recsmith.hardware.pytorch_reference"), import_module("torch")
     ours = room.FusedTables
     monkeypatch.setattr(
         room, "FusedTables", lambda case, memory, learning_rate, **_: ours(case, memory, learning_rate / 2)
@@ -34,7 +34,7 @@ def test_another_update_is_seen(monkeypatch: pytest.MonkeyPatch, optimizer: Any)
 
 
 def test_a_gpu_that_is_not_there_is_not_checked(monkeypatch: pytest.MonkeyPatch):
-    room = import_module("recsmith.measuring.check")
+    room = import_module("recsmith.measuring.compute.correctness")
     monkeypatch.setattr(room, "require_fbgemm", lambda cuda: "")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     for name in ("cuda", "cuda:h200"):

@@ -87,7 +87,7 @@ def test_the_fastest_and_the_median_repetition_are_kept(cpu: Any, monkeypatch: p
 
 
 def test_groups_of_a_step_run_forward_in_order_and_backward_in_reverse(cpu: Any, monkeypatch: pytest.MonkeyPatch):
-    room = import_module("recsmith.hardware.fused")
+    room = import_module("recsmith.hardware.fused_hardware")
     said: list[str] = []
     ours = room.FusedTables.forward
 
@@ -111,7 +111,7 @@ def test_groups_of_a_step_run_forward_in_order_and_backward_in_reverse(cpu: Any,
 
 def test_groups_of_a_step_share_no_memory(cpu: Any):
     cases = (group((3, 4, 1.0, 0.0)), group((100, 8, 2.0, 0.0), data_type="fp16"), group((7, 12, 1.0, 0.0)))
-    room = import_module("recsmith.hardware.fused")
+    room = import_module("recsmith.hardware.fused_hardware")
     groups = cpu._groups(cases, [room.draw_lookups(case, cpu._pool) for case in cases])
     weights = [each.tables.weights_host for each in groups]
     assert [weight.numel() for weight in weights] == [12, 800, 84]
@@ -144,7 +144,7 @@ def test_means_are_measured_as_means(cpu: Any):
     case = group((100, 8, 2.0, 0.0))
     tables = tuple(replace(table, pooling="mean") for table in case.tables)
     mean = replace(case, workload=replace(case.workload, tables=tables))
-    room = import_module("recsmith.hardware.fused")
+    room = import_module("recsmith.hardware.fused_hardware")
     both = [cpu._groups((each,), [room.draw_lookups(each, cpu._pool)])[0] for each in (case, mean)]
     total, middle = (each.tables(each.lookups.ids, each.lookups.offsets) for each in both)
     assert (total == 2 * middle).all()
@@ -174,7 +174,7 @@ def test_what_fails_is_an_answer(cpu: Any, monkeypatch: pytest.MonkeyPatch, erro
     monkeypatch.setattr(cpu, "_probed_s", 1.0)
     monkeypatch.setattr(cpu, "_drawn", {})
     with monkeypatch.context() as patch:
-        patch.setattr("recsmith.hardware.fused.draw_lookups", fail)
+        patch.setattr("recsmith.hardware.fused_hardware.draw_lookups", fail)
         found = cpu.measure(group((10, 4, 1.0, 0.0)))
     assert (found.status, found.message) == (status, str(error).split("\n")[0])
     assert found.forward_s is None
@@ -183,7 +183,8 @@ def test_what_fails_is_an_answer(cpu: Any, monkeypatch: pytest.MonkeyPatch, erro
 
 def test_ids_of_the_last_cases_are_kept_for_other_visits(cpu: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cpu, "_drawn", {})
-    monkeypatch.setattr("recsmith.hardware.fused.KEPT", (250, 0))
+    monkeypatch.setattr("recsmith.hardware.fused_hardware.KEPT_IDS", 250)
+    monkeypatch.setattr("recsmith.hardware.fused_hardware.KEPT_ITERATIONS", 0)
     first, second, third = (group((rows, 4, 2.0, 0.0)) for rows in (10, 20, 30))  # 128 ids each
     kept = cpu._lookups(first)
     cpu._lookups(second)

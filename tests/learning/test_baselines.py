@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from support.learned import groups
 
 from recsmith.clusters import load_cluster
-from recsmith.learning.baselines import Affine, analytic_factor, analytic_seconds, cluster_of, non_negative_fit
-from recsmith.learning.data import Origin
+from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of, non_negative_fit
+from recsmith.learning.costs.data import Origin
 
 
 @settings(max_examples=30)

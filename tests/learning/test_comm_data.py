@@ -9,10 +9,11 @@ import pytest
 from support.exchanged import exchanged
 
 from recsmith.errors import UsageError
-from recsmith.learning.comm_baselines import WaitedAlphaBeta
-from recsmith.learning.comm_data import comm_noise, digest, read_exchanges, split_blocks
-from recsmith.measuring.exchanges import GPU, draw_exchange
-from recsmith.measuring.folder import About, open_folder
+from recsmith.learning.comm.baselines import WaitedAlphaBeta
+from recsmith.learning.comm.data import comm_noise, digest, read_exchanges, split_blocks
+from recsmith.measuring.about import About
+from recsmith.measuring.comm.exchanges import GPU, draw_exchange
+from recsmith.measuring.folder import open_folder
 
 
 def test_a_folder_is_a_block_of_its_exchanges(tmp_path: Path) -> None:

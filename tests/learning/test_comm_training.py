@@ -12,10 +12,10 @@ pytest.importorskip("torch")
 from recsmith.costs.neural_comm.files import comm_model_of, load_comm_model
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.learning import comm_training
-from recsmith.learning.comm import learn_comm
-from recsmith.learning.comm_data import Exchanges, read_exchanges
-from recsmith.learning.comm_training import CommRecipe, predict_comm, train_comm
-from recsmith.learning.descent import Epoch
+from recsmith.learning.comm.data import Exchanges, read_exchanges
+from recsmith.learning.comm.learn import learn_comm
+from recsmith.learning.comm.training import CommRecipe, predict_comm, train_comm
+from recsmith.learning.training_loop import Epoch
 
 
 @pytest.fixture(scope="module")

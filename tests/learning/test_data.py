@@ -12,10 +12,11 @@ from support.measured import Stub, answer
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
 from recsmith.learning import data
-from recsmith.learning.data import mapped, noise_floor, read_groups, split, work_of_case
-from recsmith.measuring.cases import Cases
-from recsmith.measuring.run import Limit, measure_compute
-from recsmith.measuring.samples import SLOWED
+from recsmith.learning.costs.data import mapped, noise_floor, read_groups, split, work_of_case
+from recsmith.measuring.compute.cases import Cases
+from recsmith.measuring.compute.run import measure_compute
+from recsmith.measuring.compute.samples import SLOW_PROBE
+from recsmith.measuring.limit import Limit
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(0, 5))
@@ -77,7 +78,7 @@ def _measure(folder: Path, seed: int = 0, device: str = "a test", **probes: floa
 
 def test_folders_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "LEAST_SAMPLES", 5)
-    _measure(tmp_path / "a", case_3=1.01 * SLOWED, case_4=0.99 * SLOWED)
+    _measure(tmp_path / "a", case_3=1.01 * SLOW_PROBE, case_4=0.99 * SLOW_PROBE)
     _measure(tmp_path / "b", seed=1)
     found, left_out, origin = read_groups([tmp_path / "a", tmp_path / "b"])
     assert (len(found), left_out, origin.hardware, origin.device) == (40, 0, "stub", "a test")

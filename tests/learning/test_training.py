@@ -9,7 +9,7 @@ import pytest
 from support.learned import groups
 
 from recsmith.costs.neural.files import load_model, save_model, weights_of
-from recsmith.learning.cost import predict
+from recsmith.learning.costs.learn import predict
 
 pytest.importorskip("torch")
 
@@ -17,8 +17,8 @@ from support.learned import card
 
 from recsmith.errors import RecSmithError
 from recsmith.learning import training
-from recsmith.learning.descent import Epoch
-from recsmith.learning.training import Recipe, train
+from recsmith.learning.costs.training import Recipe, train
+from recsmith.learning.training_loop import Epoch
 
 SAMPLES = groups(150)
 OTHERS = groups(60, seed=1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
-from recsmith.measuring.cases import DATA_TYPES, SLOWER, Cases, table_pool
+from recsmith.measuring.compute.cases import DATA_TYPES, SLOWER, Cases, table_pool
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 from recsmith.workloads.sample import shared_pool
 

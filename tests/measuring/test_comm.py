@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from recsmith.errors import UsageError
 from recsmith.measuring import comm
+from recsmith.measuring.about import About
 from recsmith.measuring.columns import COMM
-from recsmith.measuring.exchanges import draw_exchange
-from recsmith.measuring.folder import About, open_folder
-from recsmith.measuring.parts import read_columns
-from recsmith.measuring.run import Limit
+from recsmith.measuring.comm.exchanges import draw_exchange
+from recsmith.measuring.folder import open_folder
+from recsmith.measuring.limit import Limit
+from recsmith.measuring.rows import read_columns
 from recsmith.reports.measurements import summary_lines, summary_to_raw
 
 # --- exchanges ---------------------------------------------------------------------------------------------------

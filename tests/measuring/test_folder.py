@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.measuring.about import About, load_about
 from recsmith.measuring.columns import SCHEMA
-from recsmith.measuring.folder import About, Folder, load_about, open_folder, unfolded
+from recsmith.measuring.folder import Folder, open_folder
+from recsmith.measuring.rows import journal_rows
 
 ABOUT = About(kind="compute", hardware="cpu", seed=0, scale="cpu", optimizers=("sgd",), data_types=("fp32",))
 
@@ -34,7 +36,7 @@ def test_a_new_folder_says_what_it_holds(tmp_path: Path):
 
 def test_rows_are_there_again_and_positions_go_on(tmp_path: Path):
     filled(tmp_path, 3)
-    assert unfolded(tmp_path) == [row(0), row(1), row(2)]
+    assert journal_rows(tmp_path) == [row(0), row(1), row(2)]
     with open_folder(tmp_path, ABOUT) as folder:
         assert (folder.position, folder.pending, folder.interrupted) == (3, 3, False)
 
@@ -44,10 +46,10 @@ def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: str):
     filled(tmp_path, 3)
     with (tmp_path / "journal.jsonl").open("a") as file:
         file.write(torn)
-    assert len(unfolded(tmp_path)) == 3
+    assert len(journal_rows(tmp_path)) == 3
     with open_folder(tmp_path, ABOUT) as folder:
         folder.add(row(3))
-    assert unfolded(tmp_path)[-1] == row(3)
+    assert journal_rows(tmp_path)[-1] == row(3)
 
 
 def test_a_sample_that_was_begun_and_not_finished_is_known(tmp_path: Path):
@@ -76,7 +78,7 @@ def test_a_full_disk_keeps_the_samples_before(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr("recsmith.measuring.journal.os.fsync", _full)
         with pytest.raises(RecSmithError, match="No space left on device; the samples before are kept: make room"):
             folder.add(row(2))
-    assert len(unfolded(tmp_path)) == 2
+    assert len(journal_rows(tmp_path)) == 2
 
 
 def _full(_: int) -> None:
@@ -99,7 +101,7 @@ def test_another_set_of_samples_needs_another_folder(tmp_path: Path, other: dict
     filled(tmp_path, 1)
     with pytest.raises(UsageError, match="holds compute measurements of cpu, seed 0, scale cpu, sgd, fp32; to add"):
         open_folder(tmp_path, replace(ABOUT, **other)).__enter__()
-    assert unfolded(tmp_path) == [row(0)]
+    assert journal_rows(tmp_path) == [row(0)]
 
 
 def test_a_folder_of_other_things_is_left_alone(tmp_path: Path):
@@ -134,7 +136,7 @@ def test_a_folder_without_measurements_is_named(tmp_path: Path):
 def test_a_journal_that_was_folded_and_not_removed_counts_once(tmp_path: Path):
     filled(tmp_path, 3)
     (tmp_path / "part-000000000-000000001.parquet").touch()
-    assert unfolded(tmp_path) == [row(2)]
+    assert journal_rows(tmp_path) == [row(2)]
     assert Folder(tmp_path).position == 3
 
 
@@ -142,4 +144,4 @@ def test_a_part_of_another_name_is_refused(tmp_path: Path):
     filled(tmp_path, 1)
     (tmp_path / "part-one.parquet").touch()
     with pytest.raises(CorruptFile, match="is not named part-<first>-<last>"):
-        unfolded(tmp_path)
+        journal_rows(tmp_path)

@@ -11,11 +11,14 @@ from recsmith.errors import MissingExtra, UsageError
 from recsmith.hardware import SCALES, Case, Measurement, load_hardware
 from recsmith.measuring import parts
 from recsmith.measuring import run as room
-from recsmith.measuring.cases import Cases
-from recsmith.measuring.folder import About, load_about, open_folder
-from recsmith.measuring.gathered import Samples, read_samples
-from recsmith.measuring.run import Limit, measure_compute
-from recsmith.measuring.samples import BLOCK, which
+from recsmith.measuring.about import About, load_about
+from recsmith.measuring.compute.cases import Cases
+from recsmith.measuring.compute.run import measure_compute
+from recsmith.measuring.compute.samples import BLOCK_SAMPLES
+from recsmith.measuring.compute.steady_samples import Samples, read_samples
+from recsmith.measuring.folder import open_folder
+from recsmith.measuring.limit import Limit
+from recsmith.measuring.revisits import case_of
 
 CASES = Cases(seed=0, scale=SCALES["check"])
 FIELDS = tuple(Samples.__dataclass_fields__)
@@ -36,7 +39,7 @@ def say(case: Case, visit: int) -> Measurement:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A journal: samples 3 and 4 failed and unsteady, 18 of the first block steady, 1 of the next, the others open."""
     monkeypatch.setattr(room, "has_pyarrow", lambda: False)
-    measure_compute(Stub(say), CASES, tmp_path, Limit(samples=BLOCK - 1))
+    measure_compute(Stub(say), CASES, tmp_path, Limit(samples=BLOCK_SAMPLES - 1))
     return tmp_path
 
 
@@ -47,8 +50,8 @@ def fold(path: Path) -> None:
 
 def test_steady_samples_have_the_figures_of_their_cases(folder: Path):
     found = read_samples(folder)
-    assert found.sample.tolist() == [sample for sample in range(BLOCK + 1) if sample not in (3, 4)]
-    assert found.number.tolist() == [which(sample)[0] for sample in found.sample.tolist()]
+    assert found.sample.tolist() == [sample for sample in range(BLOCK_SAMPLES + 1) if sample not in (3, 4)]
+    assert found.number.tolist() == [case_of(sample)[0] for sample in found.sample.tolist()]
     assert (found.start[0], found.start[-1], len(found)) == (0, len(found.rows), 19)
     for i, number in enumerate(found.number.tolist()):
         case, tables = CASES.case(number), slice(*found.start[i : i + 2].tolist())
@@ -75,9 +78,9 @@ def test_parts_and_journal_say_the_same(folder: Path):
     before = read_samples(folder)
     fold(folder)
     after = read_samples(folder)
-    measure_compute(Stub(say), CASES, folder, Limit(samples=BLOCK + 10))
+    measure_compute(Stub(say), CASES, folder, Limit(samples=BLOCK_SAMPLES + 10))
     both = read_samples(folder)
-    assert len(both) == BLOCK + 10
+    assert len(both) == BLOCK_SAMPLES + 10
     for name in FIELDS:
         first, again, more = (getattr(each, name) for each in (before, after, both))
         assert (first.dtype, first.shape) == (again.dtype, again.shape)
@@ -122,7 +125,7 @@ def test_parts_need_pyarrow_and_a_journal_does_not(folder: Path, monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr(parts, "find_spec", missing)
-        assert len(read_samples(folder)) == BLOCK - 1
+        assert len(read_samples(folder)) == BLOCK_SAMPLES - 1
     pytest.importorskip("pyarrow")
     fold(folder)
     monkeypatch.setattr(parts, "find_spec", missing)

@@ -8,10 +8,13 @@ import pytest
 from recsmith.errors import CorruptFile, MissingExtra, RecSmithError
 from recsmith.hardware import load_hardware
 from recsmith.measuring import parts
-from recsmith.measuring.cases import Cases
+from recsmith.measuring.about import load_about
 from recsmith.measuring.columns import COLUMNS, COMPUTE, SCHEMA
-from recsmith.measuring.folder import load_about, open_folder, unfolded
-from recsmith.measuring.run import Limit, measure_compute
+from recsmith.measuring.compute.cases import Cases
+from recsmith.measuring.compute.run import measure_compute
+from recsmith.measuring.folder import open_folder
+from recsmith.measuring.limit import Limit
+from recsmith.measuring.rows import journal_rows
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements.md"
 pyarrow: Any = pytest.importorskip("pyarrow")
@@ -25,7 +28,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cases = Cases(seed=0, scale=hardware.scale)
     measure_compute(hardware, cases, tmp_path / "m", Limit(samples=12))
     with monkeypatch.context() as patch:
-        patch.setattr("recsmith.measuring.run.has_pyarrow", lambda: False)
+        patch.setattr("recsmith.measuring.compute.run.has_pyarrow", lambda: False)
         measure_compute(hardware, cases, tmp_path / "m", Limit(samples=15))
     return tmp_path / "m"
 
@@ -84,7 +87,7 @@ def test_a_full_disk_keeps_the_journal(made: Path, monkeypatch: pytest.MonkeyPat
     full_disk = pytest.raises(RecSmithError, match="No space left on device; the journal keeps its samples")
     with open_folder(made, load_about(made)) as folder, full_disk:
         folder.fold()
-    assert len(unfolded(made)) == 3
+    assert len(journal_rows(made)) == 3
     assert sorted(path.name for path in made.iterdir()) == ["about.json", "journal.jsonl", the_part(made).name]
 
 

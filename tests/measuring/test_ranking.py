@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsmith.measuring.ranking import kendall_tau
+from recsmith.measuring.rank_correlation import kendall_tau
 
 RANKS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 1)), min_size=2, max_size=12)
 

@@ -16,10 +16,11 @@ from recsmith.errors import CorruptFile, MissingExtra, RecSmithError, UsageError
 from recsmith.hardware import SCALES, Case, Measurement
 from recsmith.measuring import parts
 from recsmith.measuring import run as room
-from recsmith.measuring.cases import Cases
-from recsmith.measuring.parts import read_columns
-from recsmith.measuring.run import Limit, MeasuringProgress, measure_compute
-from recsmith.measuring.samples import BLOCK, VISITS, schedule_of
+from recsmith.measuring.compute.cases import Cases
+from recsmith.measuring.compute.run import MeasuringProgress, measure_compute
+from recsmith.measuring.compute.samples import BLOCK_SAMPLES, MOST_VISITS, schedule_of
+from recsmith.measuring.limit import Limit
+from recsmith.measuring.rows import read_columns
 
 CASES = Cases(seed=0, scale=SCALES["check"])
 
@@ -71,18 +72,18 @@ def test_what_never_agrees_is_unsteady(tmp_path: Path):
     def say(case: Case, visit: int) -> Measurement:
         return answer(case, seconds=1 + visit if case.number == 2 else 1.0)
 
-    found = measured(tmp_path, Stub(say), samples=BLOCK)
-    assert statuses(found)[:BLOCK] == ["ok"] * 2 + ["unsteady"] + ["ok"] * (BLOCK - 3)
-    assert found["sample"].count(2) == VISITS
-    assert found["sample"][2 * BLOCK :][: VISITS - 2] == [2] * (VISITS - 2)
+    found = measured(tmp_path, Stub(say), samples=BLOCK_SAMPLES)
+    assert statuses(found)[:BLOCK_SAMPLES] == ["ok"] * 2 + ["unsteady"] + ["ok"] * (BLOCK_SAMPLES - 3)
+    assert found["sample"].count(2) == MOST_VISITS
+    assert found["sample"][2 * BLOCK_SAMPLES :][: MOST_VISITS - 2] == [2] * (MOST_VISITS - 2)
 
 
 def test_hardware_hears_which_visit_of_a_case_it_is(tmp_path: Path):
     """So that what simulated hardware calls noise is another one in every row."""
     stub = Stub()
-    measured(tmp_path, stub, samples=BLOCK)
-    assert [visit for number, visit in stub.asked if number == 0] == [0, VISITS, 1, VISITS + 1]
-    assert len(set(stub.asked)) == len(stub.asked) == 2 * BLOCK
+    measured(tmp_path, stub, samples=BLOCK_SAMPLES)
+    assert [visit for number, visit in stub.asked if number == 0] == [0, MOST_VISITS, 1, MOST_VISITS + 1]
+    assert len(set(stub.asked)) == len(stub.asked) == 2 * BLOCK_SAMPLES
 
 
 def test_a_budget_ends_a_run(tmp_path: Path):
@@ -95,8 +96,8 @@ def test_a_budget_ends_a_run(tmp_path: Path):
 def test_progress_says_how_long_it_still_takes(tmp_path: Path):
     said: list[MeasuringProgress] = []
     measure_compute(Stub(), CASES, tmp_path, Limit(samples=10, budget_s=1000), said.append)
-    assert [each.visits for each in said] == list(range(1, BLOCK + 11))
-    assert [each.samples for each in said] == [each.steady for each in said] == [0] * BLOCK + list(range(1, 11))
+    assert [each.visits for each in said] == list(range(1, BLOCK_SAMPLES + 11))
+    assert [each.samples for each in said] == [each.steady for each in said] == [0] * BLOCK_SAMPLES + list(range(1, 11))
     lefts = [each.left_s for each in said]
     assert all(left is not None and left < 1000 for left in lefts)
     assert lefts[-1] == 0
@@ -112,7 +113,7 @@ def test_a_second_run_goes_on(tmp_path: Path):
         again = measured(tmp_path / "thrice", Stub(), samples=count)
     assert again == once  # pyright: ignore[reportPossiblyUnbound]
     assert once["position"] == list(range(65))
-    assert once["visit"] == [0] * BLOCK + [1] * BLOCK + [0] * BLOCK + [1] * 5
+    assert once["visit"] == [0] * BLOCK_SAMPLES + [1] * BLOCK_SAMPLES + [0] * BLOCK_SAMPLES + [1] * 5
     assert once["sample"] == [*range(20), *range(20), *range(20, 40), *range(20, 25)]
     assert [once["number"][sample] for sample in (0, 8, 9, 10, 19)] == [0, 8, 0, 9, 1]
 
@@ -123,8 +124,8 @@ def test_what_fails_is_recorded_and_the_run_goes_on(tmp_path: Path, status: Any)
         return Measurement(status=status, message="no room") if case.number == 2 else answer(case)
 
     found = measured(tmp_path, Stub(say), samples=5)
-    assert found["status"] == ["ok", "ok", status] + ["ok"] * (BLOCK - 3 + 5)
-    assert found["sample"][BLOCK:] == [0, 1, 3, 4, 5]
+    assert found["status"] == ["ok", "ok", status] + ["ok"] * (BLOCK_SAMPLES - 3 + 5)
+    assert found["sample"][BLOCK_SAMPLES:] == [0, 1, 3, 4, 5]
     assert found["forward_s"][2] is None
     assert found["message"][2] == "no room"
 
@@ -136,7 +137,7 @@ def test_ctrl_c_ends_a_run_and_keeps_what_is_there(tmp_path: Path):
         return answer(case)
 
     assert measured(tmp_path, Stub(say), samples=9)["status"] == ["ok"] * 3
-    assert measured(tmp_path, Stub(), samples=9)["status"] == ["ok"] * (BLOCK + 9)
+    assert measured(tmp_path, Stub(), samples=9)["status"] == ["ok"] * (BLOCK_SAMPLES + 9)
 
 
 def test_a_device_that_gives_up_ends_the_run_and_is_not_asked_that_case_again(tmp_path: Path):
@@ -148,7 +149,7 @@ def test_a_device_that_gives_up_ends_the_run_and_is_not_asked_that_case_again(tm
     with pytest.raises(RecSmithError, match="no longer answers"):
         measured(tmp_path, Stub(say), samples=9)
     found = measured(tmp_path, Stub(say), samples=5)
-    assert found["status"] == ["ok"] * 3 + ["interrupted"] + ["ok"] * (BLOCK - 4 + 5)
+    assert found["status"] == ["ok"] * 3 + ["interrupted"] + ["ok"] * (BLOCK_SAMPLES - 4 + 5)
     assert statuses(found)[:6] == ["ok"] * 3 + ["interrupted"] + ["ok"] * 2
 
 
@@ -158,7 +159,7 @@ sys.path[:0] = sys.argv[2:]
 from pathlib import Path
 from support.measured import Stub, answer
 from recsmith.measuring import run
-from recsmith.measuring.cases import Cases
+from recsmith.measuring.compute.cases import Cases
 from recsmith.hardware import SCALES
 
 def say(case, visit):
@@ -180,8 +181,8 @@ def test_kill_9_loses_the_visit_that_runs_and_no_other(tmp_path: Path):
     process.communicate()
     assert read_columns(tmp_path, ["number"])["number"] == list(range(5))
     found = measured(tmp_path, Stub(), samples=8)
-    assert found["sample"] == [*range(BLOCK), 0, 1, 2, 3, 4, 6, 7, 8]
-    assert found["status"] == ["ok"] * 5 + ["interrupted"] + ["ok"] * (BLOCK - 6 + 8)
+    assert found["sample"] == [*range(BLOCK_SAMPLES), 0, 1, 2, 3, 4, 6, 7, 8]
+    assert found["status"] == ["ok"] * 5 + ["interrupted"] + ["ok"] * (BLOCK_SAMPLES - 6 + 8)
 
 
 def test_hardware_that_refuses_is_asked_before_the_folder_is_made(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Samples: which case each is of, when its visits agree, and in which order samples of a block take turns."""
+"""Samples: case_of case each is of, when its visits agree, and in case_of order samples of a block take turns."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,41 +9,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsmith.measuring.samples import (
-    AGREE,
-    BLOCK,
-    OF_VISIT,
-    SLOWED,
-    VISITS,
+from recsmith.measuring.compute.samples import (
+    AGREE_WITHIN,
+    BLOCK_SAMPLES,
+    MOST_VISITS,
+    SLOW_PROBE,
+    VISIT_COLUMNS,
     Sample,
     Schedule,
     Visit,
     judge,
     schedule_of,
-    which,
 )
+from recsmith.measuring.revisits import case_of
 
 Told = tuple[int, int, str, Visit | None]  # sample, its how manieth visit, status, seconds
 SEEDS = st.integers(0, 10**6)
-VISITED = BLOCK * VISITS + 20  # visits: the first block is over
+VISITED = BLOCK_SAMPLES * MOST_VISITS + 20  # visits: the first block is over
 TIMES = st.floats(1e-6, 1.0)
-PAIRS = st.lists(st.builds(Visit, TIMES, TIMES, TIMES), min_size=2, max_size=VISITS)
+PAIRS = st.lists(st.builds(Visit, TIMES, TIMES, TIMES), min_size=2, max_size=MOST_VISITS)
 
-# --- which -------------------------------------------------------------------------------------------------------
+# --- case_of -------------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 10**7))
 def test_a_case_is_sampled_again_after_it_was_new(sample: int):
-    number, before = which(sample)
+    number, before = case_of(sample)
     assert before == (sample % 10 == 9)
     first = number // 9 * 10 + number % 9
-    assert which(first) == (number, 0)
+    assert case_of(first) == (number, 0)
     assert first <= sample
     assert before or first == sample
 
 
 def test_every_tenth_sample_is_another_case_seen_before():
-    seen = Counter(number for number, _ in map(which, range(10_000)))
+    seen = Counter(number for number, _ in map(case_of, range(10_000)))
     assert sorted(seen) == list(range(9_000))
     assert set(seen.values()) == {1, 2}
 
@@ -120,19 +120,19 @@ def visits(schedule: Schedule, seed: int, count: int) -> Iterator[Told]:
 
 def columns(rows: list[Told]) -> dict[str, list[Any]]:
     told = [(sample, status, *(seconds or (None, None, None))) for sample, _, status, seconds in rows]
-    return {name: [row[i] for row in told] for i, name in enumerate(OF_VISIT)}
+    return {name: [row[i] for row in told] for i, name in enumerate(VISIT_COLUMNS)}
 
 
 @given(SEEDS)
 def test_samples_of_a_block_take_turns_until_all_are_over(seed: int):
     schedule = Schedule()
     rows = list(visits(schedule, seed, VISITED))
-    order = [(sample // BLOCK, visit, sample) for sample, visit, *_ in rows]
+    order = [(sample // BLOCK_SAMPLES, visit, sample) for sample, visit, *_ in rows]
     assert order == sorted(set(order))
     block = order[-1][0]
     assert block > 0
-    assert [each.over for each in schedule][: block * BLOCK] == [True] * block * BLOCK
-    assert [each.sample for each in schedule][: block * BLOCK] == list(range(block * BLOCK))
+    assert [each.over for each in schedule][: block * BLOCK_SAMPLES] == [True] * block * BLOCK_SAMPLES
+    assert [each.sample for each in schedule][: block * BLOCK_SAMPLES] == list(range(block * BLOCK_SAMPLES))
 
 
 @given(SEEDS)
@@ -142,14 +142,16 @@ def test_a_sample_is_visited_until_two_agree_or_one_fails(seed: int):
     for found in schedule:
         mine = [row for row in rows if row[0] == found.sample]
         assert [visit for _, visit, *_ in mine] == list(range(found.visits))
-        assert found.visits <= VISITS
+        assert found.visits <= MOST_VISITS
         totals = [seconds.forward_s + seconds.backward_s for *_, seconds in mine if seconds]
         steady = [
             judge(0, [Visit(total, 0.0, 1.0) for total in totals[:count]]).status for count in range(len(totals) + 1)
         ]
         assert "ok" not in steady[:-1]
         assert found.status == (mine[-1][2] if mine[-1][2] != "ok" else steady[-1])
-        assert (found.status == "unsteady") == (found.visits == VISITS == len(totals) and (found.apart or 0) > AGREE)
+        assert (found.status == "unsteady") == (
+            found.visits == MOST_VISITS == len(totals) and (found.apart or 0) > AGREE_WITHIN
+        )
     assert schedule.steady == [each.status for each in schedule].count("ok")
 
 
@@ -166,25 +168,27 @@ def test_rows_give_the_schedule_again(seed: int, count: int):
 
 def test_without_noise_a_sample_takes_two_visits():
     schedule = Schedule()
-    for _ in range(2 * BLOCK):
+    for _ in range(2 * BLOCK_SAMPLES):
         schedule.note(schedule.next[0], "ok", Visit(1.0, 2.0, 1.0))
-    assert schedule.steady == BLOCK
+    assert schedule.steady == BLOCK_SAMPLES
     assert {each.visits for each in schedule} == {2}
-    assert schedule.next == (BLOCK, 0)
+    assert schedule.next == (BLOCK_SAMPLES, 0)
 
 
 def test_samples_of_slow_minutes_are_set_aside():
     schedule = Schedule()
-    for turn in range(4 * BLOCK):
+    for turn in range(4 * BLOCK_SAMPLES):
         sample, _ = schedule.next
-        slow = sample >= BLOCK and sample % 4 == 0  # all visits of these
-        schedule.note(sample, "ok", Visit(1.0, 2.0, 1.01 * SLOWED if slow else 1.0 if turn % 2 else SLOWED))
-    assert [each.status for each in schedule] == ["ok"] * BLOCK + ["slowed", "ok", "ok", "ok"] * (BLOCK // 4)
-    assert schedule.steady == 2 * BLOCK - BLOCK // 4
+        slow = sample >= BLOCK_SAMPLES and sample % 4 == 0  # all visits of these
+        schedule.note(sample, "ok", Visit(1.0, 2.0, 1.01 * SLOW_PROBE if slow else 1.0 if turn % 2 else SLOW_PROBE))
+    assert [each.status for each in schedule] == ["ok"] * BLOCK_SAMPLES + ["slowed", "ok", "ok", "ok"] * (
+        BLOCK_SAMPLES // 4
+    )
+    assert schedule.steady == 2 * BLOCK_SAMPLES - BLOCK_SAMPLES // 4
 
 
 def test_samples_whose_rows_are_lost_are_visited_again():
     schedule = Schedule()
     rows = list(visits(schedule, 0, VISITED))
-    kept = schedule_of(columns([row for row in rows if row[0] >= BLOCK]))
+    kept = schedule_of(columns([row for row in rows if row[0] >= BLOCK_SAMPLES]))
     assert kept.next == (0, 0)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from recsmith.measuring.gathered import read_samples
-from recsmith.measuring.shipped import locate
-from recsmith.measuring.summary import summarize
+from recsmith.measuring.compute.steady_samples import read_samples
+from recsmith.measuring.compute.summary import summarize
+from recsmith.measuring.shipped_folders import locate
 
 
 @pytest.fixture(autouse=True)

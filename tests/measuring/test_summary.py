@@ -9,11 +9,12 @@ from recsmith.errors import UsageError
 from recsmith.hardware import SCALES, Case, Measurement
 from recsmith.measuring import run as room
 from recsmith.measuring import shipped
-from recsmith.measuring.cases import Cases
-from recsmith.measuring.run import Limit, measure_compute
-from recsmith.measuring.samples import VISITS, Sample
-from recsmith.measuring.shipped import locate
-from recsmith.measuring.summary import Noise, noise_floor, summarize
+from recsmith.measuring.compute.cases import Cases
+from recsmith.measuring.compute.run import measure_compute
+from recsmith.measuring.compute.samples import MOST_VISITS, Sample
+from recsmith.measuring.compute.summary import Noise, noise_floor, summarize
+from recsmith.measuring.limit import Limit
+from recsmith.measuring.shipped_folders import locate
 from recsmith.reports.measurements import summary_lines, summary_to_raw
 
 
@@ -43,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def say(case: Case, visit: int) -> Measurement:
         if case.number == 4:
             return Measurement(status="out_of_memory", message="can't allocate")
-        return answer(case, seconds=1.0 if visit < VISITS else 1.25)
+        return answer(case, seconds=1.0 if visit < MOST_VISITS else 1.25)
 
     monkeypatch.setattr(room, "has_pyarrow", lambda: False)
     measure_compute(Stub(say), Cases(seed=0, scale=SCALES["check"]), tmp_path, Limit(samples=19))

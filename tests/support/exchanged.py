@@ -9,8 +9,8 @@ import numpy as np
 from recsmith.costs.neural.files import NoiseFloor, Range
 from recsmith.costs.neural_comm.files import CommCard, CommHeldOut, save_comm_model
 from recsmith.costs.neural_comm.inputs import INPUTS, WORK
-from recsmith.measuring.comm_simulated import simulate_comm
-from recsmith.measuring.run import Limit
+from recsmith.measuring.comm.simulated import simulate_comm
+from recsmith.measuring.limit import Limit
 
 HIDDEN, WIDTH = 5, 7
 

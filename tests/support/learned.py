@@ -7,7 +7,7 @@ import numpy as np
 
 from recsmith.costs.neural.files import Card, HeldOut, NoiseFloor, Range, save_model
 from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, WORK, PieceWork, inputs_of, work_of
-from recsmith.learning.data import Groups
+from recsmith.learning.costs.data import Groups
 
 TERMS, HINGES, HIDDEN = 3, 2, 5
 RANGES = {

@@ -19,7 +19,7 @@ from recsmith.bench.plans import Attempt
 from recsmith.bench.tasks import parse_rows
 from recsmith.errors import UsageError
 from recsmith.files import Raw, check_schema, decode, dump_json, encode, parse, read_text, write_text
-from recsmith.measuring.held import held
+from recsmith.measuring.folder_lock import lock_folder
 from recsmith.measuring.journal import Journal, Row, read_journal
 
 SCHEMA = "recsmith/bench-sharding/1"  # of the settings
@@ -148,7 +148,7 @@ def open_run_store(path: Path, settings: BenchSettings) -> Generator[RunStore]:
         UsageError: it is of other settings, or another process writes to it.
         CorruptFile: its journal is damaged.
     """
-    with held(path):
+    with lock_folder(path):
         _check_settings(path, settings)
         yield RunStore(path)
 

@@ -26,7 +26,7 @@ from recsmith._types import Floats, Ints, noun
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, UsageError
-from recsmith.measuring.cases import MOST_ROWS
+from recsmith.measuring.compute.cases import MOST_ROWS
 from recsmith.planning.feasibility import check_feasible
 from recsmith.problems import Problem, Space, build_problem
 from recsmith.sharding import WIDTH_STEP

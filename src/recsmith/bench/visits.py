@@ -18,7 +18,7 @@ from recsmith.bench.run_store import MeasuredVisit
 from recsmith.bench.tasks import SPACE, Task
 from recsmith.costs import Evaluator, cost_model, price
 from recsmith.hardware import Hardware
-from recsmith.measuring.run import origin
+from recsmith.measuring.columns import origin_columns
 from recsmith.plans import Bound, Plan, StepCost
 from recsmith.problems import build_problem, constraints_to_raw, footprint_of
 from recsmith.problems.space import Constraints
@@ -82,7 +82,7 @@ def measure_visit(hardware: Hardware, placed: PlacedTask, visit: int) -> Measure
             what = f"a rank's kernels of task {placed.task}"
             seconds[load], probe_s = measure_load(hardware, load, visit, what=what)
             probes.append(probe_s)
-    where = origin(time.monotonic() - begun, hardware.name, hardware.device, hardware.versions)
+    where = origin_columns(time.monotonic() - begun, hardware.name, hardware.device, hardware.versions)
     return MeasuredVisit(
         task=placed.task, visit=visit, comm=placed.comm,
         kernels={word: np.array([seconds[load] for load in ranks]) for word, ranks in placed.loads.items()},

@@ -37,7 +37,7 @@ def cost(
     recsmith learn cost --data measurements/here --output here.safetensors --start cpu
     recsmith plan tables.yaml --cluster cpu:8 --cost-model neural:cpu.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.learning.cost import learn_cost
+    from recsmith.learning.costs.learn import learn_cost
     from recsmith.reports.learned_models import cost_card_lines
 
     words = {"variant": variant, "seed": seed, "epochs": epochs, "budget_s": budget}
@@ -64,7 +64,7 @@ def comm(data: str, unseen: str | None, output: str, seed: int, epochs: int, bud
     recsmith learn comm --data measurements/comm-2 --output comm.safetensors
     recsmith learn comm --data sim-4,sim-8,sim-16 --unseen sim-12,sim-32 --output comm-sim.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.learning.comm import learn_comm
+    from recsmith.learning.comm.learn import learn_comm
     from recsmith.reports.learned_models import comm_card_lines
 
     words = {"seed": seed, "epochs": epochs, "budget_s": budget}
@@ -79,7 +79,7 @@ def comm(data: str, unseen: str | None, output: str, seed: int, epochs: int, bud
 def _folders(words: str, option: str) -> list[Any]:
     """Folders of measurements, with commas between."""
     from recsmith.errors import UsageError
-    from recsmith.measuring.shipped import locate
+    from recsmith.measuring.shipped_folders import locate
 
     folders = [locate(word.strip()) for word in words.split(",") if word.strip()]
     if not folders:

@@ -49,8 +49,9 @@ def compute(
         _check(hardware)
         return
     from recsmith.hardware import load_hardware
-    from recsmith.measuring.cases import DATA_TYPES, Cases
-    from recsmith.measuring.run import Limit, measure_compute
+    from recsmith.measuring.compute.cases import DATA_TYPES, Cases
+    from recsmith.measuring.compute.run import measure_compute
+    from recsmith.measuring.limit import Limit
     from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
     limit = Limit(budget_s=budget, samples=samples)
@@ -81,9 +82,10 @@ def comm(
     recsmith measure comm --ranks 2 --budget 1m
     recsmith measure comm --hardware simulated:h100 --ranks 16 --samples 2000
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.measuring.comm import measure_comm, oversubscribed
-    from recsmith.measuring.comm_simulated import simulate_comm
-    from recsmith.measuring.run import Limit
+    from recsmith.measuring.comm.local_ranks import measure_comm
+    from recsmith.measuring.comm.rank_counts import oversubscribed
+    from recsmith.measuring.comm.simulated import simulate_comm
+    from recsmith.measuring.limit import Limit
 
     limit = Limit(budget_s=budget, samples=samples)
     folder = _folder(output, f"comm-{hardware}-{ranks}" if hardware else f"comm-{ranks}")
@@ -108,7 +110,7 @@ def show(folder: str, format_: str) -> None:
     recsmith measure show shipped:cpu
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import dump_json
-    from recsmith.measuring.shipped import locate
+    from recsmith.measuring.shipped_folders import locate
     from recsmith.reports.measurements import summary_lines, summary_to_raw
 
     path = locate(folder)
@@ -128,7 +130,8 @@ def fold(folder: str) -> None:
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from pathlib import Path
 
-    from recsmith.measuring.folder import load_about, open_folder
+    from recsmith.measuring.about import load_about
+    from recsmith.measuring.folder import open_folder
 
     path = Path(folder)
     with open_folder(path, load_about(path)) as opened:
@@ -144,7 +147,7 @@ def _folder(output: str | None, name: str) -> Any:
 
 def _check(hardware: str) -> None:
     from recsmith.errors import RecSmithError
-    from recsmith.measuring.check import check
+    from recsmith.measuring.compute.correctness import check
     from recsmith.reports.kernel_checks import kernel_check_lines
 
     found = check(hardware)
@@ -154,7 +157,7 @@ def _check(hardware: str) -> None:
 
 
 def _note_journal(folder: Any) -> None:
-    from recsmith.measuring.parts import has_pyarrow
+    from recsmith.measuring.parquet_parts import has_pyarrow
 
     if not has_pyarrow():
         note(f"without pyarrow samples stay in the journal; `recsmith measure fold {folder}` makes parquet of it")

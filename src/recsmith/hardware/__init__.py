@@ -1,4 +1,4 @@
-"""What can be measured: this CPU, a GPU, or a simulated one; all answer `measure(case)`."""
+"""Hardware that kernels are measured on: this CPU, a GPU, or a simulated GPU. All answer `measure(case)`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,7 +7,8 @@ from recsmith.adapters.installed import INSTALL_PAIR, require_fbgemm
 from recsmith.clusters import Device, load_cluster
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import did_you_mean, parse_number
-from recsmith.hardware.case import REPETITIONS, SCALES, Case, Hardware, Measurement, Scale
+from recsmith.hardware.case import SCALES, Case, Scale
+from recsmith.hardware.measurement import REPETITIONS, Hardware, Measurement
 
 if TYPE_CHECKING:
     from recsmith.hardware.simulated_links import SimulatedLinks
@@ -18,10 +19,10 @@ NAMES = (
 
 
 def load_hardware(name: str, scale: str | Scale | None = None) -> Hardware:
-    """The hardware of a name: cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].
+    """Open the hardware of a name: cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].
 
     <gpu> is a device of the catalogue or a cluster file; cuda:<gpu> is refused where the GPU is another one. scale: how
-    large its cases get, or the name of that (default: cpu for cpu, gpu for the others).
+    large its cases get, or the name of a scale (default: cpu for cpu, gpu for the others).
 
     Raises:
         UsageError: the name or the scale is unknown, or there is no such device here.
@@ -85,7 +86,7 @@ def _import(module: str, name: str) -> Any:
 
 
 def _noise(words: str) -> float:
-    """The number of 'noise=0.03'; 0 of nothing."""
+    """The number in 'noise=0.03'; 0 where there are no words."""
     if not words:
         return 0.0
     key, _, value = words.partition("=")

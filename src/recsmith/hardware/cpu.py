@@ -1,5 +1,5 @@
 # pyright: basic
-"""Hardware `cpu`: FBGEMM's CPU kernels on one thread, in process CPU time, which neighbours disturb least.
+"""Hardware `cpu`: FBGEMM's CPU kernels on one thread, in process CPU time, which other processes disturb least.
 
 Caches are as the previous repetition left them; nothing is flushed. Freed memory is kept for the next repetition, as
 jemalloc and tcmalloc do, which PyTorch's guides advise for CPUs.
@@ -13,7 +13,7 @@ import torch
 
 from recsmith._process import keep_freed_memory
 from recsmith.hardware.case import Scale
-from recsmith.hardware.fused import FusedHardware
+from recsmith.hardware.fused_hardware import FusedHardware
 from recsmith.jobs.machine import describe_cpu
 
 

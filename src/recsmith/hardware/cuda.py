@@ -1,5 +1,5 @@
 # pyright: basic
-"""Hardware `cuda`: FBGEMM's CUDA kernels, in the device's own time between events, with a cold second-level cache.
+"""Hardware `cuda`: FBGEMM's CUDA kernels, timed between events on the device, with a cold second-level cache.
 
 Before every forward and backward a buffer larger than the cache is written, as often as keeps the device busy for twice
 the time that the host needed to queue such a call's kernels: so the times hold no waiting for the host. Then it is
@@ -17,35 +17,40 @@ import torch
 from recsmith.adapters.installed import NO_DEVICE
 from recsmith.errors import UsageError
 from recsmith.hardware.case import Scale
-from recsmith.hardware.fused import FusedHardware
+from recsmith.hardware.fused_hardware import FusedHardware
 
 FLUSHED_BYTES = 2**30  # written before each call: 0.3 ms of an H100, and 20 times its cache of 50 MiB
-MOST_FLUSHES = 16  # before a call: a first one takes the host seconds, to load its kernels
-MARGIN = 2.0  # of the device's work over the host's
-FADING = 0.8  # a call later, of what the host once took
+CACHES_FLUSHED = 4  # second-level caches that the buffer holds at least, on a device whose cache is larger than that
+MOST_FLUSHES = 16  # before a call, although the first call takes the host seconds, to load its kernels
+MARGIN = 2.0  # device time of flushes over host time of a call; at 1 it is hidden only just (docs/decisions/0010)
+FADING = 0.8  # a call that took the host longer counts 0.8 times at the next call: one slow call is soon forgotten
+FLOAT_BYTES = 4  # of an element of the buffer
+FLUSH_TRIALS = 3  # the fastest of which is what a flush takes
 
 warnings.filterwarnings("ignore", "TBE B200 optimization")  # FBGEMM tells of each optimizer's first backward
 
 
 class Cuda(FusedHardware):
-    """The current CUDA device. runtime, place: another API of events and another device, for rehearsals without one."""
+    """The current CUDA device. runtime, place: another API of events and another device, for tests without a GPU."""
 
     name = "cuda"
-    least_s = 0.01  # events are exact: a quarter of the repetitions that a CPU gets
+    least_s = 0.01  # seconds of repetitions; events are exact, so a third of what a CPU gets will do
 
     def __init__(self, scale: Scale, versions: str, runtime: Any = torch.cuda, place: str = "cuda") -> None:
         if not runtime.is_available():
             raise UsageError(NO_DEVICE)
         properties = runtime.get_device_properties(0)
         self._runtime, self._queueing_s, self._flush_s = runtime, 0.0, 0.0
-        self._flushed = torch.empty(max(FLUSHED_BYTES, 4 * properties.L2_cache_size) // 4, device=place)
+        self._flushed = torch.empty(
+            max(FLUSHED_BYTES, CACHES_FLUSHED * properties.L2_cache_size) // FLOAT_BYTES, device=place
+        )
         self.device = f"{properties.name}, {properties.multi_processor_count} SMs, cache {properties.L2_cache_size}"
-        self._flush_s = min(self._between_events(self._flushed.zero_)[1] for _ in range(3))
+        self._flush_s = min(self._between_events(self._flushed.zero_)[1] for _ in range(FLUSH_TRIALS))
         self._queueing_s = 0.0
         super().__init__(scale, f"{versions}, cuda {torch.version.cuda}", torch.device(place))
 
     def _timed(self, call: Callable[[], Any]) -> tuple[Any, float, float]:
-        """The wall clock would count the flush too, so it says what the events say."""
+        """Flush the cache, then time the call. The wall clock would count the flush too, so events stand for it."""
         for _ in range(self._flushes):
             self._flushed.zero_()
         self._flushed.sum()
@@ -55,7 +60,7 @@ class Cuda(FusedHardware):
     def _between_events(self, call: Callable[[], Any]) -> tuple[Any, float]:
         """What a call returns, and its seconds on the device.
 
-        Where the device had begun before the host had queued all, the calls that follow get the most flushes.
+        Where the device had started before the host had queued all of the call, the next calls get the most flushes.
         """
         start, end = self._runtime.Event(enable_timing=True), self._runtime.Event(enable_timing=True)
         start.record()

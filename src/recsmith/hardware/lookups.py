@@ -4,7 +4,8 @@
 The i-th most read row of a table is read in proportion to i ** -zipf, as in workloads/zipf.py. Uniform numbers come
 from one pool that stays on the device; a table starts somewhere in it. Ranks are then scattered over the rows.
 
-One of several blocks of a table draws ranks over the rows of all blocks; as many neighbours as blocks are one row.
+A table that is one of several row-wise blocks draws ranks over the rows of all blocks, and divides them by the number
+of blocks: as many neighbouring ranks as there are blocks are one row of it.
 
 Legend: T tables, B bags of each, N ids of a table, K ids of the case.
 """
@@ -16,17 +17,18 @@ import torch
 from torch import Tensor
 
 from recsmith.hardware.case import Case
-from recsmith.hardware.dice import IDS, Dice
+from recsmith.hardware.keyed_random import IDS, KeyedRandom
 from recsmith.workloads import Table
 from recsmith.workloads.access import NUM_REUSE_BINS
 
-HEAD = 64  # ranks drawn exactly; behind them the midpoint rule is off by less than 5e-5 of a rank's chance
-GOLDEN = (math.sqrt(5) - 1) / 2
-POOL_SEED = 0
+HEAD = 64  # ranks drawn exactly; beyond them the midpoint rule is off by less than 5e-5 of a rank's chance
+GOLDEN = (math.sqrt(5) - 1) / 2  # share of the rows that lie between two ranks: its multiples fill a table evenly
+POOL_SEED = 0  # of the uniform numbers; another one would change all ids of all cases
+HARMONIC = 1e-9  # exponents this close to 1 are taken as 1, where the integral is a logarithm
 
 
 class Lookups(NamedTuple):
-    """ids (K,) and offsets (T * B + 1,) as FBGEMM takes them; different rows (T,), and reuse bins (T * 17,)."""
+    """ids (K,) and offsets (T * B + 1,) as FBGEMM takes them; unique rows (T,), and reuse bins (T * 17,)."""
 
     ids: Tensor
     offsets: Tensor
@@ -35,13 +37,16 @@ class Lookups(NamedTuple):
 
 
 def uniform_pool(size: int, device: torch.device) -> Tensor:
-    """(size,) uniform numbers; a smaller pool is the beginning of a larger one."""
-    return torch.from_numpy(Dice(POOL_SEED, 0, IDS).uniform(size)).to(device)
+    """Uniform numbers (size,) on a device; a smaller pool is the beginning of a larger one."""
+    return torch.from_numpy(KeyedRandom(POOL_SEED, 0, IDS).uniform(size)).to(device)
 
 
 def draw_lookups(case: Case, pool: Tensor) -> Lookups:
-    """The ids of a case, and how often they repeat. Bags of a table differ by at most one id."""
-    starts = Dice(case.seed, case.number, IDS).uniform(len(case.tables)).tolist()
+    """The ids of a case, and how often rows repeat. Bags of a table differ by at most one id.
+
+    pool: as of uniform_pool, with at least the ids of each table.
+    """
+    starts = KeyedRandom(case.seed, case.number, IDS).uniform(len(case.tables)).tolist()
     bags = torch.arange(case.workload.batch_size + 1, device=pool.device)
     ids, offsets, unique, bins, before = [], [], [], [], 0
     for t, (table, count) in enumerate(zip(case.tables, case.lookups, strict=True)):
@@ -63,7 +68,7 @@ def _zipf(table: Table) -> float:
 
 
 def draw_ranks(uniform: Tensor, rows: int, zipf: float) -> Tensor:
-    """Ranks (N,) from 0: the Zipf law's inverse at uniform numbers, exact for the head and an integral behind it."""
+    """Ranks (N,) from 0: the inverse of the Zipf law at uniform numbers, exact up to HEAD and by an integral beyond."""
     if zipf == 0:
         return (uniform * rows).long()
     head = min(rows, HEAD)
@@ -73,27 +78,27 @@ def draw_ranks(uniform: Tensor, rows: int, zipf: float) -> Tensor:
     ranks = torch.searchsorted(chances, mass, right=True)
     if rows == head:
         return ranks.clamp_(max=rows - 1)
-    behind = _inverse(zipf, head + 0.5, (mass - share).clamp_(min=0)).add_(0.5).long() - 1
-    return torch.where(mass < share, ranks, behind.clamp_(head, rows - 1))
+    beyond = _inverse(zipf, head + 0.5, (mass - share).clamp_(min=0)).add_(0.5).long() - 1
+    return torch.where(mass < share, ranks, beyond.clamp_(head, rows - 1))
 
 
 def _integral(power: float, start: float, end: float) -> float:
-    """Of x ** -power from start to end."""
+    """The integral of x ** -power from start to end."""
     width = math.log(end / start)
     rise = (1 - power) * width
     return start ** (1 - power) * width * (math.expm1(rise) / rise if rise else 1.0)
 
 
 def _inverse(power: float, start: float, area: Tensor) -> Tensor:
-    """Where the integral from start reaches an area."""
+    """Where the integral of x ** -power from start reaches an area."""
     area = area / start ** (1 - power)
-    if abs(1 - power) < 1e-9:
+    if abs(1 - power) < HARMONIC:
         return area.exp_().mul_(start)
     return area.mul_(1 - power).log1p_().div_(1 - power).exp_().mul_(start)
 
 
 def scatter(ranks: Tensor, rows: int) -> Tensor:
-    """Rows of ranks: a permutation, so that rows that are read often do not lie side by side."""
+    """The rows of ranks (N,): a permutation, so that rows that are read often do not lie side by side."""
     step = max(1, round(rows * GOLDEN))
     while math.gcd(step, rows) > 1:
         step -= 1

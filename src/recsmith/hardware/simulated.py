@@ -1,6 +1,6 @@
 """Hardware `simulated:<gpu>`: the analytic cost model with three effects that are not additive over tables.
 
-Torch-free, and no more right than its model: it stands in for a GPU where cost models and planners are tried out.
+It needs no PyTorch, and is no more right than its model: it replaces a GPU where cost models and planners are tried.
 
 - **launch**: 2 kernels forward and 20 backward, whatever they do (costs/analytic/model.py has the sources).
 - **wave quantisation**: a warp serves a bag; warps that the device cannot hold at once wait for the next wave, and a
@@ -29,35 +29,37 @@ from recsmith.clusters import Cluster, catalogue, load_cluster
 from recsmith.costs.analytic.kernels import L2_SHARE, EmbeddingKernels, Work
 from recsmith.costs.analytic.model import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.errors import UsageError
-from recsmith.hardware.case import REPETITIONS, Case, Measurement, Scale
-from recsmith.hardware.dice import NOISE, Dice
+from recsmith.hardware.case import Case, Scale
+from recsmith.hardware.keyed_random import NOISE, KeyedRandom
+from recsmith.hardware.measurement import REPETITIONS, Measurement
 from recsmith.problems import Problem, Space, build_problem
 from recsmith.workloads import Table
 from recsmith.workloads.zipf import zipf_reuse_bins
 
-SMS = {"v100-32": 80, "torchrec-default": 80, "a100-40": 108, "a100-80": 108, "h100": 132, "h200": 132}
+SM_COUNTS = {"v100-32": 80, "torchrec-default": 80, "a100-40": 108, "a100-80": 108, "h100": 132, "h200": 132}
 """Streaming multiprocessors: NVIDIA's V100, A100 and H100 white papers; H200 has H100's die."""
-WARPS = 45  # that FBGEMM's kernels keep on an SM
-TURNS = 32  # cases whose answers are kept for their next visits: more than take turns in a run (measuring/samples.py)
+WARPS_PER_SM = 45  # that FBGEMM's kernels keep on an SM at once: 64 x 0.71 occupancy (Lin et al., HiPC 2022)
+CACHED_CASES = 32  # cases whose seconds are kept for their next visits; more than the 20 that take turns in a run
 
 
-class _Exact(NamedTuple):
-    """Seconds of a case without noise, and its reuse bins (T, 17)."""
+class _Noiseless(NamedTuple):
+    """Seconds of a case before noise, and its reuse bins (T, 17)."""
 
     forward_s: float
     backward_s: float
     reuse_bins: Ints
 
 
-class CrowdedKernels(EmbeddingKernels):
-    """Kernels whose tables share the cache by the bytes that each reads again."""
+class SharedCacheKernels(EmbeddingKernels):
+    """Embedding kernels whose tables share the second-level cache, by the bytes that each table reads again."""
 
     def _missed(self, modes: Ints, row: Floats) -> Floats:
+        """Rows (M,) that come from memory, not from the cache; row: bytes of a row (M,)."""
         ids, unique, table = self.problem.modes.ids[modes], self.unique[modes], self.problem.modes.table[modes]
         again = np.where(ids > unique, unique * row, 0.0)
         share = again / max(float(again.sum()), 1.0)
-        held = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) * share / row, unique)
-        hot, all_hot = (self.reuse.hot_share(table, np.asarray(rows)) for rows in (held, unique))
+        cached = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) * share / row, unique)
+        hot, all_hot = (self.reuse.hot_share(table, np.asarray(rows)) for rows in (cached, unique))
         return unique + np.maximum(ids - unique, 0) * (1 - np.minimum(hot / np.maximum(all_hot, 1e-300), 1))
 
 
@@ -72,42 +74,42 @@ class Simulated:
         self.name = f"simulated:{source}" + (f"?noise={noise:g}" if noise else "")
         self.device = f"{self._cluster.device.name}, simulated"
         self.versions = f"recsmith {__version__}"
-        self._exactly = lru_cache(TURNS)(self._price)
+        self._without_noise = lru_cache(CACHED_CASES)(self._price)
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
-        """Nothing: it computes what any optimizer and data type moves."""
+        """Refuses nothing: the formulas hold for any optimizer and data type."""
 
     def measure(self, case: Case, visit: int = 0) -> Measurement:
-        """Seconds by the formulas; different rows and reuse bins as expected."""
+        """Seconds by the formulas; unique rows and reuse bins are expected values."""
         return self.measure_groups((case,), visit)
 
     def measure_groups(self, cases: tuple[Case, ...], visit: int = 0, least: int = REPETITIONS) -> Measurement:
-        """Seconds of the cases by themselves, added up; repetitions would change nothing."""
+        """The sum of the seconds of each case; repetitions would change nothing, so `least` is not used."""
         self.scale.check(cases)
-        answers = [self._exactly(case) for case in cases]
+        answers = [self._without_noise(case) for case in cases]
         noise = np.array([self._factor(case, visit) for case in cases])
         forward, backward = (noise * np.array([(each.forward_s, each.backward_s) for each in answers]).T).sum(axis=1)
         return _answer(cases, float(forward), float(backward), np.concatenate([each.reuse_bins for each in answers]))
 
     def _factor(self, case: Case, visit: int) -> float:
-        """The noise of a visit."""
-        return math.exp(self._noise * float(Dice(case.seed, case.number, NOISE + visit).normal(1)[0]))
+        """The noise factor of a visit."""
+        return math.exp(self._noise * float(KeyedRandom(case.seed, case.number, NOISE + visit).normal(1)[0]))
 
-    def _price(self, case: Case) -> "_Exact":
-        """What all visits of a case have in common."""
+    def _price(self, case: Case) -> _Noiseless:
+        """What all visits of a case have in common: its seconds before noise."""
         problem = _problem_of(case, self._cluster)
-        kernels = CrowdedKernels.of(problem)
+        kernels = SharedCacheKernels.of(problem)
         modes: Ints = np.arange(len(problem.tables))
         widths = problem.demand.dim[problem.modes.table[modes]]
         launch = self._cluster.device.launch_s or LAUNCH_S
-        waves = case.workload.batch_size * len(case.tables) / (self._sms * WARPS)
-        forward = FORWARD_KERNELS * launch + _longer(kernels.forward(modes, widths)) * math.ceil(waves) / waves
-        backward = BACKWARD_KERNELS * launch + _longer(kernels.backward(modes, widths))
-        return _Exact(forward, backward, _reuse_bins(case))
+        waves = case.workload.batch_size * len(case.tables) / (self._sm_count * WARPS_PER_SM)
+        forward = FORWARD_KERNELS * launch + _slower_level(kernels.forward(modes, widths)) * math.ceil(waves) / waves
+        backward = BACKWARD_KERNELS * launch + _slower_level(kernels.backward(modes, widths))
+        return _Noiseless(forward, backward, _reuse_bins(case))
 
     @property
-    def _sms(self) -> int:
-        return SMS[self._cluster.device.name]
+    def _sm_count(self) -> int:
+        return SM_COUNTS[self._cluster.device.name]
 
 
 def check_noise(noise: float) -> None:
@@ -118,42 +120,42 @@ def check_noise(noise: float) -> None:
 
 def _one_gpu(source: str) -> Cluster:
     cluster = load_cluster(source)
-    if cluster.device.name not in SMS:
+    if cluster.device.name not in SM_COUNTS:
         raise UsageError(
             f"simulated:{source} is device '{cluster.device.name}', and the simulation knows the figures of "
-            f"{', '.join(name for name in catalogue() if name in SMS)}; take one of these"
+            f"{', '.join(name for name in catalogue() if name in SM_COUNTS)}; take one of these"
         )
     hbm = cluster.device.hbm_bytes
     return replace(cluster, local_world_size=1, hosts=1, hbm_bytes=hbm, reserve_bytes=0)
 
 
 def _problem_of(case: Case, cluster: Cluster) -> Problem:
-    """The case as whole tables of one device; as one of several blocks, row-wise tables of as many devices."""
+    """The case as a problem: whole tables on one device, or row-wise tables over as many devices as it has blocks."""
     if case.blocks == 1:
         return build_problem(case.workload, cluster, Space(types=("table_wise",), kernels=("fused",)))
     work = replace(
         case.workload,
         batch_size=case.workload.batch_size // case.blocks,
-        tables=tuple(_whole(table, case.blocks) for table in case.tables),
+        tables=tuple(_whole_table(table, case.blocks) for table in case.tables),
     )
     devices = replace(cluster, local_world_size=case.blocks)
     return build_problem(work, devices, Space(types=("row_wise",), kernels=("fused",)))
 
 
-def _whole(table: Table, blocks: int) -> Table:
-    """The table that a block is one of so many of."""
-    (feature,) = table.features
+def _whole_table(block: Table, blocks: int) -> Table:
+    """The table of which a block is one of so many."""
+    (feature,) = block.features
     feature = replace(feature, pooling_factor=feature.pooling_factor * blocks)
-    return replace(table, num_embeddings=table.num_embeddings * blocks, features=(feature,))
+    return replace(block, num_embeddings=block.num_embeddings * blocks, features=(feature,))
 
 
-def _longer(work: Work) -> float:
-    """Seconds of a kernel: memory or cache decides, over all of its tables."""
+def _slower_level(work: Work) -> float:
+    """Seconds of a kernel over all of its tables: those of the memory or of the cache, whichever is slower."""
     return max(float(work.memory.sum()), float(work.cache.sum()))
 
 
 def _reuse_bins(case: Case) -> Ints:
-    """Rows read 1, 2, 3-4 ... times (T, 17), as expected."""
+    """Expected counts of rows read 1, 2, 3-4 ... times (T, 17)."""
     lookups = np.array(case.lookups, dtype=np.float64)
     zipf = np.array([(table.access and table.access.zipf) or 0.0 for table in case.tables])
     rows = np.array([table.num_embeddings for table in case.tables], dtype=np.float64)

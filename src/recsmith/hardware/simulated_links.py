@@ -1,6 +1,6 @@
-"""All-to-alls on `simulated:<gpu>`: the alpha-beta of the analytic model, with three effects that it does not know.
+"""All-to-alls on `simulated:<gpu>`: alpha-beta as in the analytic cost model, with three effects that it lacks.
 
-Torch-free, and no more right than its rules: it stands in for a cluster where models of all-to-alls are tried out.
+It needs no PyTorch, and is no more right than its rules: it replaces a cluster where models of all-to-alls are tried.
 Bytes flow; each rank has a port out and a port in to its own host, and others (its network card) to other hosts, all
 busy at the same time, as fast as the links of the catalogue and the efficiencies of the analytic model let them.
 
@@ -26,13 +26,13 @@ from recsmith._version import __version__
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs.analytic.links import INTER_HOST_EFFICIENCY, INTRA_HOST_EFFICIENCY, latency, ranks_per_host
 from recsmith.errors import UsageError
-from recsmith.hardware.dice import NOISE, Dice
+from recsmith.hardware.keyed_random import NOISE, KeyedRandom
 from recsmith.hardware.simulated import check_noise
 from recsmith.sharding import Collective
 
 ALL_TO_ALL = Collective("all_to_all", "world")
-INCAST = 0.2  # share that a crowded card loses, at most
-DONE = 1e-12  # of a message: less than that is rounding
+INCAST = 0.2  # how much longer, at most, a card takes that receives from many ranks at once; assumed, not measured
+DONE = 1e-12  # share of a message; less than that is left by rounding, and counts as sent
 
 
 class SimulatedLinks:
@@ -47,7 +47,7 @@ class SimulatedLinks:
 
     @property
     def per_host(self) -> int:
-        """Ranks that a host has room for."""
+        """Devices of a host."""
         return self._cluster.local_world_size
 
     def cluster(self, ranks: int) -> Cluster:
@@ -77,7 +77,7 @@ class SimulatedLinks:
         if key is None or not self._noise:
             return 1.0
         seed, number, visit = key
-        return math.exp(self._noise * float(Dice(seed, number, NOISE + visit).normal(1)[0]))
+        return math.exp(self._noise * float(KeyedRandom(seed, number, NOISE + visit).normal(1)[0]))
 
 
 def _check(traffic: Floats, skew_s: Floats) -> None:
@@ -91,19 +91,19 @@ def _check(traffic: Floats, skew_s: Floats) -> None:
 
 
 def _ends(traffic: Floats, start: Floats, cluster: Cluster) -> Floats:
-    """When the last message of each rank is through (W,)."""
+    """When the last message of each rank has ended (W,), within hosts and across them."""
     host = np.arange(len(start)) // cluster.local_world_size
-    together = host[:, None] == host
+    same_host = host[:, None] == host
     links = cluster.links
-    inside = _flow(np.where(together, traffic, 0.0), start, links.intra_host_bandwidth * INTRA_HOST_EFFICIENCY, 0.0)
+    inside = _flow(np.where(same_host, traffic, 0.0), start, links.intra_host_bandwidth * INTRA_HOST_EFFICIENCY, 0.0)
     if cluster.hosts == 1:
         return inside
-    across = np.where(together, 0.0, traffic)
+    across = np.where(same_host, 0.0, traffic)
     return np.maximum(inside, _flow(across, start, links.inter_host_bandwidth * INTER_HOST_EFFICIENCY, INCAST))
 
 
 def _flow(traffic: Floats, start: Floats, bandwidth: float, incast: float) -> Floats:
-    """When the last message of each rank is through (W,), of those that share one kind of port; 0 without any.
+    """When the last message of each rank has ended (W,), of messages that share one kind of port; 0 without any.
 
     Between two events (a pair is ready, a message ends) rates are constant.
     """
@@ -118,13 +118,13 @@ def _flow(traffic: Floats, start: Floats, bandwidth: float, incast: float) -> Fl
         event = min(event, float((left[moving] / rate[moving]).min(initial=np.inf)))
         now += event
         left = np.where(moving, left - rate * event, left)
-        over = moving & (left <= least)
-        left[over], done[over] = 0.0, now
+        ended = moving & (left <= least)
+        left[ended], done[ended] = 0.0, now
     return np.maximum(done.max(axis=0), done.max(axis=1))
 
 
 def _rates(moving: Bools, bandwidth: float, incast: float) -> Floats:
-    """Bytes a second of messages in flight (W, W): each the smaller of its shares of two ports."""
+    """Bytes a second of each message in flight (W, W): the smaller of its shares of its two ports."""
     sends, receives = np.maximum(moving.sum(axis=1), 1), np.maximum(moving.sum(axis=0), 1)
-    crowded = 1 + incast * (1 - 1 / receives)
-    return bandwidth * np.minimum(1 / sends[:, None], 1 / (receives * crowded))
+    slowdown = 1 + incast * (1 - 1 / receives)
+    return bandwidth * np.minimum(1 / sends[:, None], 1 / (receives * slowdown))

@@ -4,7 +4,7 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.costs.neural.files import HeldOut
-from recsmith.measuring.ranking import kendall_tau
+from recsmith.measuring.rank_correlation import kendall_tau
 
 BANDS_PER_E = 20  # groups whose work differs by less than 5 % count as equal
 

@@ -1,32 +1,38 @@
-"""The columns of measurements: what a row says, in which unit. docs/measurements.md prints this list.
+"""The columns of measurements: name, type, unit and meaning of each. docs/measurements.md prints this list.
+
+Meanings are written into parquet files, so they are worded for readers of these files.
 
 Legend: T tables of a case, W ranks.
 """
 
+import platform
+from datetime import UTC, datetime
 from typing import Literal, cast
 
 from recsmith._types import noun
+from recsmith.measuring.journal import Row
 
 SCHEMA = "recsmith/measurements/1"
-Kind = Literal["compute", "comm"]
-Type = Literal["int64", "float64", "string", "bool", "list<int64>", "list<float64>"]
+MeasurementKind = Literal["compute", "comm"]
+ColumnType = Literal["int64", "float64", "string", "bool", "list<int64>", "list<float64>"]
 
 
 @noun
 class Column:
-    """A column: seconds and bytes unless its unit says otherwise; empty where there is no value."""
+    """A column of a row of measurements; it is empty where there is no value."""
 
     name: str
-    type: Type
+    type: ColumnType
     unit: str
     meaning: str
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    """Lines of 'name | type | unit | meaning'."""
+    """The columns of lines such as 'ids | int64 | count | of all tables'."""
     rows = [[word.strip() for word in line.split("|")] for line in text.strip().splitlines()]
     return tuple(
-        Column(name=name, type=cast(Type, kind), unit=unit, meaning=meaning) for name, kind, unit, meaning in rows
+        Column(name=name, type=cast(ColumnType, type_), unit=unit, meaning=meaning)
+        for name, type_, unit, meaning in rows
     )
 
 
@@ -90,4 +96,15 @@ fastest_s       | list<float64> | s       | of each rank, from its own start to 
 median_s        | list<float64> | s       | of each rank, the median (W)
 repetitions     | int64         | count   | timed, after one that is not
 {_ORIGIN.strip()}""")
-COLUMNS: dict[Kind, tuple[Column, ...]] = {"compute": COMPUTE, "comm": COMM}
+COLUMNS: dict[MeasurementKind, tuple[Column, ...]] = {"compute": COMPUTE, "comm": COMM}
+
+
+def origin_columns(elapsed_s: float, hardware: str, device: str, versions: str) -> Row:
+    """The columns that say where, when and with which versions a row was measured."""
+    return {
+        "elapsed_s": elapsed_s,
+        "hardware": hardware,
+        "device": device,
+        "versions": f"{versions}, Python {platform.python_version()}",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

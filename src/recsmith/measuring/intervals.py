@@ -1,4 +1,4 @@
-"""How sure measured figures are: medians over visits, with intervals by the bootstrap.
+"""Confidence intervals of measured figures: medians over visits, resampled by the bootstrap.
 
 Legend: V visits, B resamples.
 """
@@ -7,8 +7,8 @@ import numpy as np
 
 from recsmith._types import Floats, Ints, noun
 
-RESAMPLES = 10_000
-LOW, HIGH = 2.5, 97.5  # percentiles: of 95 %
+RESAMPLES = 10_000  # B. Trade-off: more make the ends of intervals steadier and take longer; not tuned further
+LOW, HIGH = 2.5, 97.5  # percentiles between which 95 % of the resamples lie
 
 
 @noun
@@ -21,27 +21,27 @@ class Interval:
 
     @property
     def holds_zero(self) -> bool:
-        """Whether 0 is among what it may be: a difference that is not told apart from none."""
+        """Whether the interval contains 0: then a difference cannot be told apart from none."""
         return self.low <= 0 <= self.high
 
 
 def draw_visits(visits: int, seed: int = 0, resamples: int = RESAMPLES) -> Ints:
-    """Which visits each resample holds (B, V): V of them, drawn with replacement.
+    """Indices (B, V) of the visits of each resample: V of them, drawn with replacement.
 
     Efron, Bootstrap Methods (Annals of Statistics 7(1), 1979). What is measured in the same visits is resampled by the
-    same draw, so that what slows a whole visit falls out of differences.
+    same draw, so that whatever slows a whole visit cancels out of differences.
     """
     return np.random.default_rng(seed).integers(0, visits, (resamples, visits))
 
 
 def interval(value: float, resampled: Floats) -> Interval:
-    """A figure with percentiles of what resamples (B,) give for it."""
+    """A figure with the percentiles LOW and HIGH of its resampled values (B,)."""
     low, high = np.percentile(resampled, (LOW, HIGH)).tolist()
     return Interval(value=value, low=low, high=high)
 
 
 def bootstrap_median(values: Floats, seed: int = 0) -> Interval:
-    """The median of values (V,), and percentiles of the medians of resampled ones.
+    """The median of values (V,), with an interval from the medians of resamples.
 
     Of few values the interval is narrow: of seven normal ones it holds the truth in about nine of ten cases
     (tests/measuring/test_intervals.py).

@@ -1,4 +1,4 @@
-"""The journal of a folder: one JSON line a row, the way in which rows survive whatever ends a run.
+"""The journal of a folder: a JSON line for each row, so that rows survive whatever ends a run.
 
 A line is handed to the system after each row, so kill -9 loses none; it is forced onto the disk every SYNC_S.
 """
@@ -15,8 +15,8 @@ from recsmith.errors import CorruptFile, RecSmithError
 
 Row = dict[str, Any]
 NAME = "journal.jsonl"
-SYNC_S = 5.0
-KINDS = ("position", "begin")  # a row, or a note of what is measured next
+SYNC_S = 5.0  # seconds between fsyncs. Trade-off: longer loses more rows in a power failure, shorter waits for disks
+KINDS = ("position", "begin")  # fields that tell lines apart: a row, or a note of what is measured next
 
 
 class Journal:

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.workloads._ranks import (
+from recsmith.workloads.rank_sums import (
     LOG_HEAD,
     between,
     harmonic,

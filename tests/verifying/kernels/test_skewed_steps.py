@@ -11,7 +11,7 @@ from recsmith.costs.neural_comm.files import comm_model_of
 from recsmith.errors import UsageError
 from recsmith.hardware import load_links
 from recsmith.hardware.simulated_links import ALL_TO_ALL
-from recsmith.measuring.exchanges import Exchange
+from recsmith.measuring.comm.exchanges import Exchange
 from recsmith.verifying.kernels.skewed_steps import by_links, by_model, step_with_skew
 
 LINKS = load_links("simulated:h100")

@@ -12,7 +12,7 @@ from recsmith._types import Floats
 from recsmith.hardware import load_links
 from recsmith.jobs.launch import launch
 from recsmith.jobs.machine import free_cores
-from recsmith.measuring.exchanges import Exchange
+from recsmith.measuring.comm.exchanges import Exchange
 from recsmith.plans import Plan
 from recsmith.sharding import Collective
 
@@ -84,6 +84,6 @@ def measure_collectives(plans: Sequence[Plan], visits: int) -> list[Floats]:
     ranks = plans[0].cluster.world_size
     limit = START_S + EXCHANGE_S * visits * len(exchanges)
     words = {"exchanges": exchanges, "visits": visits}
-    found = launch("recsmith.measuring.ranks:measure_exchanges", words, ranks=ranks, timeout_s=limit)
+    found = launch("recsmith.measuring.comm.rank_worker:measure_exchanges", words, ranks=ranks, timeout_s=limit)
     seconds = np.array(found, dtype=np.float64).reshape(ranks, visits, len(plans), 2)
     return list(seconds.transpose(2, 1, 0, 3))

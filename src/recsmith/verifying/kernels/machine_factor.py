@@ -15,7 +15,7 @@ from recsmith.clusters import Cluster
 from recsmith.costs import CostModel
 from recsmith.costs.groups import group_seconds, one_device
 from recsmith.hardware import Case, default_scale, scale_of
-from recsmith.measuring.cases import Cases
+from recsmith.measuring.compute.cases import Cases
 from recsmith.measuring.intervals import Interval, bootstrap_median
 from recsmith.plans import Plan
 from recsmith.workloads.optimizers import OPTIMIZERS
@@ -37,7 +37,7 @@ class MachineFactor:
 def reference_cases(plans: Sequence[Plan], hardware: str) -> list[Case]:
     """The first 20 cases of a seed at the hardware's scale, of the plans' optimizers and data types.
 
-    Their work is drawn evenly in its logarithm (measuring/cases.py).
+    Their work is drawn evenly in its logarithm (measuring/compute/cases.py).
     """
     optimizers = {plan.workload.optimizer for plan in plans}
     data_types = {table.data_type for plan in plans for table in plan.workload.tables}

@@ -17,7 +17,7 @@ from recsmith._types import Floats
 from recsmith.costs.neural_comm.network import CommModel
 from recsmith.errors import UsageError
 from recsmith.hardware.simulated_links import SimulatedLinks
-from recsmith.measuring.exchanges import Exchange
+from recsmith.measuring.comm.exchanges import Exchange
 
 ExchangeSeconds = Callable[[Exchange], Floats]
 """A function: the seconds (W,) of each rank of an exchange, from the rank's own start to its end."""

@@ -18,7 +18,7 @@ from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
 from recsmith.hardware import Hardware
 from recsmith.measuring.intervals import draw_visits, interval
-from recsmith.measuring.ranking import kendall_tau
+from recsmith.measuring.rank_correlation import kendall_tau
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import Plan, StepCost
 from recsmith.verifying.kernels.collectives import is_simulated, measure_collectives, not_measured

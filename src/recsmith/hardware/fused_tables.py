@@ -1,0 +1,99 @@
+# pyright: basic
+"""FBGEMM's fused tables in memory that was allocated before (imports torch and FBGEMM).
+
+Weights, optimizer states and gradients of all cases are one allocation each: tables lie side by side from its start, so
+no two tables of a case share memory, and no case pays for allocation. Cases that run in one step have separate parts of
+it. The learning rate is 0: kernels do all their work, and every weight stays what it was.
+"""
+
+import logging
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from recsmith.hardware.case import Case, Scale
+
+logging.disable(logging.WARNING)  # FBGEMM warns of PyTorch releases that its table does not know yet
+from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType  # noqa: E402
+from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation, PoolingMode  # noqa: E402
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import (  # noqa: E402
+    ComputeDevice,
+    SplitTableBatchedEmbeddingBagsCodegen,
+)
+
+logging.disable(logging.NOTSET)
+
+OPTIMIZERS = {
+    "sgd": EmbOptimType.EXACT_SGD,
+    "adagrad": EmbOptimType.EXACT_ADAGRAD,
+    "rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD,
+}
+DATA_TYPES = {"fp32": SparseType.FP32, "fp16": SparseType.FP16}
+POOLINGS = {"sum": PoolingMode.SUM, "mean": PoolingMode.MEAN}
+WEIGHT_BITS = 0x3C00  # 1 as fp16, two of them 0.0078 as fp32: arithmetic never meets denormal numbers
+STATE, GRADIENT = 1e-3, 1e-2  # of every element: any values whose squares and roots are no denormal numbers
+
+
+class Memory(NamedTuple):
+    """Memory for the cases of a scale; each takes it from the start. weights: 16-bit words, two to an fp32 element."""
+
+    weights: Tensor
+    state: Tensor
+    gradient: Tensor
+
+    @classmethod
+    def of(cls, scale: Scale, device: torch.device) -> "Memory":
+        """Allocate the memory of a scale on a device."""
+        return cls(
+            torch.full((2 * scale.elements,), WEIGHT_BITS, dtype=torch.int16, device=device),
+            torch.full((scale.elements,), STATE, device=device),
+            torch.full((scale.outputs,), GRADIENT, device=device),
+        )
+
+    def beyond(self, elements: int, outputs: int) -> "Memory":
+        """The part beyond so many elements of weights, and of outputs."""
+        return Memory(self.weights[2 * elements :], self.state[elements:], self.gradient[outputs:])
+
+
+class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
+    """The tables of a case as FBGEMM fuses them, in given memory; FBGEMM checks ids against rows, as in TorchRec."""
+
+    memory: Memory
+
+    def __init__(self, case: Case, memory: Memory, learning_rate: float = 0.0, stochastic: bool = True) -> None:
+        """stochastic: whether a GPU rounds updated fp16 weights at random, as FBGEMM and TorchRec do by default."""
+        cuda = memory.weights.is_cuda
+        place = EmbeddingLocation.DEVICE if cuda else EmbeddingLocation.HOST
+        compute = ComputeDevice.CUDA if cuda else ComputeDevice.CPU
+        self.__dict__["memory"] = memory  # nn.Module takes attributes only once it is initialised
+        super().__init__(
+            [(table.num_embeddings, table.embedding_dim, place, compute) for table in case.tables],
+            optimizer=OPTIMIZERS[case.workload.optimizer],
+            weights_precision=DATA_TYPES[case.data_type],
+            pooling_mode=POOLINGS[case.tables[0].pooling],
+            learning_rate=learning_rate,
+            stochastic_rounding=stochastic,
+            device=memory.weights.device,
+        )
+
+    def _apply_split(self, split: Any, prefix: str, dtype: Any, *_: Any, **__: Any) -> None:
+        """Take weights (prefix 'weights') and states ('momentum1') from memory, where FBGEMM 1.6 to 1.8 allocates them.
+
+        It sets what FBGEMM's own method sets: offsets and placements of tables, and buffers on device and host.
+        """
+        whole = self.memory.weights if prefix == "weights" else self.memory.state
+        place = whole.device
+        mine = whole.view(dtype)[: split.host_size + split.dev_size]
+        empty = torch.empty(0, dtype=dtype, device=place)
+        setattr(self, f"{prefix}_physical_placements", split.placements)
+        setattr(self, f"{prefix}_physical_offsets", split.offsets)
+        placements = [int(placement) for placement in split.placements]
+        self.register_buffer(f"{prefix}_offsets", torch.tensor(split.offsets, device=place))
+        self.register_buffer(f"{prefix}_placements", torch.tensor(placements, device=place, dtype=torch.int32))
+        self.register_buffer(f"{prefix}_dev", mine if split.dev_size else empty)
+        self.register_buffer(f"{prefix}_uvm", empty)
+        if split.host_size:
+            setattr(self, f"{prefix}_host", nn.Parameter(mine))
+        else:
+            self.register_buffer(f"{prefix}_host", empty)

@@ -1,0 +1,155 @@
+"""Exchanges as a model of all-to-alls sees them: blocks of one number of ranks each, and where they were measured.
+
+Legend: N exchanges of a block, W ranks.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints, noun
+from recsmith.costs.neural_comm.inputs import Load
+from recsmith.errors import UsageError
+from recsmith.hardware import load_links
+from recsmith.learning.costs.data import split
+from recsmith.measuring.about import load_about
+from recsmith.measuring.rows import read_columns
+
+LEAST_EXCHANGES = 50
+COLUMNS = ("number", "backend", "oversubscribed", "device", "versions", "direction", "sent_bytes", "received_bytes",
+           "skew_s", "median_s", "status")  # fmt: skip
+
+
+@noun
+class CommOrigin:
+    """Where exchanges were measured. per_host: ranks that a host has room for; None where all were on one machine."""
+
+    hardware: str
+    backend: str
+    device: str
+    per_host: int | None
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """Exchanges of one number of ranks: their load, seconds (N, W), and case (N,); those of one case are the same."""
+
+    load: Load
+    seconds: Floats
+    case: Ints
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.case)
+
+    @property
+    def ranks(self) -> int:
+        """W."""
+        return self.load.ranks
+
+    @property
+    def together(self) -> Bools:
+        """Exchanges that all ranks start at once (N,)."""
+        return self.load.wait_s.max(axis=1) == 0
+
+    def take(self, kept: Bools | Ints) -> "Exchanges":
+        """Some of them."""
+        load = self.load
+        some = {name: getattr(load, name)[kept] for name in ("sent", "received", "skew_s", "forward")}
+        return Exchanges(replace(load, **some), self.seconds[kept], self.case[kept])
+
+
+def read_exchanges(folders: Sequence[Path]) -> tuple[list[Exchanges], int, CommOrigin, str]:
+    """(a block for each number of ranks, fewest first; how many were left out; where they were measured; versions).
+
+    Left out are exchanges of more ranks than cores: of these the scheduler was measured.
+
+    Raises:
+        UsageError: there are too few, of several kinds of hardware, or the folders hold something else.
+        CorruptFile, MissingExtra: as read_columns says.
+    """
+    found: dict[int, list[Exchanges]] = {}
+    origins, versions, all_ = set[CommOrigin](), set[str](), 0
+    for folder in folders:
+        about = load_about(folder)
+        if about.kind != "comm":
+            raise UsageError(f"'{folder}' holds {about}; exchanges are of `recsmith measure comm`")
+        columns = read_columns(folder, COLUMNS)
+        all_ += len(columns["number"])
+        kept = [i for i, status in enumerate(columns["status"]) if status == "ok" and not columns["oversubscribed"][i]]
+        rows = {name: [values[i] for i in kept] for name, values in columns.items()}
+        here = {_origin(about.hardware, *pair) for pair in zip(rows["backend"], rows["device"], strict=True)}
+        origins |= here
+        versions |= set(rows["versions"])
+        for origin in here:
+            found.setdefault(about.ranks, []).append(_block(rows, about.seed, origin.per_host))
+    if len(origins) > 1:
+        names = ", ".join(sorted(f"{each.hardware}, {each.backend} ({each.device})" for each in origins))
+        raise UsageError(f"the exchanges are of several devices: {names}; train a model for each")
+    blocks = [_joined(found[ranks]) for ranks in sorted(found)]
+    used = sum(map(len, blocks))
+    if used < LEAST_EXCHANGES:
+        raise UsageError(
+            f"{used} of {all_} exchanges are usable (those of more ranks than cores are not); training takes at least "
+            f"{LEAST_EXCHANGES}: measure more"
+        )
+    return blocks, all_ - used, origins.pop(), "; ".join(sorted(versions))
+
+
+def _origin(hardware: str, backend: str, device: str) -> CommOrigin:
+    """The origin of a row. Devices of NCCL are counted ('8 x NVIDIA H100'); how many there are is no difference."""
+    count, _, name = device.partition(" x ")
+    per_host = load_links(hardware).per_host if backend == "simulated" else None
+    return CommOrigin(hardware=hardware, backend=backend, device=name if count.isdigit() else device, per_host=per_host)
+
+
+def _block(rows: dict[str, list[Any]], seed: int, per_host: int | None) -> Exchanges:
+    sent, received, skew, seconds = (
+        np.array(rows[name], dtype=np.float64) for name in ("sent_bytes", "received_bytes", "skew_s", "median_s")
+    )
+    forward = np.array(rows["direction"]) == "forward"
+    case = np.array(rows["number"], dtype=np.int64) + seed * 2**32
+    return Exchanges(Load(sent, received, skew, forward, per_host), seconds, case)
+
+
+def _joined(parts: list[Exchanges]) -> Exchanges:
+    def all_of(name: str) -> Any:
+        return np.concatenate([getattr(part.load, name) for part in parts])
+
+    load = replace(parts[0].load, **{name: all_of(name) for name in ("sent", "received", "skew_s", "forward")})
+    return Exchanges(
+        load, np.concatenate([part.seconds for part in parts]), np.concatenate([part.case for part in parts])
+    )
+
+
+def split_blocks(blocks: Sequence[Exchanges], seed: int) -> tuple[list[Exchanges], list[Exchanges], list[Exchanges]]:
+    """(train, validation, test) of each block: by number, so that no case, of any number of ranks, is in two parts."""
+    kept = split(np.concatenate([block.case for block in blocks]), seed)
+    ends = np.cumsum([len(block) for block in blocks])[:-1]
+    parts = [[block.take(some) for block, some in zip(blocks, np.split(part, ends), strict=True)] for part in kept]
+    return parts[0], parts[1], parts[2]
+
+
+def comm_noise(blocks: Sequence[Exchanges]) -> Floats:
+    """|second / first - 1| of every rank of every exchange that was measured twice."""
+    return np.concatenate([_apart(block) for block in blocks])
+
+
+def _apart(block: Exchanges) -> Floats:
+    order = np.argsort(block.case, kind="stable")
+    twice = np.flatnonzero(np.diff(block.case[order]) == 0)
+    return np.abs(block.seconds[order[twice + 1]] / block.seconds[order[twice]] - 1).ravel()
+
+
+def digest(blocks: Sequence[Exchanges]) -> str:
+    """SHA-256 of all numbers."""
+    found = hashlib.sha256()
+    for block in blocks:
+        load = block.load
+        for values in (load.sent, load.received, load.skew_s, load.forward, block.seconds, block.case):
+            found.update(np.ascontiguousarray(values).tobytes())
+    return found.hexdigest()

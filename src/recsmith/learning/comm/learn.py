@@ -1,0 +1,108 @@
+"""From exchanges to a model of all-to-alls on disk: read, split, train, judge, write."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith._types import Floats
+from recsmith.costs.neural.files import NoiseFloor, Range
+from recsmith.costs.neural_comm.files import CommCard, CommHeldOut, comm_model_of, load_comm_model, save_comm_model
+from recsmith.costs.weight_files import SUFFIX
+from recsmith.errors import MissingExtra, UsageError
+from recsmith.files import check_target
+from recsmith.learning.comm.baselines import WaitedAlphaBeta
+from recsmith.learning.comm.data import Exchanges, comm_noise, digest, read_exchanges, split_blocks
+
+Predict = Callable[[Exchanges], Floats]
+
+
+def learn_comm(
+    folders: Sequence[Path], output: str, words: dict[str, Any], unseen: Sequence[Path] = (),
+    on_epoch: Callable[[Any], None] | None = None,
+) -> CommCard:  # fmt: skip
+    """Train a model on the exchanges of folders and write it; words: those of comm_training.CommRecipe.
+
+    unseen: folders of other numbers of ranks, which only judge. Ctrl-C ends training as a budget would; before the
+    first epoch is done, nothing is written.
+
+    Raises:
+        UsageError: too few exchanges, or of several devices; the output is no path of a .safetensors file.
+        MissingExtra: PyTorch is missing, or pyarrow where there are parquet parts.
+        RecSmithError: training diverged, or the output cannot be written; a file that was there is unchanged.
+    """
+    if not output.endswith(SUFFIX):
+        raise UsageError(f"the output is '{output}'; give a name that ends with {SUFFIX}")
+    check_target(output)
+    blocks, left_out, origin, versions = read_exchanges(folders)
+    judging = _unseen(blocks, folders, unseen)
+    training = _torch_part()
+    recipe = training.CommRecipe(**words)
+    learning, choosing, judged = split_blocks(blocks, recipe.seed)
+    network, epochs = training.train_comm(recipe, learning, choosing, on_epoch)
+    tensors = network.tensors()
+    model = comm_model_of(tensors, origin.per_host, output)
+    simple = WaitedAlphaBeta(learning)
+    seen = tuple(block.ranks for block in blocks)
+    card = CommCard(
+        hardware=origin.hardware, backend=origin.backend, device=origin.device, versions=versions,
+        per_host=origin.per_host, ranks=seen, seed=recipe.seed, data=digest(blocks), exchanges=sum(map(len, blocks)),
+        left_out=left_out, train=sum(map(len, learning)), validation=sum(map(len, choosing)), epochs=epochs,
+        held_out=tuple(
+            comm_held_out(block, lambda one: model.of_load(one.load), simple.predict, seen)
+            for block in sorted([*judged, *judging], key=lambda one: one.ranks) if len(block)
+        ),
+        noise=_floor(blocks), ranges=comm_ranges(learning),
+    )  # fmt: skip
+    save_comm_model(output, tensors, card)
+    load_comm_model(output)
+    return card
+
+
+def _unseen(blocks: Sequence[Exchanges], folders: Sequence[Path], unseen: Sequence[Path]) -> list[Exchanges]:
+    """Blocks that only judge; UsageError where training sees as many ranks, or they are of another device."""
+    if not unseen:
+        return []
+    known = {block.ranks for block in blocks}
+    both, *_ = read_exchanges([*folders, *unseen])
+    others, *_ = read_exchanges(unseen)
+    twice = sorted(known & {block.ranks for block in others})
+    if twice:
+        raise UsageError(f"exchanges of {twice[0]} ranks are to train and to judge; give each number of ranks once")
+    return [block for block in both if block.ranks not in known]
+
+
+def comm_held_out(block: Exchanges, model: Predict, simple: Predict, trained: Sequence[int]) -> CommHeldOut:
+    """Scores of two predictions of a block."""
+    off, other = (np.abs(each(block) / block.seconds - 1) for each in (model, simple))
+    return CommHeldOut(
+        ranks=block.ranks, trained=block.ranks in trained, exchanges=len(block), median=float(np.median(off)),
+        mean=float(off.mean()), alpha_beta_median=float(np.median(other)), alpha_beta_mean=float(other.mean()),
+    )  # fmt: skip
+
+
+def comm_ranges(blocks: Sequence[Exchanges]) -> dict[str, Range]:
+    """The least and the most that training saw of bytes and of the latest start."""
+    size = np.concatenate([np.maximum(block.load.sent, block.load.received).ravel() for block in blocks])
+    latest = np.concatenate([block.load.wait_s.max(axis=1) for block in blocks])
+    inputs = {"bytes": size, "latest start": latest}
+    return {name: Range(least=float(values.min()), most=float(values.max())) for name, values in inputs.items()}
+
+
+def _floor(blocks: Sequence[Exchanges]) -> NoiseFloor:
+    apart = comm_noise(blocks)
+    if not len(apart):
+        return NoiseFloor(pairs=0)
+    return NoiseFloor(pairs=len(apart), median=float(np.median(apart)), mean=float(apart.mean()))
+
+
+def _torch_part() -> Any:
+    """The module that trains; MissingExtra without PyTorch."""
+    try:
+        from recsmith.learning import comm_training
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtra("training needs PyTorch: pip install 'recsmith[learn]'") from None
+    return comm_training

@@ -1,0 +1,91 @@
+"""What a learned cost model must beat: an affine fit, and cost model `analytic` scaled by one factor.
+
+Legend: N groups, f figures of work.
+"""
+
+import numpy as np
+
+from recsmith._types import Floats
+from recsmith.clusters import Cluster, Device, catalogue, load_cluster
+from recsmith.costs import cost_model
+from recsmith.costs.groups import group_seconds, one_device
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
+from recsmith.costs.neural.model import is_device
+from recsmith.learning.costs.data import Groups, Origin
+from recsmith.workloads import AccessProfile, Feature, Table, Workload
+
+STEPS = 3000  # of the non-negative fit; it ends where it no longer moves
+STILL = 1e-9
+
+
+def non_negative_fit(figures: Floats, target: Floats) -> Floats:
+    """Weights (f,) of 0 or more that bring figures (N, f) nearest to a target (N,): coordinate descent."""
+    normal, right = figures.T @ figures, figures.T @ target
+    weights = np.zeros(figures.shape[1])
+    for _ in range(STEPS):
+        before = weights.copy()
+        for i in np.flatnonzero(normal.diagonal() > 0):
+            weights[i] = max(0.0, weights[i] + (right[i] - normal[i] @ weights) / normal[i, i])
+        if np.abs(weights - before).max() <= STILL * weights.max(initial=0.0):
+            break
+    return weights
+
+
+class Affine:
+    """Launch + weights of each optimizer and data type times the figures of work, by least relative squares."""
+
+    def __init__(self, groups: Groups) -> None:
+        figures = self._figures(groups)
+        self._weights = np.stack([
+            non_negative_fit(figures / seconds[:, None], np.ones(len(groups))) for seconds in groups.seconds.T
+        ])  # fmt: skip
+
+    def predict(self, groups: Groups) -> Floats:
+        """Seconds (N, 2), forward and backward."""
+        return self._figures(groups) @ self._weights.T
+
+    @staticmethod
+    def _figures(groups: Groups) -> Floats:
+        """A launch, and the summed figures in the columns of the group's optimizer and data type (N, f)."""
+        summed = groups.summed(groups.work)
+        kind = groups.optimizer * len(DATA_TYPES) + groups.data_type
+        columns = [np.where(kind[:, None] == i, summed, 0.0) for i in range(len(OPTIMIZERS) * len(DATA_TYPES))]
+        return np.hstack([np.full((len(groups), 1), 1e-6), *columns])
+
+
+def analytic_seconds(groups: Groups, cluster: Cluster) -> Floats:
+    """Seconds (N, 2) of cost model `analytic` on one device of a cluster; about 10 ms a group."""
+    model = cost_model("analytic")
+    return np.stack([group_seconds(model, workload_of(groups, i), cluster) for i in range(len(groups))]).reshape(-1, 2)
+
+
+def workload_of(groups: Groups, index: int) -> Workload:
+    """The tables, batch and optimizer of a group."""
+    pieces = range(groups.start[index], groups.start[index + 1])
+    batch = int(groups.batch[index])
+    tables = tuple(
+        Table(
+            name=str(p), num_embeddings=int(groups.rows[p]), embedding_dim=int(groups.dim[p]),
+            data_type=DATA_TYPES[int(groups.data_type[index])], access=AccessProfile(zipf=float(groups.zipf[p])),
+            features=(Feature(name=str(p), pooling_factor=float(groups.ids[p] / batch)),),
+        )
+        for p in pieces
+    )  # fmt: skip
+    return Workload(batch_size=batch, optimizer=OPTIMIZERS[int(groups.optimizer[index])], tables=tables)
+
+
+def cluster_of(origin: Origin) -> Cluster | None:
+    """One device of the catalogue that is what was measured, with memory for anything; None where there is none."""
+    name = next((name for name in catalogue() if is_device(origin.hardware, origin.device, _device(name))), None)
+    if name is None:
+        return None
+    return one_device(load_cluster(name))
+
+
+def _device(name: str) -> Device:
+    return load_cluster(name).device
+
+
+def analytic_factor(measured: Floats, analytic: Floats) -> float:
+    """The factor that brings analytic seconds (N, 2) to measured ones at the median."""
+    return float(np.exp(np.median(np.log(measured.sum(axis=1) / analytic.sum(axis=1)))))

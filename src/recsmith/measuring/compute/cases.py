@@ -1,0 +1,142 @@
+"""The cases of a seed: random fusion groups whose work is spread evenly in its logarithm.
+
+Tables come from the shared pool of 856 (pool.csv, which `recsmith workload sample --tables 856` gives) and are
+augmented: each figure is either the pool's, stretched by up to a factor of 4, or drawn from all that is allowed.
+A work is drawn first, then the batch that reaches it. A case follows from the seed and its number, on any machine.
+
+Work counts rows of 64 columns: (ids + bags) * (1 + dim / 64) / 2, times what FBGEMM's CPU kernels take longer for an
+optimizer or data type. It shapes what is drawn and is no cost model: a row takes 0.04 to 0.15 us of a core.
+
+Legend: N tables drawn, before those that do not fit are left out; 856 tables of the pool.
+"""
+
+import csv
+from functools import cache
+from importlib import resources
+from typing import get_args
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.hardware import Case, Scale
+from recsmith.hardware.keyed_random import CASES, KeyedRandom
+from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OPTIMIZERS, OptimizerName
+from recsmith.workloads.table import DataType
+
+MOST_ROWS = 2_000_000  # of a table; one such table of 128 columns nearly fills the weights of scale cpu
+MOST_POOLING = 500.0  # ids a bag; the few tables of the pool that read more are cut to it
+LEAST_POOLING = 1e-3  # ids a bag; the pool is rounded to three decimals, and less than ten times this counts as 0
+LEAST_DRAWN_POOLING = 0.1  # ids a bag, of pooling factors that are not the pool's
+MOST_ZIPF = 1.6  # exponent; the pool's lie between 0.3 and 1.0
+STRETCH = 4.0  # factor, up or down, by which rows and pooling factors of the pool are multiplied at most
+HIGH_EVERY = 5  # every fifth case is drawn from the upper quarter of the work: more of the large groups
+DATA_TYPES: tuple[DataType, ...] = ("fp32", "fp16")
+SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # times sgd, rowwise_adagrad and fp32; measured on one core
+
+
+@noun
+class Cases:
+    """All cases of a seed at a scale."""
+
+    seed: int
+    scale: Scale
+    optimizers: tuple[OptimizerName, ...] = CPU_OPTIMIZERS
+    data_types: tuple[DataType, ...] = DATA_TYPES
+
+    def __post_init__(self) -> None:
+        """Check the seed and the words."""
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
+        _check_words(self.optimizers, tuple(OPTIMIZERS), "optimizer")
+        _check_words(self.data_types, get_args(DataType), "data type")
+
+    def case(self, number: int) -> Case:
+        """The case of a number."""
+        draws = KeyedRandom(self.seed, number, CASES)
+        optimizer = self.optimizers[int(draws.uniform(1)[0] * len(self.optimizers))]
+        data_type = self.data_types[int(draws.uniform(1)[0] * len(self.data_types))]
+        factor = SLOWER.get(optimizer, 1.0) * SLOWER.get(data_type, 1.0)
+        high = number % HIGH_EVERY == HIGH_EVERY - 1
+        least = self.scale.most_work / 4 if high else self.scale.least_work
+        work = float(draws.between(least, self.scale.most_work, 1)[0])
+        figures = _augment(draws, int(draws.between(1, self.scale.tables + 1, 1)[0]), self.scale.dims)
+        figures = self._fitting(figures, work / factor)
+        batch = self._batch(figures, work / factor)
+        tables = tuple(_table(i, figures[:, i], data_type) for i in range(figures.shape[1]))
+        return Case(
+            seed=self.seed, number=number, workload=Workload(batch_size=batch, optimizer=optimizer, tables=tables)
+        )
+
+    def _fitting(self, figures: Floats, work: float) -> Floats:
+        """The tables, one after the other, whose weights and work at the least batch still fit; always the first."""
+        rows, dim, *_ = figures
+        rows[0] = min(rows[0], self.scale.elements // dim[0])
+        least = _work(figures) * self.scale.batch[0]
+        chosen, room = [0], np.array([self.scale.elements - rows[0] * dim[0], work - least[0]])
+        for i, need in enumerate(np.stack([rows * dim, least], axis=1)[1:], start=1):
+            if (need <= room).all():
+                chosen.append(i)
+                room -= need
+        return figures[:, chosen]
+
+    def _batch(self, figures: Floats, work: float) -> int:
+        """The batch size that reaches the work, within the scale."""
+        _, dim, pooling, _ = figures
+        (least, most), scale = self.scale.batch, self.scale
+        limits = work / _work(figures).sum(), scale.lookups / (pooling.sum() + 1), scale.outputs / dim.sum()
+        return max(least, int(min(*limits, most)))
+
+
+def _check_words(words: tuple[str, ...], known: tuple[str, ...], what: str) -> None:
+    unknown = next((word for word in words if word not in known), None)
+    if unknown is not None:
+        raise UsageError(f"no {what} is called '{unknown}'{did_you_mean(unknown, list(known))}")
+
+
+def _work(figures: Floats) -> Floats:
+    """Work of each table and sample, in rows of 64 columns (N,)."""
+    _, dim, pooling, _ = figures
+    return (pooling + 1) * (1 + dim / 64) / 2
+
+
+def _augment(draws: KeyedRandom, count: int, dims: tuple[int, int]) -> Floats:
+    """Rows, dims, pooling factors and Zipf exponents (4, N) of tables."""
+    pool = table_pool()
+    rows, dim, pooling, zipf = pool[:, (draws.uniform(count) * pool.shape[1]).astype(int)]
+    stretched = np.rint(rows * draws.between(1 / STRETCH, STRETCH, count))
+    rows = _either(draws, stretched, draws.between(1, MOST_ROWS, count))
+    dim = _either(draws, dim, draws.between(*dims, count))
+    stretched = pooling * draws.between(1 / STRETCH, STRETCH, count)
+    pooling = _either(draws, stretched, draws.between(LEAST_DRAWN_POOLING, MOST_POOLING, count))
+    zipf = _either(draws, zipf, draws.uniform(count) * MOST_ZIPF)
+    pooling = np.where(pooling < 10 * LEAST_POOLING, 0.0, np.round(pooling, 3))
+    return np.stack([
+        np.clip(np.floor(rows), 1, MOST_ROWS),
+        np.clip(np.rint(dim / 4) * 4, *dims),
+        np.clip(pooling, 0, MOST_POOLING),
+        np.clip(np.round(zipf, 3), 0, MOST_ZIPF),
+    ])  # fmt: skip
+
+
+def _either(draws: KeyedRandom, first: Floats, second: Floats) -> Floats:
+    """Of each table the first value or the second, with equal chances."""
+    return np.where(draws.uniform(len(first)) < 0.5, first, second)
+
+
+@cache
+def table_pool() -> Floats:
+    """Rows, dims, pooling factors and Zipf exponents of the shared pool, (4, 856)."""
+    with (resources.files("recsmith.measuring") / "pool.csv").open() as file:
+        return np.array([[float(value) for value in line] for line in list(csv.reader(file))[1:]]).T
+
+
+def _table(index: int, figures: Floats, data_type: DataType) -> Table:
+    rows, dim, pooling, zipf = figures.tolist()
+    name = f"t{index}"
+    return Table(
+        name=name, num_embeddings=int(rows), embedding_dim=int(dim), data_type=data_type,
+        features=(Feature(name=name, pooling_factor=pooling),), access=AccessProfile(zipf=zipf),
+    )  # fmt: skip
