@@ -30,7 +30,7 @@ from recsmith.learning.comm.baselines import WaitedAlphaBeta
 from recsmith.learning.comm.data import Exchanges, comm_noise, digest, read_exchanges, split_blocks
 from recsmith.learning.comm.network import CommNetwork
 from recsmith.learning.comm.training import CommRecipe, predict_comm, train_comm
-from recsmith.learning.training_loop import BEND_AT
+from recsmith.learning.training_loop import LINEAR_FROM
 from recsmith.measuring.shipped_folders import locate
 
 Predict = Callable[[Exchanges], Floats]
@@ -134,7 +134,7 @@ class Fixed:
 
     def _loss(self, out: Tensor, seconds: Tensor) -> Tensor:
         if self._relative:
-            return smooth_l1_loss(out - 8, seconds.log(), beta=BEND_AT)
+            return smooth_l1_loss(out - 8, seconds.log(), beta=LINEAR_FROM)
         return mse_loss(out, seconds * MS)
 
     def _trained(self, block: Exchanges, chosen: Exchanges, way: bool, epochs: int, seed: int) -> nn.Module:
@@ -176,7 +176,7 @@ class Ordered(CommNetwork):
 
 def row(ranks: str, name: str, model: Predict, block: Exchanges) -> str:
     off = np.abs(model(block) - block.seconds)
-    error, late = off / block.seconds, ~block.together
+    error, late = off / block.seconds, ~block.simultaneous
     beyond = (off / np.maximum(block.seconds - block.load.wait_s, 1e-9))[late].mean()
     return (
         f"| {ranks} | {len(block)} | {name} | {np.median(error):.1%} | {error.mean():.1%} | {error[~late].mean():.1%} "

@@ -13,10 +13,11 @@ import numpy as np
 
 from recsmith._types import Bools, Floats
 from recsmith.costs.neural.files import weights_of
-from recsmith.learning.costs.data import Groups, groups_of, mapped, noise_floor, split
+from recsmith.learning.costs.data import Groups, groups_of, mapped, noise_floor
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import Recipe, train
 from recsmith.learning.scores import errors
+from recsmith.learning.splits import split
 from recsmith.measuring import samples
 from recsmith.measuring.compute.steady_samples import read_samples
 from recsmith.measuring.rows import read_columns

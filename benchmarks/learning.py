@@ -18,10 +18,11 @@ import numpy as np
 from recsmith._types import Bools, Floats
 from recsmith.costs.neural.files import weights_of
 from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
-from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups, split, work_of_case
+from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups, work_of_case
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import Recipe, train
 from recsmith.learning.scores import bands, errors, held_out
+from recsmith.learning.splits import split
 from recsmith.measuring.rank_correlation import kendall_tau
 from recsmith.measuring.shipped_folders import locate
 

@@ -17,10 +17,11 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs.neural.files import Card, Weights, find_model, load_model, weights_of
-from recsmith.learning.costs.data import Groups, read_groups, split, work_of_case
+from recsmith.learning.costs.data import Groups, read_groups, work_of_case
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import Recipe, train
 from recsmith.learning.scores import errors
+from recsmith.learning.splits import split
 from recsmith.measuring.shipped_folders import locate
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"

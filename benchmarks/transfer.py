@@ -15,10 +15,11 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs.neural.files import find_model, load_model, load_tensors, weights_of
-from recsmith.learning.costs.data import Groups, noise_floor, read_groups, split
+from recsmith.learning.costs.data import Groups, noise_floor, read_groups
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import Recipe, train
 from recsmith.learning.scores import held_out
+from recsmith.learning.splits import split
 from recsmith.measuring.shipped_folders import locate
 
 SEEDS = (0, 1, 2)

@@ -13,7 +13,7 @@ import pytest
 
 from recsmith.cli.learn import command
 from recsmith.costs.neural_comm.files import load_comm_model
-from recsmith.learning import data
+from recsmith.learning.costs import data
 
 Run = Callable[..., Any]
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")

@@ -1,4 +1,4 @@
-"""Learned models of all-to-alls with made-up weights, and folders of simulated exchanges: no torch needed."""
+"""Learned models of all-to-alls with made-up weights, and folders of made-up or simulated exchanges, without torch."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -9,10 +9,14 @@ import numpy as np
 from recsmith.costs.neural.files import NoiseFloor, Range
 from recsmith.costs.neural_comm.files import CommCard, CommHeldOut, save_comm_model
 from recsmith.costs.neural_comm.inputs import INPUTS, WORK
+from recsmith.measuring.about import About
 from recsmith.measuring.comm.simulated import simulate_comm
+from recsmith.measuring.folder import open_folder
 from recsmith.measuring.limit import Limit
 
 HIDDEN, WIDTH = 5, 7
+EXACT = [(size, 1e-4 + size / 2e9, 0.0) for size in (10**3, 10**4, 10**5, 10**6, 10**7)]
+"""Bytes, seconds and skew of exchanges that take 0.1 ms + bytes / (2 GB/s)."""
 
 
 def card(**fields: Any) -> CommCard:
@@ -53,3 +57,17 @@ def exchanged(path: Path, ranks: int, samples: int = 60, hardware: str = "simula
     """A folder of simulated exchanges."""
     simulate_comm(hardware, path / f"{hardware.replace(':', '-')}-{ranks}-{seed}", ranks, Limit(samples=samples), seed)
     return path / f"{hardware.replace(':', '-')}-{ranks}-{seed}"
+
+
+def folder_of(path: Path, times: list[tuple[int, float, float]], backend: str = "gloo", ranks: int = 2) -> Path:
+    """A folder of exchanges (bytes, seconds of the slower rank, skew)."""
+    about = About(kind="comm", hardware="local ranks", seed=0, ranks=ranks)
+    with open_folder(path, about) as folder:
+        for position, (size, seconds, skew) in enumerate(times):
+            row = {
+                "position": position, "ranks": ranks, "backend": backend, "oversubscribed": ranks > 2,
+                "device": "a test", "skew_s": [0.0, skew], "sent_bytes": [size, 1], "received_bytes": [1, size],
+                "median_s": [seconds / 2, seconds],
+            }  # fmt: skip
+            folder.add(row)
+    return path

@@ -1,4 +1,4 @@
-"""How good predictions are. Legend: N predictions."""
+"""How good predictions are: relative errors and Kendall's tau. Legend: N predictions."""
 
 import numpy as np
 
@@ -6,17 +6,18 @@ from recsmith._types import Floats, Ints
 from recsmith.costs.neural.files import HeldOut
 from recsmith.measuring.rank_correlation import kendall_tau
 
-BANDS_PER_E = 20  # groups whose work differs by less than 5 % count as equal
+TINY = 1e-300  # in place of no work, which has no logarithm
+BANDS_PER_E = 20  # bands for a factor of e: groups whose work differs by less than 5 % are in one band
 
 
 def errors(predicted: Floats, measured: Floats) -> Floats:
-    """|predicted / measured - 1|."""
+    """Relative errors |predicted / measured - 1|, of the shape of both."""
     return np.abs(predicted / measured - 1)
 
 
 def bands(work: Floats) -> Ints:
-    """Numbers (N,) that groups of equal total work share: within 5 %."""
-    return np.floor(np.log(np.maximum(work, 1e-300)) * BANDS_PER_E).astype(np.int64)
+    """The band (N,) of each group; groups of one band have equal work, within 5 %."""
+    return np.floor(np.log(np.maximum(work, TINY)) * BANDS_PER_E).astype(np.int64)
 
 
 def held_out(predicted: Floats, measured: Floats) -> HeldOut:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What training loops share: AdamW whose rate rises and falls, and the weights of the best epoch (imports torch)."""
+"""The training loop of all networks: AdamW whose rate rises and falls; the best epoch's weights win (imports torch)."""
 
 import copy
 import math
@@ -13,10 +13,12 @@ from torch.nn.functional import smooth_l1_loss
 from recsmith._types import noun
 from recsmith.errors import RecSmithError
 
-RATE, DECAY = 3e-3, 1e-3  # of AdamW
+RATE, DECAY = 3e-3, 1e-3  # highest learning rate, and weight decay, of AdamW; not tuned further
 WARM = 0.1  # share of the run in which the rate rises; then it falls with a cosine
-BEND_AT = 0.05  # relative error from which the loss grows linearly, so that disturbed samples pull less
-LONGEST = 1.0  # norm of a gradient
+FIRST_RATE = 0.05  # share of the highest rate at which a run begins
+LAST_RATE = 1e-4  # share of the highest rate at which a run ends
+LINEAR_FROM = 0.05  # relative error from which the loss grows linearly, so that disturbed samples count less
+LONGEST = 1.0  # norm to which a longer gradient is cut
 
 
 @noun
@@ -30,8 +32,8 @@ class Epoch:
     best: float
 
 
-class Descent:
-    """AdamW on a network for some epochs of as many steps, or until a time is spent."""
+class TrainingLoop:
+    """Trains a network by AdamW for some epochs of equally many steps, or until a time is spent."""
 
     def __init__(self, network: torch.nn.Module, epochs: int, steps: int, budget_s: float | None) -> None:
         """steps: of an epoch. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then."""
@@ -40,7 +42,7 @@ class Descent:
         self._step, self._begun = 0, time.monotonic()
 
     def step(self, loss: Tensor) -> None:
-        """One change of the weights, against the gradient of a loss."""
+        """Change the weights once, against the gradient of a loss."""
         for group in self._optimizer.param_groups:
             group["lr"] = RATE * rate_at(self._done)
         self._optimizer.zero_grad()
@@ -52,31 +54,32 @@ class Descent:
     def run(
         self, epoch: Callable[[], None], judge: Callable[[], float], on_epoch: Callable[[Epoch], None] | None
     ) -> int:
-        """Epochs until all are done; the network then has the weights of the one that is judged least off.
+        """Run all epochs; the network then has the weights of the epoch with the least error.
 
-        How many were run. Ctrl-C ends them and keeps the best so far.
+        Returns how many were run. epoch: runs one. judge: the error after it. Ctrl-C ends training and keeps the best
+        epoch so far.
 
         Raises:
             RecSmithError: no epoch predicts finite times.
         """
-        best, kept, number = math.inf, None, 0
+        best, best_weights, number = math.inf, None, 0
         try:
             while number < self._epochs and not self._out_of_time:
                 epoch()
                 number += 1
                 error = judge()
                 if error < best:
-                    best, kept = error, copy.deepcopy(self._network.state_dict())
+                    best, best_weights = error, copy.deepcopy(self._network.state_dict())
                 if on_epoch:
                     on_epoch(
                         Epoch(number=number, epochs=self._epochs, elapsed_s=self._elapsed_s, error=error, best=best)
                     )
         except KeyboardInterrupt:
-            if kept is None:
+            if best_weights is None:
                 raise
-        if kept is None:
+        if best_weights is None:
             raise RecSmithError("training diverged: no epoch predicts finite times; give another --seed")
-        self._network.load_state_dict(kept)
+        self._network.load_state_dict(best_weights)
         return number
 
     @property
@@ -89,18 +92,18 @@ class Descent:
 
     @property
     def _done(self) -> float:
-        """Share of the run that is over, by epochs or by time."""
+        """Share of the run that is over, by epochs or by time, whichever is more."""
         spent = self._elapsed_s / self._budget_s if self._budget_s else 0.0
         return min(1.0, max(spent, self._step / (self._epochs * self._steps)))
 
 
 def rate_at(done: float) -> float:
-    """Rises from a twentieth, then falls to nearly 0."""
+    """The learning rate, relative to the highest, at a share of the run: it rises from a twentieth, then falls to 0."""
     if done < WARM:
-        return 0.05 + 0.95 * done / WARM
-    return 0.5 * (1 + math.cos(math.pi * (done - WARM) / (1 - WARM))) + 1e-4
+        return FIRST_RATE + (1 - FIRST_RATE) * done / WARM
+    return 0.5 * (1 + math.cos(math.pi * (done - WARM) / (1 - WARM))) + LAST_RATE
 
 
-def bent(off: Tensor) -> Tensor:
-    """The mean of squares of what is close to 0, and of sizes of what is not: the loss of relative errors."""
-    return smooth_l1_loss(off, torch.zeros_like(off), beta=BEND_AT)
+def relative_loss(off: Tensor) -> Tensor:
+    """The loss of relative errors of any shape: the mean of squares of those below LINEAR_FROM, of sizes of others."""
+    return smooth_l1_loss(off, torch.zeros_like(off), beta=LINEAR_FROM)

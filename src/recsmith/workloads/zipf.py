@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 
 from recsmith._types import Floats
+from recsmith.workloads.access import NUM_REUSE_BINS
 from recsmith.workloads.rank_sums import (
     LOG_HEAD,
     between,
@@ -25,7 +26,6 @@ from recsmith.workloads.rank_sums import (
     ranks,
     tail,
 )
-from recsmith.workloads.access import NUM_REUSE_BINS
 
 STEEPEST = 10.0  # largest exponent that a profile may have
 HALVINGS = 40  # of the interval of a fitted exponent: 1e-11 wide at the end

@@ -1,4 +1,4 @@
-"""What a learned model of all-to-alls must beat: alpha + most bytes / bandwidth, and the wait for the last rank.
+"""The baseline that a learned model of all-to-alls must beat: alpha + most bytes / bandwidth + wait for the last rank.
 
 Legend: N exchanges, W ranks.
 """
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.learning.costs.baselines import non_negative_fit
 from recsmith.learning.comm.data import Exchanges
+from recsmith.learning.least_squares import non_negative_fit
 
 
 class WaitedAlphaBeta:
     """Alpha-beta of each number of ranks, fitted to exchanges that all ranks start at once; then the wait is added.
 
-    A number of ranks without any takes those of the nearest one (by ratio) that has some.
+    A number of ranks without such exchanges takes the fit of the nearest number (by ratio) that has some.
     """
 
     def __init__(self, blocks: Sequence[Exchanges]) -> None:
-        self._fits = {block.ranks: _fit(block.take(block.together)) for block in blocks if block.together.any()}
+        self._fits = {block.ranks: _fit(block.take(block.simultaneous)) for block in blocks if block.simultaneous.any()}
 
     def predict(self, block: Exchanges) -> Floats:
         """Seconds (N, W)."""

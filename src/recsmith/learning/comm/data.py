@@ -1,4 +1,4 @@
-"""Exchanges as a model of all-to-alls sees them: blocks of one number of ranks each, and where they were measured.
+"""Exchanges as a model of all-to-alls sees them: a block for each number of ranks, and where they were measured.
 
 Legend: N exchanges of a block, W ranks.
 """
@@ -15,13 +15,13 @@ from recsmith._types import Bools, Floats, Ints, noun
 from recsmith.costs.neural_comm.inputs import Load
 from recsmith.errors import UsageError
 from recsmith.hardware import load_links
-from recsmith.learning.costs.data import split
+from recsmith.learning.splits import SEEDS_APART, repeat_differences, split
 from recsmith.measuring.about import load_about
 from recsmith.measuring.rows import read_columns
 
-LEAST_EXCHANGES = 50
-COLUMNS = ("number", "backend", "oversubscribed", "device", "versions", "direction", "sent_bytes", "received_bytes",
-           "skew_s", "median_s", "status")  # fmt: skip
+LEAST_EXCHANGES = 50  # that a model is trained on: fewer leave less than five to judge it
+READ_COLUMNS = ("number", "backend", "oversubscribed", "device", "versions", "direction", "sent_bytes",
+                "received_bytes", "skew_s", "median_s", "status")  # fmt: skip
 
 
 @noun
@@ -52,15 +52,15 @@ class Exchanges:
         return self.load.ranks
 
     @property
-    def together(self) -> Bools:
+    def simultaneous(self) -> Bools:
         """Exchanges that all ranks start at once (N,)."""
         return self.load.wait_s.max(axis=1) == 0
 
-    def take(self, kept: Bools | Ints) -> "Exchanges":
-        """Some of them."""
+    def take(self, chosen: Bools | Ints) -> "Exchanges":
+        """Some of the exchanges, by their places or where chosen (N,) is true."""
         load = self.load
-        some = {name: getattr(load, name)[kept] for name in ("sent", "received", "skew_s", "forward")}
-        return Exchanges(replace(load, **some), self.seconds[kept], self.case[kept])
+        some = {name: getattr(load, name)[chosen] for name in ("sent", "received", "skew_s", "forward")}
+        return Exchanges(replace(load, **some), self.seconds[chosen], self.case[chosen])
 
 
 def read_exchanges(folders: Sequence[Path]) -> tuple[list[Exchanges], int, CommOrigin, str]:
@@ -72,32 +72,34 @@ def read_exchanges(folders: Sequence[Path]) -> tuple[list[Exchanges], int, CommO
         UsageError: there are too few, of several kinds of hardware, or the folders hold something else.
         CorruptFile, MissingExtra: as read_columns says.
     """
-    found: dict[int, list[Exchanges]] = {}
-    origins, versions, all_ = set[CommOrigin](), set[str](), 0
+    by_ranks: dict[int, list[Exchanges]] = {}
+    origins, versions, rows_read = set[CommOrigin](), set[str](), 0
     for folder in folders:
         about = load_about(folder)
         if about.kind != "comm":
             raise UsageError(f"'{folder}' holds {about}; exchanges are of `recsmith measure comm`")
-        columns = read_columns(folder, COLUMNS)
-        all_ += len(columns["number"])
-        kept = [i for i, status in enumerate(columns["status"]) if status == "ok" and not columns["oversubscribed"][i]]
-        rows = {name: [values[i] for i in kept] for name, values in columns.items()}
+        columns = read_columns(folder, READ_COLUMNS)
+        rows_read += len(columns["number"])
+        usable = [
+            i for i, status in enumerate(columns["status"]) if status == "ok" and not columns["oversubscribed"][i]
+        ]
+        rows = {name: [values[i] for i in usable] for name, values in columns.items()}
         here = {_origin(about.hardware, *pair) for pair in zip(rows["backend"], rows["device"], strict=True)}
         origins |= here
         versions |= set(rows["versions"])
         for origin in here:
-            found.setdefault(about.ranks, []).append(_block(rows, about.seed, origin.per_host))
+            by_ranks.setdefault(about.ranks, []).append(_block(rows, about.seed, origin.per_host))
     if len(origins) > 1:
         names = ", ".join(sorted(f"{each.hardware}, {each.backend} ({each.device})" for each in origins))
         raise UsageError(f"the exchanges are of several devices: {names}; train a model for each")
-    blocks = [_joined(found[ranks]) for ranks in sorted(found)]
+    blocks = [_joined(by_ranks[ranks]) for ranks in sorted(by_ranks)]
     used = sum(map(len, blocks))
     if used < LEAST_EXCHANGES:
         raise UsageError(
-            f"{used} of {all_} exchanges are usable (those of more ranks than cores are not); training takes at least "
-            f"{LEAST_EXCHANGES}: measure more"
+            f"{used} of {rows_read} exchanges are usable (those of more ranks than cores are not); training takes at "
+            f"least {LEAST_EXCHANGES}: measure more"
         )
-    return blocks, all_ - used, origins.pop(), "; ".join(sorted(versions))
+    return blocks, rows_read - used, origins.pop(), "; ".join(sorted(versions))
 
 
 def _origin(hardware: str, backend: str, device: str) -> CommOrigin:
@@ -112,7 +114,7 @@ def _block(rows: dict[str, list[Any]], seed: int, per_host: int | None) -> Excha
         np.array(rows[name], dtype=np.float64) for name in ("sent_bytes", "received_bytes", "skew_s", "median_s")
     )
     forward = np.array(rows["direction"]) == "forward"
-    case = np.array(rows["number"], dtype=np.int64) + seed * 2**32
+    case = np.array(rows["number"], dtype=np.int64) + seed * SEEDS_APART
     return Exchanges(Load(sent, received, skew, forward, per_host), seconds, case)
 
 
@@ -128,21 +130,15 @@ def _joined(parts: list[Exchanges]) -> Exchanges:
 
 def split_blocks(blocks: Sequence[Exchanges], seed: int) -> tuple[list[Exchanges], list[Exchanges], list[Exchanges]]:
     """(train, validation, test) of each block: by number, so that no case, of any number of ranks, is in two parts."""
-    kept = split(np.concatenate([block.case for block in blocks]), seed)
+    chosen = split(np.concatenate([block.case for block in blocks]), seed)
     ends = np.cumsum([len(block) for block in blocks])[:-1]
-    parts = [[block.take(some) for block, some in zip(blocks, np.split(part, ends), strict=True)] for part in kept]
+    parts = [[block.take(some) for block, some in zip(blocks, np.split(part, ends), strict=True)] for part in chosen]
     return parts[0], parts[1], parts[2]
 
 
 def comm_noise(blocks: Sequence[Exchanges]) -> Floats:
     """|second / first - 1| of every rank of every exchange that was measured twice."""
-    return np.concatenate([_apart(block) for block in blocks])
-
-
-def _apart(block: Exchanges) -> Floats:
-    order = np.argsort(block.case, kind="stable")
-    twice = np.flatnonzero(np.diff(block.case[order]) == 0)
-    return np.abs(block.seconds[order[twice + 1]] / block.seconds[order[twice]] - 1).ravel()
+    return np.concatenate([repeat_differences(block.case, block.seconds).ravel() for block in blocks])
 
 
 def digest(blocks: Sequence[Exchanges]) -> str:

@@ -1,4 +1,4 @@
-"""From exchanges to a model of all-to-alls on disk: read, split, train, judge, write."""
+"""Trains a model of all-to-alls on folders of exchanges and writes it: read, split, train, judge, write."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.costs.neural.files import NoiseFloor, Range
+from recsmith.costs.neural.files import Range
 from recsmith.costs.neural_comm.files import CommCard, CommHeldOut, comm_model_of, load_comm_model, save_comm_model
-from recsmith.costs.weight_files import SUFFIX
-from recsmith.errors import MissingExtra, UsageError
-from recsmith.files import check_target
+from recsmith.errors import UsageError
 from recsmith.learning.comm.baselines import WaitedAlphaBeta
 from recsmith.learning.comm.data import Exchanges, comm_noise, digest, read_exchanges, split_blocks
+from recsmith.learning.preparation import check_output, import_training
+from recsmith.learning.splits import noise_floor_of
 
 Predict = Callable[[Exchanges], Floats]
 
@@ -22,22 +22,20 @@ def learn_comm(
     folders: Sequence[Path], output: str, words: dict[str, Any], unseen: Sequence[Path] = (),
     on_epoch: Callable[[Any], None] | None = None,
 ) -> CommCard:  # fmt: skip
-    """Train a model on the exchanges of folders and write it; words: those of comm_training.CommRecipe.
+    """Train a model on the exchanges of folders and write it; words: the fields of comm/training.CommRecipe.
 
-    unseen: folders of other numbers of ranks, which only judge. Ctrl-C ends training as a budget would; before the
-    first epoch is done, nothing is written.
+    unseen: folders of other numbers of ranks, which only judge the model. Ctrl-C ends training as a budget would;
+    before the first epoch is done, nothing is written.
 
     Raises:
         UsageError: too few exchanges, or of several devices; the output is no path of a .safetensors file.
         MissingExtra: PyTorch is missing, or pyarrow where there are parquet parts.
         RecSmithError: training diverged, or the output cannot be written; a file that was there is unchanged.
     """
-    if not output.endswith(SUFFIX):
-        raise UsageError(f"the output is '{output}'; give a name that ends with {SUFFIX}")
-    check_target(output)
+    check_output(output)
     blocks, left_out, origin, versions = read_exchanges(folders)
     judging = _unseen(blocks, folders, unseen)
-    training = _torch_part()
+    training = import_training("recsmith.learning.comm.training")
     recipe = training.CommRecipe(**words)
     learning, choosing, judged = split_blocks(blocks, recipe.seed)
     network, epochs = training.train_comm(recipe, learning, choosing, on_epoch)
@@ -53,7 +51,7 @@ def learn_comm(
             comm_held_out(block, lambda one: model.of_load(one.load), simple.predict, seen)
             for block in sorted([*judged, *judging], key=lambda one: one.ranks) if len(block)
         ),
-        noise=_floor(blocks), ranges=comm_ranges(learning),
+        noise=noise_floor_of(comm_noise(blocks)), ranges=comm_ranges(learning),
     )  # fmt: skip
     save_comm_model(output, tensors, card)
     load_comm_model(output)
@@ -74,7 +72,7 @@ def _unseen(blocks: Sequence[Exchanges], folders: Sequence[Path], unseen: Sequen
 
 
 def comm_held_out(block: Exchanges, model: Predict, simple: Predict, trained: Sequence[int]) -> CommHeldOut:
-    """Scores of two predictions of a block."""
+    """Scores of a block's exchanges: errors of the model and of the alpha-beta baseline. trained: numbers of ranks."""
     off, other = (np.abs(each(block) / block.seconds - 1) for each in (model, simple))
     return CommHeldOut(
         ranks=block.ranks, trained=block.ranks in trained, exchanges=len(block), median=float(np.median(off)),
@@ -88,21 +86,3 @@ def comm_ranges(blocks: Sequence[Exchanges]) -> dict[str, Range]:
     latest = np.concatenate([block.load.wait_s.max(axis=1) for block in blocks])
     inputs = {"bytes": size, "latest start": latest}
     return {name: Range(least=float(values.min()), most=float(values.max())) for name, values in inputs.items()}
-
-
-def _floor(blocks: Sequence[Exchanges]) -> NoiseFloor:
-    apart = comm_noise(blocks)
-    if not len(apart):
-        return NoiseFloor(pairs=0)
-    return NoiseFloor(pairs=len(apart), median=float(np.median(apart)), mean=float(apart.mean()))
-
-
-def _torch_part() -> Any:
-    """The module that trains; MissingExtra without PyTorch."""
-    try:
-        from recsmith.learning import comm_training
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise MissingExtra("training needs PyTorch: pip install 'recsmith[learn]'") from None
-    return comm_training

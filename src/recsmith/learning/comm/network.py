@@ -1,5 +1,5 @@
 # pyright: basic
-"""The model of all-to-alls in PyTorch, the same as costs/neural_comm/network.py has in NumPy.
+"""The network of all-to-alls in PyTorch, the same as costs/neural_comm/network.py in NumPy.
 
 Legend: N exchanges, W ranks, x inputs, k figures of work, h hidden.
 """
@@ -15,12 +15,15 @@ from recsmith.costs.neural_comm.inputs import INPUTS, WORK
 from recsmith.costs.neural_comm.network import BEND, REACH
 from recsmith.learning.comm.data import Exchanges
 
-HIDDEN, WIDTH = 32, 64  # units of the network of a rank, and of the network of all
-START_S = 1e-6  # of alpha, at least, before training
+HIDDEN, WIDTH = 32, 64  # units of the network of a rank, and of the network of all ranks; not tuned further
+START_S = 1e-6  # seconds of alpha, at least, before training
+LAST_LAYER = 0.3  # factor of the last layer's first weights: the network begins near its base
+LEAST_SPREAD = 1e-3  # added to deviations of inputs, which may all be equal
+ALPHA_QUANTILE = 0.02  # of the seconds beyond waiting; alpha begins at half of it, below nearly all
 
 
 class CommNetwork(nn.Module):
-    """Inputs and work of ranks to seconds; `fit_scale` starts it near the data."""
+    """Turns inputs and work of ranks into seconds; `fit_scale` starts it near the data."""
 
     centre: Tensor
     spread: Tensor
@@ -34,7 +37,7 @@ class CommNetwork(nn.Module):
         self.base = nn.Parameter(torch.zeros(len(WORK)))
         self.alpha = nn.Parameter(torch.zeros(1))  # logarithm
         with torch.no_grad():
-            self.joint[-1].get_parameter("weight").mul_(0.3)
+            self.joint[-1].get_parameter("weight").mul_(LAST_LAYER)
 
     def fit_scale(self, blocks: Sequence[Exchanges]) -> None:
         """Start near the data: normalised inputs, unit costs that share the median time, alpha below all."""
@@ -44,9 +47,9 @@ class CommNetwork(nn.Module):
         usual = max(float(np.median(beyond)), START_S)
         with torch.no_grad():
             self.centre.copy_(torch.as_tensor(inputs.mean(axis=0)))
-            self.spread.copy_(torch.as_tensor(inputs.std(axis=0) + 1e-3))
+            self.spread.copy_(torch.as_tensor(inputs.std(axis=0) + LEAST_SPREAD))
             self.base.copy_(torch.as_tensor(np.log(usual / len(WORK) / _usual(work))))
-            self.alpha.fill_(math.log(max(float(np.quantile(beyond, 0.02)) / 2, START_S)))
+            self.alpha.fill_(math.log(max(float(np.quantile(beyond, ALPHA_QUANTILE)) / 2, START_S)))
 
     def forward(self, inputs: Tensor, work: Tensor, wait: Tensor) -> Tensor:
         """Seconds (N, W) of inputs (N, W, x), figures of work (N, W, k) and waits (N, W)."""
@@ -64,16 +67,16 @@ class CommNetwork(nn.Module):
         return self.joint[-1](flow)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """The weights as files keep them."""
-        kept = {"centre": self.centre, "spread": self.spread, "base": self.base, "alpha": self.alpha.exp()}
+        """The weights as files have them."""
+        tensors = {"centre": self.centre, "spread": self.spread, "base": self.base, "alpha": self.alpha.exp()}
         for name, layers in (("rank", self.rank), ("joint", self.joint)):
             for i, layer in enumerate(layers):
-                kept |= {f"{name}_weight{i}": layer.weight, f"{name}_bias{i}": layer.bias}
-        return {name: value.detach().numpy().astype(np.float32) for name, value in kept.items()}
+                tensors |= {f"{name}_weight{i}": layer.weight, f"{name}_bias{i}": layer.bias}
+        return {name: value.detach().numpy().astype(np.float32) for name, value in tensors.items()}
 
 
 def _usual(work: np.ndarray) -> np.ndarray:
-    """Medians of figures of work (k,); of bytes that mostly never cross hosts, what stays in them."""
+    """Medians of figures of work (k,); where bytes across hosts are mostly 0, the median of those inside hosts."""
     medians = np.median(work, axis=0)
     call, inside, across = np.split(medians, [1, (1 + len(WORK)) // 2])
     return np.maximum(np.concatenate([call, inside, np.where(across > 0, across, inside)]), 1.0)

@@ -1,4 +1,4 @@
-"""What a learned cost model must beat: an affine fit, and cost model `analytic` scaled by one factor.
+"""Baselines that a learned cost model must beat: an affine fit, and cost model `analytic` times one factor.
 
 Legend: N groups, f figures of work.
 """
@@ -12,27 +12,17 @@ from recsmith.costs.groups import group_seconds, one_device
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.costs.neural.model import is_device
 from recsmith.learning.costs.data import Groups, Origin
+from recsmith.learning.least_squares import non_negative_fit
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
-STEPS = 3000  # of the non-negative fit; it ends where it no longer moves
-STILL = 1e-9
-
-
-def non_negative_fit(figures: Floats, target: Floats) -> Floats:
-    """Weights (f,) of 0 or more that bring figures (N, f) nearest to a target (N,): coordinate descent."""
-    normal, right = figures.T @ figures, figures.T @ target
-    weights = np.zeros(figures.shape[1])
-    for _ in range(STEPS):
-        before = weights.copy()
-        for i in np.flatnonzero(normal.diagonal() > 0):
-            weights[i] = max(0.0, weights[i] + (right[i] - normal[i] @ weights) / normal[i, i])
-        if np.abs(weights - before).max() <= STILL * weights.max(initial=0.0):
-            break
-    return weights
+LAUNCH_SCALE_S = 1e-6  # of the column of launches: seconds, so that its weight is near those of the others
 
 
 class Affine:
-    """Launch + weights of each optimizer and data type times the figures of work, by least relative squares."""
+    """The affine baseline: launch + weights of each optimizer and data type times the figures of work.
+
+    Weights are 0 or more, by least squares of relative errors.
+    """
 
     def __init__(self, groups: Groups) -> None:
         figures = self._figures(groups)
@@ -46,11 +36,11 @@ class Affine:
 
     @staticmethod
     def _figures(groups: Groups) -> Floats:
-        """A launch, and the summed figures in the columns of the group's optimizer and data type (N, f)."""
+        """A column of launches, and the summed work in the columns of the group's optimizer and data type (N, f)."""
         summed = groups.summed(groups.work)
         kind = groups.optimizer * len(DATA_TYPES) + groups.data_type
         columns = [np.where(kind[:, None] == i, summed, 0.0) for i in range(len(OPTIMIZERS) * len(DATA_TYPES))]
-        return np.hstack([np.full((len(groups), 1), 1e-6), *columns])
+        return np.hstack([np.full((len(groups), 1), LAUNCH_SCALE_S), *columns])
 
 
 def analytic_seconds(groups: Groups, cluster: Cluster) -> Floats:
@@ -75,7 +65,7 @@ def workload_of(groups: Groups, index: int) -> Workload:
 
 
 def cluster_of(origin: Origin) -> Cluster | None:
-    """One device of the catalogue that is what was measured, with memory for anything; None where there is none."""
+    """One device of the catalogue of the kind that was measured, with memory for any case; None where it has none."""
     name = next((name for name in catalogue() if is_device(origin.hardware, origin.device, _device(name))), None)
     if name is None:
         return None

@@ -1,4 +1,7 @@
-"""From samples to a cost model on disk: read, split, train, judge, write."""
+"""Trains a cost model on folders of samples and writes it: read, split, train, judge, write.
+
+Legend: N groups, P pieces.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +12,6 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.costs.neural.files import (
     Card,
-    NoiseFloor,
     Range,
     Variant,
     Weights,
@@ -20,14 +22,14 @@ from recsmith.costs.neural.files import (
     weights_of,
 )
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
-from recsmith.costs.weight_files import SUFFIX
-from recsmith.errors import MissingExtra, UsageError
-from recsmith.files import check_target
+from recsmith.errors import UsageError
 from recsmith.learning.costs.baselines import analytic_factor, analytic_seconds, cluster_of
-from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups, split
+from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups
+from recsmith.learning.preparation import check_output, import_training
 from recsmith.learning.scores import held_out
+from recsmith.learning.splits import noise_floor_of, split
 
-SCALED_BY = 300  # groups that the factor of `analytic` is fitted to
+SCALED_BY = 300  # groups, of 10 ms each, that the factor of `analytic` is the median of; not tuned further
 
 
 def learn_cost(
@@ -37,9 +39,9 @@ def learn_cost(
     on_epoch: Callable[[Any], None] | None = None,
     start: str | None = None,
 ) -> Card:
-    """Train a cost model on the samples of folders and write it; words: those of training.Recipe.
+    """Train a cost model on the samples of folders and write it; words: the fields of costs/training.Recipe.
 
-    start: the model whose weights training begins with, by name or file; a device of the same kind is worth it.
+    start: the model whose weights training begins with, by name or file: those of a similar device help.
     Ctrl-C ends training as a budget would; before the first epoch is done, nothing is written.
 
     Raises:
@@ -48,15 +50,13 @@ def learn_cost(
         MissingExtra: PyTorch is missing, or pyarrow where there are parquet parts.
         RecSmithError: training diverged, or the output cannot be written; a file that was there is unchanged.
     """
-    if not output.endswith(SUFFIX):
-        raise UsageError(f"the output is '{output}'; give a name that ends with {SUFFIX}")
-    check_target(output)
+    check_output(output)
     if start:
-        words = words | {"start": _start(find_model(start), words["variant"])}
+        words = words | {"start": _start_weights(find_model(start), words["variant"])}
     groups, left_out, origin = read_groups(folders)
-    training = _torch_part()
+    training = import_training("recsmith.learning.costs.training")
     recipe = training.Recipe(**words)
-    parts = [groups.take(kept) for kept in split(groups.case, recipe.seed)]
+    parts = [groups.take(part) for part in split(groups.case, recipe.seed)]
     learning, choosing, judging = parts
     factor = _factor(learning, origin)
     network, epochs = training.train(recipe, learning, choosing, on_epoch)
@@ -64,7 +64,7 @@ def learn_cost(
     card = Card(
         hardware=origin.hardware, device=origin.device, versions=origin.versions, variant=recipe.variant,
         seed=recipe.seed, data=groups.digest, samples=len(groups), left_out=left_out, train=len(learning),
-        validation=len(choosing), epochs=epochs, noise=_floor(groups), ranges=ranges_of(learning),
+        validation=len(choosing), epochs=epochs, noise=noise_floor_of(noise_floor(groups)), ranges=ranges_of(learning),
         held_out=held_out(predict(weights_of(tensors, recipe.variant, output), judging), judging.seconds),
         optimizers=tuple(word for i, word in enumerate(OPTIMIZERS) if i in groups.optimizer),
         data_types=tuple(word for i, word in enumerate(DATA_TYPES) if i in groups.data_type),
@@ -75,7 +75,7 @@ def learn_cost(
     return card
 
 
-def _start(path: Path, variant: Variant) -> dict[str, Any]:
+def _start_weights(path: Path, variant: Variant) -> dict[str, Any]:
     """The weights of a file, which must be of a variant."""
     tensors, card = load_tensors(path)
     if card.variant != variant:
@@ -84,13 +84,13 @@ def _start(path: Path, variant: Variant) -> dict[str, Any]:
 
 
 def predict(weights: Weights, groups: Groups) -> Floats:
-    """Seconds (N, 2) of groups, forward and backward, as plans are priced: by NumPy."""
+    """Seconds (N, 2) of groups, forward and backward, computed in NumPy as when plans are priced."""
     terms = np.hstack([np.ones((len(groups.work), 1)), weights.terms(groups.work, groups.inputs)])
     return weights.head.seconds(groups.summed(terms)).T + weights.head.launch
 
 
 def ranges_of(groups: Groups) -> dict[str, Range]:
-    """The least and the most of each input that extrapolation is told by."""
+    """The least and the most of each figure by which a plan is told to be beyond the trained range."""
     inputs = {
         "ids": groups.ids, "bags": groups.bags, "unique rows": groups.unique, "rows": groups.rows,
         "columns": groups.dim, "device ids": groups.summed(groups.ids), "device outputs": groups.outputs,
@@ -99,28 +99,10 @@ def ranges_of(groups: Groups) -> dict[str, Range]:
     return {name: Range(least=float(values.min()), most=float(values.max())) for name, values in inputs.items()}
 
 
-def _floor(groups: Groups) -> NoiseFloor:
-    apart = noise_floor(groups)
-    if not len(apart):
-        return NoiseFloor(pairs=0)
-    return NoiseFloor(pairs=len(apart), median=float(np.median(apart)), mean=float(apart.mean()))
-
-
 def _factor(groups: Groups, origin: Origin) -> float:
-    """Of `analytic` on this device; 1 where the catalogue does not have it."""
+    """The factor of cost model `analytic` on this device; 1 where the catalogue does not have the device."""
     cluster = cluster_of(origin)
     if cluster is None:
         return 1.0
     some = groups.take(np.arange(len(groups)) % max(1, len(groups) // SCALED_BY) == 0)
     return analytic_factor(some.seconds, analytic_seconds(some, cluster))
-
-
-def _torch_part() -> Any:
-    """The module that trains; MissingExtra without PyTorch."""
-    try:
-        from recsmith.learning import training
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise MissingExtra("training needs PyTorch: pip install 'recsmith[learn]'") from None
-    return training

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The network and its heads in PyTorch, the same as costs/neural/files.py and neural_heads.py have in NumPy.
+"""The network and heads of a cost model in PyTorch, the same as costs/neural/files.py and heads.py in NumPy.
 
 Legend: N groups, P pieces, b figures of work, x inputs, t learned terms, k = 1 + t, H hinges.
 """
@@ -15,15 +15,19 @@ from recsmith.costs.neural.files import BEND, Variant
 from recsmith.costs.neural.heads import LOG_SPAN, LOG_UNIT, REACH
 from recsmith.costs.neural.inputs import INPUTS, WORK
 
-TERMS = 5  # learned, beside the count of pieces
-WIDTH = 64  # of both hidden layers
-HINGES = 3  # forward, and as many backward; of `convex`
-FREE_WIDTH = 16  # hidden units of the head `free`
-SPREAD = 0.5  # of what weights start from
+TERMS = 5  # learned, beside the count of pieces. Trade-off, as of the sizes below: more follow more, and search slower
+WIDTH = 64  # units of both hidden layers
+HINGES = 3  # of head `convex`, forward, and as many backward
+FREE_WIDTH = 16  # hidden units of head `free`
+SPREAD = 0.5  # standard deviation of the weights that training begins with, before softplus and exp
+LAST_LAYER, LAST_FREE = 0.3, 0.1  # factors of the last layers' first weights: the network begins near its base
+LEAST_SPREAD = 1e-3  # added to deviations of inputs, which may all be equal
+REACHED = 4  # deviations at which inputs are cut off, as in costs/neural/files.py
+PIECE_S = 1e-6  # scale of the weights of the count of pieces: seconds a piece, where other terms are seconds
 
 
 class Network(nn.Module):
-    """Pieces to terms, sums to seconds; `fit_scale` starts it near the data."""
+    """Turns pieces into terms, and their sums into seconds; `fit_scale` starts it near the data."""
 
     centre: Tensor
     spread: Tensor
@@ -43,8 +47,8 @@ class Network(nn.Module):
         self.offsets = nn.Parameter(torch.zeros(2, hinges))  # logarithm
         self.hidden, self.out = nn.Linear(1 + terms, FREE_WIDTH), nn.Linear(FREE_WIDTH, 2)
         with torch.no_grad():
-            self.layers[-1].get_parameter("weight").mul_(0.3)
-            self.out.weight *= 0.1
+            self.layers[-1].get_parameter("weight").mul_(LAST_LAYER)
+            self.out.weight *= LAST_FREE
 
     def fit_scale(self, work: np.ndarray, inputs: np.ndarray, start: np.ndarray, seconds: np.ndarray) -> None:
         """Start near the data: normalised inputs, the scale of seconds, launches below and hinges within them."""
@@ -52,14 +56,14 @@ class Network(nn.Module):
         low, *inner = np.quantile(seconds, [0.02, *np.linspace(0.2, 0.8, self.offsets.shape[1])], axis=0)
         with torch.no_grad():
             self.centre.copy_(torch.as_tensor(inputs.mean(axis=0)))
-            self.spread.copy_(torch.as_tensor(inputs.std(axis=0) + 1e-3))
+            self.spread.copy_(torch.as_tensor(inputs.std(axis=0) + LEAST_SPREAD))
             self.base += math.log(scale)
             self.launch.copy_(torch.as_tensor(np.log(low / 2)))
             if inner:
                 self.offsets.copy_(torch.as_tensor(np.log(np.stack(inner, axis=1) / 3)))
 
     def start_from(self, tensors: dict[str, np.ndarray], factor: float) -> None:
-        """Start at the weights of a file (of `tensors`), all seconds of which are multiplied with a factor."""
+        """Start at the weights of a file (as of `tensors`), with all of its seconds multiplied by a factor."""
         given = {name: torch.tensor(value, dtype=torch.float32) for name, value in tensors.items()}
         slopes = {name: given[name] for name in ("linear", "hinges") if name in given}
         for each in slopes.values():
@@ -73,7 +77,7 @@ class Network(nn.Module):
 
     def terms(self, work: Tensor, inputs: Tensor) -> Tensor:
         """A one and the learned terms (P, k)."""
-        flow = ((inputs - self.centre) / self.spread).clamp(-4, 4)
+        flow = ((inputs - self.centre) / self.spread).clamp(-REACHED, REACHED)
         for layer in self.layers[:-1]:
             flow = layer(flow).relu()
         bent = BEND * torch.tanh(self.layers[-1](flow) / BEND).view(-1, *self.base.shape)
@@ -96,31 +100,31 @@ class Network(nn.Module):
         return linear + rising.relu().sum(dim=2)
 
     @classmethod
-    def _slopes(cls, free: Tensor) -> Tensor:
+    def _slopes(cls, unbounded: Tensor) -> Tensor:
         """Weights of 0 or more."""
-        return softplus(free) * cls._scale(free)
+        return softplus(unbounded) * cls._scale(unbounded)
 
     @staticmethod
     def _scale(slopes: Tensor) -> Tensor:
-        """(k,): that of the count, in seconds a piece, is 10^6 times smaller than the others."""
+        """Scales of the slopes of terms (k,): that of the count of pieces is 10^6 times smaller than the others."""
         scale = torch.ones(slopes.shape[-1])
-        scale[0] = 1e-6
+        scale[0] = PIECE_S
         return scale
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """The weights as files keep them."""
-        kept = {"centre": self.centre, "spread": self.spread, "base": self.base, "launch": self.launch.exp(),
+        """The weights as files have them."""
+        tensors = {"centre": self.centre, "spread": self.spread, "base": self.base, "launch": self.launch.exp(),
                 "linear": self._slopes(self.linear)}  # fmt: skip
         for i, layer in enumerate(self.layers):
-            kept |= {f"weight{i}": layer.weight, f"bias{i}": layer.bias}
+            tensors |= {f"weight{i}": layer.weight, f"bias{i}": layer.bias}
         if self.variant == "free":
-            kept |= {"hidden": self.hidden.weight, "hidden_bias": self.hidden.bias, "out": self.out.weight,
+            tensors |= {"hidden": self.hidden.weight, "hidden_bias": self.hidden.bias, "out": self.out.weight,
                      "out_bias": self.out.bias}  # fmt: skip
         else:
-            kept |= {"hinges": self._slopes(self.hinges), "offsets": self.offsets.exp()}
-        return {name: value.detach().numpy().astype(np.float32) for name, value in kept.items()}
+            tensors |= {"hinges": self._slopes(self.hinges), "offsets": self.offsets.exp()}
+        return {name: value.detach().numpy().astype(np.float32) for name, value in tensors.items()}
 
 
 def softplus_inverse(value: Tensor) -> Tensor:
-    """What softplus makes value of; very small ones are cut off, for at 0 there is none."""
+    """The number whose softplus is value; values below 1e-9 are taken as 1e-9, for 0 has none."""
     return torch.where(value > 20, value, torch.expm1(value.clamp(1e-9, 20)).log())

@@ -1,5 +1,8 @@
 # pyright: basic
-"""The loop that trains a cost model: relative loss, the best epoch by validation, on one thread (imports torch)."""
+"""Trains the network of a cost model: relative loss, the best epoch by validation, on one thread (imports torch).
+
+Legend: N groups.
+"""
 
 from collections.abc import Callable
 
@@ -10,19 +13,20 @@ from torch import Tensor
 from recsmith._types import noun
 from recsmith.costs.neural.files import Variant
 from recsmith.learning.costs.data import Groups
-from recsmith.learning.training_loop import Descent, Epoch, bent
 from recsmith.learning.costs.network import HINGES, TERMS, Network
+from recsmith.learning.training_loop import Epoch, TrainingLoop, relative_loss
 
-BATCH, LEAST_BATCHES = 128, 8  # groups of a step; steps of an epoch
-PART_WEIGHT = 0.5  # of forward and backward apart, beside both together
-PREDICT_AT_ONCE = 500
+BATCH, LEAST_BATCHES = 128, 8  # groups of a step, and steps of an epoch at least; not tuned further
+PART_WEIGHT = 0.5  # of the errors of forward and of backward, beside that of both together
+PREDICT_AT_ONCE = 500  # groups; bounds memory, and changes no result beyond rounding
 
 
 @noun
 class Recipe:
     """How to train. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then.
 
-    start: weights to begin with (`Network.tensors`), of the same variant: those learned on another device, say.
+    epochs: on shipped:cpu, 100 do what 250 do (docs/learning.md).
+    terms, hinges: sizes of the network. start: weights to begin with, as of `Network.tensors`, of the same variant.
     """
 
     variant: Variant = "convex"
@@ -43,19 +47,19 @@ def train(
     """
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
-    network, data = _begun(recipe, groups), _Tensors(groups)
+    network, data = _first_network(recipe, groups), _GroupTensors(groups)
     rng, batches = np.random.default_rng(recipe.seed), max(LEAST_BATCHES, len(groups) // BATCH)
-    descent = Descent(network, recipe.epochs, batches, recipe.budget_s)
+    loop = TrainingLoop(network, recipe.epochs, batches, recipe.budget_s)
 
     def epoch() -> None:
         """Every group once, in a new order."""
         for batch in np.array_split(rng.permutation(len(data)), batches):
-            descent.step(_loss(network(*data.batch(batch)), data.seconds[batch]))
+            loop.step(_loss(network(*data.batch(batch)), data.seconds[batch]))
 
-    return network, descent.run(epoch, lambda: _mean_error(predict(network, chosen_by), chosen_by), on_epoch)
+    return network, loop.run(epoch, lambda: _mean_error(predict(network, chosen_by), chosen_by), on_epoch)
 
 
-def _begun(recipe: Recipe, groups: Groups) -> Network:
+def _first_network(recipe: Recipe, groups: Groups) -> Network:
     """The network before training: near the data, or the given one with its seconds brought to the data's."""
     network = Network(recipe.variant, recipe.terms, recipe.hinges)
     network.fit_scale(groups.work, groups.inputs, groups.start, groups.seconds)
@@ -66,13 +70,13 @@ def _begun(recipe: Recipe, groups: Groups) -> Network:
 
 
 def _loss(predicted: Tensor, measured: Tensor) -> Tensor:
-    """Of logarithms, so that 10 us and 300 ms count alike: forward and backward apart, and both together."""
+    """The loss of logarithms, so that 10 us and 300 ms count the same: forward, backward, and both together."""
     both = torch.log(predicted.sum(dim=1) / measured.sum(dim=1))
     apart = PART_WEIGHT * torch.log(predicted / measured)
-    return bent(torch.cat([apart, both[:, None]], dim=1))
+    return relative_loss(torch.cat([apart, both[:, None]], dim=1))
 
 
-class _Tensors:
+class _GroupTensors:
     """Groups as tensors."""
 
     def __init__(self, groups: Groups) -> None:
@@ -85,7 +89,7 @@ class _Tensors:
         return len(self._tables)
 
     def batch(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor, int]:
-        """Work, inputs and owners of the pieces of some groups, and how many groups."""
+        """Work, inputs and owners of the pieces of some groups, and how many groups there are."""
         count = self._tables[chosen]
         first = np.cumsum(count) - count
         pieces = np.arange(count.sum()) + np.repeat(self._start[chosen] - first, count)
@@ -95,7 +99,7 @@ class _Tensors:
 
 def predict(network: Network, groups: Groups) -> np.ndarray:
     """Seconds (N, 2) of groups, forward and backward, by PyTorch."""
-    data = _Tensors(groups)
+    data = _GroupTensors(groups)
     with torch.no_grad():
         blocks = np.array_split(np.arange(len(data)), -(-len(data) // PREDICT_AT_ONCE) or 1)
         return torch.cat([network(*data.batch(block)) for block in blocks]).double().numpy()

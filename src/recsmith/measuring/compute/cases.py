@@ -34,6 +34,7 @@ MOST_ZIPF = 1.6  # exponent; the pool's lie between 0.3 and 1.0
 STRETCH = 4.0  # factor, up or down, by which rows and pooling factors of the pool are multiplied at most
 HIGH_EVERY = 5  # every fifth case is drawn from the upper quarter of the work: more of the large groups
 DATA_TYPES: tuple[DataType, ...] = ("fp32", "fp16")
+WORK_COLUMNS = 64  # of the rows that work is counted in: half of a row's work does not depend on its columns
 SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # times sgd, rowwise_adagrad and fp32; measured on one core
 
 
@@ -96,10 +97,15 @@ def _check_words(words: tuple[str, ...], known: tuple[str, ...], what: str) -> N
         raise UsageError(f"no {what} is called '{unknown}'{did_you_mean(unknown, list(known))}")
 
 
+def work_rows(reads: Floats, dim: Floats) -> Floats:
+    """Work in rows of WORK_COLUMNS columns, of ids and bags together (N,) and columns of a row (N,)."""
+    return reads * (1 + dim / WORK_COLUMNS) / 2
+
+
 def _work(figures: Floats) -> Floats:
     """Work of each table and sample, in rows of 64 columns (N,)."""
     _, dim, pooling, _ = figures
-    return (pooling + 1) * (1 + dim / 64) / 2
+    return work_rows(pooling + 1, dim)
 
 
 def _augment(draws: KeyedRandom, count: int, dims: tuple[int, int]) -> Floats:

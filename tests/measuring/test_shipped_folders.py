@@ -1,8 +1,12 @@
 """The measurements that ship with the package: as many and as steady as docs/measurements.md says."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from recsmith.errors import UsageError
+from recsmith.measuring import shipped_folders
 from recsmith.measuring.compute.steady_samples import read_samples
 from recsmith.measuring.compute.summary import summarize
 from recsmith.measuring.shipped_folders import locate
@@ -34,3 +38,14 @@ def test_shipped_samples_are_whole():
     assert (samples.unique_rows <= np.minimum(samples.lookups, samples.rows)).all()
     assert set(samples.optimizer.tolist()) == {"sgd", "adagrad", "rowwise_adagrad"}
     assert set(samples.data_type.tolist()) == {"fp16", "fp32"}
+
+
+def test_a_path_is_itself_and_shipped_sets_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert locate("a/b") == Path("a/b")
+    monkeypatch.setattr(shipped_folders.resources, "files", lambda _: tmp_path)
+    with pytest.raises(UsageError, match="no measurements 'cpu' ship with this version; none do"):
+        locate("shipped:cpu")
+    (tmp_path / "shipped" / "cpu").mkdir(parents=True)
+    assert locate("shipped:cpu") == tmp_path / "shipped" / "cpu"
+    with pytest.raises(UsageError, match="there are cpu"):
+        locate("shipped:gpu")

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from support.measured import group
 
-from recsmith.errors import UsageError
-
 pytestmark = pytest.mark.usefixtures("fbgemm")
 SHAPES = ((200, 64, 5.0, 1.0), (3, 8, 2.5, 0.0), (50, 12, 0.0, 0.0), (1, 4, 1.0, 1.6))
 
@@ -31,12 +29,3 @@ def test_another_update_is_seen(monkeypatch: pytest.MonkeyPatch, optimizer: Any)
     )
     found = room.compare(group(*SHAPES, optimizer=optimizer), torch.device("cpu"))
     assert min(found.outputs, found.weights) > 1e-3
-
-
-def test_a_gpu_that_is_not_there_is_not_checked(monkeypatch: pytest.MonkeyPatch):
-    room = import_module("recsmith.measuring.compute.correctness")
-    monkeypatch.setattr(room, "require_fbgemm", lambda cuda: "")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for name in ("cuda", "cuda:h200"):
-        with pytest.raises(UsageError, match="no CUDA device is visible to PyTorch"):
-            room.check(name)

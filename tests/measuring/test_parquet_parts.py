@@ -7,14 +7,14 @@ import pytest
 
 from recsmith.errors import CorruptFile, MissingExtra, RecSmithError
 from recsmith.hardware import load_hardware
-from recsmith.measuring import parts
+from recsmith.measuring import parquet_parts
 from recsmith.measuring.about import load_about
 from recsmith.measuring.columns import COLUMNS, COMPUTE, SCHEMA
 from recsmith.measuring.compute.cases import Cases
 from recsmith.measuring.compute.run import measure_compute
 from recsmith.measuring.folder import open_folder
 from recsmith.measuring.limit import Limit
-from recsmith.measuring.rows import journal_rows
+from recsmith.measuring.rows import journal_rows, read_columns
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements.md"
 pyarrow: Any = pytest.importorskip("pyarrow")
@@ -28,7 +28,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cases = Cases(seed=0, scale=hardware.scale)
     measure_compute(hardware, cases, tmp_path / "m", Limit(samples=12))
     with monkeypatch.context() as patch:
-        patch.setattr("recsmith.measuring.compute.run.has_pyarrow", lambda: False)
+        patch.setattr("recsmith.measuring.folder.has_pyarrow", lambda: False)
         measure_compute(hardware, cases, tmp_path / "m", Limit(samples=15))
     return tmp_path / "m"
 
@@ -57,7 +57,7 @@ def test_every_column_is_documented(kind: Any):
 
 
 def test_rows_are_read_from_parts_and_journal_in_order(made: Path):
-    found = parts.read_columns(made, ["position", "rows", "lookups", "forward_s", "reuse_bins", "message"])
+    found = read_columns(made, ["position", "rows", "lookups", "forward_s", "reuse_bins", "message"])
     assert found["position"] == list(range(35))
     cases = Cases(seed=0, scale=load_hardware("simulated:h100", "check").scale)
     first = cases.case(0)
@@ -68,13 +68,13 @@ def test_rows_are_read_from_parts_and_journal_in_order(made: Path):
 
 
 def test_folding_moves_the_journal_into_a_part(made: Path):
-    before = parts.read_columns(made, [column.name for column in COMPUTE])
+    before = read_columns(made, [column.name for column in COMPUTE])
     old = the_part(made).read_bytes()
     with open_folder(made, load_about(made)) as folder:
         assert folder.fold() == made / "part-000000032-000000034.parquet"
         assert folder.fold() is None
         assert folder.position == 35
-    assert parts.read_columns(made, [column.name for column in COMPUTE]) == before
+    assert read_columns(made, [column.name for column in COMPUTE]) == before
     assert the_part(made).read_bytes() == old
     assert not (made / "journal.jsonl").exists()
 
@@ -97,7 +97,7 @@ def test_a_damaged_part_is_named(made: Path, data: bytes | None):
     with pytest.raises(
         CorruptFile, match=r"part-000000000-000000031.parquet' cannot be read .*the other parts are whole"
     ):
-        parts.read_columns(made, ["status"])
+        read_columns(made, ["status"])
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_a_part_of_another_schema_is_named(made: Path, metadata: dict[bytes, byt
     table = pyarrow.parquet.read_table(the_part(made)).replace_schema_metadata(metadata)
     pyarrow.parquet.write_table(table, the_part(made))
     with pytest.raises(CorruptFile, match=f"has the schema '{found}'; this version reads"):
-        parts.read_columns(made, ["status"])
+        read_columns(made, ["status"])
 
 
 def test_a_part_without_a_column_is_named(made: Path):
     table = pyarrow.parquet.read_table(the_part(made))
     pyarrow.parquet.write_table(table.drop_columns(["backward_s"]), the_part(made))
     with pytest.raises(CorruptFile, match="has no column 'backward_s'"):
-        parts.read_columns(made, ["status"])
+        read_columns(made, ["status"])
 
 
 def test_a_run_goes_on_once_a_damaged_part_is_moved_away_and_overwrites_nothing(made: Path):
@@ -128,14 +128,14 @@ def test_a_run_goes_on_once_a_damaged_part_is_moved_away_and_overwrites_nothing(
     assert the_part(made).read_bytes() == b"nonsense"
     the_part(made).unlink()
     assert measure_compute(hardware, cases, made, Limit(samples=20)).visits == 37
-    found = parts.read_columns(made, ["position", "sample"])
+    found = read_columns(made, ["position", "sample"])
     assert found["position"] == list(range(32, 72))
     assert sorted(found["sample"]) == sorted([*range(20)] * 2)
 
 
 def test_without_pyarrow_parts_cannot_be_read(made: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parts, "find_spec", lambda name: None)
+    monkeypatch.setattr(parquet_parts, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'recsmith\[measure\]'; the journal keeps all samples"):
-        parts.read_columns(made, ["status"])
+        read_columns(made, ["status"])
     the_part(made).unlink()
-    assert parts.read_columns(made, ["status"]) == {"status": ["ok"] * 3}
+    assert read_columns(made, ["status"]) == {"status": ["ok"] * 3}

@@ -5,16 +5,13 @@ from pathlib import Path
 import pytest
 from support.measured import Stub, answer
 
-from recsmith.errors import UsageError
 from recsmith.hardware import SCALES, Case, Measurement
-from recsmith.measuring import run as room
-from recsmith.measuring import shipped
+from recsmith.measuring import folder as folders
 from recsmith.measuring.compute.cases import Cases
 from recsmith.measuring.compute.run import measure_compute
 from recsmith.measuring.compute.samples import MOST_VISITS, Sample
 from recsmith.measuring.compute.summary import Noise, noise_floor, summarize
 from recsmith.measuring.limit import Limit
-from recsmith.measuring.shipped_folders import locate
 from recsmith.reports.measurements import summary_lines, summary_to_raw
 
 
@@ -46,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             return Measurement(status="out_of_memory", message="can't allocate")
         return answer(case, seconds=1.0 if visit < MOST_VISITS else 1.25)
 
-    monkeypatch.setattr(room, "has_pyarrow", lambda: False)
+    monkeypatch.setattr(folders, "has_pyarrow", lambda: False)
     measure_compute(Stub(say), Cases(seed=0, scale=SCALES["check"]), tmp_path, Limit(samples=19))
     return tmp_path
 
@@ -72,14 +69,3 @@ def test_people_and_programs_read_the_same(folder: Path):
     raw = summary_to_raw(folder)
     assert raw["schema"] == "recsmith/measurements-summary/1"
     assert raw["noise"] == {"pairs": 2, "median": 0.25, "mean": 0.25}
-
-
-def test_a_path_is_itself_and_shipped_sets_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    assert locate("a/b") == Path("a/b")
-    monkeypatch.setattr(shipped.resources, "files", lambda _: tmp_path)
-    with pytest.raises(UsageError, match="no measurements 'cpu' ship with this version; none do"):
-        locate("shipped:cpu")
-    (tmp_path / "shipped" / "cpu").mkdir(parents=True)
-    assert locate("shipped:cpu") == tmp_path / "shipped" / "cpu"
-    with pytest.raises(UsageError, match="there are cpu"):
-        locate("shipped:gpu")

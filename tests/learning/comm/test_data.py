@@ -91,11 +91,11 @@ def test_alpha_beta_and_the_wait_are_exact_where_the_rules_say_no_more(tmp_path:
     blocks, *_ = read_exchanges([exchanged(tmp_path, ranks) for ranks in (4, 8)])
     model = WaitedAlphaBeta(blocks)
     for block in blocks:
-        together = block.take(block.together)
+        together = block.take(block.simultaneous)
         assert model.predict(together) == pytest.approx(together.seconds, rel=1e-6)
-        late = block.take(~block.together)
+        late = block.take(~block.simultaneous)
         assert (model.predict(late) >= late.seconds * (1 - 1e-6)).all()  # what is done before the last one starts
         assert model.predict(late).mean() > 1.005 * late.seconds.mean()
     other, *_ = read_exchanges([exchanged(tmp_path, 6)])
-    together = other[0].take(other[0].together)
+    together = other[0].take(other[0].simultaneous)
     assert model.predict(together) == pytest.approx(together.seconds, rel=1e-6)  # by the nearest number of ranks

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 from support.learned import card
 
 from recsmith.errors import RecSmithError
-from recsmith.learning import training
+from recsmith.learning.costs import training
 from recsmith.learning.costs.training import Recipe, train
 from recsmith.learning.training_loop import Epoch
 
@@ -91,7 +91,7 @@ def test_a_linear_head_has_no_hinges() -> None:
 @pytest.mark.parametrize("variant", ["convex", "linear", "free"])
 def test_a_start_is_the_given_model_brought_to_the_samples(variant: Any) -> None:
     given, _ = train(Recipe(variant=variant, epochs=3), SAMPLES, OTHERS)
-    begun = training._begun(  # pyright: ignore[reportPrivateUsage]
+    begun = training._first_network(  # pyright: ignore[reportPrivateUsage]
         Recipe(variant=variant, start=given.tensors()), replace(SAMPLES, seconds=7 * SAMPLES.seconds)
     )
     before, after = training.predict(given, OTHERS), training.predict(begun, OTHERS)

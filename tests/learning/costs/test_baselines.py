@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from support.learned import groups
 
 from recsmith.clusters import load_cluster
-from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of, non_negative_fit
+from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
 from recsmith.learning.costs.data import Origin
+from recsmith.learning.least_squares import non_negative_fit
 
 
 @settings(max_examples=30)

@@ -9,8 +9,8 @@ from support.measured import Stub, answer
 
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.hardware import SCALES, Case, Measurement, load_hardware
-from recsmith.measuring import parts
-from recsmith.measuring import run as room
+from recsmith.measuring import folder as folders
+from recsmith.measuring import parquet_parts
 from recsmith.measuring.about import About, load_about
 from recsmith.measuring.compute.cases import Cases
 from recsmith.measuring.compute.run import measure_compute
@@ -38,7 +38,7 @@ def say(case: Case, visit: int) -> Measurement:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A journal: samples 3 and 4 failed and unsteady, 18 of the first block steady, 1 of the next, the others open."""
-    monkeypatch.setattr(room, "has_pyarrow", lambda: False)
+    monkeypatch.setattr(folders, "has_pyarrow", lambda: False)
     measure_compute(Stub(say), CASES, tmp_path, Limit(samples=BLOCK_SAMPLES - 1))
     return tmp_path
 
@@ -103,7 +103,7 @@ def test_a_folder_without_steady_samples_has_none(tmp_path: Path, monkeypatch: p
             raise KeyboardInterrupt
         return Measurement(status="failed")
 
-    monkeypatch.setattr(room, "has_pyarrow", lambda: False)
+    monkeypatch.setattr(folders, "has_pyarrow", lambda: False)
     measure_compute(Stub(odd), CASES, tmp_path, Limit(samples=1))
     if folded:
         pytest.importorskip("pyarrow")
@@ -124,10 +124,10 @@ def test_parts_need_pyarrow_and_a_journal_does_not(folder: Path, monkeypatch: py
         return None
 
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "find_spec", missing)
+        patch.setattr(parquet_parts, "find_spec", missing)
         assert len(read_samples(folder)) == BLOCK_SAMPLES - 1
     pytest.importorskip("pyarrow")
     fold(folder)
-    monkeypatch.setattr(parts, "find_spec", missing)
+    monkeypatch.setattr(parquet_parts, "find_spec", missing)
     with pytest.raises(MissingExtra, match=r"pip install 'recsmith\[measure\]'"):
         read_samples(folder)

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 from recsmith.costs.neural_comm.files import comm_model_of, load_comm_model
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.learning import comm_training
+from recsmith.learning.comm import training
 from recsmith.learning.comm.data import Exchanges, read_exchanges
 from recsmith.learning.comm.learn import learn_comm
 from recsmith.learning.comm.training import CommRecipe, predict_comm, train_comm
@@ -62,13 +62,13 @@ def test_ctrl_c_before_anything_is_learned_is_raised(blocks: list[Exchanges], mo
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comm_training, "_loss", stop)
+    monkeypatch.setattr(training, "_loss", stop)
     with pytest.raises(KeyboardInterrupt):
         train_comm(CommRecipe(epochs=2), blocks, blocks)
 
 
 def test_training_that_diverges_says_so(blocks: list[Exchanges], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comm_training, "_mean_error", lambda *_: float("nan"))
+    monkeypatch.setattr(training, "_mean_error", lambda *_: float("nan"))
     with pytest.raises(RecSmithError, match="training diverged"):
         train_comm(CommRecipe(epochs=2), blocks, blocks)
 

@@ -1,6 +1,5 @@
 """Samples: case_of case each is of, when its visits agree, and in case_of order samples of a block take turns."""
 
-from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -21,32 +20,12 @@ from recsmith.measuring.compute.samples import (
     judge,
     schedule_of,
 )
-from recsmith.measuring.revisits import case_of
 
 Told = tuple[int, int, str, Visit | None]  # sample, its how manieth visit, status, seconds
 SEEDS = st.integers(0, 10**6)
 VISITED = BLOCK_SAMPLES * MOST_VISITS + 20  # visits: the first block is over
 TIMES = st.floats(1e-6, 1.0)
 PAIRS = st.lists(st.builds(Visit, TIMES, TIMES, TIMES), min_size=2, max_size=MOST_VISITS)
-
-# --- case_of -------------------------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 10**7))
-def test_a_case_is_sampled_again_after_it_was_new(sample: int):
-    number, before = case_of(sample)
-    assert before == (sample % 10 == 9)
-    first = number // 9 * 10 + number % 9
-    assert case_of(first) == (number, 0)
-    assert first <= sample
-    assert before or first == sample
-
-
-def test_every_tenth_sample_is_another_case_seen_before():
-    seen = Counter(number for number, _ in map(case_of, range(10_000)))
-    assert sorted(seen) == list(range(9_000))
-    assert set(seen.values()) == {1, 2}
-
 
 # --- a sample ----------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from support.measured import Stub, answer
 
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
-from recsmith.learning import data
-from recsmith.learning.costs.data import mapped, noise_floor, read_groups, split, work_of_case
+from recsmith.learning.costs import data
+from recsmith.learning.costs.data import mapped, noise_floor, read_groups, work_of_case
+from recsmith.learning.splits import split
 from recsmith.measuring.compute.cases import Cases
 from recsmith.measuring.compute.run import measure_compute
 from recsmith.measuring.compute.samples import SLOW_PROBE

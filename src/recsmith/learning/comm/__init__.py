@@ -1,0 +1,1 @@
+"""Learned models of all-to-alls, trained on comm measurements."""

@@ -1,0 +1,1 @@
+"""Learned cost models of fused embedding kernels, trained on compute measurements."""
