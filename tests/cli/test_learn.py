@@ -91,9 +91,8 @@ def test_a_start_is_on_the_card(run: Run, measured: str) -> None:
 
 
 def test_without_pytorch_it_says_what_to_install(run: Run, measured: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("training", "network", "comm_training", "comm_network"):
+    for name in ("training_loop", "costs.training", "costs.network", "comm.training", "comm.network"):
         monkeypatch.delitem(sys.modules, f"recsmith.learning.{name}", raising=False)
-        monkeypatch.delattr(f"recsmith.learning.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert run("measure", "comm", "--hardware", "simulated:h100", "--samples", 60, "-o", "links").code == 0
     for name, folder in (("cost", measured), ("comm", "links")):

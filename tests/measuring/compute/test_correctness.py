@@ -1,10 +1,12 @@
 """The check that FBGEMM computes what PyTorch does: what it compares, and what it refuses."""
 
 from importlib import import_module
+from typing import Any
 
 import pytest
 
 from recsmith.errors import UsageError
+from recsmith.hardware import Case
 
 pytestmark = pytest.mark.usefixtures("fbgemm")
 
@@ -24,15 +26,24 @@ def test_hardware_that_computes_nothing_is_refused():
         room.check("simulated:h100")
 
 
-def test_cases_are_counted_by_optimizer_and_data_type():
+def test_the_largest_differences_are_told_by_optimizer_and_data_type(monkeypatch: pytest.MonkeyPatch):
+    """The comparison itself has its own tests (tests/hardware/test_pytorch_reference.py)."""
     room = import_module("recsmith.measuring.compute.correctness")
-    found = room.check("cpu", count=6)
-    assert sum(each.cases for each in found) == 6
-    assert [(each.optimizer, each.data_type) for each in found] == sorted(
-        {(each.optimizer, each.data_type) for each in found}
-    )
-    assert all(each.agrees and each.outputs > 0 for each in found if each.data_type == "fp16")
-    assert all(each.agrees for each in found)
+    reference = import_module("recsmith.hardware.pytorch_reference")
+    compared: list[Case] = []
+
+    def compare(case: Case, _: Any) -> Any:
+        compared.append(case)
+        return reference.Difference(case=case, outputs=float(case.number), weights=float(-case.number))
+
+    monkeypatch.setattr(reference, "compare", compare)
+    found = room.check("cpu", count=20)
+    assert sum(each.cases for each in found) == len(compared) == 20
+    assert len(found) == len({(each.optimizer, each.data_type) for each in found})
+    for each in found:
+        same = [case.number for case in compared
+                if (case.workload.optimizer, case.data_type) == (each.optimizer, each.data_type)]  # fmt: skip
+        assert (each.cases, each.outputs, each.weights) == (len(same), max(same), -min(same))
 
 
 @pytest.mark.parametrize(("outputs", "weights", "agrees"), [(1e-4, 0.0, True), (2e-4, 0.0, False), (0.0, 2e-4, False)])

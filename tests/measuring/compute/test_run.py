@@ -145,7 +145,8 @@ import sys, time
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
 from support.measured import Stub, answer
-from recsmith.measuring import run
+from recsmith.measuring.compute.run import measure_compute
+from recsmith.measuring.limit import Limit
 from recsmith.measuring.compute.cases import Cases
 from recsmith.hardware import SCALES
 
@@ -155,7 +156,7 @@ def say(case, visit):
         time.sleep(60)
     return answer(case)
 
-run.measure_compute(Stub(say), Cases(seed=0, scale=SCALES["check"]), Path(sys.argv[1]), run.Limit(samples=99))
+measure_compute(Stub(say), Cases(seed=0, scale=SCALES["check"]), Path(sys.argv[1]), Limit(samples=99))
 """
 
 
