@@ -22,9 +22,10 @@ from recsmith import Workload, load_workload
 from recsmith._types import Floats
 from recsmith.files import dump_json, read_text
 from recsmith.units import format_size
-from recsmith.workloads import builtins, sample, workload_to_raw
+from recsmith.workloads import builtins, table_population, workload_to_raw
 from recsmith.workloads.reuse import reads_per_bin, zipf_reuse_bins, zipf_unique_rows
-from recsmith.workloads.sample import POOL_SEED, POOL_TABLES, AccessRule, TableKind, TablePopulation
+from recsmith.workloads.sample import POOL_SEED, POOL_TABLES, shared_pool
+from recsmith.workloads.table_population import LEAST_POOLING, AccessRule, TableKind, TablePopulation
 from recsmith.workloads.torchrec_report import table_rows
 
 Counts = tuple[float, tuple[Floats, Floats]]  # unique ratio; the 17 bins' shares of unique rows, and of reads
@@ -53,7 +54,7 @@ def read_report(path: str) -> Floats:
     """Rows, dims and ids per sample (3, tables) of the report's pooled tables; 0.000 ids stand for less than that."""
     rows = [row for row in table_rows(read_text(path), path) if row["Output"] == "pooled"]
     dims = [float(row["Emb Dim (CW Dim)"].split()[0]) for row in rows]
-    ids = np.maximum([float(row["Num Indices"]) for row in rows], sample.LEAST_POOLING)
+    ids = np.maximum([float(row["Num Indices"]) for row in rows], LEAST_POOLING)
     return np.array([[float(row["Hash Size"]) for row in rows], dims, ids])
 
 
@@ -285,7 +286,7 @@ def print_exponents() -> None:
         "\n| workload | tables | weights | ids per sample | exponent for 0.14 | shipped | its ratio | ratio at 1.05 |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for workload in (*(load_workload(name) for name in builtins()), sample.shared_pool()):
+    for workload in (*(load_workload(name) for name in builtins()), shared_pool()):
         rows, lookups = columns(workload)
         zipf = exponents(workload)
         one = f"{zipf[0]:.3f}" if len(set(zipf)) == 1 else "one a table"
@@ -313,13 +314,13 @@ def main() -> None:
     ratios = read_ratios(words.counts)
     print(f"Published unique ratios, {len(ratios)} files: {min(ratios):.4f} to {max(ratios):.4f}.")
     if words.write:
-        (Path(sample.__file__).parent / "population.yaml").write_text(population_text(drawn), "utf-8")
-        sample.population.cache_clear()
+        (Path(table_population.__file__).parent / "population.yaml").write_text(population_text(drawn), "utf-8")
+        table_population.table_population.cache_clear()
         PICTURES.mkdir(exist_ok=True)
         (PICTURES / "reuse.svg").write_text(reuse_picture(counts[1], found), "utf-8")
         (PICTURES / "tables.svg").write_text(tables_picture(report[[0, 2]], large[[0, 2]]), "utf-8")
     print_exponents()
-    digest = hashlib.sha256(dump_json(workload_to_raw(sample.shared_pool())).encode()).hexdigest()
+    digest = hashlib.sha256(dump_json(workload_to_raw(shared_pool())).encode()).hexdigest()
     print(f"\nSHA-256 of the pool's file: {digest}")
 
 

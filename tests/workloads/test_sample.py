@@ -1,7 +1,6 @@
 """Sampled workloads: the same everywhere, like the report that they are distilled from, read like published batches."""
 
 import hashlib
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
@@ -14,14 +13,8 @@ from recsmith.errors import UsageError
 from recsmith.files import dump_json
 from recsmith.workloads import Table, workload_from_raw, workload_to_raw
 from recsmith.workloads.reuse import DEFAULT_ZIPF, reads_per_bin, zipf_reuse_bins, zipf_unique_rows
-from recsmith.workloads.sample import (
-    POOL_SHA256,
-    AccessRule,
-    TableKind,
-    population,
-    sample_workload,
-    shared_pool,
-)
+from recsmith.workloads.sample import POOL_SHA256, sample_workload, shared_pool
+from recsmith.workloads.table_population import table_population
 
 BATCH = 65_536
 PUBLISHED_RATIO = 128_435_723 / 887_017_990  # facebookresearch/dlrm_datasets, embedding_bag/2021, fbgemm_t856_bs65536
@@ -37,24 +30,6 @@ def columns(tables: tuple[Table, ...]) -> np.ndarray:
     return np.array([[t.num_embeddings for t in tables], [t.embedding_dim for t in tables], ids, zipf], dtype=float)
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    """benchmarks/table_population.py, which distilled the figures."""
-    path = Path(__file__).parents[2] / "benchmarks" / "table_population.py"
-    spec = importlib.util.spec_from_file_location("table_population", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def report(script: ModuleType, data: Path) -> np.ndarray:
-    """Rows, dims and ids per sample of the production report, (3, 1933)."""
-    return script.read_report(str(data / "torchrec_prod1935" / "sharding_stats_example.txt"))
-
-
 # --- samples ------------------------------------------------------------------------------------------------------
 
 
@@ -67,7 +42,7 @@ def test_the_first_tables_do_not_depend_on_how_many_follow(few: int, more: int, 
 
 @given(count=counts, seed=seeds)
 def test_tables_stay_within_the_report(count: int, seed: int):
-    known = {dim for kind in population().kinds for dim in kind.dims}
+    known = {dim for kind in table_population().kinds for dim in kind.dims}
     work = sample_workload(count, seed)
     rows, dims, ids, zipf = columns(work.tables)
     assert set(dims) <= known
@@ -117,31 +92,7 @@ def test_words_that_cannot_be_are_refused(words: dict[str, int], rule: str):
 
 
 def test_the_smallest_table_can_be_had():
-    assert sample_workload(3, 0, max_bytes=population().least_bytes).weight_bytes == 3 * 32
-
-
-# --- kinds and exponents ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("correlation", "low", "high"), [(-1.0, -1.01, -0.99), (0.0, -0.05, 0.05), (1.0, 0.99, 1.01)])
-def test_a_kinds_correlation_couples_rows_and_pooling(correlation: float, low: float, high: float):
-    kind = TableKind(dims=(8,), tables=(1,), correlation=correlation, rows=(10, 10_000), pooling=(1.0, 100.0))
-    rows, _, ids = kind.draw(np.random.default_rng(0).random((4000, 3)))
-    assert low <= np.corrcoef(np.log(rows), np.log(ids))[0, 1] <= high
-
-
-def test_a_kind_is_drawn_between_its_quantiles_and_its_dims_by_their_counts():
-    kind = TableKind(dims=(8, 16), tables=(3, 1), correlation=0.5, rows=(1, 100, 1e6), pooling=(0.0001, 1.0, 4.0))
-    rows, dims, ids = kind.draw(np.random.default_rng(0).random((4000, 3)))
-    assert np.median(rows) == pytest.approx(100, rel=0.15)
-    assert (dims == 8).mean() == pytest.approx(0.75, abs=0.02)
-    assert 0.001 == ids.min() < ids.max() <= 4
-
-
-def test_exponents_fall_with_the_reads_per_row_and_end_at_the_limits():
-    rule = AccessRule(batch_size=1000, intercept=0.8, slope=0.5, lowest=0.2, highest=1.1)
-    zipf = rule.zipf(np.array([1e9, 1e4, 1e3, 1e2, 10]), np.ones(5))
-    assert zipf.tolist() == [1.1, 1.1, 0.8, 0.3, 0.2]
+    assert sample_workload(3, 0, max_bytes=table_population().least_bytes).weight_bytes == 3 * 32
 
 
 # --- the pool -----------------------------------------------------------------------------------------------------
@@ -172,21 +123,3 @@ def test_the_pools_rows_are_read_as_often_as_published(script: ModuleType, data:
     for law, shares, apart in ((zipf_reuse_bins, published[0], 0.05), (reads_per_bin, published[1], 0.11)):
         found = law(zipf, rows, BATCH * ids).sum(axis=0)
         assert np.abs(np.cumsum(found / found.sum()) - np.cumsum(shares)).max() <= apart
-
-
-# --- the report ---------------------------------------------------------------------------------------------------
-
-
-def test_the_shipped_figures_are_what_the_report_gives(script: ModuleType, report: np.ndarray):
-    assert script.distil(*report) == population().kinds
-    assert sum(sum(kind.tables) for kind in population().kinds) == report.shape[1] == 1933
-
-
-def test_a_large_sample_is_like_the_report(script: ModuleType, report: np.ndarray):
-    drawn = population().sample(20_000, 1)
-    for mine, theirs, apart in zip(drawn, report, (0.03, 0.01, 0.03), strict=True):
-        assert script.distance(mine, theirs) <= apart
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        mine, theirs = (script.rank_correlation(each[a], each[b]) for each in (drawn, report))
-        assert mine == pytest.approx(theirs, abs=0.05)
-    assert drawn.mean(axis=1) == pytest.approx(report.mean(axis=1), rel=0.05)

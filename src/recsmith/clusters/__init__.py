@@ -1,4 +1,4 @@
-"""The machines: devices, hosts, links, memory."""
+"""The clusters that plans are made for: devices, hosts, links and memory; and the catalogue of known devices."""
 
 from recsmith.clusters.cluster import Cluster, Device, Links
 from recsmith.clusters.files import catalogue, cluster_from_raw, cluster_to_raw, load_cluster

@@ -1,4 +1,4 @@
-"""The machines a plan is made for."""
+"""The cluster that a plan is made for: hosts of identical devices, and the links between them."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,8 @@ from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.units import format_size
 
-LARGEST_WORLD = 65_536
+LARGEST_WORLD = 65_536  # devices; larger clusters are taken for mistakes
+LARGEST_SIZE = 2**53  # bytes; sizes below it are exact as floating-point numbers
 
 
 def _check_speed(value: float | None, what: str) -> None:
@@ -17,7 +18,7 @@ def _check_speed(value: float | None, what: str) -> None:
 
 
 def _check_bytes(value: int | None, what: str, *, least: int = 1) -> None:
-    if value is not None and not least <= value < 2**53:
+    if value is not None and not least <= value < LARGEST_SIZE:
         raise UsageError(f"{what} is {value} bytes; it must be at least {least} and below 2^53")
 
 

@@ -1,4 +1,4 @@
-"""Clusters by name (`h100:8x12`) or from a YAML or JSON file."""
+"""Clusters by name (`h100:8x12`: 12 hosts of 8 devices) or from a YAML or JSON file."""
 
 import re
 from dataclasses import replace
@@ -54,5 +54,5 @@ def cluster_from_raw(raw: Raw, source: str) -> Cluster:
 
 
 def cluster_to_raw(cluster: Cluster) -> Raw:
-    """Plain data of a cluster, as it stands in a file."""
+    """Plain data of a cluster, as a file holds it."""
     return {"schema": SCHEMA, **encode(cluster)}

@@ -1,4 +1,4 @@
-"""Plain data to nouns, every field checked, and back."""
+"""Turns plain data into nouns (frozen dataclasses), every field checked, and back."""
 
 import difflib
 import json
@@ -12,6 +12,8 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files.parsing import Raw
 
 Noun = TypeVar("Noun")
+SHOWN_VALUE = 60  # characters of a wrong value that an error shows
+SHOWN_NAMES = 40  # known names that an error lists at most
 
 
 def check_schema(raw: Raw, schema: str, source: str) -> Raw:
@@ -54,7 +56,7 @@ def encode(noun: object) -> Any:
 
 
 def json_schema(noun: Any) -> Raw:
-    """JSON Schema of a noun as it stands in a file."""
+    """JSON Schema of a noun, as files hold it."""
     return _adapter(noun).json_schema()
 
 
@@ -71,7 +73,7 @@ def _describe(noun: Any, raw: object, error: Any) -> str:
         return f"{place} is not a known field{hint}{others}"
     if first["type"] in ("missing", "missing_argument"):
         return f"{place} is missing{others}"
-    return f"{place} is {json.dumps(value)[:60]}: {first['msg'][0].lower()}{first['msg'][1:]}{others}"
+    return f"{place} is {json.dumps(value)[:SHOWN_VALUE]}: {first['msg'][0].lower()}{first['msg'][1:]}{others}"
 
 
 def _place(raw: object, path: tuple[str | int, ...]) -> tuple[str, object]:
@@ -115,11 +117,11 @@ def _field_names(noun: Any) -> set[str]:
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """The end of an error about an unknown word: the nearest known word, or all of them."""
+    """The end of an error about an unknown word: the nearest known word, or the known words."""
     near = difflib.get_close_matches(word, known, n=1)
     if near:
         return f"; did you mean '{near[0]}'?"
-    return f"; known: {', '.join(known[:40])}" if known else ""
+    return f"; known: {', '.join(known[:SHOWN_NAMES])}" if known else ""
 
 
 def dump_json(raw: Raw) -> str:

@@ -1,4 +1,4 @@
-"""Text to plain data: strict JSON, and the YAML that means one thing only."""
+"""Turns text into plain data: strict JSON, and the subset of YAML that has one meaning only."""
 
 import json
 import math
@@ -10,6 +10,7 @@ from typing import Any, NoReturn, cast
 from recsmith.errors import CorruptFile
 
 DEEPEST_YAML = 64  # nested values; libyaml has no limit of its own and overflows the stack
+EXACT_INTEGERS = 2**53  # below it, every whole number is exact as a floating-point number
 
 Raw = dict[str, Any]
 
@@ -51,11 +52,11 @@ def parse_number(text: str) -> float | int:
 
 
 def _parse_float(text: str) -> float | int:
-    """A number; 1e6 and 2.0 count as whole numbers, so that they may stand where a count is asked for."""
+    """A number; 1e6 and 2.0 become whole numbers, so that they may be given as counts."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is out of range; every value must be finite")
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    return int(value) if value.is_integer() and abs(value) < EXACT_INTEGERS else value
 
 
 def parse_yaml(text: str, source: str) -> object:

@@ -1,4 +1,4 @@
-"""Texts of files: read under a limit, written whole or not at all."""
+"""Reads text files up to a size limit, and writes them whole or not at all."""
 
 import os
 import sys

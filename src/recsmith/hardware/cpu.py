@@ -1,8 +1,8 @@
 # pyright: basic
 """Hardware `cpu`: FBGEMM's CPU kernels on one thread, in process CPU time, which other processes disturb least.
 
-Caches are as the previous repetition left them; nothing is flushed. Freed memory is kept for the next repetition, as
-jemalloc and tcmalloc do, which PyTorch's guides advise for CPUs.
+Caches are as the previous repetition left them; nothing is flushed. Freed memory is reused by the next repetition, as
+with jemalloc and tcmalloc, which PyTorch's guides advise for CPUs.
 """
 
 import time

@@ -39,7 +39,7 @@ from recsmith.workloads.zipf import zipf_reuse_bins
 SM_COUNTS = {"v100-32": 80, "torchrec-default": 80, "a100-40": 108, "a100-80": 108, "h100": 132, "h200": 132}
 """Streaming multiprocessors: NVIDIA's V100, A100 and H100 white papers; H200 has H100's die."""
 WARPS_PER_SM = 45  # that FBGEMM's kernels keep on an SM at once: 64 x 0.71 occupancy (Lin et al., HiPC 2022)
-CACHED_CASES = 32  # cases whose seconds are kept for their next visits; more than the 20 that take turns in a run
+CACHED_CASES = 32  # cases whose seconds are stored for their next visits; more than the 20 that take turns in a run
 
 
 class _Noiseless(NamedTuple):

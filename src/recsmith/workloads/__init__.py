@@ -1,4 +1,4 @@
-"""What is trained: features, tables, batch."""
+"""What is trained: features, embedding tables, batch size and optimizer; and their files."""
 
 from recsmith.workloads.access import AccessProfile
 from recsmith.workloads.files import (

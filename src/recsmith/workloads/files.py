@@ -121,7 +121,7 @@ def save_workload(workload: Workload, target: str) -> None:
 
 
 def workload_to_raw(workload: Workload) -> Raw:
-    """Plain data of a workload, as it stands in a file; tables with one feature of their own name in short form."""
+    """Plain data of a workload, as a file holds it; tables with one feature of their own name in short form."""
     raw: Raw = {"schema": SCHEMA, **encode(workload)}
     raw["tables"] = [_shorten(table) for table in cast(list[Raw], raw["tables"])]
     return raw

@@ -1,7 +1,8 @@
-"""Sums over the ranks of a table, its most read row first, at a cost that does not grow with its rows.
+"""Sums over the rows of a table in order of their reads, at a cost that does not grow with the number of rows.
 
-A sum takes the first HEAD ranks one by one and the rest as an integral over log rank on Gauss-Legendre nodes (by the
-midpoint rule, the sum of ranks a .. b is the integral from a - 1/2 to b + 1/2).
+The rank of a row is its place in that order, from 1. A sum takes the first HEAD ranks one by one, and the others as an
+integral over the logarithm of the rank, on Gauss-Legendre nodes (midpoint rule: the sum of ranks a .. b is the integral
+from a - 1/2 to b + 1/2).
 
 Legend: N elements; J nodes.
 """
@@ -16,20 +17,20 @@ from recsmith._types import Floats
 
 HEAD = 32  # ranks that are summed one by one; beyond them a rank differs little from the next
 LOG_HEAD = np.log(np.arange(1, HEAD + 1))
-PANELS, POINTS = 16, 6  # of the integral: 96 nodes; for 80 million rows a panel is a factor 2.5 of rank
-EXACT = 8.0  # ranks that a harmonic number adds before Euler-Maclaurin takes over
-CHUNK = 1024  # elements worked on at once: CHUNK * J numbers fit the cache of a core
+PANELS, POINTS = 16, 6  # of the integral, and nodes of each panel; for 80 million rows a panel is a factor 2.5 of rank
+EXACT = 8.0  # ranks that a harmonic number adds one by one, before Euler-Maclaurin takes over
+CHUNK = 1024  # elements (N) worked on at once: CHUNK * J numbers fit the cache of a core
 
 Law = Callable[[Floats, Floats, Floats], Floats]
 
 
 def on_columns(law: Law, *columns: Floats) -> Floats:
-    """A law of three columns, or of what broadcasts to them, by chunks."""
+    """The values of a law at the elements of three columns, which are broadcast to one shape (N,)."""
     return _by_chunks(law, _side_by_side(columns))
 
 
 def on_distinct(law: Law, *columns: Floats) -> Floats:
-    """The same, computed once for the elements that are equal."""
+    """As on_columns, with equal elements computed once."""
     table = _side_by_side(columns)
     order = np.lexsort(table)
     table = table[:, order]
@@ -55,14 +56,14 @@ def _by_chunks(law: Law, table: Floats) -> Floats:
 
 @cache
 def _rule() -> tuple[Floats, Floats]:
-    """Nodes and weights on 0..1."""
+    """Gauss-Legendre nodes and weights on 0 .. 1, (J,) both."""
     node, weight = np.polynomial.legendre.leggauss(POINTS)
     nodes = (np.arange(PANELS)[:, None] + (node + 1) / 2) / PANELS
     return nodes.ravel(), np.tile(weight / 2 / PANELS, PANELS)
 
 
 def between(start: Floats, end: Floats) -> tuple[Floats, Floats]:
-    """Log ranks between two (N,), and how many ranks each stands for: (N, J) both."""
+    """Nodes between two log ranks (N,), and how many ranks each node stands for: (N, J) both."""
     nodes, weights = _rule()
     width = (end - start)[:, None]
     log_rank = start[:, None] + width * nodes
@@ -70,17 +71,17 @@ def between(start: Floats, end: Floats) -> tuple[Floats, Floats]:
 
 
 def head(rows: Floats) -> Floats:
-    """How many rows each of the first ranks stands for, (N, HEAD): one, or none behind the last."""
+    """How many rows each of the first HEAD ranks stands for (N, HEAD): 1, or 0 beyond the last row of a table."""
     return np.clip(rows[:, None] - np.arange(HEAD), 0, 1)
 
 
 def tail(rows: Floats) -> tuple[Floats, Floats]:
-    """Log ranks from which and to which the ranks behind the head reach, (N,) both."""
+    """The log ranks between which the ranks beyond the head lie, (N,) both."""
     return np.full(rows.shape, math.log(HEAD + 0.5)), np.log(np.maximum(rows, HEAD) + 0.5)
 
 
 def ranks(rows: Floats) -> tuple[Floats, Floats]:
-    """Log ranks of whole tables, and how many rows each stands for: (N, HEAD + J) both."""
+    """Log ranks of whole tables, head and nodes, and how many rows each stands for: (N, HEAD + J) both."""
     log_rank, weight = between(*tail(rows))
     first = np.broadcast_to(LOG_HEAD, (len(rows), HEAD))
     return np.concatenate([first, log_rank], axis=1), np.concatenate([head(rows), weight], axis=1)
@@ -90,7 +91,7 @@ def ranks(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def harmonic(zipf: Floats, last: Floats) -> Floats:
-    """1 + 2 ** -zipf + ... + last ** -zipf by Euler-Maclaurin, (..., N); continuous and rising between whole ranks."""
+    """1 + 2 ** -zipf + ... + last ** -zipf (..., N), by Euler-Maclaurin; continuous and rising between whole ranks."""
     total = np.zeros(last.shape)
     for rank in np.arange(EXACT):
         total += (rank + 1) ** -zipf * np.clip(last - rank, 0, 1)
@@ -99,7 +100,7 @@ def harmonic(zipf: Floats, last: Floats) -> Floats:
 
 
 def power_integral(power: Floats, start: Floats | float, end: Floats) -> Floats:
-    """Integral of x ** -power from start to end."""
+    """The integral of x ** -power from start to end."""
     width = np.log(end / start)
     rise = (1 - power) * width
     stretch = np.divide(np.expm1(rise), rise, out=np.ones_like(rise), where=rise != 0)

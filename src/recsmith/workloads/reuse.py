@@ -1,6 +1,6 @@
-"""How often the rows of tables are read again: how many a batch touches, and how many reads the hottest serve.
+"""How often the rows of tables are read again: how many rows a batch reads, and which share the hottest rows serve.
 
-A table's access profile is a Zipf exponent, the counts of one batch, or nothing: DEFAULT_ZIPF then. From counts, fewer
+A table's access profile is a Zipf exponent, or the counts of one batch; DEFAULT_ZIPF without one. From counts, fewer
 lookups are a binomial thinning of the counted batch; more are extrapolated by the Zipf law that meets the counts.
 
 Legend: T tables; N questions, each of a table (by index) and an amount; 17 bins by reads of a row in a batch.
@@ -29,7 +29,9 @@ __all__ = [
 DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tables of sample.py's shared pool read 0.14
 # unique rows a lookup in 65,536 samples, as Meta's published batches do (docs/workloads.md)
 
-HORIZON, HALVINGS = 40, 20  # of 2 lookups a cached row, the most that a cache is taken to remember; and of that range
+HORIZON = 40  # powers of 2 of lookups for each cached row: the most that a cache is taken to remember
+HALVINGS = 20  # of that range: lookups are then found within a factor 2 ** (40 / 2 ** 20)
+TINY = 1e-300  # in place of no rows, where they divide
 
 _MOST = 2.0 ** np.arange(NUM_REUSE_BINS)  # reads of a row of each bin: 1, 2, 4, 8 ...; the last has no such end
 _FEWEST = np.concatenate([[1.0], _MOST[:-1] + 1])  # 1, 2, 3, 5 ... 32769
@@ -58,21 +60,22 @@ class Reuse:
 
     @classmethod
     def of(cls, tables: Sequence[Table]) -> "Reuse":
-        """Read the access profiles of tables; counts of more rows than a table has are taken as all its rows."""
+        """The reuse of tables, from their access profiles; counts of more rows than a table has mean all its rows."""
         rows = np.array([table.num_embeddings for table in tables], dtype=np.float64)
         profiles = [table.access or AccessProfile(zipf=DEFAULT_ZIPF) for table in tables]
-        told = np.array([profile.reuse_bins is not None for profile in profiles], dtype=bool)
+        has_counts = np.array([profile.reuse_bins is not None for profile in profiles], dtype=bool)
         zipf, scale = np.array([profile.zipf or 0.0 for profile in profiles]), np.ones(len(tables))
-        counted = told * np.array([profile.lookups or 0.0 for profile in profiles])
-        unique = told * np.minimum(rows, np.array([profile.unique_rows or 0.0 for profile in profiles]))
+        counted = has_counts * np.array([profile.lookups or 0.0 for profile in profiles])
+        unique = has_counts * np.minimum(rows, np.array([profile.unique_rows or 0.0 for profile in profiles]))
         bins = unique[:, None] * _shares(profiles)
-        zipf[told] = fit_zipf(rows[told], counted[told], unique[told])
-        scale[told] = unique[told] / zipf_unique_rows(zipf[told], rows[told], counted[told])
+        some = np.flatnonzero(has_counts)
+        zipf[some] = fit_zipf(rows[some], counted[some], unique[some])
+        scale[some] = unique[some] / zipf_unique_rows(zipf[some], rows[some], counted[some])
         reads = _reads_of_a_row(bins, counted)
         return cls(rows=rows, zipf=zipf, scale=scale, counted=counted, unique=unique, bins=bins, reads=reads)
 
     def unique_rows(self, table: Ints, lookups: Floats) -> Floats:
-        """How many different rows a table reads in so many lookups, as expected (N,); never above rows nor lookups."""
+        """The expected number of different rows in so many lookups of a table (N,); at most its rows, and lookups."""
         unique = np.empty(len(table))
         counted = lookups <= self.counted[table]
         unique[counted] = self._thinned(table[counted], lookups[counted])
@@ -81,11 +84,11 @@ class Reuse:
         return np.minimum(unique, np.minimum(self.rows[table], lookups))
 
     def extrapolated(self, table: Ints, lookups: Floats) -> Bools:
-        """Where a table's counts are asked for more lookups than were counted, (N,)."""
+        """Where a table with counts is asked for more lookups than were counted (N,)."""
         return (self.counted[table] > 0) & (lookups > self.counted[table])
 
     def hot_share(self, table: Ints, rows: Floats) -> Floats:
-        """Which share (0..1) of a table's reads goes to its most read rows, (N,); 1 if those are all that are read."""
+        """The share (0..1) of a table's reads that goes to its most read rows (N,); 1 if no other row is read."""
         share = np.empty(len(table))
         counted = self.counted[table] > 0
         share[counted] = self._counted_share(table[counted], rows[counted])
@@ -93,8 +96,8 @@ class Reuse:
         share[~counted] = zipf_hot_share(self.zipf[other], self.rows[other], rows[~counted])
         return share
 
-    def missed_rows(self, table: Ints, lookups: Floats, kept: Floats) -> Floats:
-        """How many different rows of so many lookups are not among the `kept` rows that were read last before, (N,).
+    def missed_rows(self, table: Ints, lookups: Floats, cached: Floats) -> Floats:
+        """How many different rows of so many lookups miss a cache of the `cached` rows that were read last (N,).
 
         Che, Tung and Wang, "Hierarchical Web caching systems" (IEEE JSAC 20(7), 2002): these rows are what the last t
         lookups read, t such that they read that many; t + n lookups read what n lookups miss beyond them.
@@ -102,9 +105,9 @@ class Reuse:
         low, high = np.zeros(len(table)), np.full(len(table), float(HORIZON))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            too_far = self.unique_rows(table, kept * 2**middle) > kept
+            too_far = self.unique_rows(table, cached * 2**middle) > cached
             low, high = np.where(too_far, low, middle), np.where(too_far, middle, high)
-        before = kept * 2**low
+        before = cached * 2**low
         return np.maximum(self.unique_rows(table, before + lookups) - self.unique_rows(table, before), 0.0)
 
     def _thinned(self, table: Ints, lookups: Floats) -> Floats:
@@ -114,7 +117,7 @@ class Reuse:
         return -(self.bins[table] * np.expm1(self.reads[table] * log_lost[:, None])).sum(axis=1)
 
     def _counted_share(self, table: Ints, rows: Floats) -> Floats:
-        """Linear within a bin, most read bin first."""
+        """The share of the hottest rows (N,) by counts: linear within a bin, most read bin first."""
         left, served, total = rows, np.zeros(len(table)), (self.bins * self.reads).sum(axis=1)
         for bin_ in reversed(range(NUM_REUSE_BINS)):
             taken = np.minimum(left, self.bins[table, bin_])
@@ -124,8 +127,8 @@ class Reuse:
 
 def _shares(profiles: Sequence[AccessProfile]) -> Floats:
     """Shares of the counted rows in each bin, (T, 17); files may round them, here they add up to 1."""
-    nothing = (0.0,) * NUM_REUSE_BINS
-    shares = np.array([profile.reuse_bins or nothing for profile in profiles]).reshape(-1, NUM_REUSE_BINS)
+    no_bins = (0.0,) * NUM_REUSE_BINS
+    shares = np.array([profile.reuse_bins or no_bins for profile in profiles]).reshape(-1, NUM_REUSE_BINS)
     return shares / np.maximum(shares.sum(axis=1, keepdims=True), 0.5)
 
 
@@ -139,9 +142,9 @@ def _reads_of_a_row(bins: Floats, counted: Floats) -> Floats:
     most[:, -1] = np.maximum(counted, _FEWEST[-1])
     reads = np.sqrt(_FEWEST * most)
     left = counted - (bins * reads)[:, :-1].sum(axis=1)
-    reads[:, -1] = np.clip(left / np.maximum(bins[:, -1], 1e-300), _FEWEST[-1], most[:, -1])
+    reads[:, -1] = np.clip(left / np.maximum(bins[:, -1], TINY), _FEWEST[-1], most[:, -1])
     missing = counted - (bins * reads).sum(axis=1)
-    way = np.where(missing[:, None] > 0, most, _FEWEST) - reads
-    reach = (bins * way).sum(axis=1)
+    room = np.where(missing[:, None] > 0, most, _FEWEST) - reads
+    reach = (bins * room).sum(axis=1)
     part = np.divide(missing, reach, out=np.zeros_like(reach), where=reach != 0)
-    return reads + way * np.clip(part, 0, 1)[:, None]
+    return reads + room * np.clip(part, 0, 1)[:, None]

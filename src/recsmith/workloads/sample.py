@@ -1,115 +1,21 @@
-"""Workloads like a production model's: tables drawn from figures distilled from a public sharding report.
-
-The figures stand in population.yaml; `benchmarks/table_population.py` distils them and shows how well they fit.
-
-Legend: N tables, K kinds of tables (by dim, and one of them by rows), Q quantile levels.
-"""
+"""Sampled workloads: tables like those of a production model, any number of them."""
 
 import math
-from functools import cache
-from importlib import resources
-from statistics import NormalDist
 from typing import cast
 
-import numpy as np
-
-from recsmith._types import Floats, Ints, noun
 from recsmith.errors import UsageError
-from recsmith.files import decode, did_you_mean, parse_yaml
+from recsmith.files import did_you_mean
 from recsmith.units import format_size
 from recsmith.workloads.access import AccessProfile
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
-from recsmith.workloads.table import ELEMENT_BYTES, Feature, Table
+from recsmith.workloads.table import Feature, Table
+from recsmith.workloads.table_population import table_population
 from recsmith.workloads.workload import Workload
 
-STRIDES = 1.1673039782614187 ** -np.arange(1.0, 5.0)  # per table, of its kind, dim, rows and pooling: powers of the
-# root of x^5 = x + 1 (Roberts' extension of the golden ratio), whose multiples fill the cube evenly
-LEAST_POOLING = 1e-3  # ids per sample; the report rounds to three decimals, so its 0.000 stands for less than this
-POOL_TABLES, POOL_SEED = 856, 0
+BATCH_SIZE = 8192  # samples of a device and step, unless another is given
+POOL_TABLES, POOL_SEED = 856, 0  # of the pool that benchmarks share: as many tables as Meta's published data set has
 POOL_SHA256 = "da9ccc7fe032212430b185b45dcf5614dfe27916382adc45ddccd40d7cc3cc1f"
 """SHA-256 of the file that `recsmith workload sample --tables 856 --seed 0` prints."""
-
-
-@noun
-class TableKind:
-    """Tables of some dims: how many of each the report has, and the quantiles of their rows and pooling factors.
-
-    rows, pooling: (Q,) quantiles at even levels from 0 to 1; between them their logarithms are interpolated.
-    correlation: of the Gaussian copula that couples rows and pooling.
-    """
-
-    dims: tuple[int, ...]
-    tables: tuple[int, ...]
-    correlation: float
-    rows: tuple[float, ...]
-    pooling: tuple[float, ...]
-
-    def draw(self, uniform: Floats) -> Floats:
-        """Rows, dims and pooling factors (3, n) from (n, 3) uniform numbers."""
-        dims = np.array(self.dims)[_choose(self.tables, uniform[:, 0])]
-        rows = np.rint(_quantile(self.rows, uniform[:, 1]))
-        pooling = _quantile(self.pooling, _couple(uniform[:, 1], uniform[:, 2], self.correlation))
-        return np.stack([rows, dims, np.maximum(np.round(pooling, 3), LEAST_POOLING)])
-
-
-@noun
-class AccessRule:
-    """The Zipf exponent of a table, from how often a batch of `batch_size` samples reads its rows on average.
-
-    zipf = intercept - slope * log10(ids of the batch / rows), kept between lowest and highest. That exponents follow
-    the reads per row is assumed, not measured; the numbers are fitted to published counts of whole batches.
-    """
-
-    batch_size: int
-    intercept: float
-    slope: float
-    lowest: float
-    highest: float
-
-    def zipf(self, rows: Floats, pooling: Floats) -> Floats:
-        """(N,) exponents, in steps of 0.001."""
-        exponents = self.intercept - self.slope * np.log10(self.batch_size * pooling / rows)
-        return np.round(np.clip(exponents, self.lowest, self.highest), 3)
-
-
-@noun
-class TablePopulation:
-    """What tables are drawn from."""
-
-    source: str
-    kinds: tuple[TableKind, ...]
-    access: AccessRule
-
-    def draw(self, uniform: Floats) -> Floats:
-        """Rows, dims and pooling factors (3, n) from (n, 4) uniform numbers."""
-        drawn = np.empty((3, len(uniform)))
-        kinds = _choose([sum(kind.tables) for kind in self.kinds], uniform[:, 0])
-        for index, kind in enumerate(self.kinds):
-            mine = kinds == index
-            drawn[:, mine] = kind.draw(uniform[mine, 1:])
-        return drawn
-
-    def sample(self, tables: int, seed: int, max_bytes: float = math.inf) -> Floats:
-        """Rows, dims and pooling factors (3, N) of the first N tables of a seed that weigh at most max_bytes."""
-        shift = np.random.default_rng(seed).random(len(STRIDES))
-        found, tried = np.empty((3, 0)), 0
-        while found.shape[1] < tables:
-            drawn = self.draw((shift + np.outer(np.arange(tried, tried + tables), STRIDES)) % 1.0)
-            light = drawn[0] * drawn[1] * ELEMENT_BYTES["fp32"] <= max_bytes
-            found, tried = np.concatenate([found, drawn[:, light]], axis=1), tried + tables
-        return found[:, :tables]
-
-    @property
-    def least_bytes(self) -> int:
-        """fp32 bytes of the smallest table that can be drawn."""
-        return min(round(min(kind.rows)) * min(kind.dims) for kind in self.kinds) * ELEMENT_BYTES["fp32"]
-
-
-@cache
-def population() -> TablePopulation:
-    """The figures that ship with RecSmith."""
-    file = resources.files("recsmith.workloads") / "population.yaml"
-    return decode(TablePopulation, parse_yaml(file.read_text("utf-8"), file.name), file.name)
 
 
 def sample_workload(
@@ -117,7 +23,7 @@ def sample_workload(
     seed: int,
     *,
     max_bytes: int | None = None,
-    batch_size: int = 8192,
+    batch_size: int = BATCH_SIZE,
     optimizer: str = "rowwise_adagrad",
 ) -> Workload:
     """A workload of tables like those of a production model: rows, dims, pooling factors and Zipf exponents.
@@ -128,17 +34,17 @@ def sample_workload(
     Raises:
         UsageError: tables or seed is out of range, no optimizer has that name, or no table is as small as max_bytes.
     """
-    drawn = population()
-    _check(tables, seed, max_bytes, drawn.least_bytes, optimizer)
-    rows, dims, pooling = drawn.sample(tables, seed, math.inf if max_bytes is None else max_bytes)
-    columns = zip(rows, dims, pooling, drawn.access.zipf(rows, pooling), strict=True)
+    population = table_population()
+    _check(tables, seed, max_bytes, population.least_bytes, optimizer)
+    rows, dims, pooling = population.sample(tables, seed, math.inf if max_bytes is None else max_bytes)
+    columns = zip(rows, dims, pooling, population.access.zipf(rows, pooling), strict=True)
     limit = "" if max_bytes is None else f" --max-bytes {max_bytes}B"
     return Workload(
         batch_size=batch_size,
         optimizer=cast(OptimizerName, optimizer),
         tables=tuple(_table(i, int(n), int(d), float(p), float(z)) for i, (n, d, p, z) in enumerate(columns)),
         name=f"sample-{tables}-{seed}",
-        source=f"recsmith workload sample --tables {tables} --seed {seed}{limit}; {drawn.source}",
+        source=f"recsmith workload sample --tables {tables} --seed {seed}{limit}; {population.source}",
     )
 
 
@@ -169,26 +75,3 @@ def _table(index: int, rows: int, dim: int, pooling: float, zipf: float) -> Tabl
         features=(Feature(name=name, pooling_factor=pooling),),
         access=AccessProfile(zipf=zipf),
     )
-
-
-def _choose(weights: tuple[int, ...] | list[int], uniform: Floats) -> Ints:
-    """(n,) positions in `weights`, each as often as its weight says."""
-    shares: Ints = np.cumsum(weights)
-    return np.searchsorted(shares, uniform * float(shares[-1]), side="right").astype(np.int64)
-
-
-def _quantile(values: tuple[float, ...], level: Floats) -> Floats:
-    """The value at each level, by straight lines between the logarithms of the quantiles."""
-    return np.exp(np.interp(level, np.linspace(0.0, 1.0, len(values)), np.log(values)))
-
-
-def _couple(first: Floats, second: Floats, correlation: float) -> Floats:
-    """(n,) uniform numbers that hang together with `first` by a Gaussian copula."""
-    normal = NormalDist()
-    score = correlation * _scores(first) + np.sqrt(1 - correlation**2) * _scores(second)
-    return np.array([normal.cdf(each) for each in score.tolist()])
-
-
-def _scores(uniform: Floats) -> Floats:
-    normal = NormalDist()
-    return np.array([normal.inv_cdf(each) for each in np.maximum(uniform, 2.0**-53).tolist()])

@@ -1,4 +1,4 @@
-"""What a model asks of one embedding table."""
+"""Embedding tables and the sparse features that read them."""
 
 import math
 from typing import Literal

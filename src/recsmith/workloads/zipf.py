@@ -1,4 +1,6 @@
-"""How often rows are read again where the i-th most read of `rows` is read in proportion to i ** -zipf.
+"""The Zipf law of a table: how many rows a batch reads, and how often, by an exponent.
+
+The i-th most read of `rows` rows is read in proportion to i ** -zipf.
 
 Reads of rank i are taken as Poisson of mean lookups * p_i, p_i = i ** -zipf / (1 + 2 ** -zipf + ... + rows ** -zipf).
 For zipf 0 to 3, unique rows lie within 1e-4 of the sum over every rank (up to 10^6 of them), hot shares within 1e-7,
@@ -14,7 +16,7 @@ from functools import cache
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.workloads.access import NUM_REUSE_BINS
+from recsmith.workloads.access import NUM_REUSE_BINS, STEEPEST_ZIPF
 from recsmith.workloads.rank_sums import (
     LOG_HEAD,
     between,
@@ -27,24 +29,25 @@ from recsmith.workloads.rank_sums import (
     tail,
 )
 
-STEEPEST = 10.0  # largest exponent that a profile may have
-HALVINGS = 40  # of the interval of a fitted exponent: 1e-11 wide at the end
+HALVINGS = 40  # of the interval of a fitted exponent, which is 1e-11 wide at the end
 EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the last: 1, 2, 4 ... 32768
 UNLIKELY = 30.0  # chances below e ** -30 count as none
+GRID_POINTS = 1024  # of the chance of a Poisson number; with it, bins are within the 1e-3 that is said above
+TINY, FLAT = 1e-300, 1e-12  # in place of no lookups, and of exponents of 0, where a logarithm or a quotient needs more
 
 
 def zipf_unique_rows(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
-    """How many different rows this many lookups read, as expected (N,); never above rows nor lookups."""
+    """The expected number of different rows that so many lookups read (N,); at most rows, and at most lookups."""
     return on_distinct(_unique_rows, zipf, rows, lookups)
 
 
-def zipf_hot_share(zipf: Floats, rows: Floats, kept: Floats) -> Floats:
-    """Which share (0..1) of all reads goes to the `kept` most read rows, (N,); `kept` may be fractional."""
-    return on_columns(_hot_share, zipf, rows, kept)
+def zipf_hot_share(zipf: Floats, rows: Floats, hottest: Floats) -> Floats:
+    """The share (0..1) of all reads that goes to the `hottest` most read rows (N,); `hottest` may be fractional."""
+    return on_columns(_hot_share, zipf, rows, hottest)
 
 
 def zipf_reuse_bins(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
-    """How many rows are read once, twice, 3 to 4 times ... over 32768 times, as expected (N, 17).
+    """The expected numbers of rows that are read once, twice, 3 to 4 times ... over 32768 times (N, 17).
 
     The bins are NeuroShard's: (0,1], (1,2], (2,4] ... (16384,32768], >32768. They sum to zipf_unique_rows.
     """
@@ -52,7 +55,7 @@ def zipf_reuse_bins(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
 
 
 def reads_per_bin(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
-    """How many reads go to the rows of each bin of zipf_reuse_bins, as expected (N, 17); they sum to lookups."""
+    """The expected numbers of reads of the rows in each bin of zipf_reuse_bins (N, 17); they sum to lookups."""
     return on_distinct(_reads_per_bin, zipf, rows, lookups)
 
 
@@ -78,16 +81,16 @@ def _read_once(zipf: Floats, lookups: Floats, log_rank: Floats, weight: Floats) 
 def _fit(rows: Floats, lookups: Floats, unique: Floats) -> Floats:
     """Bisection: unique rows fall as the exponent rises."""
     nodes = ranks(rows)
-    low, high = np.zeros(rows.shape), np.full(rows.shape, STEEPEST)
+    low, high = np.zeros(rows.shape), np.full(rows.shape, STEEPEST_ZIPF)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         too_flat = _read_once(middle, lookups, *nodes) > unique
         low, high = np.where(too_flat, middle, low), np.where(too_flat, high, middle)
-    return np.where(high == STEEPEST, STEEPEST, low)
+    return np.where(high == STEEPEST_ZIPF, STEEPEST_ZIPF, low)
 
 
-def _hot_share(zipf: Floats, rows: Floats, kept: Floats) -> Floats:
-    part, whole = harmonic(zipf, np.stack([np.clip(kept, 0, rows), rows]))
+def _hot_share(zipf: Floats, rows: Floats, hottest: Floats) -> Floats:
+    part, whole = harmonic(zipf, np.stack([np.clip(hottest, 0, rows), rows]))
     return part / whole
 
 
@@ -105,7 +108,7 @@ def _reads_per_bin(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
 
 
 def _steps(above: Sequence[Floats]) -> Floats:
-    """What lies in each bin, (N, 17), of what lies above the lower end of each."""
+    """What lies in each bin (N, 17), from what lies above the lower end of each bin."""
     falling = np.minimum.accumulate(np.stack([*above, np.zeros_like(above[0])], axis=1), axis=1)
     return falling[:, :-1] - falling[:, 1:]
 
@@ -113,10 +116,10 @@ def _steps(above: Sequence[Floats]) -> Floats:
 def _read_often(zipf: Floats, rows: Floats, lookups: Floats, least: int, power: int) -> Floats:
     """Sum over ranks of (mean reads) ** power * chance of at least `least` reads, (N,).
 
-    Behind the head: ranks that are certain in closed form, then nodes where the chance falls from 1 to 0.
+    Beyond the head: ranks that are certain in closed form, then nodes where the chance falls from 1 to 0.
     """
     grid, log_chance = _chance_of(least)
-    top = np.log(np.maximum(lookups, 1e-300) / harmonic(zipf, rows))  # log mean reads of rank 1
+    top = np.log(np.maximum(lookups, TINY) / harmonic(zipf, rows))  # log mean reads of rank 1
 
     def sum_over(log_rank: Floats, weight: Floats) -> Floats:
         log_mean = top[:, None] - zipf[:, None] * log_rank
@@ -124,7 +127,7 @@ def _read_often(zipf: Floats, rows: Floats, lookups: Floats, least: int, power: 
         return (weight * np.exp(log_term)).sum(axis=1)
 
     first, last = tail(rows)
-    falls, ends = (np.clip((top - at) / np.maximum(zipf, 1e-12), first, last) for at in (grid[-1], grid[0]))
+    falls, ends = (np.clip((top - at) / np.maximum(zipf, FLAT), first, last) for at in (grid[-1], grid[0]))
     certain = np.exp(power * top) * power_integral(power * zipf, np.exp(first), np.exp(falls))
     return sum_over(LOG_HEAD, head(rows)) + certain + sum_over(*between(falls, ends))
 
@@ -137,7 +140,7 @@ def _chance_of(least: int) -> tuple[Floats, Floats]:
     exp(-least * (r - 1 - log r)) at r = mean / least, from a chance of e ** -30 to one that lacks as little.
     """
     reach = math.sqrt(2 * UNLIKELY / least)
-    grid = math.log(least) + np.linspace(-reach - reach**2 / 2, math.log1p(reach + reach**2), 1024)
+    grid = math.log(least) + np.linspace(-reach - reach**2 / 2, math.log1p(reach + reach**2), GRID_POINTS)
     density = np.exp(least * grid - np.exp(grid) - math.lgamma(least))
     chance = density[0] / least + (grid[1] - grid[0]) * (np.cumsum(density) - (density + density[0]) / 2)
     return grid, np.log(chance / chance[-1])
