@@ -18,7 +18,7 @@ from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import Recipe, train
 from recsmith.learning.scores import errors
 from recsmith.learning.splits import split
-from recsmith.measuring import samples
+from recsmith.measuring.compute import samples
 from recsmith.measuring.compute.steady_samples import read_samples
 from recsmith.measuring.rows import read_columns
 from recsmith.measuring.shipped_folders import locate
@@ -28,14 +28,14 @@ JUDGED = (1.5, 1.1)
 
 def read(folder: str) -> tuple[Groups, Floats]:
     """(all samples whose visits agree, their fastest probes over the usual best): none is set aside."""
-    samples.SLOWED = np.inf
+    samples.SLOW_PROBE = np.inf
     path = locate(folder)
-    found, columns = read_samples(path), read_columns(path, samples.OF_VISIT)
+    found, columns = read_samples(path), read_columns(path, samples.VISIT_COLUMNS)
     probes = sorted(probe for probe in columns["probe_s"] if probe is not None)
     fastest = {each.sample: each.probe_s for each in samples.schedule_of(columns)}
     over = np.array([fastest[sample] for sample in found.sample.tolist()], dtype=np.float64)
     groups = groups_of(found)
-    return groups.take(~mapped(groups)), (over / probes[int(samples.USUAL * len(probes))])[~mapped(groups)]
+    return groups.take(~mapped(groups)), (over / probes[int(samples.USUAL_SHARE * len(probes))])[~mapped(groups)]
 
 
 def row(threshold: float, groups: Groups, over: Floats, parts: Sequence[Bools], epochs: int) -> str:
