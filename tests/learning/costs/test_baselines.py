@@ -2,37 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 from support.learned import groups
 
 from recsmith.clusters import load_cluster
 from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
 from recsmith.learning.costs.data import Origin
-from recsmith.learning.least_squares import non_negative_fit
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 2**31))
-def test_a_non_negative_fit_finds_weights_that_are_there(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    figures, weights = draw.uniform(0, 1, (30, 4)), np.maximum(draw.normal(size=4), 0)
-    assert non_negative_fit(figures, figures @ weights) == pytest.approx(weights, abs=1e-4)
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 2**31))
-def test_no_weight_of_a_fit_can_be_moved_for_the_better(seed: int) -> None:
-    """Where a weight is 0 the error rises with it; elsewhere it does not change."""
-    draw = np.random.default_rng(seed)
-    figures, target = draw.uniform(0, 1, (20, 3)), draw.normal(size=20)
-    weights = non_negative_fit(figures, target)
-    slope = figures.T @ (figures @ weights - target)
-    assert (weights >= 0).all()
-    assert (slope >= -1e-5).all()
-    assert slope[weights > 0] == pytest.approx(0, abs=1e-5)
-
-
 def test_an_affine_model_learns_what_is_affine() -> None:
     found = groups(200)
     affine = Affine(found).predict(found)
