@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from recsmith.learning.least_squares import non_negative_fit
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 2**31))
 def test_a_non_negative_fit_finds_weights_that_are_there(seed: int) -> None:
     draw = np.random.default_rng(seed)

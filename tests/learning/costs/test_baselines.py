@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from support.learned import groups
 
 from recsmith.clusters import load_cluster
@@ -10,7 +9,6 @@ from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_
 from recsmith.learning.costs.data import Origin
 
 
-@settings(max_examples=30)
 def test_an_affine_model_learns_what_is_affine() -> None:
     found = groups(200)
     affine = Affine(found).predict(found)
