@@ -1,6 +1,6 @@
 """What people read of the comparison of FBGEMM with PyTorch."""
 
-from recsmith.measuring.check import Agreement
+from recsmith.measuring.compute.correctness import Agreement
 from recsmith.reports.kernel_checks import kernel_check_lines
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from recsmith.bench.sharding import BenchProgress
-from recsmith.measuring.run import MeasuringProgress
+from recsmith.measuring.compute.run import MeasuringProgress
 from recsmith.reports.progress import bench_words, measuring_words, time_left, training_words, verifying_words
 from recsmith.verifying.kernels.visits import VisitProgress
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from recsmith.measuring.check import Agreement
+from recsmith.measuring.compute.correctness import Agreement
 
 
 def kernel_check_lines(found: Sequence[Agreement]) -> list[str]:

@@ -4,10 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from recsmith.measuring.comm.alpha_beta import fit_alpha_beta
 from recsmith.measuring.about import load_about
-from recsmith.measuring.rows import read_columns
+from recsmith.measuring.comm.alpha_beta import fit_alpha_beta
 from recsmith.measuring.compute.summary import Summary, summarize
+from recsmith.measuring.rows import read_columns
 from recsmith.reports.layout import plain_line
 from recsmith.units import format_size, format_time
 

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # modules that import torch or numpy, which printing help does not need
     from recsmith.bench.sharding import BenchProgress
-    from recsmith.learning.descent import Epoch
-    from recsmith.measuring.run import MeasuringProgress
+    from recsmith.learning.training_loop import Epoch
+    from recsmith.measuring.compute.run import MeasuringProgress
     from recsmith.verifying.kernels.visits import VisitProgress
 
 
