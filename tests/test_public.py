@@ -231,8 +231,8 @@ def test_help_imports_nothing_heavy(words: tuple[str, ...]):
 
 def test_drawing_and_keeping_samples_needs_numpy_alone():
     used = heavy_after(
-        "from recsmith.hardware import SCALES\nfrom recsmith.measuring import run\n"
-        "assert run.Cases(seed=0, scale=SCALES['gpu']).case(7).tables"
+        "from recsmith.hardware import SCALES\nfrom recsmith.measuring.compute.cases import Cases\n"
+        "assert Cases(seed=0, scale=SCALES['gpu']).case(7).tables"
     )
     assert used == {"numpy"}
 
