@@ -104,8 +104,8 @@ def _whole(pick: Pick) -> Case:
 
 def _beside(case: Case, planner: str, least: float | None) -> Row:
     """The outcome of a planner, its gap to the optimum, and its faults (names of ASKED)."""
-    outlook = lower_bound(case.evaluator).bound.value_s
-    faults = ["bound"] if least is not None and outlook is not None and _above(outlook, least) > 1e-9 else []
+    bound_s = lower_bound(case.evaluator).bound.value_s
+    faults = ["bound"] if least is not None and bound_s is not None and _above(bound_s, least) > 1e-9 else []
     try:
         found = case.plan(planner).plan
     except (Infeasible, NoPlanFound) as error:

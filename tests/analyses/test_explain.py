@@ -172,7 +172,7 @@ def test_access_is_told_where_the_workload_gives_it():
 
 
 def changed(plan: Plan, name: str, way: Alternative) -> Plan:
-    """The plan with one table laid another way."""
+    """The plan with one table placed differently."""
     laid = Placement(
         table=name, sharding_type=way.sharding_type, compute_kernel=way.compute_kernel, ranks=way.ranks,
         widths=way.widths, cache=way.cache,

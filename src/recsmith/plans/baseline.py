@@ -9,7 +9,7 @@ from recsmith.files import Raw, did_you_mean, parse, read_text
 from recsmith.plans.check import check_placements
 from recsmith.plans.files import SCHEMA, plan_from_raw
 from recsmith.plans.plan import Cache, Placement, Plan
-from recsmith.plans.torchrec_plan import Laid, Running, is_dump, read_dump, read_report
+from recsmith.plans.torchrec_plan import RunningPlan, RunningTable, is_dump, read_dump, read_report
 from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Span, sharding_type
 from recsmith.workloads import Table, Workload, torchrec_report
 
@@ -74,7 +74,7 @@ def _checked(
 # --- what TorchRec says -------------------------------------------------------------------------------------------
 
 
-def _fitted(running: Running, source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
+def _fitted(running: RunningPlan, source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
     """The running plan's tables matched with the workload's, as placements."""
     if running.world_size not in (None, cluster.world_size):
         raise PlanMismatch(
@@ -82,7 +82,7 @@ def _fitted(running: Running, source: str, workload: Workload, cluster: Cluster)
             "name the cluster that the job runs on"
         )
     names = _Names(workload)
-    placements = [_placement(laid, names.claim(laid, source), source, cluster) for laid in running.tables]
+    placements = [_placement(entry, names.claim(entry, source), source, cluster) for entry in running.tables]
     return _checked(placements, source, workload, cluster)
 
 
@@ -97,23 +97,23 @@ class _Names:
             for name in {own, _TWIN.sub("", own)}:
                 self.called.setdefault(name, []).append(table)
 
-    def claim(self, laid: Laid, source: str) -> Table:
+    def claim(self, entry: RunningTable, source: str) -> Table:
         """The table of an entry: of the entry's name and, if there are several, of its module and shape."""
-        named = self.called.get(laid.table, [])
+        named = self.called.get(entry.table, [])
         left = [table for table in named if table.name not in self.claimed]
         if not left:
             again = f" {len(named) + 1} times; the workload has it {len(named)} times" if named else ""
-            unknown = f", which the workload does not have{did_you_mean(laid.table, list(self.called)[:1000])}"
-            raise PlanMismatch(f"'{source}' places table '{laid.table}'{again or unknown}")
-        found = max(left, key=lambda table: (table.collection == laid.module, _is_shaped(table, laid)))
+            unknown = f", which the workload does not have{did_you_mean(entry.table, list(self.called)[:1000])}"
+            raise PlanMismatch(f"'{source}' places table '{entry.table}'{again or unknown}")
+        found = max(left, key=lambda table: (table.collection == entry.module, _is_shaped(table, entry)))
         self.claimed.add(found.name)
-        if laid.shape is not None:
-            _check_shape(found, laid.shape, source)
+        if entry.shape is not None:
+            _check_shape(found, entry.shape, source)
         return found
 
 
-def _is_shaped(table: Table, laid: Laid) -> bool:
-    return laid.shape == (table.num_embeddings, table.embedding_dim)
+def _is_shaped(table: Table, entry: RunningTable) -> bool:
+    return entry.shape == (table.num_embeddings, table.embedding_dim)
 
 
 def _check_shape(table: Table, shape: tuple[int, int], source: str) -> None:
@@ -124,24 +124,24 @@ def _check_shape(table: Table, shape: tuple[int, int], source: str) -> None:
         )
 
 
-def _placement(laid: Laid, table: Table, source: str, cluster: Cluster) -> Placement:
-    if laid.sharding_type not in TYPE_NAMES:
-        hint = did_you_mean(laid.sharding_type, list(TYPE_NAMES))
-        raise PlanMismatch(f"'{source}': table '{table.name}' has sharding_type '{laid.sharding_type}'{hint}")
-    kind = sharding_type(laid.sharding_type)
-    ranks = laid.ranks or tuple(range(cluster.world_size))
-    widths = laid.widths
+def _placement(entry: RunningTable, table: Table, source: str, cluster: Cluster) -> Placement:
+    if entry.sharding_type not in TYPE_NAMES:
+        hint = did_you_mean(entry.sharding_type, list(TYPE_NAMES))
+        raise PlanMismatch(f"'{source}': table '{table.name}' has sharding_type '{entry.sharding_type}'{hint}")
+    kind = sharding_type(entry.sharding_type)
+    ranks = entry.ranks or tuple(range(cluster.world_size))
+    widths = entry.widths
     if not widths and kind.splits_columns:
         pieces = max(1, len(ranks) // kind.coverage(cluster))
         widths = (table.embedding_dim // pieces,) * pieces
-    cache = None if laid.load_factor is None else Cache(load_factor=laid.load_factor)
+    cache = None if entry.load_factor is None else Cache(load_factor=entry.load_factor)
     placement = Placement(
-        table=table.name, sharding_type=kind.name, compute_kernel=laid.compute_kernel,
-        ranks=ranks if laid.rectangles or kind.span != Span.HOST else _by_hosts(ranks, cluster),
+        table=table.name, sharding_type=kind.name, compute_kernel=entry.compute_kernel,
+        ranks=ranks if entry.rectangles or kind.span != Span.HOST else _by_hosts(ranks, cluster),
         widths=widths if len(widths) > 1 else (),
-        cache=cache if laid.compute_kernel == UVM_CACHING.name else None,
+        cache=cache if entry.compute_kernel == UVM_CACHING.name else None,
     )  # fmt: skip
-    _check_rectangles(laid, placement, table, source, cluster)
+    _check_rectangles(entry, placement, table, source, cluster)
     return placement
 
 
@@ -153,14 +153,14 @@ def _by_hosts(ranks: tuple[int, ...], cluster: Cluster) -> tuple[int, ...]:
     return whole if sorted(whole) == sorted(ranks) else ranks
 
 
-def _check_rectangles(laid: Laid, placement: Placement, table: Table, source: str, cluster: Cluster) -> None:
+def _check_rectangles(entry: RunningTable, placement: Placement, table: Table, source: str, cluster: Cluster) -> None:
     """Refuse shards that are not those of their type: TorchRec runs some of them, and trains garbage."""
-    if not laid.rectangles:
+    if not entry.rectangles:
         return
     widths = placement.widths_of(table.embedding_dim)
     derived = placement.kind.shards(table, placement.ranks, widths, cluster)
     expected = {(shard.rank, shard.rows, shard.columns) for shard in derived}
-    odd = next((each for each in laid.rectangles if each not in expected), None)
+    odd = next((each for each in entry.rectangles if each not in expected), None)
     if odd is not None:
         raise PlanMismatch(
             f"'{source}': table '{table.name}' ({placement.sharding_type}) has a shard on rank {odd[0]} of rows "

@@ -27,8 +27,8 @@ _COLUMNS = ("Sharding", "Compute Kernel", "Ranks")
 Rectangle = tuple[int, tuple[int, int], tuple[int, int]]  # rank, rows, columns
 
 
-class Laid(NamedTuple):
-    """How TorchRec lays one table.
+class RunningTable(NamedTuple):
+    """How a running TorchRec job shards one table.
 
     ranks: of its shards, in any order if `rectangles` is empty; () is every rank.
     widths: of its column pieces; () where they are not told. shape: rows and columns, where they are told.
@@ -45,17 +45,17 @@ class Laid(NamedTuple):
     load_factor: float | None = None
 
 
-class Running(NamedTuple):
+class RunningPlan(NamedTuple):
     """A running plan, and the number of ranks it runs on where that can be told."""
 
     world_size: int | None
-    tables: tuple[Laid, ...]
+    tables: tuple[RunningTable, ...]
 
 
 # --- the report ---------------------------------------------------------------------------------------------------
 
 
-def read_report(text: str, source: str) -> Running:
+def read_report(text: str, source: str) -> RunningPlan:
     """The plan of a planner report; CorruptFile where cells cannot be read, PlanMismatch for unknown shardings."""
     rows = table_rows(text, source)
     if not rows:
@@ -65,10 +65,10 @@ def read_report(text: str, source: str) -> Running:
     missing = [column for column in _COLUMNS if column not in rows[0]]
     if missing:
         raise CorruptFile(f"'{source}' is a planner report without the column '{missing[0]}', which a plan needs")
-    return Running(len(_RANK_ROW.findall(text)) or None, tuple(_row(row, source) for row in rows))
+    return RunningPlan(len(_RANK_ROW.findall(text)) or None, tuple(_row(row, source) for row in rows))
 
 
-def _row(row: dict[str, str], source: str) -> Laid:
+def _row(row: dict[str, str], source: str) -> RunningTable:
     module, _, name = row["FQN"].rpartition(".")
     kind = ABBREVIATIONS.get(row["Sharding"])
     if kind is None:
@@ -77,7 +77,7 @@ def _row(row: dict[str, str], source: str) -> Laid:
         )
     try:
         dim, *pieces = (int(each) for each in re.findall(r"\d+", row["Emb Dim (CW Dim)"]))
-        return Laid(
+        return RunningTable(
             module=module, table=name, sharding_type=kind, compute_kernel=row["Compute Kernel"],
             ranks=_ranks(row["Ranks"]), widths=_equal_widths(dim, pieces[0]) if pieces else (dim,),
             shape=(int(row["Hash Size"]), dim), load_factor=_load_factor(row.get("Cache Load Factor", "None")),
@@ -130,7 +130,7 @@ def is_dump(raw: Raw) -> bool:
     return set(raw) == {"plan"}
 
 
-def read_dump(raw: Raw, source: str) -> Running:
+def read_dump(raw: Raw, source: str) -> RunningPlan:
     """The plan of a dumped ShardingPlan; CorruptFile where it is none."""
     modules = decode(_Dump, raw, source).plan
     tables = tuple(
@@ -138,17 +138,17 @@ def read_dump(raw: Raw, source: str) -> Running:
         for module, parameters in modules.items()
         for name, parameter in parameters.items()
     )
-    everywhere = [len(laid.ranks) for laid in tables if laid.sharding_type in _WHOLE_WORLD and laid.ranks]
-    return Running(max(everywhere, default=None), tables)
+    everywhere = [len(entry.ranks) for entry in tables if entry.sharding_type in _WHOLE_WORLD and entry.ranks]
+    return RunningPlan(max(everywhere, default=None), tables)
 
 
-def _parameter(module: str, name: str, parameter: _Parameter, source: str) -> Laid:
+def _parameter(module: str, name: str, parameter: _Parameter, source: str) -> RunningTable:
     shards = parameter.shards or ()
     rectangles = tuple(sorted((_rectangle(name, shard, source) for shard in shards), key=_reading_order))
     ranks = tuple(rank for rank, _, _ in rectangles) or parameter.ranks
     if not ranks and parameter.sharding_type not in _WHOLE_WORLD:
         raise CorruptFile(f"'{source}': table '{name}' ({parameter.sharding_type}) has neither shards nor ranks")
-    return Laid(
+    return RunningTable(
         module=module, table=name, sharding_type=parameter.sharding_type, compute_kernel=parameter.compute_kernel,
         ranks=ranks or (), widths=_widths(rectangles), shape=_shape(rectangles), rectangles=rectangles,
     )  # fmt: skip

@@ -35,7 +35,7 @@ def account_report(account: TableAccount) -> Iterator[RenderableType]:
     yield line("access", _access_words(account))
     yield Text("\nits ranks would be faster without it by")
     yield _ranks_grid(account.ranks)
-    yield Text("the step, if this table alone were laid another way")
+    yield Text("the step, if this table alone were placed differently")
     yield _alternatives_grid(account.alternatives)
 
 
