@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from itertools import count, islice
 from typing import Any
 
-from support.cases import BOTH, LOOSE, TIGHT, Case, check_plan, medium_case, seeded, small_case
+from support.cases import BOTH, LOOSE, TIGHT, Case, check_plan, impossible, medium_case, seeded, small_case
 
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.files import dump_json, parse
@@ -17,21 +17,23 @@ from recsmith.planning.simulate import simulate
 from recsmith.plans import Placement, Plan, plan_from_raw, plan_to_raw
 from recsmith.workloads import Table
 
-MEDIUM, SMALL = 8, 16  # contract cases
+MEDIUM, SMALL = 4, 9  # contract cases that no count of bytes rules out; one that it does rule out is added
 PROVERS, PROVABLE = {"exact"}, 16  # planners that prove get cases of few tables times devices
+ALIKE = {"dim_greedy", "size_greedy", "lookup_greedy", "size_lookup_greedy"}  # cost_greedy with another score
 FEW_GROUPS = 10  # every law prices every case anew, and bounds of convex models branch over fusion groups
 
 
 @cache
 def contract_cases() -> tuple[Case, ...]:
     """Cases of every kind, under every cost model in turn: some with memory to spare, most with hardly any."""
-    return (*_light(_medium, MEDIUM), *_light(_small, SMALL))
+    ruled_out = next(case for case in map(_small, count()) if impossible(case))
+    return (*_light(_medium, MEDIUM), *_light(_small, SMALL), ruled_out)
 
 
 def cases_of(planner: str) -> tuple[Case, ...]:
     """The cases of a planner."""
     few = [case for case in contract_cases() if len(case.workload.tables) * case.cluster.world_size <= PROVABLE]
-    return tuple(few) if planner in PROVERS else contract_cases()
+    return tuple(few) if planner in PROVERS else contract_cases()[:: 3 if planner in ALIKE else 1]
 
 
 def planners_here() -> list[str]:
@@ -41,7 +43,8 @@ def planners_here() -> list[str]:
 
 def _light(make: Callable[[int], Case], number: int) -> Iterator[Case]:
     every = (make(seed) for seed in count())
-    return islice((case for case in every if case.evaluator.additive or case.evaluator.groups <= FEW_GROUPS), number)
+    light = (case for case in every if case.evaluator.additive or case.evaluator.groups <= FEW_GROUPS)
+    return islice((case for case in light if not impossible(case)), number)
 
 
 def _medium(seed: int) -> Case:
@@ -62,21 +65,34 @@ def outcome(case: Case, planner: str, **words: Any) -> Result | str:
 
 def digest(case: Case, planner: str, **words: Any) -> str:
     """The digest of the plan, or the name of the error."""
-    found = outcome(case, planner, **words)
+    return digest_of(outcome(case, planner, **words))
+
+
+def digest_of(found: Result | str) -> str:
+    """The digest of the plan, or the name of the error."""
     return found if isinstance(found, str) else found.plan.digest
+
+
+@cache
+def outcomes(planner: str) -> tuple[tuple[Case, Result | str, tuple[float, ...]], ...]:
+    """The cases of a planner, what it finds, and the seconds of the step that on_improve heard; found once."""
+    made: list[tuple[Case, Result | str, tuple[float, ...]]] = []
+    for case in cases_of(planner):
+        heard: list[float] = []
+        made.append((case, outcome(case, planner, on_improve=heard.append), tuple(heard)))
+    return tuple(made)
 
 
 @cache
 def solved(planner: str) -> tuple[tuple[Case, Result], ...]:
     """The cases that a planner solves, with its results."""
-    found = [(case, outcome(case, planner)) for case in cases_of(planner)]
-    pairs = tuple((case, result) for case, result in found if isinstance(result, Result))
-    assert len(pairs) > len(found) / 3, "the contract needs more cases that have a plan"
+    pairs = tuple((case, result) for case, result, _ in outcomes(planner) if isinstance(result, Result))
+    assert len(pairs) > len(outcomes(planner)) / 2, "the contract needs more cases that have a plan"
     return pairs
 
 
 class PlannerContract:
-    """The laws."""
+    """The laws. Each holds for every case; where two cost about as much as one, they share the cases in turn."""
 
     def test_plans_are_complete_legal_and_within_memory(self, planner: str) -> None:
         for case, result in solved(planner):
@@ -84,20 +100,23 @@ class PlannerContract:
             assert result.plan.planner == planner
 
     def test_one_seed_gives_one_plan(self, planner: str) -> None:
-        for case in cases_of(planner):
+        for case, found, _ in outcomes(planner):
+            assert digest(case, planner) == digest_of(found)
+
+    def test_another_seed_is_reproducible_too(self, planner: str) -> None:
+        for case, _ in solved(planner)[::4]:
             assert digest(case, planner, seed=3) == digest(case, planner, seed=3)
 
     def test_order_of_tables_does_not_matter(self, planner: str) -> None:
-        for number, case in enumerate(cases_of(planner)):
+        for number, (case, found, _) in enumerate(outcomes(planner)[::2]):
             left, pick = list(case.workload.tables), seeded(number)
             shuffled = [left.pop(pick(range(len(left)))) for _ in case.workload.tables]
             other = replace(case, workload=replace(case.workload, tables=tuple(shuffled)))
-            assert digest(case, planner) == digest(other, planner)
+            assert digest(other, planner) == digest_of(found)
 
     def test_names_of_tables_do_not_matter(self, planner: str) -> None:
-        for case in cases_of(planner):
-            other = renamed(case)
-            found, again = outcome(case, planner), outcome(other, planner)
+        for case, found, _ in outcomes(planner)[1::2]:
+            again = outcome(renamed(case), planner)
             if isinstance(found, Result) and isinstance(again, Result):
                 assert nameless(found.plan) == nameless(again.plan)
                 assert found.plan.cost == again.plan.cost
@@ -105,23 +124,23 @@ class PlannerContract:
                 assert found == again
 
     def test_a_start_is_never_made_worse(self, planner: str) -> None:
-        for name in ("random", "auto"):
-            for case, start in solved(name):
-                if case not in cases_of(planner):
-                    continue
-                result = case.plan(planner, start=start.plan)
-                assert result.plan.cost.total_s <= start.plan.cost.total_s
-                check_plan(case, result.plan)
+        own, tried = cases_of(planner), 0
+        for name, turn in (("auto", 0), ("random", 1)):
+            for case, start in solved(name)[turn::2]:
+                if case in own:
+                    tried += 1
+                    result = case.plan(planner, start=start.plan)
+                    assert result.plan.cost.total_s <= start.plan.cost.total_s
+                    check_plan(case, result.plan)
+        assert tried
 
     def test_on_improve_hears_falling_totals(self, planner: str) -> None:
-        for case, _ in solved(planner):
-            heard: list[float] = []
-            result = case.plan(planner, on_improve=heard.append)
-            assert heard == sorted(set(heard), reverse=True)
-            assert heard[-1] == result.plan.cost.total_s
+        for _, result, heard in outcomes(planner):
+            assert list(heard) == sorted(set(heard), reverse=True)
+            assert (heard or (None,))[-1] == (result.plan.cost.total_s if isinstance(result, Result) else None)
 
     def test_on_improve_cancels_by_returning_true(self, planner: str) -> None:
-        for case, full in solved(planner):
+        for case, full in solved(planner)[::2]:
             heard: list[float] = []
             result = case.plan(planner, on_improve=lambda total, heard=heard: heard.append(total) or True)
             assert heard == [result.plan.cost.total_s]
@@ -129,21 +148,22 @@ class PlannerContract:
             check_plan(case, result.plan)
 
     def test_a_budget_of_one_iteration_gives_a_plan(self, planner: str) -> None:
-        for case, full in solved(planner):
+        for number, (case, full) in enumerate(solved(planner)):
             result = case.plan(planner, iterations=1)
             check_plan(case, result.plan)
             assert not result.truncated  # iterations are reproducible; only time cuts a search short
             assert result.iterations <= full.iterations
-            assert digest(case, planner, iterations=1) == result.plan.digest
+            if number % 3 == 0:
+                assert digest(case, planner, iterations=1) == result.plan.digest
 
     def test_no_time_gives_a_plan_marked_as_cut_short(self, planner: str) -> None:
-        for case, full in solved(planner):
+        for case, full in solved(planner)[1::2]:
             result = case.plan(planner, time_limit_s=1e-9)
             check_plan(case, result.plan)
             assert result.truncated or result.iterations == full.iterations
 
     def test_a_plan_from_a_file_has_the_same_cost_bound_and_gap(self, planner: str) -> None:
-        for _, result in solved(planner):
+        for _, result in solved(planner)[::2]:
             text = dump_json(plan_to_raw(result.plan))
             loaded = plan_from_raw(parse(text, "plan"), "plan")
             assert loaded == result.plan
