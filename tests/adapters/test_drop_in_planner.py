@@ -32,30 +32,38 @@ def test_rules_of_ones_own_hold_beside_torchrecs() -> None:
     assert plan.plan["pooled"]["t0"].sharding_type == "table_wise"  # type: ignore[index]
 
 
-def _collective(**words: Any) -> list[Any]:
+COLLECTIVES: dict[str, dict[str, Any]] = {
+    "sound": {},
+    "infeasible": {"hbm": 2**16},
+    "another model": {"rows_of_rank_1": 999},
+    "another cluster": {"cluster": "cpu:4"},
+}
+
+
+@pytest.fixture(scope="module")
+def answers(torchrec: None) -> dict[str, tuple[Any, ...]]:
+    """What the two ranks of one job say, case by case."""
     from recsmith.jobs.launch import launch
 
-    return launch("support.jobs:collective", words, ranks=2)
+    said = launch("support.jobs:collectives", {"cases": list(COLLECTIVES.values())}, ranks=2)
+    return dict(zip(COLLECTIVES, zip(*said, strict=True), strict=True))
 
 
-def test_all_ranks_receive_the_plan_of_rank_0() -> None:
-    first, second = _collective()
+def test_all_ranks_receive_the_plan_of_rank_0(answers: dict[str, Any]) -> None:
+    first, second = answers["sound"]
     assert first == second
     assert first["pooled"]["t2"] == ["row_wise", [0, 1]]
 
 
-def test_an_error_of_rank_0_is_raised_on_every_rank() -> None:
-    answers = _collective(hbm=2**16)
-    assert [answer["error"] for answer in answers] == ["Infeasible", "Infeasible"]
-    assert "Proved" in answers[1]["message"]
+def test_an_error_of_rank_0_is_raised_on_every_rank(answers: dict[str, Any]) -> None:
+    assert [answer["error"] for answer in answers["infeasible"]] == ["Infeasible", "Infeasible"]
+    assert "Proved" in answers["infeasible"][1]["message"]
 
 
-def test_a_rank_with_another_model_stops_all_ranks() -> None:
-    answers = _collective(rows_of_rank_1=999)
-    assert [answer["error"] for answer in answers] == ["PlanMismatch", "PlanMismatch"]
-    assert "rank 1 cannot use the plan of rank 0" in answers[0]["message"]
+def test_a_rank_with_another_model_stops_all_ranks(answers: dict[str, Any]) -> None:
+    assert [answer["error"] for answer in answers["another model"]] == ["PlanMismatch", "PlanMismatch"]
+    assert "rank 1 cannot use the plan of rank 0" in answers["another model"][0]["message"]
 
 
-def test_a_cluster_of_another_size_is_refused_on_every_rank() -> None:
-    answers = _collective(cluster="cpu:4")
-    assert all("2 ranks, the cluster 4" in answer["message"] for answer in answers)
+def test_a_cluster_of_another_size_is_refused_on_every_rank(answers: dict[str, Any]) -> None:
+    assert all("2 ranks, the cluster 4" in answer["message"] for answer in answers["another cluster"])

@@ -1,12 +1,19 @@
 """The examples run as a reader would run them."""
 
+import importlib
+import inspect
 import re
+import runpy
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import recsmith
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -19,13 +26,18 @@ def run(*words: str) -> str:
     return done.stdout
 
 
-def test_plan_and_compare():
-    lines = run(str(EXAMPLES / "plan_and_compare.py")).splitlines()
+def test_plan_and_compare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(recsmith, "plan", partial(recsmith.plan, iterations=1))  # what a search finds is not asked here
+    runpy.run_path(str(EXAMPLES / "plan_and_compare.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
     assert [line.partition(" ms a step, no plan below ")[0].split()[0] for line in lines] == ["h100:8:", "h100:8x2:"]
 
 
 @needs_torchrec
-@pytest.mark.parametrize("launcher", [("--ranks", "2"), TORCHRUN], ids=["by itself", "torchrun"])
+@pytest.mark.parametrize(
+    "launcher",
+    [pytest.param(("--ranks", "2"), marks=pytest.mark.soak, id="by itself"), pytest.param(TORCHRUN, id="torchrun")],
+)
 def test_torchrec_dropin(launcher: tuple[str, ...]):
     script = str(EXAMPLES / "torchrec_dropin.py")
     said = run(*launcher, script) if launcher is TORCHRUN else run(script, *launcher)
@@ -34,3 +46,22 @@ def test_torchrec_dropin(launcher: tuple[str, ...]):
     assert "device data_parallel" in plan
     losses = [float(number) for number in re.findall(r"\d+\.\d+", loss)]
     assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.usefixtures("torchrec")
+def test_torchrec_dropin_starts_a_job_of_its_own_function(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = importlib.import_module("torchrec_dropin")
+
+    def launched(function: str, arguments: dict[str, Any], *, ranks: int) -> list[dict[str, Any]]:
+        module, _, name = function.partition(":")
+        inspect.signature(getattr(importlib.import_module(module), name)).bind(**arguments)
+        return [{"types": {"user": "row_wise"}, "losses": [0.7] * ranks}]
+
+    monkeypatch.setattr(example, "launch", launched)
+    monkeypatch.setattr(sys, "argv", ["torchrec_dropin.py", "--ranks", "6"])
+    monkeypatch.delenv("RANK", raising=False)
+    example.main()
+    assert capsys.readouterr().out == "plan   user row_wise\nloss   0.700 0.700\n"

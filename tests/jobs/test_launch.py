@@ -18,11 +18,12 @@ from recsmith.errors import MissingExtra, RecSmithError, UsageError
 from recsmith.jobs.launch import launch
 
 needs_torchrec = pytest.mark.skipif(importlib.util.find_spec("torchrec") is None, reason="torchrec is not installed")
+SOAK = pytest.mark.soak  # starting a job takes seconds: by default one of each kind, the hardest
 PATIENCE_S = 60.0
 LAUNCH_AND_SLEEP = """
 import sys
 from recsmith.jobs.launch import launch
-launch("test_launch:sleep", {"started": sys.argv[1]}, ranks=2)
+launch("test_launch:sleep", {"started": sys.argv[1]}, ranks=1)
 """
 
 
@@ -80,7 +81,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_torchrec
-@pytest.mark.parametrize(("ranks", "hosts"), [(1, 1), (2, 1), (4, 2)])
+@pytest.mark.parametrize(("ranks", "hosts"), [pytest.param(1, 1, marks=SOAK), pytest.param(2, 1, marks=SOAK), (4, 2)])
 def test_results_come_in_order_of_ranks(jobs: Path, ranks: int, hosts: int):
     local = ranks // hosts
     expected = [["hello", str(rank), str(rank % local), str(local), str(ranks)] for rank in range(ranks)]
@@ -89,7 +90,7 @@ def test_results_come_in_order_of_ranks(jobs: Path, ranks: int, hosts: int):
 
 
 @needs_torchrec
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [pytest.param(1, marks=SOAK), 2])
 def test_a_failing_rank_speaks_for_itself_and_ends_the_others(jobs: Path, hosts: int):
     with pytest.raises(RecSmithError) as caught:
         launch("test_launch:fail", {"rank": 1}, ranks=2, hosts=hosts)
@@ -110,7 +111,7 @@ def test_a_job_that_takes_too_long_is_ended(jobs: Path, tmp_path: Path, timeout_
 
 @pytest.fixture
 def sleeper(jobs: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A Python process in a launch, all of whose ranks sleep."""
+    """A Python process in a launch, whose rank sleeps."""
     environment = {**os.environ, "TMPDIR": str(jobs), "PYTHONPATH": os.pathsep.join(sys.path)}
     started = tmp_path / "started"
     started.mkdir()
@@ -119,15 +120,15 @@ def sleeper(jobs: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
     ) as parent:
         try:
-            assert wait_for(lambda: len(list(started.iterdir())) == 2), "the ranks did not start"
-            assert len(children(jobs)) == 3  # one agent, two ranks
+            assert wait_for(lambda: len(list(started.iterdir())) == 1), "the rank did not start"
+            assert len(children(jobs)) == 2  # one agent, one rank
             yield parent
         finally:
             parent.kill()
 
 
 @needs_torchrec
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("end", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=SOAK)])
 def test_children_end_with_a_parent_that_is_killed(jobs: Path, sleeper: subprocess.Popen[str], end: signal.Signals):
     sleeper.send_signal(end)
     assert sleeper.wait(PATIENCE_S) == -end

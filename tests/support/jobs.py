@@ -39,6 +39,11 @@ def constraints() -> dict[str, ParameterConstraints]:
     }
 
 
+def collectives(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What `collective` says of several cases, one after the other in one job."""
+    return [collective(**case) for case in cases]
+
+
 def collective(rows_of_rank_1: int = 1000, hbm: int | None = None, cluster: str = "cpu:2") -> dict[str, Any]:
     """collective_plan on every rank: the placements it got, or the error that it raised."""
     from recsmith import load_cluster
