@@ -12,7 +12,7 @@ from recsmith.errors import PlanMismatch
 from recsmith.plans import Placement, Plan, check_placements, sorted_by_name
 
 pytestmark = pytest.mark.usefixtures("torchrec")
-PLANS = 500
+PLANS, MANY_PLANS = 60, 1000
 
 
 def _model(plan: Plan) -> Any:
@@ -41,11 +41,12 @@ def _random_plan(seed: int) -> Plan | None:
     return plan
 
 
-def test_random_plans_survive_the_way_to_torchrec_and_back() -> None:
+@pytest.mark.parametrize("plans", [PLANS, pytest.param(MANY_PLANS, marks=pytest.mark.soak)])
+def test_random_plans_survive_the_way_to_torchrec_and_back(plans: int) -> None:
     from recsmith.torchrec import from_sharding_plan, to_sharding_plan
 
     made, seed = 0, 0
-    while made < PLANS:
+    while made < plans:
         plan, seed = _random_plan(seed), seed + 1
         if plan is None:
             continue

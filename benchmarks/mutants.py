@@ -1,0 +1,310 @@
+"""Do the tests still notice? Small errors put into the sources one at a time, each against the tests that guard it.
+
+    python benchmarks/mutants.py                     all mutants, against the tests of this checkout
+    python benchmarks/mutants.py --only bounds       those whose name or file holds a word
+    python benchmarks/mutants.py --json found.json   also write what was found, and leave out what it holds already
+
+Each mutant is made in a temporary copy of what git tracks, so the checkout stays as it is. A mutant whose text is no
+longer in its file is an error: give it the new text. docs/testing.md holds the table of the last full run.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+LONGEST_S = 5400  # of the tests of one mutant; a mutant that makes them hang is noticed too
+MARK = "RECSMITH_MUTANT"  # environment: tells the processes of one run, also those that outlive it
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An error: in a file of src/recsmith, `old` (found exactly once) becomes `new`; `tests` should notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+SHARDS = ("sharding/test_shards.py",)
+TORCHREC = ("costs/test_torchrec.py",)
+BOUNDS = ("bounds", "planners/test_brute_force.py")
+SIMULATE = ("planning/test_simulate.py",)
+CONTRACT = ("planners/test_contract.py",)
+PLANNERS = (*CONTRACT, "planners/test_brute_force.py")
+EXACT = ("planners/exact",)
+FEASIBLE = ("planning/test_feasibility.py",)
+ANNEALING = ("planners/search/test_annealing.py", "planners/test_contract.py")
+EXACTNESS = ("jobs/test_exactness.py",)
+LAUNCH = ("jobs/test_launch.py",)
+PROCESS = ("cli/test_process.py",)
+DROPIN = ("adapters/test_planner.py",)
+
+MUTANTS = (
+    # --- sharding types ---
+    Mutant("row blocks one row short", "sharding/_base.py",
+           "rows = (top, min(top + block, table.num_embeddings))",
+           "rows = (top, min(top + max(block - 1, 1), table.num_embeddings))", SHARDS),
+    Mutant("an empty row block is not refused", "sharding/_base.py",
+           "math.ceil(table.num_embeddings / blocks) >= table.num_embeddings:",
+           "math.ceil(table.num_embeddings / blocks) > table.num_embeddings:", SHARDS),
+    Mutant("pieces of two widths may meet on a rank", "sharding/_base.py",
+           "if self.span != Span.RANK or len(set(widths)) == 1:", "if self.span is not None:", SHARDS),
+    Mutant("ranks of a host may come in any order", "sharding/_base.py",
+           "self.ranks(self.targets(ranks, cluster), cluster) != tuple(ranks):",
+           "sorted(self.ranks(self.targets(ranks, cluster), cluster)) != sorted(ranks):", SHARDS),
+    # --- cost model and memory of TorchRec ---
+    Mutant("a sparse pipeline holds three batches of ids", "sharding/memory.py",
+           "buffers = 2 * inputs", "buffers = 3 * inputs", TORCHREC),
+    Mutant("row-wise state divides by one column more", "sharding/memory.py",
+           "return 1 / table_dim", "return 1 / (table_dim + 1)", TORCHREC),
+    Mutant("ranks beyond two hosts slow all-reduce from two on", "costs/torchrec.py",
+           "twice = 2 if hosts > 2 else 1", "twice = 2 if hosts > 1 else 1", TORCHREC),
+    Mutant("rows of 128 columns pay a penalty", "costs/torchrec.py", "(128, 1.15)", "(132, 1.15)", TORCHREC),
+    Mutant("fp32 on the wire is four bytes for every table", "costs/torchrec.py",
+           'comm_dtype in (None, "fp32")', "comm_dtype is None", TORCHREC),
+    Mutant("every lookup of a cache crosses the host link", "costs/torchrec.py",
+           "+ (1 - hit) * link)", "+ link)", TORCHREC),
+    Mutant("a weighted table costs no more backward", "costs/torchrec.py",
+           "np.where(demand.weighted[table], WEIGHTED, 0.0)", "np.where(demand.weighted[table], 0.0, 0.0)", TORCHREC),
+    # --- problems ---
+    Mutant("the tail's bytes are counted the wrong way round", "problems/footprint.py",
+           "np.add.at(device, last, tail.device - head.device)", "np.add.at(device, last, head.device - tail.device)",
+           (*SIMULATE, "problems/test_footprint.py")),
+    Mutant("the order of tables decides between unequal ones", "problems/problem.py",
+           "return tuple(sorted(tables, key=key))", "return tuple(sorted(tables, key=lambda t: -t.weight_bytes))",
+           CONTRACT),
+    Mutant("names decide before anything else", "problems/problem.py",
+           "return tuple(sorted(tables, key=key))", "return tuple(sorted(tables, key=lambda t: t.name))",
+           CONTRACT),
+    # --- bounds ---
+    Mutant("the first bound is a thousandth too high", "bounds/group_branching.py",
+           "value = max(node.value, left + self._cost_of(node.paid))",
+           "value = max(node.value, (left + self._cost_of(node.paid)) * 1.001)", BOUNDS),
+    Mutant("the second bound is a thousandth too high", "bounds/lower_bound.py",
+           "return max(value, min(branching.bound, REACH * value))",
+           "return max(value, min(branching.bound * 1.001, REACH * value))", BOUNDS),
+    Mutant("branching leaves a gap between its halves", "bounds/phase_branching.py",
+           "replace(node.box, **{name: (middle, high)})", "replace(node.box, **{name: (1.05 * middle, high)})", BOUNDS),
+    Mutant("a group that is closed counts as paid", "bounds/group_branching.py",
+           "float(self.fixed[paid].sum()) + (self.opening if self._local(paid) else 0.0)",
+           "float(self.fixed[paid].sum()) + self.opening", BOUNDS),
+    Mutant("memory lifts the bound two percent too much", "bounds/group_branching.py",
+           "left = max(left, self._least_limit(limits, node.low) or left)",
+           "left = max(left, 1.02 * (self._least_limit(limits, node.low) or left))", BOUNDS),
+    Mutant("a piece's largest share counts once too often", "bounds/relaxation.py",
+           "np.where(used, self.piece_alone[piece], 0.0).max(axis=1)",
+           "np.where(used, self.piece_alone[piece], 0.0).sum(axis=1)", BOUNDS),
+    # --- what devices carry ---
+    Mutant("a piece may be a byte too heavy", "planners/search/device_state.py",
+           "room = self.free >= tail\n", "room = self.free >= tail - 1\n", PLANNERS[1:]),
+    Mutant("the first rank of a piece holds the tail", "planners/search/device_state.py",
+           "self.free[(target + 1) * size - 1] +=", "self.free[target * size] +=", PLANNERS),
+    Mutant("host memory is not asked for pieces of a rank", "planners/search/device_state.py",
+           "np.logical_and(room, np.repeat(self.host_free >= held, self.local)) if held else room", "room", PLANNERS),
+    Mutant("the opening of a group is paid by every piece", "planners/search/device_state.py",
+           "if self.shares and self.in_group[group] == max(sign, 0):", "if self.shares:", PLANNERS),
+    Mutant("trials do not ask host memory", "planners/search/trials.py",
+           "fits &= room >= held[:, None]", "fits &= room >= 0", PLANNERS),
+    Mutant("trials give the tail to the wrong rank", "planners/search/trials.py",
+           "last = (targets + 1) * size - 1", "last = targets * size", PLANNERS),
+    Mutant("annealing takes what does not fit", "planners/search/annealing.py",
+           "change.legal & outcome.fits &", "change.legal &", ANNEALING),
+    Mutant("annealing draws without its seed", "planners/search/annealing.py",
+           "np.random.default_rng(seed)", "np.random.default_rng()", ANNEALING),
+    Mutant("pieces of other widths may stand on one rank", "planners/search/assignment.py",
+           "[assignment.piece[others] != assignment.piece[i]]] = False",
+           "[assignment.piece[others] != assignment.piece[i]]] = True", PLANNERS),
+    # --- planners ---
+    Mutant("nothing is repaired", "planners/search/assignment.py",
+           "for i in lost[np.argsort(-need, kind=\"stable\")].tolist():", "for i in []:", (*FEASIBLE, *PLANNERS[1:])),
+    Mutant("a time limit is ignored", "planners/protocol.py",
+           "time.monotonic() - self.started >= limit:", "time.monotonic() - self.started >= limit + 60:", CONTRACT),
+    Mutant("a start is not kept", "planners/protocol.py",
+           "if start is not None:\n            self._keep(start)", "if start is None and self.best:\n            pass",
+           CONTRACT),
+    Mutant("equal plans are improvements", "planners/protocol.py",
+           "if total < self.total_s:", "if total <= self.total_s:", CONTRACT),
+    Mutant("nobody can cancel", "planners/protocol.py",
+           "if self.cancelled:\n            self.truncated = True", "if False:\n            self.truncated = True",
+           CONTRACT),
+    Mutant("planner random ignores its seed", "planners/greedy.py",
+           "np.random.default_rng(seed).random", "np.random.default_rng().random", CONTRACT),
+    Mutant("neuroshard forgets memory", "planners/neuroshard/rollouts.py",
+           "fits = (self.free >= size[:, None]) & (self.room", "fits = (self.free >= -1) & (self.room", PLANNERS),
+    Mutant("auto improves nothing", "planners/auto/planner.py",
+           '(("annealing", self._anneal), ("local_search", self._improve))', "()", PLANNERS[1:]),
+    Mutant("ldm leaves pieces of hosts and the world aside", "planners/ldm.py",
+           "_place_shared(ledger, assignment, others)\n    for", "for", CONTRACT),
+    # --- planner exact ---
+    Mutant("sequences need not agree on a width", "planners/solver/cp_sat_model.py",
+           "self.model.add_at_most_one(chosen[kind] for kind in kinds if kind[0] == collection)", "pass", EXACT),
+    Mutant("ranks trade places though one holds tails", "planners/solver/cp_sat_model.py",
+           "tails and rank % local == local - 1", "False", EXACT),
+    Mutant("the solver has no host memory to keep", "planners/solver/cp_sat_model.py",
+           "            self._hold(used, room)\n", "", EXACT),
+    Mutant("enumeration stops a hundredth above the best", "planners/solver/enumeration.py",
+           "if bounds[i] < self.below * (1 - ROUNDING):", "if bounds[i] < self.below * 0.99:", EXACT),
+    Mutant("enumeration gives the tail to the first rank", "planners/solver/enumeration.py",
+           "% coverage == coverage - 1", "% coverage == 0", EXACT),
+    Mutant("enumeration takes ranks that hold tails for others", "planners/solver/enumeration.py",
+           "np.stack([self.problem.capacity, *ends])", "np.stack([self.problem.capacity])", EXACT),
+    # --- planning ---
+    Mutant("tables that just fit are called infeasible", "planning/feasibility.py",
+           "if least.bytes.sum() > room:", "if least.bytes.sum() >= room:", FEASIBLE),
+    Mutant("infeasible is never said of all tables together", "planning/feasibility.py",
+           "if least.bytes.sum() > room:", "if least.bytes.sum() > 2 * room:", FEASIBLE),
+    Mutant("the named memory forgets the reserve", "planning/feasibility.py",
+           "np.ceil((start * step + reserve) / GIB * 10)", "np.ceil(start * step / GIB * 10)", FEASIBLE),
+    Mutant("the proven minimum is a fiftieth too high", "planning/feasibility.py",
+           "format_size(least / world)", "format_size(1.02 * least / world)", FEASIBLE),
+    Mutant("hosts are named that were not tried", "planning/feasibility.py",
+           "        if _has_plan(problem, model, hosts=hosts):\n", "        if hosts:\n", FEASIBLE),
+    Mutant("a plan over memory has a gap", "planning/simulate.py",
+           "in_space(evaluator.problem, plan) and fits(wider.problem, footprint)", "in_space(evaluator.problem, plan)",
+           SIMULATE),
+    Mutant("simulate sums in another order", "planning/simulate.py",
+           "return evaluator, wider, _in_order_of(problem, holding, footprint)", "return evaluator, wider, footprint",
+           SIMULATE),
+    # --- files and the command ---
+    Mutant("a failed write leaves half a file", "files/texts.py",
+           "    if _is_stream(target):\n        return _write_stream(target, text)", "    return _write_stream(target, text)",
+           PROCESS),
+    Mutant("every error ends with 1", "cli/app.py",
+           "_fail(str(error), error.exit_code)", "_fail(str(error), 1)", PROCESS),
+    Mutant("a reader that goes away is a failure", "cli/app.py",
+           "        _drop_stdout()\n    except RecSmithError", "        _fail(\"pipe\", 1)\n    except RecSmithError", PROCESS),
+    Mutant("a full disk is no failure", "cli/app.py", "    sys.stdout.flush()\n\n", "\n", PROCESS),
+    Mutant("an output that cannot be spelt is a traceback", "cli/app.py",
+           "except UnicodeEncodeError as error:", "except ZeroDivisionError as error:", PROCESS),
+    # --- jobs ---
+    Mutant("gradients of ranks are summed, not averaged", "jobs/train.py",
+           "(total / len(batches)).backward()", "total.backward()", EXACTNESS),
+    Mutant("shards are cut at the table's first row", "jobs/train.py",
+           "return whole[corner[0] : corner[0] + shape[0],", "return whole[: shape[0],", EXACTNESS),
+    Mutant("data_parallel tables are not trained", "jobs/train.py",
+           "    loss(sharded(batch)).backward()\n    if dense is not None:", "    loss(sharded(batch)).backward()\n    if False:",
+           EXACTNESS),
+    Mutant("shards of columns all begin at 0", "adapters/convert.py",
+           "shard_offsets=[shard.rows[0], shard.columns[0]],", "shard_offsets=[shard.rows[0], 0],", EXACTNESS),
+    Mutant("the ranks of a plan are turned round", "adapters/convert.py",
+           "ranks=list(placement.ranks),", "ranks=list(placement.ranks)[::-1],", EXACTNESS),
+    Mutant("results come in the order of files", "jobs/launch.py",
+           "for rank in range(ranks)]", "for rank in reversed(range(ranks))]", LAUNCH),
+    Mutant("agents outlive their job", "jobs/launch.py",
+           "    finally:\n        _end(agents)", "    finally:\n        pass", LAUNCH),
+    Mutant("children outlive a parent that is killed", "jobs/launch.py",
+           "_PR_SET_PDEATHSIG = 1", "_PR_SET_PDEATHSIG = 2", LAUNCH),
+    Mutant("the failing rank's words are lost", "jobs/launch.py", "if errors:", "if False:", LAUNCH),
+    Mutant("a job may take as long as it likes", "jobs/launch.py",
+           "deadline = time.monotonic() + timeout_s", "deadline = time.monotonic() + timeout_s + 60", LAUNCH),
+    Mutant("the second host's ranks are counted from 0", "jobs/launch.py",
+           '"--nproc-per-node", str(ranks // hosts),', '"--nproc-per-node", str(max(1, ranks // hosts - 1)),', LAUNCH),
+    Mutant("an infeasible model is another error on other ranks", "adapters/planner.py",
+           '{"Infeasible": Infeasible,', '{"Infeasible": NoPlanFound,', DROPIN),
+    Mutant("a rank's own trouble is not heard", "adapters/planner.py",
+           "if trouble is not None or digest != plan.digest:", "if digest != plan.digest:", DROPIN),
+    Mutant("the size of the job is not compared", "adapters/planner.py",
+           "if dist.get_world_size(group) != self.cluster.world_size:", "if dist.get_world_size(group) < 1:", DROPIN),
+    Mutant("visits and ranks change places", "verifying/kernels/collectives.py",
+           "seconds.transpose(2, 1, 0, 3)", "seconds.transpose(2, 0, 1, 3)", ("verifying/kernels/test_collectives.py",)),
+)  # fmt: skip
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print a line for each mutant: noticed or not, by which test, and the CPU seconds that it took."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="mutants whose name or file holds this")
+    parser.add_argument("--json", type=Path, help="where to write what was found")
+    options = parser.parse_args(words)
+    chosen = [mutant for mutant in MUTANTS if options.only in mutant.name or options.only in mutant.file]
+    for mutant in chosen:
+        _check(mutant)
+    found: list[dict[str, Any]] = json.loads(options.json.read_text()) if options.json and options.json.exists() else []
+    done = {each["name"] for each in found}
+    with tempfile.TemporaryDirectory(prefix="recsmith-mutants-") as name:
+        tree = _copy(Path(name))
+        for mutant in (mutant for mutant in chosen if mutant.name not in done):
+            found.append(_outcome(mutant, tree))
+            print("{killed:8} {cpu_s:7.1f} s  {name}  ({by})".format(**found[-1]), flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(found, indent=1) + "\n")
+    print(f"{sum(each['killed'] == 'killed' for each in found)} of {len(found)} noticed")
+
+
+def _check(mutant: Mutant) -> None:
+    count = (ROOT / "src/recsmith" / mutant.file).read_text().count(mutant.old)
+    if count != 1:
+        sys.exit(f"mutant '{mutant.name}': its text stands {count} times in {mutant.file}; give it the present text")
+
+
+def _copy(folder: Path) -> Path:
+    """A copy of what git tracks, and of files not yet added."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src", "tests", "examples", "benchmarks"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+    for name in [*filter(None, names), "pyproject.toml", "README.md"]:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def _outcome(mutant: Mutant, tree: Path) -> dict[str, Any]:
+    file = tree / "src/recsmith" / mutant.file
+    sound = file.read_text()
+    file.write_text(sound.replace(mutant.old, mutant.new))
+    before = os.times()
+    try:
+        code, said = _tested(tree, mutant.tests)
+    finally:
+        file.write_text(sound)
+    after = os.times()
+    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    if code not in (0, 1, None):
+        sys.exit(f"mutant '{mutant.name}': the tests did not run\n{said}")
+    failed = [line.split()[1] for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    by = failed[0] if failed else "they never ended" if code is None else ""
+    return {"name": mutant.name, "killed": "survived" if code == 0 else "killed", "by": by, "cpu_s": round(cpu_s, 1)}
+
+
+def _tested(tree: Path, tests: Sequence[str]) -> tuple[int | None, str]:
+    """(exit code, or None where the tests took too long; what pytest said)."""
+    mark = uuid.uuid4().hex
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", MARK: mark}
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]
+    try:
+        done = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LONGEST_S, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        return None, str(late.stdout)
+    finally:
+        _end_marked(mark)
+    return done.returncode, done.stdout + done.stderr
+
+
+def _end_marked(mark: str) -> None:
+    """End what a mutant has left behind: processes of a job that ought to have ended."""
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            mine = f"{MARK}={mark}".encode() in file.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if mine:
+            os.kill(int(file.parent.name), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
