@@ -1,5 +1,6 @@
 # make demo   plan MLPerf DLRM-v2 on 8 x H100; sets up .venv with the core (Python 3.11 or later, network once)
 # make test   set up all that the tests need (PyTorch, FBGEMM and TorchRec for CPU) and run them
+# make soak   all tests at full size, long random runs included: about an hour of one core
 # make venv   that set-up alone
 # make lint   ruff and pyright
 # make bench  the tables of docs/benchmarks
@@ -14,13 +15,17 @@ TORCH_INDEX ?=
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint venv bench measurements comm-models
+.PHONY: demo test soak lint venv bench measurements comm-models
 
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
 
 test: venv
-	$(VENV)/bin/python -m pytest --numprocesses auto
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+
+# Also what carries the mark `soak`, and laws with other random examples every time.
+soak: venv
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile -m '' --hypothesis-profile soak
 
 venv: $(VENV)/.test
 

@@ -1,6 +1,7 @@
 """Shared by all tests: where the public data lies, and FBGEMM where it is installed."""
 
 import logging
+import os
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,8 +9,17 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("default", deadline=None, derandomize=True)
+STARTED = os.times().elapsed
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("soak", deadline=None, max_examples=1000)  # of `make soak`: other examples every time
 settings.load_profile("default")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the run took of all processors, workers and jobs that tests started included."""
+    spent = os.times()
+    seconds = spent.user + spent.system + spent.children_user + spent.children_system
+    terminalreporter.write_line(f"{seconds:.0f} CPU seconds, {spent.elapsed - STARTED:.0f} s by the clock")
 
 
 def find_data() -> Path | None:

@@ -3,7 +3,7 @@
 import importlib.util
 import random
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ BATCH = 2560
 ROOM = 2**50
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb")
 PIPELINES = ("none", "sparse_dist", "prefetch_sparse_dist")
+PAIRS = tuple(zip(OPTIMIZERS, cycle(PIPELINES)))  # the first says what state weighs, the second what buffers do
 
 Key = tuple[str, str, str]  # table, sharding type, kernel
 
@@ -40,19 +41,19 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("torchrec-default:8", weighed=tuple(product(OPTIMIZERS, PIPELINES))),
-    Setting("torchrec-default:8", "fp16", min_width=32),
-    Setting("h100:8", kernels=("fused_uvm_caching",), cache_factor=0.37, weighed=tuple(product(OPTIMIZERS, PIPELINES))),
-    Setting("torchrec-default:8x12", weighed=(*zip(OPTIMIZERS[:3], PIPELINES, strict=True), ("adam", "none"))),
-    Setting("torchrec-default:8x12", "fp16", ("fused", "dense")),
+    Setting("torchrec-default:8", weighed=PAIRS),
+    Setting("torchrec-default:8", "fp16", ("fused", "fused_uvm"), min_width=32),
+    Setting("h100:8", kernels=("fused_uvm_caching",), cache_factor=0.37, weighed=(*PAIRS, ("sgd", PIPELINES[2]), ("adam", PIPELINES[2]))),
+    Setting("torchrec-default:4x3", weighed=(*PAIRS[:3], ("adam", "none"))),
+    Setting("torchrec-default:8x12", "fp16", ("fused",)),
     Setting("h100:4x2", "fp32", ("fused", "dense")),
     Setting("h100:4x2", "int8", ("fused",)),
     Setting("cpu:8", None, ("fused", "dense"), weighed=(("rowwise_adagrad", "none"), ("adam", "none"))),
-    Setting("cpu:8", "fp16", ("fused", "dense"), weighed=tuple(product(("adagrad",), PIPELINES[1:]))),
+    Setting("cpu:8", "fp16", ("fused", "dense"), weighed=tuple(("adagrad", each) for each in PIPELINES[1:])),
 )
 
 
-def draw_tables(count: int = 60, seed: int = 20) -> tuple[Table, ...]:
+def draw_tables(count: int = 40, seed: int = 20) -> tuple[Table, ...]:
     rng = random.Random(seed)
     tables: list[Table] = []
     for i in range(count):
@@ -251,7 +252,7 @@ def test_every_option_of_torchrec_is_ours_but_what_cannot_run(both: SideBySide) 
     ours, theirs, kernels = both.ours.keys(), both.theirs.keys(), both.setting.kernels
     refused = {key for key, option in both.theirs.items() if cannot_run(option, both.setting)}
     assert theirs - ours == refused
-    assert len(ours & theirs) > (500 if kernels == KERNEL_NAMES else 150)
+    assert len(ours & theirs) > (330 if kernels == KERNEL_NAMES else 100)
     assert {kernel for _, _, kernel in ours & theirs} == set(kernels)
 
 
