@@ -105,7 +105,7 @@ def test_an_enumeration_ends_at_the_best_plan() -> None:
 def test_that_there_is_no_plan_is_proved(kind: str) -> None:
     search = search_of(case_of(hbm=110_000))
     proof = enumeration(search) if kind == "enumeration" else solver(search)
-    with pytest.raises(Infeasible, match="however the 3 tables are laid"):
+    with pytest.raises(Infeasible, match="however the 3 tables are placed"):
         proof.work()
 
 
