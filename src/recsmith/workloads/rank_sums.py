@@ -16,7 +16,7 @@ import numpy as np
 from recsmith._types import Floats
 
 HEAD = 32  # ranks that are summed one by one; beyond them a rank differs little from the next
-LOG_HEAD = np.log(np.arange(1, HEAD + 1))
+LOG_HEAD = np.log(np.arange(1, HEAD + 1))  # of these ranks
 PANELS, POINTS = 16, 6  # of the integral, and nodes of each panel; for 80 million rows a panel is a factor 2.5 of rank
 EXACT = 8.0  # ranks that a harmonic number adds one by one, before Euler-Maclaurin takes over
 CHUNK = 1024  # elements (N) worked on at once: CHUNK * J numbers fit the cache of a core

@@ -10,7 +10,7 @@ from recsmith.workloads.access import AccessProfile
 DataType = Literal["fp32", "fp16", "bf16", "int8"]
 Pooling = Literal["sum", "mean", "none"]
 
-ELEMENT_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+ELEMENT_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}  # of a weight
 LARGEST_COUNT = 2**53  # counts stay exact as floating-point numbers
 
 

@@ -23,7 +23,7 @@ from recsmith.problems import Problem
 
 AROUND = 4  # terms that are not learned, behind those that are
 PIECES = 0  # the column of the count of pieces
-OTHER_FORWARD, OTHER_BACKWARD, FORWARD_COMM, BACKWARD_COMM = range(-AROUND, 0)
+OTHER_FORWARD, OTHER_BACKWARD, FORWARD_COMM, BACKWARD_COMM = range(-AROUND, 0)  # columns
 PIECE_BLOCK = 4096  # pieces whose terms are worked out at once: it bounds the memory that the network's layers take
 
 
