@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.bounds import TINY
 from support.cases import Case
@@ -47,18 +47,16 @@ def _open_options(relaxation: Relaxation, t: int, limit: float, price_: float):
 def test_a_fitting_price_makes_selected_options_fit(case: Case) -> None:
     relaxation, room = Relaxation(case.evaluator), float(sum(case.cluster.capacities))
     lightest = relaxation.choose(SelectionLimits(price=DEAREST))
-    if np.isfinite(lightest.seconds).all() and lightest.bytes.sum() <= room:
-        price_ = fitting_price(lambda p: relaxation.choose(SelectionLimits(price=p)), room)
-        assert relaxation.choose(SelectionLimits(price=price_)).bytes.sum() <= room
-        assert (price_ == 0) == (relaxation.choose().bytes.sum() <= room)
+    assume(np.isfinite(lightest.seconds).all() and lightest.bytes.sum() <= room)
+    price_ = fitting_price(lambda p: relaxation.choose(SelectionLimits(price=p)), room)
+    assert relaxation.choose(SelectionLimits(price=price_)).bytes.sum() <= room
+    assert (price_ == 0) == (relaxation.choose().bytes.sum() <= room)
 
 
 @given(TINY)
 def test_a_fitting_price_is_nearly_the_least(case: Case) -> None:
     relaxation, room = Relaxation(case.evaluator), float(sum(case.cluster.capacities))
     price_ = fitting_price(lambda p: relaxation.choose(SelectionLimits(price=p)), room)
-    if 0 < price_ < DEAREST:
-        assert (
-            relaxation.choose(SelectionLimits(price=price_ * 0.99)).bytes.sum()
-            >= relaxation.choose(SelectionLimits(price=price_)).bytes.sum()
-        )
+    assume(0 < price_ < DEAREST)
+    cheaper = relaxation.choose(SelectionLimits(price=price_ * 0.99))
+    assert cheaper.bytes.sum() >= relaxation.choose(SelectionLimits(price=price_)).bytes.sum()

@@ -43,7 +43,12 @@ class Setting:
 SETTINGS = (
     Setting("torchrec-default:8", weighed=PAIRS),
     Setting("torchrec-default:8", "fp16", ("fused", "fused_uvm"), min_width=32),
-    Setting("h100:8", kernels=("fused_uvm_caching",), cache_factor=0.37, weighed=(*PAIRS, ("sgd", PIPELINES[2]), ("adam", PIPELINES[2]))),
+    Setting(
+        "h100:8",
+        kernels=("fused_uvm_caching",),
+        cache_factor=0.37,
+        weighed=(*PAIRS, ("sgd", PIPELINES[2]), ("adam", PIPELINES[2])),
+    ),
     Setting("torchrec-default:4x3", weighed=(*PAIRS[:3], ("adam", "none"))),
     Setting("torchrec-default:8x12", "fp16", ("fused",)),
     Setting("h100:4x2", "fp32", ("fused", "dense")),

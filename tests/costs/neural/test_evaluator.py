@@ -19,7 +19,7 @@ from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.plans import Placement
 from recsmith.problems import footprint_of
 
-SMALL = range(24)
+SMALL = range(16)
 
 
 def test_a_table_on_one_device_by_hand(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def _small(seed: int) -> Case:
 
 
 @pytest.mark.filterwarnings("ignore:cost model .* was trained on simulated")
-@pytest.mark.parametrize("chunk", range(4))
-def test_no_plan_costs_less_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_no_plan_costs_less_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against every plan, with hinges and launches about as dear as the small tables."""
-    for seed in SMALL[chunk::4]:
+    asked = 0
+    for seed in SMALL:
         path = tmp_path / f"{seed}.safetensors"
         launch = np.random.default_rng(seed).choice([0.0, 1e-7, 1e-6], 2)
         made = tensors(seed=seed, launch=launch, offsets=np.array([[1e-7, 1e-6], [3e-7, 1e-5]]))
@@ -113,8 +113,10 @@ def test_no_plan_costs_less_than_the_bound(tmp_path: Path, monkeypatch: pytest.M
         case = _small(seed)
         least, bound = brute_force(case).least_s, lower_bound(case.evaluator).bound.value_s
         if least is not None:
+            asked += 1
             assert bound is not None
             assert bound <= least * (1 + 1e-9)
+    assert asked > len(SMALL) / 3
 
 
 def test_the_plane_of_a_linear_head_is_all_of_it(tmp_path: Path) -> None:
