@@ -40,7 +40,7 @@ def test_json_is_a_result_by_its_schema(run: Run, tables: Path):
 
 
 def test_parts_and_wait_of_every_device_add_up_to_the_step(run: Run):
-    cost = json.loads(run("plan", "dlrm-v2", "--cluster", "h100:8", "--format", "json").out)["cost"]
+    cost = json.loads(run("plan", "dlrm-v2", "--cluster", "h100:8", "--planner", "ldm", "--format", "json").out)["cost"]
     assert [device["rank"] for device in cost["per_device"]] == list(range(8))
     for device in cost["per_device"]:
         parts = ("forward_compute_s", "backward_compute_s", "forward_comm_s", "backward_comm_s", "wait_s")

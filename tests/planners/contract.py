@@ -17,7 +17,7 @@ from recsmith.planning.simulate import simulate
 from recsmith.plans import Placement, Plan, plan_from_raw, plan_to_raw
 from recsmith.workloads import Table
 
-MEDIUM, SMALL = 4, 9  # contract cases that no count of bytes rules out; one that it does rule out is added
+MEDIUM, SMALL = 3, 8  # contract cases that no count of bytes rules out; one that it does rule out is added
 PROVERS, PROVABLE = {"exact"}, 16  # planners that prove get cases of few tables times devices
 ALIKE = {"dim_greedy", "size_greedy", "lookup_greedy", "size_lookup_greedy"}  # cost_greedy with another score
 FEW_GROUPS = 10  # every law prices every case anew, and bounds of convex models branch over fusion groups
@@ -103,10 +103,6 @@ class PlannerContract:
         for case, found, _ in outcomes(planner):
             assert digest(case, planner) == digest_of(found)
 
-    def test_another_seed_is_reproducible_too(self, planner: str) -> None:
-        for case, _ in solved(planner)[::4]:
-            assert digest(case, planner, seed=3) == digest(case, planner, seed=3)
-
     def test_order_of_tables_does_not_matter(self, planner: str) -> None:
         for number, (case, found, _) in enumerate(outcomes(planner)[::2]):
             left, pick = list(case.workload.tables), seeded(number)
@@ -140,7 +136,7 @@ class PlannerContract:
             assert (heard or (None,))[-1] == (result.plan.cost.total_s if isinstance(result, Result) else None)
 
     def test_on_improve_cancels_by_returning_true(self, planner: str) -> None:
-        for case, full in solved(planner)[::2]:
+        for case, full in solved(planner)[::3]:
             heard: list[float] = []
             result = case.plan(planner, on_improve=lambda total, heard=heard: heard.append(total) or True)
             assert heard == [result.plan.cost.total_s]
@@ -153,11 +149,11 @@ class PlannerContract:
             check_plan(case, result.plan)
             assert not result.truncated  # iterations are reproducible; only time cuts a search short
             assert result.iterations <= full.iterations
-            if number % 3 == 0:
+            if number % 4 == 0:
                 assert digest(case, planner, iterations=1) == result.plan.digest
 
     def test_no_time_gives_a_plan_marked_as_cut_short(self, planner: str) -> None:
-        for case, full in solved(planner)[1::2]:
+        for case, full in solved(planner)[1::3]:
             result = case.plan(planner, time_limit_s=1e-9)
             check_plan(case, result.plan)
             assert result.truncated or result.iterations == full.iterations

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from recsmith import Cluster, Feature, PlanMismatch, Table, UsageError, load_cluster
@@ -16,6 +16,7 @@ from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP, Shard, ShardingType, S
 NO_SEQUENCES = ("table_column_wise", "table_row_wise", "grid_shard")
 BY_ROWS = ("row_wise", "table_row_wise", "grid_shard")
 
+FEW = settings(max_examples=20)
 every_type = pytest.mark.parametrize("kind", SHARDING_TYPES, ids=lambda kind: kind.name)
 
 
@@ -92,12 +93,14 @@ def breaks(placed: Placed, why: str, **changed: Any) -> None:
 # --- shards -------------------------------------------------------------------------------------------------------
 
 
+@FEW
 @every_type
 @given(data=st.data())
 def test_every_legal_placement_passes(kind: ShardingType, data: st.DataObject) -> None:
     data.draw(placements(kind)).check()
 
 
+@FEW
 @every_type
 @given(data=st.data())
 def test_shards_tile_the_table_or_copy_it_to_every_rank(kind: ShardingType, data: st.DataObject) -> None:
@@ -112,6 +115,7 @@ def test_shards_tile_the_table_or_copy_it_to_every_rank(kind: ShardingType, data
     assert (once == 1).all()
 
 
+@FEW
 @every_type
 @given(data=st.data())
 def test_shards_come_column_piece_by_column_piece_and_rank_by_rank(kind: ShardingType, data: st.DataObject) -> None:
@@ -123,6 +127,7 @@ def test_shards_come_column_piece_by_column_piece_and_rank_by_rank(kind: Shardin
     assert tuple(shard.columns[1] - shard.columns[0] for shard in first) == placed.widths
 
 
+@FEW
 @every_type
 @given(data=st.data())
 def test_targets_are_the_inverse_of_ranks(kind: ShardingType, data: st.DataObject) -> None:
@@ -152,6 +157,7 @@ def torchrec_shards() -> Any:
     return shards
 
 
+@FEW
 @every_type
 @given(data=st.data())
 def test_shards_of_even_widths_are_torchrec_s(kind: ShardingType, data: st.DataObject, torchrec_shards: Any) -> None:
@@ -173,6 +179,7 @@ def test_row_blocks_are_refused_where_torchrec_leaves_one_empty(
 # --- refusals -----------------------------------------------------------------------------------------------------
 
 
+@FEW
 @every_type
 @given(data=st.data())
 def test_unknown_ranks_are_refused(kind: ShardingType, data: st.DataObject) -> None:
@@ -183,6 +190,7 @@ def test_unknown_ranks_are_refused(kind: ShardingType, data: st.DataObject) -> N
     breaks(placed, f"rank {unknown} is not one of", ranks=ranks)
 
 
+@FEW
 @every_type
 @given(data=st.data())
 def test_widths_must_be_multiples_of_4(kind: ShardingType, data: st.DataObject) -> None:
@@ -193,6 +201,7 @@ def test_widths_must_be_multiples_of_4(kind: ShardingType, data: st.DataObject) 
     breaks(placed, "must be multiples of 4", widths=widths)
 
 
+@FEW
 @every_type
 @given(data=st.data())
 def test_widths_must_add_up_to_the_dim(kind: ShardingType, data: st.DataObject) -> None:
@@ -204,6 +213,7 @@ def test_widths_must_add_up_to_the_dim(kind: ShardingType, data: st.DataObject) 
         placed.check(widths=placed.widths[:-1])
 
 
+@FEW
 @every_type
 @given(data=st.data())
 def test_there_must_be_a_rank_for_every_shard(kind: ShardingType, data: st.DataObject) -> None:

@@ -1,7 +1,9 @@
 """The all-to-alls of plans: what is exchanged, between whom, and where the cost model must stand in."""
 
+import importlib
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from support.build import cluster, placed, plan_of, table, workload
@@ -56,6 +58,24 @@ def test_why_the_cost_models_are_taken(monkeypatch: pytest.MonkeyPatch):
     assert not_measured(halves, "cpu").startswith("comm_dtype is fp16")
 
 
+def test_plans_visits_ranks_and_ways_are_told_apart(monkeypatch: pytest.MonkeyPatch):
+    """What a rank returns: visits one after the other, in each of them both exchanges of every plan."""
+
+    def launched(function: str, words: dict[str, Any], *, ranks: int, timeout_s: float) -> list[Any]:
+        assert callable(getattr(importlib.import_module(function.partition(":")[0]), function.partition(":")[2]))
+        assert words["visits"] == 3
+        assert [each["forward"] for each in words["exchanges"]] == [True, False] * 2
+        return [
+            [[1000 * rank + 100 * visit + exchange for exchange in range(4)] for visit in range(3)] for rank in range(2)
+        ]
+
+    monkeypatch.setattr(room, "launch", launched)
+    first, second = measure_collectives([split(), split()], visits=3)
+    assert first.tolist() == [[[100 * v + 1000 * r, 100 * v + 1000 * r + 1] for r in range(2)] for v in range(3)]
+    assert (second == first + 2).all()
+
+
+@pytest.mark.soak  # tests/measuring/comm measures exchanges by default
 @pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec")
 def test_two_ranks_exchange_for_real():
     first, second = measure_collectives([split(), split()], visits=3)
