@@ -8,8 +8,8 @@ from support.build import table, workload
 from support.printed import text_of
 
 from recsmith.planning import Result
-from recsmith.plans import PARTS
-from recsmith.reports.plans import inexact_tables, part_words, plan_report, price_to_raw, result_to_raw
+from recsmith.plans import PARTS, inexact_tables
+from recsmith.reports.plans import part_words, plan_report, price_to_raw, result_to_raw
 
 
 def test_a_report_says_what_the_plan_does_costs_and_weighs(capsys: pytest.CaptureFixture[str]):

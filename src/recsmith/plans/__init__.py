@@ -4,7 +4,7 @@ from recsmith.plans.check import check_placements
 from recsmith.plans.cost import PARTS, Bound, DeviceCost, StepCost
 from recsmith.plans.diff import Change, PlanDiff, diff
 from recsmith.plans.files import digest_of, load_plan, plan_from_raw, plan_to_raw, save_plan, sorted_by_name
-from recsmith.plans.plan import Cache, Placement, Plan, kernel_words
+from recsmith.plans.plan import Cache, Placement, Plan, inexact_tables, kernel_words
 
 __all__ = [
     "PARTS",
@@ -19,6 +19,7 @@ __all__ = [
     "check_placements",
     "diff",
     "digest_of",
+    "inexact_tables",
     "kernel_words",
     "load_plan",
     "plan_from_raw",

@@ -10,6 +10,7 @@ from recsmith.plans.cost import Bound, StepCost
 from recsmith.sharding import UVM_CACHING, Shard, ShardingType, sharding_type
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 from recsmith.workloads import Workload
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 
 @noun
@@ -98,3 +99,10 @@ class Plan:
                 self.cluster,
             )
         )
+
+
+def inexact_tables(plan: Plan) -> list[str]:
+    """Tables that train differently from the unsharded model: split by columns under a row-wise optimizer."""
+    if not OPTIMIZERS[plan.workload.optimizer].is_row_wise:
+        return []
+    return [placement.table for placement in plan.placements if len(placement.widths) > 1]

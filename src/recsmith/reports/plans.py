@@ -8,11 +8,10 @@ from rich.table import Table as Grid
 
 from recsmith.files import Raw, encode
 from recsmith.planning import Result
-from recsmith.plans import PARTS, DeviceCost, Placement, Plan, StepCost, kernel_words, plan_to_raw
+from recsmith.plans import PARTS, DeviceCost, Placement, Plan, StepCost, inexact_tables, kernel_words, plan_to_raw
 from recsmith.reports.layout import LABEL_WIDTH, grid, line
 from recsmith.sharding import HOST_KERNELS
 from recsmith.units import format_gap, format_size, format_time
-from recsmith.workloads.optimizers import OPTIMIZERS
 
 RESULT_SCHEMA = "recsmith/result/1"
 MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
@@ -55,13 +54,6 @@ def _hosted_words(plan: Plan, hosted: Sequence[Placement]) -> str:
     kernels = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     size = format_size(sum(weight[placement.table] for placement in hosted))
     return f"{len(hosted)} tables, {size} of weights in host memory: {kernels}"
-
-
-def inexact_tables(plan: Plan) -> list[str]:
-    """Tables that train differently from the unsharded model: split by columns under a row-wise optimizer."""
-    if not OPTIMIZERS[plan.workload.optimizer].is_row_wise:
-        return []
-    return [placement.table for placement in plan.placements if len(placement.widths) > 1]
 
 
 def _inexact_words(plan: Plan, tables: list[str]) -> str:
