@@ -37,6 +37,7 @@ COLLECTIVES: dict[str, dict[str, Any]] = {
     "infeasible": {"hbm": 2**16},
     "another model": {"rows_of_rank_1": 999},
     "another cluster": {"cluster": "cpu:4"},
+    "refused on rank 1": {"virtual_of_rank_1": True},
 }
 
 
@@ -46,7 +47,7 @@ def answers(torchrec: None) -> dict[str, tuple[Any, ...]]:
     from recsmith.jobs.launch import launch
 
     said = launch("support.jobs:collectives", {"cases": list(COLLECTIVES.values())}, ranks=2)
-    return dict(zip(COLLECTIVES, zip(*said, strict=True), strict=True))
+    return dict(zip([*COLLECTIVES, "carried and warned"], zip(*said, strict=True), strict=True))
 
 
 def test_all_ranks_receive_the_plan_of_rank_0(answers: dict[str, Any]) -> None:
@@ -67,3 +68,29 @@ def test_a_rank_with_another_model_stops_all_ranks(answers: dict[str, Any]) -> N
 
 def test_a_cluster_of_another_size_is_refused_on_every_rank(answers: dict[str, Any]) -> None:
     assert all("2 ranks, the cluster 4" in answer["message"] for answer in answers["another cluster"])
+
+
+def test_constraints_that_one_rank_refuses_stop_all_ranks(answers: dict[str, Any]) -> None:
+    assert [answer["error"] for answer in answers["refused on rank 1"]] == ["PlanMismatch", "PlanMismatch"]
+    assert (
+        "rank 1 cannot use the plan of rank 0: constraints of table 't3'" in answers["refused on rank 1"][0]["message"]
+    )
+
+
+def test_every_rank_carries_and_rank_0_alone_warns_of_inexact_tables(answers: dict[str, Any]) -> None:
+    first, second = answers["carried and warned"]
+    assert (first["rounding"], second["rounding"]) == (False, False)
+    assert (len(first["warned"]), second["warned"]) == (1, [])
+    assert "table pooled.t0 is split by columns under rowwise_adagrad" in first["warned"][0]
+
+
+def test_column_splits_under_a_row_wise_optimizer_warn_unless_they_are_forbidden() -> None:
+    from support.jobs import TOO_MANY_ROWS, TwoCollections, planner_that_splits
+
+    planner, model = planner_that_splits("h100:2"), TwoCollections(1, TOO_MANY_ROWS)
+    words = r"^table pooled\.t0 is split by columns under rowwise_adagrad: .*keep_exact=True"
+    with pytest.warns(UserWarning, match=words) as said:
+        planner.plan(model)
+    assert len(said) == 1
+    planner.limits, planner.constraints = Constraints(keep_exact=True), None
+    planner.plan(model)

@@ -60,3 +60,6 @@ def test_constraints_of_the_wrong_length_are_refused() -> None:
 
 def test_an_optimizer_that_is_given_replaces_the_attached_one() -> None:
     assert (_workload().optimizer, _workload(optimizer="adam").optimizer) == ("sgd", "adam")
+    assert _workload(optimizer="EXACT_ROWWISE_ADAGRAD").optimizer == "rowwise_adagrad"
+    with pytest.raises(UsageError, match="no optimizer is called 'rmsprop'; known: sgd, "):
+        _workload(optimizer="rmsprop")

@@ -1,5 +1,6 @@
 """What ranks of local jobs run in tests: plain functions that return JSON data."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torchrec.distributed.sharding_plan import get_default_sharders
 
 from recsmith.errors import RecSmithError
 from recsmith.torchrec import RecSmithPlanner
+
+TOO_MANY_ROWS = 10_000_000  # a table of TwoCollections weighs 1.2 GiB: more than a device of 1 GiB
 
 
 class TwoCollections(nn.Module):
@@ -39,18 +42,40 @@ def constraints() -> dict[str, ParameterConstraints]:
     }
 
 
+def planner_that_splits(cluster: str) -> RecSmithPlanner:
+    """A planner for `TwoCollections(1, TOO_MANY_ROWS)` that must split its largest table by columns."""
+    from recsmith import load_cluster
+
+    limits = {"t0": ParameterConstraints(sharding_types=["column_wise"], stochastic_rounding=False)}
+    small = load_cluster(cluster).with_memory(2**30)
+    return RecSmithPlanner(small, constraints=limits, optimizer="EXACT_ROWWISE_ADAGRAD", planner="cost_greedy")
+
+
+def carried_and_warned() -> dict[str, Any]:
+    """What collective_plan writes of a carried field, and what it warns of, for a table split by columns."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = TwoCollections(1, TOO_MANY_ROWS)
+        plan = planner_that_splits("cpu:2").collective_plan(model, get_default_sharders())
+    rounding = plan.plan["pooled"]["t0"].stochastic_rounding  # type: ignore[index]
+    return {"rounding": rounding, "warned": [str(warning.message) for warning in caught]}
+
+
 def collectives(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What `collective` says of several cases, one after the other in one job."""
-    return [collective(**case) for case in cases]
+    """What `collective` says of several cases, one after the other in one job; last, `carried_and_warned`."""
+    return [*(collective(**case) for case in cases), carried_and_warned()]
 
 
-def collective(rows_of_rank_1: int = 1000, hbm: int | None = None, cluster: str = "cpu:2") -> dict[str, Any]:
+def collective(
+    rows_of_rank_1: int = 1000, hbm: int | None = None, cluster: str = "cpu:2", virtual_of_rank_1: bool = False
+) -> dict[str, Any]:
     """collective_plan on every rank: the placements it got, or the error that it raised."""
     from recsmith import load_cluster
 
     rows = rows_of_rank_1 if dist.get_rank() == 1 else 1000
     model = TwoCollections(rows=rows)
-    planner = RecSmithPlanner(load_cluster(cluster).with_memory(hbm), batch_size=16, constraints=constraints())
+    limits = constraints() | {"t3": ParameterConstraints(use_virtual_table=virtual_of_rank_1 and dist.get_rank() == 1)}
+    planner = RecSmithPlanner(load_cluster(cluster).with_memory(hbm), batch_size=16, constraints=limits)
     try:
         plan = planner.collective_plan(model, get_default_sharders())
     except RecSmithError as error:

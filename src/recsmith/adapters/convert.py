@@ -18,11 +18,13 @@ from torchrec.distributed.types import (
     ShardingPlan,
 )
 
+from recsmith.adapters.constraints import carried, check_constraints
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
 from recsmith.adapters.topology import device_type
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, check_placements
+from recsmith.sharding import UVM_CACHING
 from recsmith.workloads import Table, Workload
 
 
@@ -32,16 +34,21 @@ def to_sharding_plan(
     *,
     sharders: Sequence[ModuleSharder[nn.Module]] | None = None,
     device: str | None = None,
+    constraints: Mapping[str, ParameterConstraints] | None = None,
 ) -> ShardingPlan:
     """TorchRec's ShardingPlan of a plan, for DistributedModelParallel(module, plan=...).
 
-    device: 'cuda' or 'cpu'; what PyTorch sees by default.
+    device: 'cuda' or 'cpu'; what PyTorch sees by default. constraints: TorchRec's, by table name; what a plan does not
+    know of them, such as output_dtype, is written to the table's ParameterSharding.
 
     Raises:
         PlanMismatch: the placements cannot be run, or plan and module disagree about a table.
+        UsageError: the constraints ask for something that is not kept.
     """
     check_placements(plan.placements, plan.workload, plan.cluster)
     found = collections(module, sharders or get_default_sharders())
+    limits = constraints or {}
+    check_constraints(limits, found, plan.cluster)
     names = table_names(found)
     _check_tables(plan.workload, found, names)
     placements = {placement.table: placement for placement in plan.placements}
@@ -52,7 +59,7 @@ def to_sharding_plan(
         for name in collection.configs:
             known = names[collection.path, name]
             made[collection.path][name] = _parameter(
-                placements[known], tables[known], plan.cluster, device or device_type()
+                placements[known], tables[known], plan.cluster, device or device_type(), limits.get(name)
             )
     return ShardingPlan(made)
 
@@ -75,7 +82,9 @@ def _check_tables(workload: Workload, found: Sequence[Collection], names: Mappin
         raise PlanMismatch(f"the plan places table '{min(planned)}', which the module does not have; plan again")
 
 
-def _parameter(placement: Placement, table: Table, cluster: Cluster, device: str) -> ParameterSharding:
+def _parameter(
+    placement: Placement, table: Table, cluster: Cluster, device: str, limits: ParameterConstraints | None
+) -> ParameterSharding:
     widths = placement.widths_of(table.embedding_dim)
     shards = placement.kind.shards(table, placement.ranks, widths, cluster)
     metadata = [
@@ -91,7 +100,7 @@ def _parameter(placement: Placement, table: Table, cluster: Cluster, device: str
         compute_kernel=placement.compute_kernel,
         ranks=list(placement.ranks),
         sharding_spec=None if placement.sharding_type == "data_parallel" else EnumerableShardingSpec(metadata),
-        cache_params=CacheParams(load_factor=placement.cache.load_factor) if placement.cache else None,
+        **carried(limits, placement.cache),
     )
 
 
@@ -119,7 +128,8 @@ def _placement(table: Table, parameter: ParameterSharding, cluster: Cluster) -> 
     widths = tuple(lefts[left] for left in sorted(lefts)) or (table.embedding_dim,)
     ranks = parameter.ranks or [_rank(shard) for shard in shards]
     everywhere = parameter.sharding_type in ("data_parallel", "row_wise")
-    cache = parameter.cache_params.load_factor if parameter.cache_params else None
+    cached = parameter.compute_kernel == UVM_CACHING.name and parameter.cache_params  # other kernels ignore theirs
+    cache = parameter.cache_params.load_factor if cached and parameter.cache_params else None
     placement = Placement(
         table=table.name,
         sharding_type=parameter.sharding_type,

@@ -1,8 +1,10 @@
 """RecSmith in the place of TorchRec's planner: `RecSmithPlanner(...).collective_plan(model, sharders, pg)`."""
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Any, Unpack
 
 import torch.distributed as dist
@@ -11,14 +13,16 @@ from torchrec.distributed.planner import ParameterConstraints, Topology
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.types import ModuleSharder, ShardingPlan, ShardingPlanner
 
+from recsmith.adapters.arguments import check_search_words, find_cluster
+from recsmith.adapters.constraints import check_constraints, rules_of
 from recsmith.adapters.convert import to_sharding_plan
-from recsmith.adapters.topology import read_cluster
+from recsmith.adapters.embedding_collections import collections
 from recsmith.adapters.workload import read_workload
-from recsmith.clusters import Cluster, load_cluster
+from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
 from recsmith.planning import Result, SearchOptions, SearchWords, plan_with
-from recsmith.plans import Plan, plan_from_raw, plan_to_raw
-from recsmith.problems import Constraints, TableRule
+from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw
+from recsmith.problems import Constraints
 
 TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
 
@@ -27,26 +31,30 @@ class RecSmithPlanner(ShardingPlanner):
     """Plans a model's embedding tables near-optimally, in TorchRec's own terms.
 
     cluster: a RecSmith cluster, its name ('h100:8x12') or a TorchRec Topology. batch_size: local. constraints:
-    TorchRec's ParameterConstraints by table name: how much is looked up, and which types, kernels, least widths and
-    cache load factors a table may have. limits: RecSmith's own constraints. planner and search (cost_model, seed,
-    iterations, time_limit_s and space) are those of `recsmith.plan`. After planning, `result` holds cost, bound and
-    gap.
+    TorchRec's ParameterConstraints by table name; each field is carried into the sharding plan, counted in planning, or
+    refused (`FIELDS` of adapters/constraints.py). optimizer: RecSmith's or FBGEMM's name, or an EmbOptimType, instead
+    of the one attached to the parameters. reserve_bytes: of each device, kept free of tables: bytes or a size such as
+    '10GiB'. limits: RecSmith's own constraints. planner and search (cost_model, seed, iterations, time_limit_s and
+    space) are those of `recsmith.plan`. After planning, `result` holds cost, bound and gap.
+
+    Raises:
+        UsageError: an argument is not known, or the reserve leaves no memory.
     """
 
     def __init__(
         self,
-        cluster: Cluster | Topology | str,
+        cluster: Cluster | Topology | str | None = None,
         *,
         batch_size: int = TORCHREC_BATCH_SIZE,
         constraints: Mapping[str, ParameterConstraints] | None = None,
-        optimizer: str | None = None,
+        optimizer: str | Enum | None = None,
+        reserve_bytes: int | str | None = None,
         limits: Constraints | None = None,
         planner: str = "auto",
         **search: Unpack[SearchWords],
     ) -> None:
-        if isinstance(cluster, Topology):
-            cluster = read_cluster(cluster)
-        self.cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
+        check_search_words(search)
+        self.cluster = find_cluster(cluster, reserve_bytes)
         self.batch_size = batch_size
         self.constraints = constraints
         self.optimizer = optimizer
@@ -57,20 +65,24 @@ class RecSmithPlanner(ShardingPlanner):
     def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> ShardingPlan:  # type: ignore[override]
         """The sharding plan of a model, planned in this process."""
         self.result = self.make(module, sharders)
-        return to_sharding_plan(self.result.plan, module, sharders=sharders)
+        return to_sharding_plan(self.result.plan, module, sharders=sharders, constraints=self.constraints)
 
     def make(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> Result:
         """RecSmith's own result for a model: the plan with cost, bound and gap."""
+        sharders, constraints = sharders or get_default_sharders(), self.constraints or {}
+        found = collections(module, sharders)
+        check_constraints(constraints, found, self.cluster)
         workload = read_workload(
             module,
-            sharders or get_default_sharders(),
+            sharders,
             batch_size=self.batch_size,
-            constraints=self.constraints,
+            constraints=constraints,
             optimizer=self.optimizer,
         )
-        rules = (*self.limits.rules, *_rules(self.constraints or {}))
-        limits = replace(self.limits, rules=rules)
-        return plan_with(self.options, workload, self.cluster, planner=self.planner, constraints=limits)
+        limits = replace(self.limits, rules=(*self.limits.rules, *rules_of(constraints, found)))
+        result = plan_with(self.options, workload, self.cluster, planner=self.planner, constraints=limits)
+        _warn_of_inexact(result.plan)
+        return result
 
     def collective_plan(  # type: ignore[override]
         self,
@@ -94,28 +106,19 @@ class RecSmithPlanner(ShardingPlanner):
                 "give the planner the cluster that the job runs on"
             )
         plan = _plan_of_rank_0(self, module, sharders, group)
-        return _agreed(plan, module, sharders, group)
+        return _agreed(plan, module, sharders, group, self.constraints)
 
 
-def _rules(constraints: Mapping[str, ParameterConstraints]) -> list[TableRule]:
-    """Types, kernels, widths and caches of TorchRec's constraints as RecSmith's rules."""
-    return [
-        TableRule(
-            tables=name,
-            sharding_types=tuple(limits.sharding_types) if limits.sharding_types else None,
-            compute_kernels=tuple(limits.compute_kernels) if limits.compute_kernels else None,
-            min_width=limits.min_partition,
-            cache_factors=_cache_factors(limits),
+def _warn_of_inexact(plan: Plan) -> None:
+    """Warn of tables that train differently from the unsharded model, on the first rank of a job only."""
+    tables = inexact_tables(plan)
+    if tables and not (dist.is_initialized() and dist.get_rank() != 0):
+        many = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
+        warnings.warn(
+            f"{many} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, so "
+            "training differs from the unsharded model; limits=Constraints(keep_exact=True) forbids such splits",
+            stacklevel=4,  # the caller of plan()
         )
-        for name, limits in constraints.items()
-        if limits.sharding_types or limits.compute_kernels or limits.min_partition or _cache_factors(limits)
-    ]
-
-
-def _cache_factors(limits: ParameterConstraints) -> tuple[float, ...] | None:
-    """The one load factor that the constraints give a cache, if they do."""
-    factor = limits.cache_params.load_factor if limits.cache_params else None
-    return None if factor is None else (factor,)
 
 
 def _plan_of_rank_0(
@@ -141,13 +144,17 @@ def _plan_of_rank_0(
 
 
 def _agreed(
-    plan: Plan, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None, group: dist.ProcessGroup
+    plan: Plan,
+    module: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]] | None,
+    group: dist.ProcessGroup,
+    constraints: Mapping[str, ParameterConstraints] | None,
 ) -> ShardingPlan:
     """This rank's sharding plan, once every rank has made one of the same digest."""
     problem: str | None = None
     made: ShardingPlan | None = None
     try:
-        made = to_sharding_plan(plan, module, sharders=sharders)
+        made = to_sharding_plan(plan, module, sharders=sharders, constraints=constraints)
     except RecSmithError as error:
         problem = str(error)
     answers: list[Any] = [None] * dist.get_world_size(group)

@@ -46,7 +46,7 @@ def plan_with_torchrec(workload: Workload, cluster: Cluster, space: Space) -> tu
     """
     model = _OneCollection([_config(table) for table in workload.tables])
     try:
-        with _quiet():
+        with quiet():
             found = _planner(workload, cluster, space).plan(model, [EmbeddingBagCollectionSharder()])  # type: ignore[list-item]
     except PlannerError as error:
         raise NoPlanFound(f"TorchRec's planner: {str(error).splitlines()[0][:200]}") from None
@@ -55,7 +55,7 @@ def plan_with_torchrec(workload: Workload, cluster: Cluster, space: Space) -> tu
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Keep what TorchRec logs and warns of from standard error."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

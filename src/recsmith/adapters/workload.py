@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from torch import nn
@@ -10,6 +11,7 @@ from torchrec.distributed.types import ModuleSharder
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig, DataType, PoolingType
 
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
+from recsmith.adapters.optimizer_names import read_optimizer
 from recsmith.errors import UsageError
 from recsmith.workloads import Feature, Table, Workload
 
@@ -32,13 +34,13 @@ def read_workload(
     *,
     batch_size: int,
     constraints: Mapping[str, ParameterConstraints] | None = None,
-    optimizer: str | None = None,
+    optimizer: str | Enum | None = None,
 ) -> Workload:
     """The workload of a model: tables and features from its modules, how much is looked up from the constraints.
 
     constraints: TorchRec's, by table name; their pooling_factors, num_poolings and batch_sizes are in the order of the
-    table's features; where they are absent, factors and poolings are 1. optimizer: instead of the one attached to the
-    parameters.
+    table's features; where they are absent, factors and poolings are 1. optimizer: RecSmith's or FBGEMM's name, or
+    an EmbOptimType, instead of the one attached to the parameters.
 
     Raises:
         UsageError: a module, data type or optimizer that is not planned, no embedding collection, or constraints that
@@ -53,8 +55,8 @@ def read_workload(
         for collection in found
         for config in collection.configs.values()
     )
-    word = optimizer or _optimizer(found)
-    return Workload(batch_size=batch_size, optimizer=word, tables=tables)  # type: ignore[arg-type]
+    word = read_optimizer(optimizer or _optimizer(found))
+    return Workload(batch_size=batch_size, optimizer=word, tables=tables)
 
 
 def _table(

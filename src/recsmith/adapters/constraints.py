@@ -1,0 +1,174 @@
+"""What becomes of each field of TorchRec's ParameterConstraints: carried into the sharding plan, counted, or refused.
+
+TorchRec's own planner copies some fields from the constraints of a table to its ParameterSharding (to_sharding_plan of
+torchrec/distributed/planner/planners.py, 1.8); the job reads them there. Those are carried, with the same values.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from torchrec.distributed.planner import ParameterConstraints
+from torchrec.distributed.types import CacheParams
+
+from recsmith.adapters.embedding_collections import Collection, table_names
+from recsmith.clusters import Cluster
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.plans import Cache
+from recsmith.problems import TableRule
+from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES
+
+SHOWN_VALUE = 80  # characters of a refused value that an error shows; longer ones hide what to do about them
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of one field.
+
+    kind: 'carried' (written to ParameterSharding), 'counted' (planning uses it) or 'refused' (an error, unless it is at
+    its default). words: how, for the table in docs/torchrec.md; of refused fields why, and what to do instead.
+    """
+
+    kind: Literal["carried", "counted", "refused"]
+    words: str
+
+
+FIELDS: dict[str, Fate] = {
+    "sharding_types": Fate("counted", "a rule: the types that the table may have"),
+    "compute_kernels": Fate("counted", "a rule: the kernels that the table may have"),
+    "min_partition": Fate("counted", "a rule: no column piece is narrower"),
+    "pooling_factors": Fate("counted", "ids of a sample and feature"),
+    "num_poolings": Fate("counted", "poolings of a sample and feature"),
+    "batch_sizes": Fate("counted", "samples of a step, feature by feature"),
+    "is_weighted": Fate("counted", "ids have weights, as in a weighted collection"),
+    "cache_params": Fate("carried", "field by field, as the rows below say"),
+    "enforce_hbm": Fate("carried", "True is counted too: the table gets no kernel with weights in host memory"),
+    "stochastic_rounding": Fate("carried", "planning does not depend on it"),
+    "bounds_check_mode": Fate("carried", "planning does not depend on it"),
+    "feature_names": Fate("refused", "they must be the table's own, in the order of the model; or leave them out"),
+    "output_dtype": Fate("carried", "planning counts outputs as fp32, which no output type of FBGEMM exceeds"),
+    "device_group": Fate("refused", "it must be the kind of the cluster's devices; plan tables of other devices apart"),
+    "key_value_params": Fate("refused", "only key-value kernels read them, which are not planned; leave them out"),
+    "use_virtual_table": Fate("refused", "only key-value kernels have them, which are not planned; leave it out"),
+}  # fmt: skip
+
+CACHE_FIELDS: dict[str, Fate] = {
+    "load_factor": Fate("counted", "a rule: the share that a cache keeps; carried too, or the planned one"),
+    "algorithm": Fate("carried", "planning counts all alike"),
+    "reserved_memory": Fate("carried", "planning does not count it; keep memory free with reserve_bytes"),
+    "precision": Fate("carried", "planning counts the cache in the type of the weights"),
+    "prefetch_pipeline": Fate("carried", "planning counts no memory for it; keep some free with reserve_bytes"),
+    "stats": Fate("carried", "planning takes hit rates from access profiles instead"),
+    "multipass_prefetch_config": Fate("carried", "planning counts no memory for it; keep some free with reserve_bytes"),
+}  # fmt: skip
+
+UNKNOWN = Fate("refused", "this version does not know the field; leave it out")
+
+
+def check_constraints(
+    constraints: Mapping[str, ParameterConstraints], found: Sequence[Collection], cluster: Cluster
+) -> None:
+    """Refuse constraints that a plan would drop silently.
+
+    Raises:
+        UsageError: a field that is not kept and not at its default, or a table that the model does not have.
+    """
+    tables = [name for collection in found for name in collection.configs]
+    for name, limits in constraints.items():
+        if name not in tables:
+            raise UsageError(
+                f"the constraints name table '{name}', which is not among those planned; give constraints only for "
+                f"tables of the model that a sharder shards{did_you_mean(name, tables)}"
+            )
+        _check_fields(name, limits, FIELDS, _agreeing(name, found, cluster))
+        if limits.cache_params is not None:
+            _check_fields(name, limits.cache_params, CACHE_FIELDS, {})
+
+
+def _agreeing(name: str, found: Sequence[Collection], cluster: Cluster) -> dict[str, list[Any]]:
+    """The values of refused fields that say what is so anyway: features by collection, and the kind of device."""
+    configs = [collection.configs[name] for collection in found if name in collection.configs]
+    same = [config.feature_names for config in configs if config.feature_names == configs[0].feature_names]
+    return {
+        "feature_names": same if len(same) == len(configs) else [],
+        "device_group": [cluster.device.kind],
+    }
+
+
+def _check_fields(
+    table: str, given: ParameterConstraints | CacheParams, fates: Mapping[str, Fate], agreeing: Mapping[str, list[Any]]
+) -> None:
+    """Refuse the first field that is set, not kept, and not what is so anyway."""
+    default = type(given)()
+    for field in fields(given):
+        value, fate = getattr(given, field.name), fates.get(field.name, UNKNOWN)
+        if fate.kind != "refused" or value is None or value == getattr(default, field.name):
+            continue
+        if value not in agreeing.get(field.name, []):
+            kind = "CacheParams" if isinstance(given, CacheParams) else "ParameterConstraints"
+            shown = repr(value)[:SHOWN_VALUE]
+            raise UsageError(f"constraints of table '{table}': {kind}.{field.name} is {shown}; {fate.words}")
+
+
+def carried(limits: ParameterConstraints | None, cache: Cache | None) -> dict[str, Any]:
+    """The fields of ParameterSharding that come from a table's constraints; the planned cache, if any, holds."""
+    given = {
+        name: deepcopy(getattr(limits, name)) for name, fate in FIELDS.items() if limits and fate.kind == "carried"
+    }
+    if cache is not None:
+        given["cache_params"] = replace(given.get("cache_params") or CacheParams(), load_factor=cache.load_factor)
+    return given
+
+
+def rules_of(constraints: Mapping[str, ParameterConstraints], found: Sequence[Collection]) -> tuple[TableRule, ...]:
+    """The rules that TorchRec's constraints make, for every table of a name.
+
+    Raises:
+        UsageError: a type, kernel, width or load factor is not known, or enforce_hbm leaves no kernel.
+    """
+    names = table_names(found)
+    return tuple(
+        rule
+        for own, limits in constraints.items()
+        for (_, name), full in names.items()
+        if name == own and (rule := _rule(full, limits))
+    )
+
+
+def _rule(table: str, limits: ParameterConstraints) -> TableRule | None:
+    """Types, kernels, widths and caches of one table; None where nothing limits it."""
+    kernels, factors = _kernels(table, limits), _cache_factors(limits)
+    if not (limits.sharding_types or kernels or limits.min_partition or factors):
+        return None
+    try:
+        return TableRule(
+            tables=table,
+            sharding_types=tuple(limits.sharding_types) if limits.sharding_types else None,
+            compute_kernels=kernels,
+            min_width=limits.min_partition,
+            cache_factors=factors,
+        )
+    except UsageError as error:
+        raise UsageError(f"constraints of table '{table}': {error}") from None
+
+
+def _kernels(table: str, limits: ParameterConstraints) -> tuple[str, ...] | None:
+    """The kernels that a table may have; None for all."""
+    asked = tuple(limits.compute_kernels or ())
+    if not limits.enforce_hbm:
+        return asked or None
+    kept = tuple(kernel for kernel in asked or KERNEL_NAMES if kernel not in HOST_KERNELS)
+    if not kept:
+        raise UsageError(
+            f"constraints of table '{table}': enforce_hbm=True keeps weights in device memory, and its only kernels, "
+            f"{', '.join(asked)}, keep them in host memory; allow fused, or leave enforce_hbm out"
+        )
+    return kept
+
+
+def _cache_factors(limits: ParameterConstraints) -> tuple[float, ...] | None:
+    """The one load factor that the constraints give a cache, if they do."""
+    factor = limits.cache_params.load_factor if limits.cache_params else None
+    return None if factor is None else (factor,)
