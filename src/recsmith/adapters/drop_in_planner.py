@@ -65,6 +65,8 @@ class RecSmithPlanner(ShardingPlanner):
     def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> ShardingPlan:  # type: ignore[override]
         """The sharding plan of a model, planned in this process."""
         self.result = self.make(module, sharders)
+        if not dist.is_initialized() or dist.get_rank() == 0:
+            _warn_of_inexact(self.result.plan)
         return to_sharding_plan(self.result.plan, module, sharders=sharders, constraints=self.constraints)
 
     def make(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> Result:
@@ -80,9 +82,7 @@ class RecSmithPlanner(ShardingPlanner):
             optimizer=self.optimizer,
         )
         limits = replace(self.limits, rules=(*self.limits.rules, *rules_of(constraints, found)))
-        result = plan_with(self.options, workload, self.cluster, planner=self.planner, constraints=limits)
-        _warn_of_inexact(result.plan)
-        return result
+        return plan_with(self.options, workload, self.cluster, planner=self.planner, constraints=limits)
 
     def collective_plan(  # type: ignore[override]
         self,
@@ -95,7 +95,7 @@ class RecSmithPlanner(ShardingPlanner):
         Raises:
             UsageError: no process group, or its size is not the cluster's.
             Infeasible, NoPlanFound: on every rank, whatever rank 0 met.
-            PlanMismatch: a rank's model differs from rank 0's.
+            PlanMismatch: a rank's model differs from rank 0's, or it refuses its own constraints.
         """
         group = pg or (dist.group.WORLD if dist.is_initialized() else None)
         if group is None:
@@ -106,18 +106,21 @@ class RecSmithPlanner(ShardingPlanner):
                 "give the planner the cluster that the job runs on"
             )
         plan = _plan_of_rank_0(self, module, sharders, group)
-        return _agreed(plan, module, sharders, group, self.constraints)
+        made = _agreed(plan, module, sharders, group, self.constraints)
+        if dist.get_rank(group) == 0:  # only now: where warnings are errors, the other ranks must not wait for this one
+            _warn_of_inexact(plan)
+        return made
 
 
 def _warn_of_inexact(plan: Plan) -> None:
-    """Warn of tables that train differently from the unsharded model, on the first rank of a job only."""
+    """Warn the caller's caller of tables that train differently from the unsharded model."""
     tables = inexact_tables(plan)
-    if tables and not (dist.is_initialized() and dist.get_rank() != 0):
+    if tables:
         many = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
         warnings.warn(
             f"{many} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, so "
             "training differs from the unsharded model; limits=Constraints(keep_exact=True) forbids such splits",
-            stacklevel=4,  # the caller of plan()
+            stacklevel=3,  # where plan() or collective_plan() is called
         )
 
 
