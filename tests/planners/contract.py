@@ -153,10 +153,14 @@ class PlannerContract:
                 assert digest(case, planner, iterations=1) == result.plan.digest
 
     def test_no_time_gives_a_plan_marked_as_cut_short(self, planner: str) -> None:
-        for case, full in solved(planner)[1::3]:
+        long = [(case, full) for case, full in solved(planner) if full.iterations > 1]
+        cut = 0
+        for case, full in long[::2] or solved(planner)[:2]:
             result = case.plan(planner, time_limit_s=1e-9)
             check_plan(case, result.plan)
             assert result.truncated or result.iterations == full.iterations
+            cut += result.truncated
+        assert cut or not long
 
     def test_a_plan_from_a_file_has_the_same_cost_bound_and_gap(self, planner: str) -> None:
         for _, result in solved(planner)[::2]:
