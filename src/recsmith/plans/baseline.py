@@ -11,7 +11,8 @@ from recsmith.plans.files import SCHEMA, plan_from_raw
 from recsmith.plans.plan import Cache, Placement, Plan
 from recsmith.plans.torchrec_plan import RunningPlan, RunningTable, is_dump, read_dump, read_report
 from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Span, sharding_type
-from recsmith.workloads import Table, Workload, torchrec_report
+from recsmith.workloads import Table, Workload
+from recsmith.workloads.torchrec_log import find_report, refuse_log
 
 _TWIN = re.compile(r"#\d+$")  # as readers number tables of the same name
 
@@ -19,17 +20,19 @@ _TWIN = re.compile(r"#\d+$")  # as readers number tables of the same name
 def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
     """The placements of a running plan for the tables of a workload, in order of their names.
 
-    source: a file ('-' is stdin): a plan of RecSmith, the text that TorchRec's planner logs, or a ShardingPlan dumped
-    by `json.dump(plan._serialize(), file)`. Tables are found by name; of those of one name the module and the shape
-    decide, then their order.
+    source: a file ('-' is stdin): a plan of RecSmith, a log with the report of TorchRec's planner, or a ShardingPlan
+    dumped by `json.dump(plan._serialize(), file)`. Tables are found by name; of those of one name the module and the
+    shape decide, then their order.
 
     Raises:
         CorruptFile: it is none of the three.
         PlanMismatch: another world size, tables that are missing, unknown or of another shape, or what cannot be run.
     """
     text = read_text(source)
-    if torchrec_report.matches(text):
-        return _fitted(read_report(text, source), source, workload, cluster)
+    report = find_report(text, source)
+    if report is not None:
+        return _fitted(read_report(report, source), source, workload, cluster)
+    refuse_log(text, source, "schema|plan")
     raw = parse(text, source)
     if is_dump(raw):
         return _fitted(read_dump(raw, source), source, workload, cluster)

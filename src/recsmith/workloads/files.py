@@ -1,4 +1,4 @@
-"""Workloads by built-in name, or from YAML, JSON, CSV, or the text of a TorchRec planner report."""
+"""Workloads by built-in name, or from YAML, JSON, CSV, or the log of a job that ran TorchRec's planner."""
 
 import csv
 import io
@@ -25,6 +25,7 @@ from recsmith.files import (
 from recsmith.workloads import torchrec_report
 from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.table import Table
+from recsmith.workloads.torchrec_log import find_report, refuse_log
 from recsmith.workloads.workload import Workload
 
 SCHEMA = "recsmith/workload/1"
@@ -67,8 +68,10 @@ def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workloa
         raise
     except UsageError as error:
         raise UsageError(f"{error}, or a built-in workload{did_you_mean(source, list(builtins()))}") from None
-    if torchrec_report.matches(text):
-        return torchrec_report.read(text, source)
+    report = find_report(text, source)
+    if report is not None:
+        return torchrec_report.read(report, source)
+    refuse_log(text, source, "schema")
     if source.endswith(".csv"):
         return workload_from_raw(_csv_to_raw(text, source, batch_size, optimizer), source)
     return workload_from_raw(parse(text, source), source)

@@ -1,5 +1,7 @@
 """Reads the text that TorchRec's planner logs (EmbeddingStats): one row per table under 'Parameter Info'.
 
+The rows come without what a job's log adds to them (torchrec_log.py).
+
 The report gives sums over a table's features, so equal features are assumed: each gets
 num_poolings = sum / features and pooling_factor = indices / poolings, which keeps ids and poolings exact.
 It names neither data type nor optimizer: fp32 and sgd are assumed.
@@ -14,15 +16,9 @@ from recsmith.files import reading
 from recsmith.workloads.table import Feature, Table
 from recsmith.workloads.workload import Workload
 
-_TITLE = "--- Planner Statistics ---"
 _BATCH = re.compile(r"^# Batch Size: (\d+)\s*#$", re.MULTILINE)
 _COLUMNS = ("FQN", "Sum Pooling Factor", "Sum Num Poolings", "Num Indices", "Output", "Weighted", "Features",
             "Emb Dim (CW Dim)", "Hash Size")  # fmt: skip
-
-
-def matches(text: str) -> bool:
-    """Whether the text is a planner report."""
-    return text.lstrip()[:1] == "#" and _TITLE in text[:20_000]
 
 
 def read(text: str, source: str) -> Workload:

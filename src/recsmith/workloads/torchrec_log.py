@@ -1,0 +1,215 @@
+"""Finds the report of TorchRec's planner in the log of a job, whatever the job's logger and launcher write around it.
+
+EmbeddingStats.log (torchrec 1.8, distributed/planner/stats.py) calls the logger once a row. So each row of a report has
+the prefix of the job's logger and launcher, and rows of other ranks may stand between. A report is a frame of '#', a
+title row, rows that begin and end with '#', and the frame again; its row 'Batch Size' follows the table of parameters.
+"""
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from recsmith.errors import CorruptFile
+from recsmith.workloads.log_lines import plain_lines
+
+_TITLE = "--- Planner Statistics ---"
+_TITLE_ROW = re.compile(rf"#[ \t]*{_TITLE}")
+_BARE_TITLE_ROW = re.compile(rf"^{_TITLE_ROW.pattern}", re.MULTILINE)
+_BATCH_ROW = re.compile(r"^# Batch Size:.*#\s*$", re.MULTILINE)
+_BARE_TITLE_WITHIN = 20_000  # characters; a text that begins with '#' is a bare report if its title comes that early
+_OWN_SCHEMA = re.compile(r"""^[{ \t]{0,80}["']?schema["']?[ \t]*:[ \t]*["']?recsmith/""", re.MULTILINE)
+_LOG_NAMES = (".log", ".out", ".err", ".txt")
+_LARGE = 2**20  # characters; a larger text without a key of its own form is called a log, as YAML would take minutes
+_LONGEST_PREFIX = 1000  # characters before a row, bounds the work on one line; launchers write below 200
+_PREFIX_HASHES = 16  # '#' that a prefix may hold, for the same reason
+_TIME = re.compile(
+    r"\d{4}[-/.]\d\d[-/.]\d\d|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?|(?<=[IWEF])\d{4}(?= )|\d{9,}(?:\.\d+)?"
+)  # dates, times of day, the month and day of glog, seconds since 1970
+_NUMBER = re.compile(r" *\d+")
+
+
+@dataclass
+class _Report:
+    """The rows of one report without their prefixes; first and last are line numbers of the log, from 1."""
+
+    first: int
+    last: int
+    rows: list[str] = field(default_factory=list[str])
+
+    @property
+    def cells(self) -> list[str]:
+        return [row.strip("# \t") for row in self.rows]
+
+    def trouble(self) -> str:
+        """What makes the report unreadable, '' where nothing does."""
+        if not any(_BATCH_ROW.match(row) for row in self.rows):
+            return f"ends in line {self.last}, before its 'Batch Size'; give the whole log"
+        cells = self.cells
+        batches = [at for at, cell in enumerate(cells) if cell.startswith("Batch Size:")]
+        tables = [at for at, cell in enumerate(cells) if cell.startswith("Parameter Info:")]
+        body = cells[tables[0] + 1 : batches[0]] if tables else [""]
+        whole = len(batches) == 1 and len(tables) <= 1 and _is_table(body)
+        if not whole:
+            return f"is mixed with rows of another up to line {self.last}; give the log of one rank"
+        counted = _tables_counted(cells)
+        if tables and counted not in (None, len(body) - 3):
+            return f"shows {len(body) - 3} of its {counted} tables up to line {self.last}; rows are missing or garbled"
+        return ""
+
+    def read_part(self) -> tuple[str, ...]:
+        """The rows up to the batch size but for the planner's own seconds: equal for copies of one report."""
+        cells = self.cells
+        end = next((at for at, cell in enumerate(cells) if cell.startswith("Batch Size:")), len(cells))
+        return tuple(cell for cell in cells[: end + 1] if not cell.startswith("--- Evaluated"))
+
+
+def _is_table(body: list[str]) -> bool:
+    """Whether rows are those of one table (two cells or more) and the blank one after it."""
+    return body[-1:] == [""] and all(re.search(r"\s{2,}", cell) for cell in body[:-1])
+
+
+def _tables_counted(cells: list[str]) -> int | None:
+    """How many tables the report's 'Compute Kernels Count' tells of; None where it tells nothing."""
+    if "Compute Kernels Count:" not in cells:
+        return None
+    at = cells.index("Compute Kernels Count:") + 1
+    end = cells.index("", at) if "" in cells[at:] else None  # without an end, further rows may be missing
+    counts = [re.fullmatch(r"\w+: (\d+)", cell) for cell in cells[at:end]]
+    return sum(int(count[1]) for count in counts if count) if end is not None and all(counts) else None
+
+
+def find_report(text: str, source: str) -> str | None:
+    """The rows of the planner report that a text holds, without prefixes; None where it holds none.
+
+    Of several different reports the last is taken, with a warning. A bare report is given back as it is.
+
+    Raises:
+        CorruptFile: the report is cut off, or its rows are mixed with those of another one.
+    """
+    if _is_bare(text):
+        return text
+    if _OWN_SCHEMA.search(text):
+        return None
+    lines = plain_lines(text, _TITLE)
+    reports = _scan(lines, _without_times) if _TITLE in lines else []
+    if reports and all(report.trouble() for report in reports):
+        looser = _scan(lines, _without_numbers)
+        reports = reports if all(report.trouble() for report in looser) else looser
+    return "\n".join(_last(reports, source).rows) + "\n" if reports else None
+
+
+def _is_bare(text: str) -> bool:
+    """Whether a text begins with a report that is its only one and has no other lines up to its batch size."""
+    start = text.lstrip()[:_BARE_TITLE_WITHIN]
+    if start[:1] != "#" or "\r" in text or text.count(_TITLE) > 1:
+        return False
+    batch = _BATCH_ROW.search(text)
+    if batch is None or _BARE_TITLE_ROW.search(start) is None:
+        return False
+    return re.search(r"^[^#]", text[: batch.start()].lstrip(), re.MULTILINE) is None
+
+
+def _refusal(source: str, report: _Report) -> str:
+    return f"'{source}': the planner report that begins in line {report.first} {report.trouble()}"
+
+
+def _last(reports: list[_Report], source: str) -> _Report:
+    """The last report, with a warning where others differ from it."""
+    last = reports[-1]
+    if last.trouble():
+        raise CorruptFile(_refusal(source, last))
+    broken = sum(1 for report in reports if report.trouble())
+    different = len({report.read_part() for report in reports if not report.trouble()}) + broken
+    if different > 1:
+        incomplete = f" ({broken} of them incomplete)" if broken else ""
+        warnings.warn(
+            f"'{source}' holds {different} different planner reports{incomplete}; the last, which begins in line "
+            f"{last.first}, is read",
+            stacklevel=4,
+        )
+    return last
+
+
+# --- rows and their prefixes --------------------------------------------------------------------------------------
+
+
+def _without_times(prefix: str) -> str:
+    """A prefix with its times masked: what stays tells the ranks of a job apart."""
+    return _TIME.sub("0", prefix)
+
+
+def _without_numbers(prefix: str) -> str:
+    """A prefix with all numbers masked, for loggers that count lines or milliseconds."""
+    return _NUMBER.sub("0", prefix)
+
+
+def _scan(text: str, masked: Callable[[str], str]) -> list[_Report]:
+    """All reports, in order of their titles; each line is looked at once, and only while a report is open."""
+    reports: list[_Report] = []
+    unfinished: dict[str, _Report] = {}  # by the masked prefix of their rows
+    start, number = 0, 1
+    while start < len(text):
+        if not unfinished:
+            title = text.find(_TITLE, start)
+            if title < 0:
+                break
+            line_start = text.rfind("\n", start, title) + 1 or start
+            number += text.count("\n", start, line_start)
+            start = line_start
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        _take(text[start:end], number, masked, reports, unfinished)
+        start, number = end + 1, number + 1
+    return reports
+
+
+def _take(
+    line: str, number: int, masked: Callable[[str], str], reports: list[_Report], unfinished: dict[str, _Report]
+) -> None:
+    """Add a line to the report that it belongs to, if any."""
+    title = _TITLE_ROW.search(line) if _TITLE in line else None
+    if title and title.start() <= _LONGEST_PREFIX:
+        reports.append(_Report(number, number, [_row(line[title.start() :])]))
+        unfinished[masked(line[: title.start()])] = reports[-1]
+        return
+    at = line.find("#")
+    for _ in range(_PREFIX_HASHES):
+        if not 0 <= at <= _LONGEST_PREFIX:
+            return
+        key = masked(line[:at])
+        if key in unfinished:
+            row = _row(line[at:])
+            unfinished[key].rows.append(row)
+            unfinished[key].last = number
+            if len(row) > 1 and not row.strip("#"):
+                del unfinished[key]
+            return
+        at = line.find("#", at + 1)
+
+
+def _row(text: str) -> str:
+    """A row up to its closing '#': structured logs go on behind it."""
+    end = text.rfind("#")
+    return text[: end + 1] if end else text.rstrip()
+
+
+# --- logs without a report ----------------------------------------------------------------------------------------
+
+
+def refuse_log(text: str, source: str, keys: str) -> None:
+    """Refuse a log without a report at once, before it is taken for YAML, which would be slow to parse.
+
+    keys: words, parted by '|', one of which is a key of every JSON or YAML file that is wanted.
+
+    Raises:
+        CorruptFile: the source is named as logs are or large, and has none of the keys.
+    """
+    if not (source.endswith(_LOG_NAMES) or len(text) > _LARGE) or source.endswith((".csv", ".json")):
+        return
+    key = rf'"(?:{keys})"' if text.lstrip()[:1] == "{" else rf"^[^\w\n]{{0,80}}(?:{keys})\b"
+    if not re.search(key, text, re.MULTILINE):
+        raise CorruptFile(
+            f"'{source}' holds no planner report (no '{_TITLE}'); TorchRec's planner logs it at level INFO, so let the "
+            "job log that level"
+        )
