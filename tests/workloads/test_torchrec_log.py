@@ -172,7 +172,7 @@ def test_a_large_log_without_a_report_is_refused_without_a_look_at_its_lines(mon
         nonlocal looked
         looked += 1
 
-    monkeypatch.setattr(torchrec_log, "_take", look)
+    monkeypatch.setattr(torchrec_log._Scan, "take", look)
     assert find_report(text, "-") is None
     with pytest.raises(CorruptFile, match="holds no planner report"):
         refuse_log(text, "-", "schema")

@@ -27,9 +27,13 @@ def _joined(text: str) -> str:
     """The text with the pieces of folded lines put together, from the first folded frame on."""
     lines = text.split("\n")
     joined: list[str] = []
-    width = length = at = 0  # width: of a full piece; length: of a whole row with its prefix
+    width = length = 0  # of a full piece; of a whole row with its prefix
+    at = past_frame = 0
     while at < len(lines):
-        width, length = _folded_frame(lines, at) or (width, length)
+        if at >= past_frame and lines[at].endswith(_RULE):
+            past_frame, frame_length = _frame(lines, at)
+            if past_frame > at + 1 and _begins_row(lines, past_frame, len(lines[at])):
+                width, length = len(lines[at]), frame_length
         end = at + 1
         row = lines[at]
         while width and len(lines[end - 1]) == width and end < len(lines):
@@ -42,16 +46,17 @@ def _joined(text: str) -> str:
     return "\n".join(joined)
 
 
-def _folded_frame(lines: list[str], at: int) -> tuple[int, int] | None:
-    """Width of the pieces and length of the whole, if a frame of several pieces begins in a line; None otherwise."""
-    width = len(lines[at])
-    if not lines[at].endswith(_RULE):
-        return None
-    end, length = at + 1, width
+def _frame(lines: list[str], at: int) -> tuple[int, int]:
+    """Where a frame that begins in a line ends, and its length; only its last piece may be shorter than the first."""
+    width = length = len(lines[at])
+    end = at + 1
     while end < len(lines) and len(lines[end]) == width and not lines[end].strip("#"):
         length, end = length + width, end + 1
     if end < len(lines) and 0 < len(lines[end]) < width and not lines[end].strip("#"):
         length, end = length + len(lines[end]), end + 1
-    title = lines[end] if end < len(lines) else ""
-    is_opening = len(title) == width and not title.endswith("#")  # the first piece of the title row
-    return (width, length) if end > at + 1 and is_opening else None
+    return end, length
+
+
+def _begins_row(lines: list[str], at: int, width: int) -> bool:
+    """Whether a line is the first piece of the title row: full, and without the row's last '#'."""
+    return at < len(lines) and len(lines[at]) == width and not lines[at].endswith("#")

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from recsmith.errors import CorruptFile
 from recsmith.workloads.log_lines import plain_lines
@@ -22,10 +23,12 @@ _OWN_SCHEMA = re.compile(r"""^[{ \t]{0,80}["']?schema["']?[ \t]*:[ \t]*["']?recs
 _LOG_NAMES = (".log", ".out", ".err", ".txt")
 _LARGE = 2**20  # characters; a larger text without a key of its own form is called a log, as YAML would take minutes
 _LONGEST_PREFIX = 1000  # characters before a row, bounds the work on one line; launchers write below 200
+_LONGEST_GAP = 20_000  # lines between rows, as of 4,096 ranks and others; after more, an unfinished report has ended
 _PREFIX_HASHES = 16  # '#' that a prefix may hold, for the same reason
 _TIME = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?|(?<=[IWEF])\d{4}(?= )|\d{9,}(?:\.\d+)?"
 )  # dates, times of day, the month and day of glog, seconds since 1970
+_ROW_START = re.compile(r"(?<!#)#")
 _NUMBER = re.compile(r" *\d+")
 
 
@@ -92,9 +95,9 @@ def find_report(text: str, source: str) -> str | None:
     if _OWN_SCHEMA.search(text):
         return None
     lines = plain_lines(text, _TITLE)
-    reports = _scan(lines, _without_times) if _TITLE in lines else []
+    reports = _Scan(_without_times).read(lines) if _TITLE in lines else []
     if reports and all(report.trouble() for report in reports):
-        looser = _scan(lines, _without_numbers)
+        looser = _Scan(_without_numbers).read(lines)
         reports = reports if all(report.trouble() for report in looser) else looser
     return "\n".join(_last(reports, source).rows) + "\n" if reports else None
 
@@ -144,48 +147,55 @@ def _without_numbers(prefix: str) -> str:
     return _NUMBER.sub("0", prefix)
 
 
-def _scan(text: str, masked: Callable[[str], str]) -> list[_Report]:
-    """All reports, in order of their titles; each line is looked at once, and only while a report is open."""
-    reports: list[_Report] = []
-    unfinished: dict[str, _Report] = {}  # by the masked prefix of their rows
-    start, number = 0, 1
-    while start < len(text):
-        if not unfinished:
-            title = text.find(_TITLE, start)
-            if title < 0:
-                break
-            line_start = text.rfind("\n", start, title) + 1 or start
-            number += text.count("\n", start, line_start)
-            start = line_start
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        _take(text[start:end], number, masked, reports, unfinished)
-        start, number = end + 1, number + 1
-    return reports
+class _Scan:
+    """Finds all reports of a text in one pass; lines are looked at only while a report is unfinished."""
 
+    def __init__(self, masked: Callable[[str], str]) -> None:
+        self.masked = masked
+        self.reports: list[_Report] = []  # in order of their titles
+        self.unfinished: dict[str, _Report] = {}  # by the masked prefix of their rows
+        self.newest = 0  # number of the last line that was a row
 
-def _take(
-    line: str, number: int, masked: Callable[[str], str], reports: list[_Report], unfinished: dict[str, _Report]
-) -> None:
-    """Add a line to the report that it belongs to, if any."""
-    title = _TITLE_ROW.search(line) if _TITLE in line else None
-    if title and title.start() <= _LONGEST_PREFIX:
-        reports.append(_Report(number, number, [_row(line[title.start() :])]))
-        unfinished[masked(line[: title.start()])] = reports[-1]
-        return
-    at = line.find("#")
-    for _ in range(_PREFIX_HASHES):
-        if not 0 <= at <= _LONGEST_PREFIX:
+    def read(self, text: str) -> list[_Report]:
+        """The reports, in order of their titles."""
+        start, number = 0, 1
+        while start < len(text):
+            if number - self.newest > _LONGEST_GAP:
+                self.unfinished.clear()
+            if not self.unfinished:
+                title = text.find(_TITLE, start)
+                if title < 0:
+                    break
+                line_start = text.rfind("\n", start, title) + 1 or start
+                number += text.count("\n", start, line_start)
+                start = line_start
+            end = text.find("\n", start)
+            end = len(text) if end < 0 else end
+            self.take(text[start:end], number)
+            start, number = end + 1, number + 1
+        return self.reports
+
+    def take(self, line: str, number: int) -> None:
+        """Add a line to the report that it belongs to, or begin one, or pass it over."""
+        title = _TITLE_ROW.search(line) if _TITLE in line else None
+        if title and title.start() <= _LONGEST_PREFIX:
+            report = _Report(number, number, [_row(line[title.start() :])])
+            self.reports.append(report)
+            self.unfinished[self.masked(line[: title.start()])] = report
+            self.newest = number
             return
-        key = masked(line[:at])
-        if key in unfinished:
-            row = _row(line[at:])
-            unfinished[key].rows.append(row)
-            unfinished[key].last = number
-            if len(row) > 1 and not row.strip("#"):
-                del unfinished[key]
-            return
-        at = line.find("#", at + 1)
+        for found in islice(_ROW_START.finditer(line, 0, _LONGEST_PREFIX), _PREFIX_HASHES):
+            key = self.masked(line[: found.start()])
+            if key in self.unfinished:
+                self._add(key, _row(line[found.start() :]), number)
+                return
+
+    def _add(self, key: str, row: str, number: int) -> None:
+        report = self.unfinished[key]
+        report.rows.append(row)
+        report.last = self.newest = number
+        if len(row) > 1 and not row.strip("#"):  # the frame
+            del self.unfinished[key]
 
 
 def _row(text: str) -> str:
