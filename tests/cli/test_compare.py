@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from support.planner_logs import SHAPES, bare
 
 from recsmith.cli.compare import command as compare
 from recsmith.cli.explain import command as explain
 from recsmith.errors import PlanMismatch, RecSmithError, UsageError
 from recsmith.planning import plan
 from recsmith.plans import save_plan
-from recsmith.workloads import load_workload
+from recsmith.workloads import load_workload, save_workload
 
 FAST = ("--planners", "cost_greedy,random", "--cost-model", "torchrec", "--judges", "torchrec")
 
@@ -47,6 +48,16 @@ def test_compare_prints_json(tables: Path, plan_file: Path):
     assert set(rows) == {"baseline", "cost_greedy", "random"}
     assert rows["baseline"]["judgements"] == rows["cost_greedy"]["judgements"]
     assert rows["baseline"]["digest"] == rows["cost_greedy"]["digest"] == json.loads(plan_file.read_text())["digest"]
+
+
+def test_compare_reads_the_running_plan_from_a_job_log(tmp_path: Path):
+    job, work = tmp_path / "job.log", tmp_path / "work.json"
+    job.write_text(f"start\n{SHAPES['torchrun and logger'](bare('mixed'))}step 0\n")
+    save_workload(load_workload(str(job)), str(work))
+    for workload in (work, job):
+        done = run(compare, workload, "-c", "h100:4", *FAST, "--baseline", job, "--format", "json")
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "baseline" in {row["name"] for row in json.loads(done.stdout)["rows"]}
 
 
 def test_compare_takes_the_words_of_plan(tables: Path, plan_file: Path):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.planner_logs import SHAPES, bare
 from support.schema import problems
 
 from recsmith.errors import NoPlanFound
@@ -155,6 +156,29 @@ def test_warnings_are_notes_on_stderr(run: Run, tmp_path: Path):
     assert done.code == 0
     assert done.err.startswith("recsmith: note: ")
     assert done.err.endswith("tables of the same name were numbered: a\n")
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_job_log_is_planned_as_it_is(run: Run, tmp_path: Path):
+    job = tmp_path / "job.log"
+    job.write_text("".join(SHAPES["torchrun and logger"](bare(name)) for name in ("cached", "mixed")))
+    done = run("plan", job, *H100)
+    assert done.code == 0
+    assert "3 tables" in done.out
+    assert done.err.startswith(f"recsmith: note: '{job}' holds 2 different planner reports; the last, which begins in")
+
+
+def test_a_job_log_without_a_report_or_with_half_of_one_is_refused(run: Run, tmp_path: Path):
+    job = tmp_path / "job.log"
+    for text, words in (
+        ("epoch 1\n" * 9, "holds no planner report"),
+        (bare("mixed")[:5000], "before its 'Batch Size'"),
+    ):
+        job.write_text(text)
+        done = run("plan", job, *H100)
+        assert done.code == 2
+        assert words in done.err
+        assert done.err.count("\n") == 1
 
 
 # --- usage errors -------------------------------------------------------------------------------------------------
