@@ -171,7 +171,7 @@ def test_a_job_log_is_planned_as_it_is(run: Run, tmp_path: Path):
 def test_a_job_log_without_a_report_or_with_half_of_one_is_refused(run: Run, tmp_path: Path):
     job = tmp_path / "job.log"
     for text, words in (
-        ("epoch 1\n" * 9, "holds no planner report"),
+        ("epoch 1\n" * 9, "no planner report"),
         (bare("mixed")[:5000], "before its 'Batch Size'"),
     ):
         job.write_text(text)

@@ -155,7 +155,7 @@ def test_a_log_without_a_report_is_refused_in_one_sentence(tmp_path: Path, text:
     for path in (tmp_path / "job.log", tmp_path / "slurm-17.out"):
         path.write_text(text)
         words = (
-            f"'{path}' holds no planner report (no '--- Planner Statistics ---'); TorchRec's planner logs it at level"
+            f"'{path}' has no `schema` and, as a log, no planner report (no '--- Planner Statistics ---'); TorchRec's"
         )
         with pytest.raises(CorruptFile, match=re.escape(words)):
             load_workload(str(path))
@@ -174,7 +174,7 @@ def test_a_large_log_without_a_report_is_refused_without_a_look_at_its_lines(mon
 
     monkeypatch.setattr(torchrec_log._Scan, "take", look)
     assert find_report(text, "-") is None
-    with pytest.raises(CorruptFile, match="holds no planner report"):
+    with pytest.raises(CorruptFile, match="no planner report"):
         refuse_log(text, "-", "schema")
     assert looked == 0
 
@@ -209,3 +209,23 @@ def test_texts_of_other_forms_are_no_logs(tmp_path: Path):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert [each.name for each in load_workload(str(tmp_path / name)).tables] == ["a"]
+
+
+def test_a_log_in_which_recsmith_printed_json_is_a_log(tmp_path: Path):
+    printed = '{\n"schema": "recsmith/result/1",\n"cost": 1\n}\n'
+    assert read(tmp_path, f"+ srun plan\n{printed}{SHAPES['srun -l'](bare('mixed'))}") == read(tmp_path, bare("mixed"))
+
+
+@pytest.mark.parametrize("text", ['{"step": 1}\n{"step": 2}\n', "[rank0]: hello\n", "# comment\n"])
+def test_logs_that_begin_as_files_do_are_refused_as_logs(tmp_path: Path, text: str):
+    (tmp_path / "job.log").write_text(text)
+    with pytest.raises(CorruptFile, match="no planner report"):
+        load_workload(str(tmp_path / "job.log"))
+
+
+def test_files_without_a_schema_are_refused_as_files(tmp_path: Path):
+    texts = {"w.yaml": "batch_size: 1\n", "w": "batch_size: 1\n", "w.json": f'{{"a": "{"x" * 2**20}"}}'}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(CorruptFile, match="names no schema"):
+            load_workload(str(tmp_path / name))

@@ -8,18 +8,20 @@ title row, rows that begin and end with '#', and the frame again; its row 'Batch
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import islice
 
 from recsmith.errors import CorruptFile
 from recsmith.workloads.log_lines import plain_lines
+from recsmith.workloads.report_rows import BATCH_ROW, ReportRows
 
 _TITLE = "--- Planner Statistics ---"
 _TITLE_ROW = re.compile(rf"#[ \t]*{_TITLE}")
 _BARE_TITLE_ROW = re.compile(rf"^{_TITLE_ROW.pattern}", re.MULTILINE)
-_BATCH_ROW = re.compile(r"^# Batch Size:.*#\s*$", re.MULTILINE)
 _BARE_TITLE_WITHIN = 20_000  # characters; a text that begins with '#' is a bare report if its title comes that early
 _OWN_SCHEMA = re.compile(r"""^[{ \t]{0,80}["']?schema["']?[ \t]*:[ \t]*["']?recsmith/""", re.MULTILINE)
+_OWN_START = re.compile(
+    r"""(?:[ \t]*(?:#[^\n]*)?\n)*+(?:\{|---|["']?\w+["']?[ \t]*:(?:\s|$))"""
+)  # comments, then a key
 _LOG_NAMES = (".log", ".out", ".err", ".txt")
 _LARGE = 2**20  # characters; a larger text without a key of its own form is called a log, as YAML would take minutes
 _LONGEST_PREFIX = 1000  # characters before a row, bounds the work on one line; launchers write below 200
@@ -32,56 +34,6 @@ _ROW_START = re.compile(r"(?<!#)#")
 _NUMBER = re.compile(r" *\d+")
 
 
-@dataclass
-class _Report:
-    """The rows of one report without their prefixes; first and last are line numbers of the log, from 1."""
-
-    first: int
-    last: int
-    rows: list[str] = field(default_factory=list[str])
-
-    @property
-    def cells(self) -> list[str]:
-        return [row.strip("# \t") for row in self.rows]
-
-    def trouble(self) -> str:
-        """What makes the report unreadable, '' where nothing does."""
-        if not any(_BATCH_ROW.match(row) for row in self.rows):
-            return f"ends in line {self.last}, before its 'Batch Size'; give the whole log"
-        cells = self.cells
-        batches = [at for at, cell in enumerate(cells) if cell.startswith("Batch Size:")]
-        tables = [at for at, cell in enumerate(cells) if cell.startswith("Parameter Info:")]
-        body = cells[tables[0] + 1 : batches[0]] if tables else [""]
-        whole = len(batches) == 1 and len(tables) <= 1 and _is_table(body)
-        if not whole:
-            return f"is mixed with rows of another up to line {self.last}; give the log of one rank"
-        counted = _tables_counted(cells)
-        if tables and counted not in (None, len(body) - 3):
-            return f"shows {len(body) - 3} of its {counted} tables up to line {self.last}; rows are missing or garbled"
-        return ""
-
-    def read_part(self) -> tuple[str, ...]:
-        """The rows up to the batch size but for the planner's own seconds: equal for copies of one report."""
-        cells = self.cells
-        end = next((at for at, cell in enumerate(cells) if cell.startswith("Batch Size:")), len(cells))
-        return tuple(cell for cell in cells[: end + 1] if not cell.startswith("--- Evaluated"))
-
-
-def _is_table(body: list[str]) -> bool:
-    """Whether rows are those of one table (two cells or more) and the blank one after it."""
-    return body[-1:] == [""] and all(re.search(r"\s{2,}", cell) for cell in body[:-1])
-
-
-def _tables_counted(cells: list[str]) -> int | None:
-    """How many tables the report's 'Compute Kernels Count' tells of; None where it tells nothing."""
-    if "Compute Kernels Count:" not in cells:
-        return None
-    at = cells.index("Compute Kernels Count:") + 1
-    end = cells.index("", at) if "" in cells[at:] else None  # without an end, further rows may be missing
-    counts = [re.fullmatch(r"\w+: (\d+)", cell) for cell in cells[at:end]]
-    return sum(int(count[1]) for count in counts if count) if end is not None and all(counts) else None
-
-
 def find_report(text: str, source: str) -> str | None:
     """The rows of the planner report that a text holds, without prefixes; None where it holds none.
 
@@ -92,8 +44,8 @@ def find_report(text: str, source: str) -> str | None:
     """
     if _is_bare(text):
         return text
-    if _OWN_SCHEMA.search(text):
-        return None
+    if _OWN_START.match(text) and _OWN_SCHEMA.search(text):
+        return None  # a file of RecSmith, whatever its comments hold
     lines = plain_lines(text, _TITLE)
     reports = _Scan(_without_times).read(lines) if _TITLE in lines else []
     if reports and all(report.trouble() for report in reports):
@@ -107,17 +59,17 @@ def _is_bare(text: str) -> bool:
     start = text.lstrip()[:_BARE_TITLE_WITHIN]
     if start[:1] != "#" or "\r" in text or text.count(_TITLE) > 1:
         return False
-    batch = _BATCH_ROW.search(text)
+    batch = BATCH_ROW.search(text)
     if batch is None or _BARE_TITLE_ROW.search(start) is None:
         return False
     return re.search(r"^[^#]", text[: batch.start()].lstrip(), re.MULTILINE) is None
 
 
-def _refusal(source: str, report: _Report) -> str:
+def _refusal(source: str, report: ReportRows) -> str:
     return f"'{source}': the planner report that begins in line {report.first} {report.trouble()}"
 
 
-def _last(reports: list[_Report], source: str) -> _Report:
+def _last(reports: list[ReportRows], source: str) -> ReportRows:
     """The last report, with a warning where others differ from it."""
     last = reports[-1]
     if last.trouble():
@@ -152,11 +104,11 @@ class _Scan:
 
     def __init__(self, masked: Callable[[str], str]) -> None:
         self.masked = masked
-        self.reports: list[_Report] = []  # in order of their titles
-        self.unfinished: dict[str, _Report] = {}  # by the masked prefix of their rows
+        self.reports: list[ReportRows] = []  # in order of their titles
+        self.unfinished: dict[str, ReportRows] = {}  # by the masked prefix of their rows
         self.newest = 0  # number of the last line that was a row
 
-    def read(self, text: str) -> list[_Report]:
+    def read(self, text: str) -> list[ReportRows]:
         """The reports, in order of their titles."""
         start, number = 0, 1
         while start < len(text):
@@ -179,7 +131,7 @@ class _Scan:
         """Add a line to the report that it belongs to, or begin one, or pass it over."""
         title = _TITLE_ROW.search(line) if _TITLE in line else None
         if title and title.start() <= _LONGEST_PREFIX:
-            report = _Report(number, number, [_row(line[title.start() :])])
+            report = ReportRows(number, number, [_row(line[title.start() :])])
             self.reports.append(report)
             self.unfinished[self.masked(line[: title.start()])] = report
             self.newest = number
@@ -215,11 +167,14 @@ def refuse_log(text: str, source: str, keys: str) -> None:
     Raises:
         CorruptFile: the source is named as logs are or large, and has none of the keys.
     """
-    if not (source.endswith(_LOG_NAMES) or len(text) > _LARGE) or source.endswith((".csv", ".json")):
+    if source.endswith(_LOG_NAMES):
+        is_json = text.lstrip()[:1] == "{"
+    elif len(text) > _LARGE and not source.endswith((".csv", ".json")) and text.lstrip()[:1] != "{":
+        is_json = False
+    else:
         return
-    key = rf'"(?:{keys})"' if text.lstrip()[:1] == "{" else rf"^[^\w\n]{{0,80}}(?:{keys})\b"
-    if not re.search(key, text, re.MULTILINE):
+    if not re.search(rf'"(?:{keys})"' if is_json else rf"^[^\w\n]{{0,80}}(?:{keys})\b", text, re.MULTILINE):
         raise CorruptFile(
-            f"'{source}' holds no planner report (no '{_TITLE}'); TorchRec's planner logs it at level INFO, so let the "
-            "job log that level"
+            f"'{source}' has no `schema` and, as a log, no planner report (no '{_TITLE}'); TorchRec's planner logs at "
+            "level INFO, so let the job log that level"
         )
