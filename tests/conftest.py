@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 STARTED = os.times().elapsed
-settings.register_profile("default", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("soak", deadline=None, max_examples=1000)  # of `make soak`: other examples every time
 settings.load_profile("default")
 

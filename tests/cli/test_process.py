@@ -91,6 +91,7 @@ def test_an_output_that_stdout_cannot_spell_is_a_failure(shell: Shell):
     assert done.err.endswith("; set PYTHONIOENCODING=utf-8\n")
 
 
+@pytest.mark.soak  # tests/planners/test_contract.py asks every planner
 def test_plans_are_the_same_for_any_hash_seed(shell: Shell):
     first, second = (shell(f"{PLAN} --planner auto -o -", PYTHONHASHSEED=seed) for seed in ("0", "1"))
     assert first.out == second.out != ""

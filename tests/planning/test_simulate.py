@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from support.cases import (
     BOTH,
     LOOSE,
@@ -46,10 +46,8 @@ def _priced(pick) -> tuple[Case, Plan]:
 
 
 PRICED = drawn(_priced)
-FEW = settings(max_examples=25)
 
 
-@FEW
 @given(PRICED)
 def test_parts_of_every_rank_are_the_sums_of_its_shards(priced) -> None:
     case, plan = priced
@@ -59,7 +57,6 @@ def test_parts_of_every_rank_are_the_sums_of_its_shards(priced) -> None:
     assert plan.cost.total_s == pytest.approx(slow_total(case.evaluator, expected), rel=1e-12)
 
 
-@FEW
 @given(PRICED)
 def test_memory_of_every_rank_is_the_sum_of_its_shards(priced) -> None:
     case, plan = priced
@@ -71,7 +68,6 @@ def test_memory_of_every_rank_is_the_sum_of_its_shards(priced) -> None:
     ]
 
 
-@FEW
 @given(PRICED)
 def test_parts_and_wait_of_every_rank_add_up_to_the_step(priced) -> None:
     case, plan = priced

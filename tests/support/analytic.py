@@ -15,7 +15,7 @@ from recsmith.workloads import AccessProfile, Table
 from support.cases import Case, cluster, drawn, medium_case, workload
 
 ANALYTIC = drawn(medium_case, models=("analytic",), counts=(2, 4), dims=(4, 20, 64, 192))
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=20)
 INTRA, INTER = 1e-5, 3e-5  # latencies
 LAUNCH = 1e-6
 COUNTED = AccessProfile(reuse_bins=(0.0, 1.0, *[0.0] * 15), lookups=80, unique_rows=40)  # 40 rows, each read twice

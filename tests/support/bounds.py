@@ -14,7 +14,7 @@ SOME = {"models": BOTH, "counts": (1, 2, 3), "dims": (4, 8, 20, 64)}
 MEDIUM = drawn(medium_case, **SOME)
 TINY = drawn(medium_case, tightness=(0.5, 1.0, 3.0), **SOME)
 ANALYTIC = drawn(medium_case, **(SOME | {"models": ("analytic",)}))
-FEW, ONE_DOZEN = settings(max_examples=25), settings(max_examples=12)
+FEW, ONE_DOZEN = settings(max_examples=16), settings(max_examples=12)
 
 
 def bound_of(case: Case) -> float | None:
