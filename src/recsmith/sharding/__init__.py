@@ -1,4 +1,4 @@
-"""The seven sharding types of TorchRec, one file each: shards, legality, traffic; and what they weigh in memory."""
+"""The seven sharding types of TorchRec, one file each (shards, legality, traffic); kernels; memory of shards."""
 
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean

@@ -1,4 +1,4 @@
-"""What a shard weighs, in two named accountings.
+"""The memory of a shard, in two named accountings.
 
 `torchrec` repeats TorchRec 1.8's planner byte for byte (shard_estimators.py), so that its numbers can be compared.
 `real` counts what a training job allocates: on CPU held against measurements (docs/memory.md), on CUDA not measured.

@@ -101,7 +101,7 @@ class Drafts:
             self.finished.append("light_options")
 
     def _light_options(self) -> None:
-        """Options drawn by what they weigh; then with other widths of column-wise sequences than the problem's."""
+        """Options drawn at random, those of few bytes more often; then with other widths of column-wise sequences."""
         self._draw(DRAWS)
         for barred in self.problem.other_openings():
             if self.search.best is None and not self.search.stop:
