@@ -64,3 +64,16 @@ def test_a_fitting_price_is_nearly_the_least() -> None:
             cheaper = relaxation.choose(SelectionLimits(price=price_ * 0.99))
             assert cheaper.bytes.sum() > room >= relaxation.choose(SelectionLimits(price=price_)).bytes.sum()
     assert asked > 5
+
+
+def test_the_limits_ask_each_piece_of_an_option_by_itself() -> None:
+    """The largest piece of an option decides whether it is open under a limit, not all its pieces together."""
+    mixed = 0
+    for seed in range(12):
+        case = medium_case(seeded(seed))
+        relaxation, options = Relaxation(case.evaluator), case.problem.options
+        for option in range(len(options.mode)):
+            pieces = option_pieces(case.problem, option)
+            assert relaxation.option_largest[option] == relaxation.piece_alone[pieces].max()
+            mixed += len(set(pieces)) > 1
+    assert mixed > 10

@@ -30,6 +30,28 @@ def test_a_piece_fits_where_memory_suffices_with_it(case: Case, seed: int) -> No
         assert fits == bool(room.all() and there.all()) or (devices.free < 0).any() or (devices.host_free < 0).any()
 
 
+def test_a_piece_fits_to_the_last_byte() -> None:
+    """On exactly the memory that it needs a piece fits; with a byte less on any rank or host of it, it does not."""
+    case = Case(
+        workload(table("a", 1001, 16), table("b", 13, 64)),
+        cluster(2, 2, ddr_bytes_per_host=2**30), Space(kernels=("fused", "dense", "fused_uvm_caching")),
+    )  # fmt: skip
+    problem, devices = case.problem, DeviceState(case.evaluator)
+    on_hosts = 0
+    for piece in range(len(problem.pieces.mode)):
+        mode, width = problem.pieces.mode[[piece]], problem.pieces.width[[piece]]
+        device, host = memory_used(problem, Footprint(mode, width, np.array([0])))
+        devices.free, devices.host_free = device.copy(), host.copy()
+        assert devices.fits(piece)[0]
+        for memory, needed in ((devices.free, device), (devices.host_free, host)):
+            for place in np.flatnonzero(needed).tolist():
+                memory[place] -= 1
+                assert not devices.fits(piece)[0]
+                memory[place] += 1
+        on_hosts += int(host.any())
+    assert on_hosts > 5
+
+
 def two_tables(**fields: int) -> DeviceState:
     """Equal tables, whole, on two devices."""
     case = Case(
