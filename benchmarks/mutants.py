@@ -139,7 +139,7 @@ MUTANTS = (
            "if total < self.total_s:", "if total <= self.total_s:", CONTRACT),
     Mutant("nobody can cancel", "planners/protocol.py",
            "if self.cancelled:\n            self.truncated = True", "if False:\n            self.truncated = True",
-           CONTRACT),
+           (*CONTRACT, "planners/test_protocol.py")),
     Mutant("planner random ignores its seed", "planners/greedy.py",
            "np.random.default_rng(seed).random", "np.random.default_rng().random", CONTRACT),
     Mutant("neuroshard forgets memory", "planners/neuroshard/rollouts.py",
