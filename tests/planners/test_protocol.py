@@ -52,6 +52,14 @@ def test_at_least_one_iteration_is_made_and_the_caller_may_cancel() -> None:
     assert search.truncated
 
 
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_a_search_without_limits_ends_where_the_caller_cancels(answer: bool | None) -> None:
+    bad, _ = footprints()
+    search = Search(lopsided().evaluator, None, None, lambda _: answer)
+    search.try_(bad)
+    assert search.stop == search.truncated == bool(answer)
+
+
 def test_an_interrupt_counts_what_was_found() -> None:
     bad, _ = footprints()
     search = Search(lopsided().evaluator, None, None, None)
