@@ -427,8 +427,8 @@ def check_plan(case: Case, plan: Plan) -> None:
         if placement.kind.splits_columns and case.space.widths == "torchrec":
             assert set(widths) == {_torchrec_width(t.embedding_dim, limit)}
     assert plan.bound.value_s is not None
-    assert plan.gap is not None
-    assert plan.gap >= 0
+    assert (plan.gap is None) == (plan.bound.value_s == 0 < plan.cost.total_s)  # no share of nothing
+    assert plan.gap is None or plan.gap >= 0
     assert plan.bound.value_s <= plan.cost.total_s * (1 + 1e-9)
 
 
