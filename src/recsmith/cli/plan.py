@@ -20,7 +20,7 @@ def command(workload: str, prove: bool, output: str | None, format_: str, **word
     """Find a sharding plan for WORKLOAD on a cluster.
 
     WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal) or a file: YAML, JSON,
-    CSV, or the text that TorchRec's planner logs; '-' reads stdin.
+    CSV, or a job's log with the report of TorchRec's planner in it; '-' reads stdin.
 
     \b
     recsmith plan dlrm-v2 --cluster h100:8
