@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant("hosts are named that were not tried", "planning/feasibility.py",
            "        if _has_plan(problem, model, hosts=hosts):\n", "        if hosts:\n", FEASIBLE),
     Mutant("a plan over memory has a gap", "planning/simulate.py",
-           "in_space(evaluator.problem, plan) and fits(wider.problem, footprint)", "in_space(evaluator.problem, plan)",
+           "in_space(problem, placements) and fits(wider, footprint)", "in_space(problem, placements)",
            SIMULATE),
     Mutant("simulate sums in another order", "planning/simulate.py",
            "return evaluator, wider, _in_order_of(problem, holding, footprint)", "return evaluator, wider, footprint",

@@ -99,6 +99,7 @@ def test_the_public_names_are_frozen():
         "load_plan",
         "load_workload",
         "plan",
+        "price",
         "sample_workload",
         "save_plan",
         "save_workload",

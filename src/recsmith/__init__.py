@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from recsmith.planning import Result, plan
-    from recsmith.planning.simulate import simulate
+    from recsmith.planning.simulate import price, simulate
     from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
     from recsmith.problems import Constraints, Space, TableRule
     from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
@@ -39,7 +39,7 @@ _ROOMS = {
     "recsmith.clusters": ("Cluster", "Device", "Links", "load_cluster"),
     "recsmith.problems": ("Constraints", "Space", "TableRule"),
     "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
-    "recsmith.planning.simulate": ("simulate",),
+    "recsmith.planning.simulate": ("price", "simulate"),
     "recsmith.analyses.compare": ("compare",),
     "recsmith.analyses.explain": ("explain",),
     "recsmith.analyses.sweep": ("sweep",),
@@ -81,6 +81,7 @@ __all__ = [
     "load_plan",
     "load_workload",
     "plan",
+    "price",
     "sample_workload",
     "save_plan",
     "save_workload",

@@ -39,6 +39,14 @@ WORDS = {
         "--format",
     },
     "explain": {"plan", "--table", "--cost-model", "--format"},
+    "import": {
+        "running",
+        "--workload",
+        *("--cluster -c", "--batch-size", "--hbm", "--reserve", "--optimizer", "--memory"),
+        "--cost-model",
+        "-o --output",
+        "--format",
+    },
     "verify": {
         "plans",
         "--hardware",

@@ -24,7 +24,8 @@ from support.cases import (
 
 from recsmith.bounds import lower_bound
 from recsmith.costs import COST_MODELS, piece_seconds, price
-from recsmith.errors import Infeasible, NoPlanFound
+from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch
+from recsmith.planning.simulate import price as price_given
 from recsmith.planning.simulate import simulate
 from recsmith.plans import PARTS, Bound, Cache, Placement, Plan
 from recsmith.problems import Constraints, Space, TableRule, constraints_to_raw, footprint_of
@@ -201,3 +202,30 @@ def test_a_plan_over_host_memory_has_no_gap() -> None:
     plan = case.plan().plan
     assert simulate(plan).gap is not None
     assert simulate(replace(plan, cluster=replace(plan.cluster, ddr_bytes_per_host=10))).gap is None
+
+
+# --- placements of one's own ---------------------------------------------------------------------------------------
+
+
+@given(PRICED)
+def test_given_placements_cost_what_a_plan_of_them_costs(priced: tuple[Case, Plan]):
+    case, made = priced
+    found = price_given(
+        case.workload, case.cluster, made.placements[::-1],
+        cost_model=case.cost_model, constraints=case.constraints, space=case.space,
+    )  # fmt: skip
+    said = simulate(made)
+    assert (found.placements, found.cost, found.bound, found.gap) == (said.placements, said.cost, said.bound, said.gap)
+
+
+def test_the_default_space_of_given_placements_holds_them():
+    work, machines = workload(table("a", rows=10_000, dim=64)), replace(cluster(), ddr_bytes_per_host=2**30)
+    cached = Placement(
+        table="a", sharding_type="table_wise", compute_kernel="fused_uvm_caching", ranks=(0,),
+        cache=Cache(load_factor=0.3),
+    )  # fmt: skip
+    found = price_given(work, machines, [cached])
+    assert found.gap is not None
+    assert "0.3" in found.bound.space
+    with pytest.raises(PlanMismatch, match="'a'"):
+        price_given(work, machines, [])

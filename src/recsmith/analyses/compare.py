@@ -22,7 +22,7 @@ from recsmith.planning import SearchOptions, SearchWords, assemble_plan
 from recsmith.planning.feasibility import check_feasible
 from recsmith.planning.registry import find_planner
 from recsmith.plans import Bound, Placement, Plan, StepCost
-from recsmith.plans.baseline import load_placements, placements_for
+from recsmith.plans.running.matching import load_placements, placements_for
 from recsmith.problems import (
     Constraints,
     Problem,
@@ -130,7 +130,7 @@ class _Judges:
         footprint = footprint_of(wider, placements)
         costs = [price(evaluator, footprint) for evaluator in evaluators]
         plan, room = self._plan(name, placements, costs[0]), fits(wider, footprint)
-        inside = room and in_space(self.problem, plan)
+        inside = room and in_space(self.problem, placements)
         judgements = tuple(self._judgement(i, cost, inside) for i, cost in enumerate(costs))
         row = PlannerRow(
             name=name, digest=plan.digest, search_s=None, truncated=False, error=None, judgements=judgements,

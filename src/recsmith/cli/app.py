@@ -17,6 +17,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "compare": "Compare planners, and the plan that runs today.",
     "sweep": "Plan for several numbers of devices, and show where more stop to pay.",
     "explain": "Explain what binds the step of a plan, and one table's alternatives.",
+    "import": "Make a plan file of the plan that a job runs today.",
     "verify": "Measure plans on this machine beside what was predicted.",
     "diff": "Show what changed between two plans.",
     "workload": "Make workloads: sample tables like those of a production model.",
@@ -26,6 +27,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "bench": "Benchmarks: planners side by side, measured on hardware.",
     "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
 }
+MODULES = {"import": "import_plan"}  # commands whose name is a word of Python
 
 
 class LazyGroup(click.Group):
@@ -39,7 +41,7 @@ class LazyGroup(click.Group):
         """Import a command when it is used."""
         if cmd_name not in COMMANDS:
             return None
-        return import_module(f"recsmith.cli.{cmd_name}").command
+        return import_module(f"recsmith.cli.{MODULES.get(cmd_name, cmd_name)}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from their one-line descriptions."""

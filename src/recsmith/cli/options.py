@@ -40,27 +40,37 @@ def read_time(_: click.Context, __: click.Parameter, value: str | None) -> float
     return None if value is None else parse_time(value)
 
 
+_HBM = click.option("--hbm", callback=_size, metavar="SIZE", help="Device memory, such as 60GiB.")
+_RESERVE = click.option("--reserve", callback=_size, metavar="SIZE", help="Memory kept free on every device.")
+_OPTIMIZER = click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's.")
+_MEMORY = click.option(
+    "--memory",
+    type=click.Choice(["real", "torchrec"]),
+    default="real",
+    show_default=True,
+    help="Memory accounting that must fit.",
+)
+_CLUSTER = click.option(
+    "--cluster", "-c", required=True, metavar="C", help="`<device>:<per host>[x<hosts>]` or a file."
+)
+_BATCH = click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step.")
+
+cluster_options = _stack(_CLUSTER, _BATCH, _HBM, _RESERVE, _OPTIMIZER, _MEMORY)  # of a problem whose plan is given
+
 shape_options = _stack(  # of the problem but for its cluster and batch, which a sweep varies
-    click.option("--hbm", callback=_size, metavar="SIZE", help="Device memory, such as 60GiB."),
-    click.option("--reserve", callback=_size, metavar="SIZE", help="Memory kept free on every device."),
-    click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's."),
+    _HBM, _RESERVE, _OPTIMIZER,
     click.option("--types", callback=words, metavar="A,B", help="Sharding types to choose from (default: all)."),
     click.option("--widths", type=click.Choice(["torchrec", "any"]), default="any", show_default=True,
                  help="Column widths: TorchRec's one width, or any multiples of 4."),
     click.option("--kernels", callback=words, metavar="A,B", help="Compute kernels (default: fused,dense)."),
     click.option("--cache-factors", callback=_shares, metavar="A,B",
                  help="Shares of the rows that fused_uvm_caching keeps on a device (default: 0.05,0.1,0.2,0.5)."),
-    click.option("--memory", type=click.Choice(["real", "torchrec"]), default="real", show_default=True,
-                 help="Memory accounting that must fit."),
+    _MEMORY,
     click.option("--keep-exact", is_flag=True, default=False, help="No column splits under row-wise optimizers."),
     click.option("--constraints", metavar="FILE", help="Rules for single tables."),
 )  # fmt: skip
 
-problem_options = _stack(
-    click.option("--cluster", "-c", required=True, metavar="C", help="`<device>:<per host>[x<hosts>]` or a file."),
-    click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step."),
-    shape_options,
-)
+problem_options = _stack(_CLUSTER, _BATCH, shape_options)
 
 limit_options = _stack(
     click.option(

@@ -21,13 +21,12 @@ def command(plan: str, cost_model: str | None, format_: str) -> None:
     from recsmith.planning.simulate import simulate
     from recsmith.plans import load_plan
     from recsmith.reports.layout import show
-    from recsmith.reports.plans import plan_report, price_to_raw
+    from recsmith.reports.plans import overfull_words, plan_report, price_to_raw
 
     priced = simulate(load_plan(plan), cost_model)
-    for device in priced.cost.overfull[:1]:
-        others = len(priced.cost.overfull) - 1
-        more = f" and {others} more" if others else ""
-        note(f"rank {device.rank}{more} would need more memory than there is; plan again for this cluster")
+    overfull = overfull_words(priced.cost)
+    if overfull:
+        note(overfull)
     if format_ == "json":
         click.echo(dump_json(price_to_raw(priced)), nl=False)
     else:

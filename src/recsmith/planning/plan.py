@@ -105,7 +105,7 @@ def _proven(evaluator: Evaluator, solution: Solution, begun: float, time_limit_s
 def _start_footprint(problem: Problem, start: Plan) -> Footprint:
     """Where the pieces of a starting plan are placed; PlanMismatch where it does not solve this problem."""
     check_placements(start.placements, problem.workload, problem.cluster)
-    if not in_space(problem, start):
+    if not in_space(problem, start.placements):
         raise PlanMismatch(f"the starting plan lies outside of the space {problem.space.describe()} or its rules")
     footprint = footprint_of(problem, start.placements)
     if not fits(problem, footprint):

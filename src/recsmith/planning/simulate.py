@@ -1,15 +1,34 @@
 """What a plan costs under a cost model, and how far that is from the best of its space."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from recsmith.bounds import lower_bound
+from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator
 from recsmith.costs import cost_model as find_cost_model
-from recsmith.costs.pricing import price
-from recsmith.plans import Plan, StepCost
-from recsmith.problems import Footprint, Problem, fits, footprint_of, in_space, problem_holding, problem_of
+from recsmith.costs import price as price_footprint
+from recsmith.planning.assemble import assemble_plan
+from recsmith.plans import Placement, Plan, StepCost, check_placements
+from recsmith.plans.running.matching import load_placements
+from recsmith.problems import (
+    Constraints,
+    Footprint,
+    Problem,
+    Space,
+    build_problem,
+    fits,
+    footprint_of,
+    in_space,
+    problem_holding,
+    problem_of,
+    space_holding,
+)
+from recsmith.workloads import Workload, load_workload
+
+GIVEN = "given"  # the planner of plans whose placements the user gave
 
 
 def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
@@ -19,32 +38,73 @@ def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
     search has proved is believed, for a plan that still costs what it says.
     """
     model = find_cost_model(cost_model or plan.cost_model)
-    evaluator, wider, footprint = _compiled(plan, model)
-    cost = price(wider, footprint)
-    bound = lower_bound(evaluator).bound
-    if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, cost, bound.space):
+    priced = _Priced.of(problem_of(plan), plan.placements, model)
+    bound = lower_bound(priced.evaluator).bound
+    if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, priced.cost, bound.space):
         bound = plan.bound
-    legal = in_space(evaluator.problem, plan) and fits(wider.problem, footprint)
     return replace(
-        plan, cost_model=model.name, cost=cost, bound=bound, gap=bound.gap(cost.total_s) if legal else None,
-        extrapolated=evaluator.extrapolated,
+        plan, cost_model=model.name, cost=priced.cost, bound=bound,
+        gap=bound.gap(priced.cost.total_s) if priced.is_legal else None, extrapolated=priced.evaluator.extrapolated,
+    )  # fmt: skip
+
+
+def price(
+    workload: Workload | str,
+    cluster: Cluster | str,
+    placements: Sequence[Placement] | str,
+    *,
+    cost_model: str | None = None,
+    constraints: Constraints | None = None,
+    space: Space | None = None,
+) -> Plan:
+    """The plan of placements of your own, or of the job that runs today, with cost, bound and gap.
+
+    placements: one for each table, in any order; or a file: a plan, the text that TorchRec's planner logs, a
+    ShardingPlan dumped by `json.dump(plan._serialize(), file)`, or what `print(plan)` writes. space: what the bound is
+    about; by default the space that is searched by default, and what the placements use besides.
+
+    Raises:
+        UsageError: a name, value or file breaks a rule; CorruptFile where the file cannot be read.
+        PlanMismatch: a table has no placement, or one that cannot be run on the cluster.
+    """
+    workload = load_workload(workload) if isinstance(workload, str) else workload
+    cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    if isinstance(placements, str):
+        placements = load_placements(placements, workload, cluster)
+    check_placements(placements, workload, cluster)
+    placements = tuple(sorted(placements, key=lambda placement: placement.table))
+    problem = build_problem(workload, cluster, space or space_holding(Space(), placements), constraints)
+    model = find_cost_model(cost_model)
+    priced = _Priced.of(problem, placements, model)
+    bound = lower_bound(priced.evaluator).bound
+    return assemble_plan(
+        problem, placements, priced.cost, planner=GIVEN, cost_model=model.name, bound=bound,
+        gap=bound.gap(priced.cost.total_s) if priced.is_legal else None, extrapolated=priced.evaluator.extrapolated,
     )  # fmt: skip
 
 
 def price_plan(plan: Plan, cost_model: str | None = None) -> StepCost:
     """What `simulate` says a plan costs, without the bound that it takes longer to find."""
-    _, wider, footprint = _compiled(plan, find_cost_model(cost_model or plan.cost_model))
-    return price(wider, footprint)
+    return _Priced.of(problem_of(plan), plan.placements, find_cost_model(cost_model or plan.cost_model)).cost
 
 
-def _compiled(plan: Plan, model: CostModel) -> tuple[Evaluator, Evaluator, Footprint]:
-    """The evaluator of the plan's space, the one of a space that holds the plan, and the plan's footprint in that."""
-    problem = problem_of(plan)
-    evaluator = model.compile(problem)
-    holding = problem_holding(problem, plan.placements)
-    wider = evaluator if holding is problem else model.compile(holding)
-    footprint = footprint_of(holding, plan.placements)
-    return evaluator, wider, _in_order_of(problem, holding, footprint)
+@dataclass(frozen=True)
+class _Priced:
+    """What placements cost. evaluator: of the problem's space. is_legal: whether they lie in it and fit the memory."""
+
+    evaluator: Evaluator
+    cost: StepCost
+    is_legal: bool
+
+    @classmethod
+    def of(cls, problem: Problem, placements: tuple[Placement, ...], model: CostModel) -> "_Priced":
+        """Price placements, those outside of the problem's space too."""
+        evaluator = model.compile(problem)
+        wider = problem_holding(problem, placements)
+        pricing = evaluator if wider is problem else model.compile(wider)
+        footprint = _in_order_of(problem, wider, footprint_of(wider, placements))
+        legal = in_space(problem, placements) and fits(wider, footprint)
+        return cls(evaluator, price_footprint(pricing, footprint), legal)
 
 
 def _in_order_of(problem: Problem, wider: Problem, footprint: Footprint) -> Footprint:

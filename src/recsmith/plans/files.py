@@ -13,8 +13,11 @@ from recsmith.files import Raw, check_schema, decode, dump_json, encode, parse, 
 from recsmith.plans.check import check_placements, check_shards
 from recsmith.plans.cost import Bound, StepCost
 from recsmith.plans.plan import Placement, Plan
+from recsmith.plans.running.dumped import is_dump
+from recsmith.plans.running.printed import is_printed
 from recsmith.sharding import Shard
 from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
+from recsmith.workloads.torchrec_log import find_report, refuse_log
 
 SCHEMA = "recsmith/plan/1"
 MOST_SHARDS = 250_000  # a file with more leaves `shards` out: they are derived, and readers could not read them
@@ -44,7 +47,21 @@ def load_plan(source: str) -> Plan:
         CorruptFile: it is not a plan, or was changed after it was written.
         PlanMismatch: the placements cannot be run, or shards and placements disagree.
     """
-    return plan_from_raw(parse(read_text(source), source), source)
+    text = read_text(source)
+    if find_report(text, source) is not None or is_printed(text):
+        raise CorruptFile(_running_plan(source, "the log of a TorchRec job"))
+    refuse_log(text, source, "schema|plan")
+    raw = parse(text, source)
+    if is_dump(raw):
+        raise CorruptFile(_running_plan(source, "a dumped ShardingPlan"))
+    return plan_from_raw(raw, source)
+
+
+def _running_plan(source: str, form: str) -> str:
+    return (
+        f"'{source}' is {form}, not a plan of RecSmith, which names tables, batch and cluster too; make one with "
+        "`recsmith import`, or recsmith.price(workload, cluster, file)"
+    )
 
 
 def save_plan(plan: Plan, target: str) -> None:

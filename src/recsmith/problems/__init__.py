@@ -10,7 +10,7 @@ from recsmith.problems.footprint import (
     placements_of,
     sum_per_rank,
 )
-from recsmith.problems.of_plans import in_space, problem_holding, problem_of
+from recsmith.problems.of_plans import in_space, problem_holding, problem_of, space_holding
 from recsmith.problems.problem import NO_PIECE, Problem, build_problem
 from recsmith.problems.space import Constraints, Space, TableRule, constraints_from_raw, constraints_to_raw, load_rules
 
@@ -34,5 +34,6 @@ __all__ = [
     "placements_of",
     "problem_holding",
     "problem_of",
+    "space_holding",
     "sum_per_rank",
 ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from recsmith.plans import Placement, Plan
 from recsmith.problems.problem import Problem, build_problem
-from recsmith.problems.space import constraints_from_raw
+from recsmith.problems.space import Space, constraints_from_raw
 from recsmith.problems.widths import torchrec_width
 
 
@@ -16,25 +16,30 @@ def problem_of(plan: Plan) -> Problem:
 
 def problem_holding(problem: Problem, placements: Sequence[Placement]) -> Problem:
     """The problem itself, or where its space or rules leave placements out, one that holds them, so they are priced."""
-    caches = tuple(placement.load_factor for placement in placements if placement.cache)
-    space = replace(
-        problem.space,
-        types=(*problem.space.types, *(placement.sharding_type for placement in placements)),
-        kernels=(*problem.space.kernels, *(placement.compute_kernel for placement in placements)),
-        cache_factors=(*problem.space.cache_factors, *caches),
-    )
-    if space == problem.space and not problem.constraints.rules and not caches:
+    space = space_holding(problem.space, placements)
+    cached = any(placement.cache for placement in placements)
+    if space == problem.space and not problem.constraints.rules and not cached:
         return problem
     limits = replace(problem.constraints, rules=())
     return build_problem(problem.workload, problem.cluster, space, limits, needless=True)
 
 
-def in_space(problem: Problem, plan: Plan) -> bool:
-    """Whether a plan lies in a problem's space: types, kernels, cache factors, widths and rules."""
+def space_holding(space: Space, placements: Sequence[Placement]) -> Space:
+    """The space with the types, kernels and cache factors of the placements besides its own."""
+    return replace(
+        space,
+        types=(*space.types, *(placement.sharding_type for placement in placements)),
+        kernels=(*space.kernels, *(placement.compute_kernel for placement in placements)),
+        cache_factors=(*space.cache_factors, *(placement.load_factor for placement in placements if placement.cache)),
+    )
+
+
+def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
+    """Whether placements lie in a problem's space: types, kernels, cache factors, widths and rules."""
     space, constraints = problem.space, problem.constraints
     tables = {table.name: table for table in problem.tables}
     least_width = dict(zip(tables, problem.least_width.tolist(), strict=True))
-    for placement in plan.placements:
+    for placement in placements:
         rule = constraints.rule_for(placement.table) if constraints.rules else None
         types = set(space.types) & set(rule.sharding_types or () if rule else space.types)
         kernels = set(space.kernels) & set(rule.compute_kernels or () if rule else space.kernels)

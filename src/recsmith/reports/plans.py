@@ -79,6 +79,15 @@ def _bound_words(plan: Plan) -> str:
     return f"{format_time(bound.value_s)} proven, {gap}\n{'':<{LABEL_WIDTH}}space: {bound.space}"
 
 
+def overfull_words(cost: StepCost) -> str | None:
+    """Which ranks need more memory than there is, None where none does."""
+    if not cost.overfull:
+        return None
+    others = len(cost.overfull) - 1
+    more = f" and {others} more" if others else ""
+    return f"rank {cost.overfull[0].rank}{more} would need more memory than there is; plan again for this cluster"
+
+
 def _dominant_words(cost: StepCost) -> str:
     """The busiest rank, the part that takes most of its time, and how far it is above the mean rank."""
     worst = max(cost.per_device, key=lambda device: (device.busy_s, -device.rank))

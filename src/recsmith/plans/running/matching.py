@@ -1,4 +1,4 @@
-"""The plan that runs today, whatever form it is kept in: a plan file, a planner's report, or a dumped ShardingPlan."""
+"""The placements of the plan that runs today, whatever form it is kept in, for the tables of a workload."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,10 @@ from recsmith.files import Raw, did_you_mean, parse, read_text
 from recsmith.plans.check import check_placements
 from recsmith.plans.files import SCHEMA, plan_from_raw
 from recsmith.plans.plan import Cache, Placement, Plan
-from recsmith.plans.torchrec_plan import RunningPlan, RunningTable, is_dump, read_dump, read_report
+from recsmith.plans.running.dumped import is_dump, read_dump
+from recsmith.plans.running.printed import is_printed, read_printed
+from recsmith.plans.running.report import read_report
+from recsmith.plans.running.tables import RunningPlan, RunningTable
 from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Span, sharding_type
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.torchrec_log import find_report, refuse_log
@@ -20,18 +23,20 @@ _TWIN = re.compile(r"#\d+$")  # as readers number tables of the same name
 def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
     """The placements of a running plan for the tables of a workload, in order of their names.
 
-    source: a file ('-' is stdin): a plan of RecSmith, a log with the report of TorchRec's planner, or a ShardingPlan
-    dumped by `json.dump(plan._serialize(), file)`. Tables are found by name; of those of one name the module and the
-    shape decide, then their order.
+    source: a file ('-' is stdin): a plan of RecSmith, a log with the report of TorchRec's planner, a ShardingPlan
+    dumped by `json.dump(plan._serialize(), file)`, or what `print(plan)` writes, alone or in a log. Tables are found by
+    name; of those of one name the module and the shape decide, then their order.
 
     Raises:
-        CorruptFile: it is none of the three.
+        CorruptFile: it is none of the four.
         PlanMismatch: another world size, tables that are missing, unknown or of another shape, or what cannot be run.
     """
     text = read_text(source)
     report = find_report(text, source)
     if report is not None:
         return _fitted(read_report(report, source), source, workload, cluster)
+    if is_printed(text):
+        return _fitted(read_printed(text, source), source, workload, cluster)
     refuse_log(text, source, "schema|plan")
     raw = parse(text, source)
     if is_dump(raw):
@@ -44,8 +49,8 @@ def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[
 def _unknown_form(raw: Raw, source: str) -> str:
     found = f"has schema '{raw['schema']}'" if "schema" in raw else f"holds {', '.join(list(raw)[:4]) or 'nothing'}"
     return (
-        f"'{source}' {found}; a running plan is a file of schema {SCHEMA}, the text that TorchRec's planner logs, or "
-        "a ShardingPlan dumped by json.dump(plan._serialize(), file)"
+        f"'{source}' {found}; a running plan is a file of schema {SCHEMA}, the text that TorchRec's planner logs, a "
+        "ShardingPlan dumped by json.dump(plan._serialize(), file), or the output of print(plan)"
     )
 
 

@@ -1,0 +1,51 @@
+"""`recsmith import`: the running plan becomes a plan file that the other commands take."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from support.planner_logs import SHAPES, bare
+
+from recsmith import load_plan
+from recsmith.cli.diff import command as diff
+from recsmith.cli.import_plan import command as import_plan
+from recsmith.cli.simulate import command as simulate
+from recsmith.errors import PlanMismatch
+
+
+def run(command: click.Command, *words: object) -> Result:
+    return CliRunner().invoke(command, list(map(str, words)))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """The log of a job on four ranks."""
+    (tmp_path / "job.log").write_text(f"start\n{SHAPES['torchrun and logger'](bare('mixed'))}step 0\n")
+    return tmp_path / "job.log"
+
+
+def test_a_log_becomes_a_plan_file(job: Path, tmp_path: Path):
+    target = tmp_path / "running.json"
+    done = run(import_plan, job, "--cluster", "h100:4", "-o", target)
+    assert done.exit_code == 0, done.output
+    assert "bound" in done.stdout
+    made = load_plan(str(target))
+    assert (made.planner, made.cluster.world_size) == ("given", 4)
+    assert made.gap is not None
+    priced = json.loads(run(simulate, target, "--format", "json").stdout)
+    assert priced["cost"]["total_s"] == made.cost.total_s
+    assert run(diff, target, target).exit_code == 0
+
+
+def test_the_plan_goes_to_stdout(job: Path):
+    done = run(import_plan, job, "--cluster", "h100:4", "--batch-size", 7, "-o", "-")
+    raw = json.loads(done.stdout)
+    assert (raw["schema"], raw["workload"]["batch_size"]) == ("recsmith/plan/1", 7)
+
+
+def test_a_plan_of_another_number_of_ranks_is_refused(job: Path):
+    done = run(import_plan, job, "--cluster", "h100:8")
+    assert isinstance(done.exception, PlanMismatch)
+    assert "runs on 4 ranks, the cluster has 8 devices" in str(done.exception)
