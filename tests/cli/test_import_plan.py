@@ -12,7 +12,7 @@ from recsmith import load_plan
 from recsmith.cli.diff import command as diff
 from recsmith.cli.import_plan import command as import_plan
 from recsmith.cli.simulate import command as simulate
-from recsmith.errors import PlanMismatch
+from recsmith.errors import PlanMismatch, UsageError
 
 
 def run(command: click.Command, *words: object) -> Result:
@@ -49,3 +49,11 @@ def test_a_plan_of_another_number_of_ranks_is_refused(job: Path):
     done = run(import_plan, job, "--cluster", "h100:8")
     assert isinstance(done.exception, PlanMismatch)
     assert "runs on 4 ranks, the cluster has 8 devices" in str(done.exception)
+
+
+def test_a_dump_needs_the_tables(tmp_path: Path):
+    (tmp_path / "dump.json").write_text('{"plan": {}}')
+    for running in (tmp_path / "dump.json", "-"):
+        done = run(import_plan, running, "--cluster", "h100:8")
+        assert isinstance(done.exception, UsageError)
+        assert "add --workload W" in str(done.exception)

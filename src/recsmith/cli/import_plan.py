@@ -35,7 +35,7 @@ def command(running: str, workload: str | None, output: str | None, format_: str
 
     check_target(output)
     found = price(
-        load_workload(workload or running, batch_size=words["batch_size"], optimizer=words["optimizer"]),
+        load_workload(workload or _log_of(running), batch_size=words["batch_size"], optimizer=words["optimizer"]),
         read_cluster(words["cluster"], words),
         running,
         cost_model=words["cost_model"],
@@ -52,3 +52,14 @@ def command(running: str, workload: str | None, output: str | None, format_: str
         click.echo(dump_json(price_to_raw(found)), nl=False)
     else:
         show(plan_report(found))
+
+
+def _log_of(running: str) -> str:
+    """The running plan's own file, where it is a planner's log, which names the tables of the job too."""
+    from recsmith.errors import UsageError
+    from recsmith.files import read_text
+    from recsmith.workloads.torchrec_log import find_report
+
+    if running == "-" or find_report(read_text(running), running) is None:
+        raise UsageError(f"'{running}' does not name the tables of the job as a planner's log does; add --workload W")
+    return running
