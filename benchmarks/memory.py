@@ -2,6 +2,7 @@
 
     python benchmarks/memory.py
     python benchmarks/memory.py stress    # plans whose buffers outweigh their tables
+    python benchmarks/memory.py jobs      # whole jobs: models of TorchRec with dense layers (memory_jobs.py)
 
 Needs TorchRec, Linux and about 4 GiB; ten plans, some minutes. Each rank's peak resident memory in a step, less what it
 had before tables and batches existed, against predicted bytes (src/recsmith/verifying/jobs/predicted_memory.py).
@@ -10,8 +11,9 @@ had before tables and batches existed, against predicted bytes (src/recsmith/ver
 import sys
 
 from recsmith import Feature, Placement, Plan, Table, Workload, load_cluster
+from recsmith.jobs.launch import launch
 from recsmith.plans.cost import Bound, StepCost
-from recsmith.verifying.jobs.verify import verify_job
+from recsmith.verifying.jobs.verify import verify_job, without_gpu
 
 STEPS = 2
 MB = 1e6
@@ -110,7 +112,26 @@ STRESS = {
 }  # fmt: skip
 
 
+def show_jobs() -> None:
+    from memory_jobs import JOBS
+
+    print(
+        "| job | rank | predicted MB | of it reserve | measured MB | predicted / measured |\n|---|---|---|---|---|---|"
+    )
+    for name, job in JOBS.items():
+        cluster = load_cluster(job.cluster)
+        with without_gpu():
+            found = launch("memory_jobs:measure", {"name": name}, ranks=cluster.world_size, hosts=cluster.hosts)
+        for rank, sizes in enumerate(found):
+            predicted = sizes["shards"] + sizes["reserve"]
+            words = " | ".join(f"{size / MB:.1f}" for size in (predicted, sizes["reserve"], sizes["peak"]))
+            print(f"| {name} | {rank} | {words} | {predicted / sizes['peak']:.3f} |", flush=True)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["jobs"]:
+        show_jobs()
+        return
     print("| plan | rank | predicted MB | of it base | measured MB | predicted / measured |\n|---|---|---|---|---|---|")
     for name, plan in (STRESS if sys.argv[1:] == ["stress"] else PLANS).items():
         for rank in verify_job(plan, steps=STEPS).ranks:

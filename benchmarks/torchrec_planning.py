@@ -101,7 +101,9 @@ def main() -> None:
     topology = Topology(world_size=words.ranks, local_world_size=8, compute_device="cuda", hbm_cap=64 * 2**30)
     sharders = [EmbeddingBagCollectionSharder()]
     print("| planner | seconds | step by TorchRec's estimator (ms) |\n|---|---|---|")
-    ours = RecSmithPlanner(topology, batch_size=BATCH_SIZE, constraints=limits, limits=Constraints(memory="torchrec"))
+    ours = RecSmithPlanner(
+        topology, batch_size=BATCH_SIZE, constraints=limits, limits=Constraints(memory="torchrec"), reserve_bytes=0
+    )
     plan, seconds = timed(lambda: ours.plan(model, sharders))  # type: ignore[arg-type]
     assert ours.result is not None
     bound = (ours.result.plan.bound.value_s or 0.0) * 1e3

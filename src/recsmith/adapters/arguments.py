@@ -12,11 +12,13 @@ from recsmith.files import did_you_mean
 from recsmith.planning import SearchWords
 from recsmith.units import parse_size
 
-OWN_ARGUMENTS = ("cluster", "batch_size", "constraints", "optimizer", "reserve_bytes", "limits", "planner")
+OWN_ARGUMENTS = (
+    "cluster", "batch_size", "constraints", "optimizer", "reserve_bytes", "storage_reservation", "dense_optimizer",
+    "limits", "planner",
+)  # fmt: skip
 TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes their place
     "topology": "give the topology first: RecSmithPlanner(topology, batch_size=...)",
-    "storage_reservation": "reserve_bytes='10GiB' keeps memory of each device free of tables",
-    "reserve": "reserve_bytes='10GiB' keeps memory of each device free of tables",
+    "reserve": "reserve_bytes='10GiB' or storage_reservation= keeps memory of each device free of tables",
     "timeout_seconds": "time_limit_s= ends the search",
     "performance_model": "cost_model= names what predicts a step",
     "enumerator": "space= and limits= say which placements are chosen from",

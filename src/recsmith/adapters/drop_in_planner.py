@@ -10,13 +10,16 @@ from typing import Any, Unpack
 import torch.distributed as dist
 from torch import nn
 from torchrec.distributed.planner import ParameterConstraints, Topology
+from torchrec.distributed.planner.types import StorageReservation
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.types import ModuleSharder, ShardingPlan, ShardingPlanner
 
 from recsmith.adapters.arguments import check_search_words, find_cluster
 from recsmith.adapters.constraints import check_constraints, rules_of
 from recsmith.adapters.convert import to_sharding_plan
+from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER
 from recsmith.adapters.embedding_collections import collections
+from recsmith.adapters.reserve import Reserve, ReserveRequest
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
@@ -34,11 +37,14 @@ class RecSmithPlanner(ShardingPlanner):
     TorchRec's ParameterConstraints by table name; each field is carried into the sharding plan, counted in planning, or
     refused (`FIELDS` of adapters/constraints.py). optimizer: RecSmith's or FBGEMM's name, or an EmbOptimType, instead
     of the one attached to the parameters. reserve_bytes: of each device, kept free of tables: bytes or a size such as
-    '10GiB'. limits: RecSmith's own constraints. planner and search (cost_model, seed, iterations, time_limit_s and
-    space) are those of `recsmith.plan`. After planning, `result` holds cost, bound and gap.
+    '10GiB'. storage_reservation: one of TorchRec's, instead. With neither, and no reserve in the cluster, what the rest
+    of the model needs is estimated, for dense_optimizer (`DENSE_OPTIMIZERS` of adapters/dense_memory.py), and logged on
+    rank 0; reserve_bytes=0 reserves nothing. limits: RecSmith's own constraints. planner and search (cost_model, seed,
+    iterations, time_limit_s and space) are those of `recsmith.plan`. After planning, `result` holds cost, bound and
+    gap, and `reserve` what was kept free.
 
     Raises:
-        UsageError: an argument is not known, or the reserve leaves no memory.
+        UsageError: an argument is not known, two say the reserve, or the reserve leaves no memory.
     """
 
     def __init__(
@@ -49,23 +55,29 @@ class RecSmithPlanner(ShardingPlanner):
         constraints: Mapping[str, ParameterConstraints] | None = None,
         optimizer: str | Enum | None = None,
         reserve_bytes: int | str | None = None,
+        storage_reservation: StorageReservation | None = None,
+        dense_optimizer: str = ASSUMED_OPTIMIZER,
         limits: Constraints | None = None,
         planner: str = "auto",
         **search: Unpack[SearchWords],
     ) -> None:
         check_search_words(search)
         self.cluster = find_cluster(cluster, reserve_bytes)
+        self.reserving = ReserveRequest(reserve_bytes is not None, storage_reservation, dense_optimizer)
         self.batch_size = batch_size
         self.constraints = constraints
         self.optimizer = optimizer
         self.limits = limits or Constraints()
         self.planner, self.options = planner, SearchOptions(**search)
         self.result: Result | None = None
+        self.reserve: Reserve | None = None
 
     def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> ShardingPlan:  # type: ignore[override]
         """The sharding plan of a model, planned in this process."""
         self.result = self.make(module, sharders)
         if not dist.is_initialized() or dist.get_rank() == 0:
+            if self.reserve is not None:
+                self.reserve.tell()
             _warn_of_inexact(self.result.plan)
         return to_sharding_plan(self.result.plan, module, sharders=sharders, constraints=self.constraints)
 
@@ -82,7 +94,9 @@ class RecSmithPlanner(ShardingPlanner):
             optimizer=self.optimizer,
         )
         limits = replace(self.limits, rules=(*self.limits.rules, *rules_of(constraints, found)))
-        return plan_with(self.options, workload, self.cluster, planner=self.planner, constraints=limits)
+        self.reserve = self.reserving.of(self.cluster, module, found, workload, sharders, constraints)
+        with self.reserve.explained():
+            return plan_with(self.options, workload, self.reserve.cluster, planner=self.planner, constraints=limits)
 
     def collective_plan(  # type: ignore[override]
         self,
@@ -135,6 +149,8 @@ def _plan_of_rank_0(
     if dist.get_rank(group) == 0:
         try:
             planner.result = planner.make(module, sharders)
+            if planner.reserve is not None:
+                planner.reserve.tell()
             said = [json.dumps({"plan": plan_to_raw(planner.result.plan)})]
         except RecSmithError as error:
             said = [json.dumps({"error": type(error).__name__, "message": str(error)})]

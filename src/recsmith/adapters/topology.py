@@ -1,4 +1,4 @@
-"""A TorchRec Topology as a Cluster, and the kind of device that PyTorch sees here."""
+"""A TorchRec Topology as a Cluster and back, and the kind of device that PyTorch sees here."""
 
 import torch
 from torchrec.distributed.planner import Topology
@@ -36,6 +36,24 @@ def read_cluster(topology: Topology) -> Cluster:
         hbm_bytes=sizes if len(set(sizes)) > 1 else None,
         ddr_bytes_per_host=per_host if on_device else None,
     )
+
+
+def to_topology(cluster: Cluster) -> Topology:
+    """A TorchRec topology with the counts of a cluster and the memory of its devices, before the cluster's reserve.
+
+    Bandwidths are TorchRec's own.
+    """
+    on_cpu = cluster.device.kind == "cpu"
+    per_rank = (cluster.ddr_bytes_per_host or 0) // cluster.local_world_size
+    topology = Topology(
+        world_size=cluster.world_size,
+        local_world_size=cluster.local_world_size,
+        compute_device=cluster.device.kind,
+        ddr_cap=per_rank,
+    )
+    for device, size in zip(topology.devices, cluster.hbm_per_rank, strict=True):
+        setattr(device.storage, "ddr" if on_cpu else "hbm", size)
+    return topology
 
 
 def device_type() -> str:

@@ -4,9 +4,9 @@ import numpy as np
 
 from recsmith.plans import Plan
 from recsmith.problems.demand import Demand
+from recsmith.problems.local_batch import local_batch_bytes
 from recsmith.sharding import KERNEL_NAMES, Shard
 from recsmith.sharding.memory import Parts, Pieces, real_parts
-from recsmith.workloads import Table, Workload
 
 ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, which backward sorts by rank
 
@@ -59,17 +59,9 @@ def _base(plan: Plan, sort: int) -> int:
     alone = plan.cluster.world_size == 1
     batch, outputs, gradients = 0.0, 0.0, 0.0
     for table in workload.tables:
-        ids, given = _local(table, workload)
+        ids, given = local_batch_bytes(table, workload)
         outputs += given
         if not alone and types[table.name] != "data_parallel":  # which looks up in the local batch itself
             batch += ids
             gradients += given * (2 if types[table.name] in ALL_TO_ALL or not table.pooled else 1)
     return int(batch + outputs + max(0.0, gradients - sort))
-
-
-def _local(table: Table, workload: Workload) -> tuple[float, float]:
-    """(bytes of ids, lengths and offsets, bytes of outputs) of the local batch."""
-    asked = Demand.of(workload, (table,))
-    ids, bags = float(asked.ids[0]), float(workload.batch_size * len(table.features))
-    given = float(asked.bags[0]) * table.embedding_dim * 4
-    return ids * (12 if table.weighted else 8) + bags * 16, given

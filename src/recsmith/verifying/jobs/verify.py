@@ -36,7 +36,7 @@ def verify_job(plan: Plan, *, steps: int = STEPS, batch_size: int | None = None)
     check_memory([shards + base for shards, base in predicted])
     times = simulate(plan).cost.per_device
     cluster = plan.cluster
-    with _without_gpu():
+    with without_gpu():
         measured = launch(
             "recsmith.verifying.jobs.ranks:measure",
             {"plan": plan_to_raw(replace(plan, digest="")), "steps": steps},
@@ -55,7 +55,7 @@ def verify_job(plan: Plan, *, steps: int = STEPS, batch_size: int | None = None)
 
 
 @contextmanager
-def _without_gpu() -> Generator[None]:
+def without_gpu() -> Generator[None]:
     """Ranks started within see no GPU: what is measured is the CPU's memory."""
     word = "CUDA_VISIBLE_DEVICES"
     before = os.environ.get(word)

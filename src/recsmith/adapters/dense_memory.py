@@ -1,0 +1,156 @@
+"""Memory of a rank for all but its embedding shards, estimated from the model before anything is trained.
+
+Parameters outside of the planned collections are trained by DistributedDataParallel on every rank, as
+DefaultDataParallelWrapper of torchrec/distributed/model_parallel.py wraps them: gradients are views of DDP's buckets
+(gradient_as_bucket_view=True), so they are held once. Activations and the CUDA context are not counted: parameters do
+not tell them.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+
+from recsmith._types import noun
+from recsmith.adapters.embedding_collections import Collection
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.problems.local_batch import local_batch_bytes
+from recsmith.sharding.memory import PIPELINE_DEPTH
+from recsmith.units import format_size
+from recsmith.workloads import Workload
+
+
+@noun
+class DenseOptimizer:
+    """What an optimizer of torch.optim keeps, and what its step takes for a while, as multiples of parameters.
+
+    states: kept for each parameter, in its type. On CPU the step goes through parameters one by one (_single_tensor_*
+    of torch/optim, 2.13): temporaries of this parameter, and leftovers of the one before. On CUDA it takes all at once
+    (_multi_tensor_*): together, copies of all parameters.
+    """
+
+    states: int
+    temporaries: int
+    leftovers: int
+    together: int
+
+
+DENSE_OPTIMIZERS = {
+    "sgd": DenseOptimizer(states=0, temporaries=0, leftovers=0, together=0),
+    "sgd_momentum": DenseOptimizer(states=1, temporaries=0, leftovers=0, together=0),
+    "adagrad": DenseOptimizer(states=1, temporaries=1, leftovers=1, together=2),
+    "rmsprop": DenseOptimizer(states=1, temporaries=1, leftovers=1, together=1),
+    "adam": DenseOptimizer(states=2, temporaries=2, leftovers=1, together=1),
+    "adamw": DenseOptimizer(states=2, temporaries=2, leftovers=1, together=1),
+}
+ASSUMED_OPTIMIZER = "adam"  # none of the table keeps more; where another trains, the estimate is too large
+
+
+@noun
+class DenseMemory:
+    """Bytes of each rank beside its embedding shards.
+
+    parameters: weights and buffers. gradients: DDP's buckets. state: of the dense optimizer. batch: ids of the local
+    batches in flight, the embeddings that come back for one, and their gradients, as the all-to-all sorts them. extra:
+    what an optimizer step, or backward for the largest gradient before it is in its bucket, takes beyond the others.
+    """
+
+    optimizer: str
+    parameters: int
+    gradients: int
+    state: int
+    batch: int
+    extra: int
+
+    @property
+    def total(self) -> int:
+        """All of it, in bytes."""
+        return self.parameters + self.gradients + self.state + self.batch + self.extra
+
+    def describe(self) -> str:
+        """The parts in words."""
+        named = (
+            (self.parameters, "dense parameters and buffers"),
+            (self.gradients, "their gradients"),
+            (self.state, f"state of {self.optimizer}"),
+            (self.batch, "the local batch and its embeddings"),
+            (self.extra, "temporaries of a step"),
+        )
+        return ", ".join(f"{format_size(size)} {what}" for size, what in named)
+
+
+def check_dense_optimizer(name: str) -> None:
+    """Refuse an optimizer whose memory is not known (UsageError)."""
+    if name not in DENSE_OPTIMIZERS:
+        raise UsageError(
+            f"dense_optimizer is '{name}'{did_you_mean(name, list(DENSE_OPTIMIZERS))}; known: "
+            f"{', '.join(DENSE_OPTIMIZERS)}; for another, name the one that keeps as much per weight, or state "
+            "reserve_bytes="
+        )
+
+
+def dense_memory(
+    model: nn.Module, found: Sequence[Collection], workload: Workload, *, optimizer: str, world_size: int, on_cpu: bool
+) -> DenseMemory:
+    """The estimate for a model, on any device (meta too), whose collections `found` are planned.
+
+    Raises:
+        UsageError: a lazy module has no shape yet.
+    """
+    planned = {id(tensor) for each in found for tensor in (*each.module.parameters(), *each.module.buffers())}
+    rest = [tensor for tensor in model.parameters() if id(tensor) not in planned]
+    buffers = [tensor for tensor in model.buffers() if id(tensor) not in planned]
+    _check_shapes(model)
+    trained = [_bytes(tensor) for tensor in rest if tensor.requires_grad]
+    kept = DENSE_OPTIMIZERS[optimizer]
+    batch = _batch(workload, world_size)
+    in_backward = batch + max(trained, default=0)  # a gradient is computed, then copied into its bucket
+    return DenseMemory(
+        optimizer=optimizer,
+        parameters=_sum(rest) + _sum(buffers),
+        gradients=sum(trained),
+        state=kept.states * sum(trained),
+        batch=batch,
+        extra=max(in_backward, _step(kept, trained, on_cpu)) - batch,
+    )
+
+
+def _check_shapes(model: nn.Module) -> None:
+    lazy = [name for name, tensor in model.named_parameters() if isinstance(tensor, UninitializedParameter)]
+    if lazy:
+        raise UsageError(
+            f"parameter '{lazy[0]}' has no shape yet, so the memory of the dense model cannot be estimated; run the "
+            "model once before planning, or state reserve_bytes="
+        )
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _sum(tensors: Iterable[Tensor]) -> int:
+    return sum(_bytes(tensor) for tensor in tensors)
+
+
+def _step(optimizer: DenseOptimizer, sizes: Sequence[int], on_cpu: bool) -> int:
+    """Bytes that the optimizer's step takes beside parameters, gradients and state, at most."""
+    if not on_cpu:
+        return optimizer.together * sum(sizes)
+    return max(
+        (optimizer.leftovers * last + optimizer.temporaries * now for last, now in pairwise((0, *sizes))), default=0
+    )
+
+
+def _batch(workload: Workload, world_size: int) -> int:
+    """Bytes of the local batches, of the embeddings that return for one, and of their gradients.
+
+    Gradients that leave by an all-to-all count twice (TorchRec orders them by rank). One rank alone sends nothing: its
+    lookups, which planning counts, are its outputs.
+    """
+    each = [local_batch_bytes(table, workload) for table in workload.tables]
+    ids, outputs = sum(ids for ids, _ in each), sum(given for _, given in each)
+    if world_size == 1:
+        return int(outputs)
+    return int(PIPELINE_DEPTH[workload.pipeline] * ids + 3 * outputs)
