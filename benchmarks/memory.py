@@ -3,6 +3,7 @@
     python benchmarks/memory.py
     python benchmarks/memory.py stress    # plans whose buffers outweigh their tables
     python benchmarks/memory.py jobs      # whole jobs: models of TorchRec with dense layers (memory_jobs.py)
+    python benchmarks/memory.py jobs stress   # of those, some with larger batches
 
 Needs TorchRec, Linux and about 4 GiB; ten plans, some minutes. Each rank's peak resident memory in a step, less what it
 had before tables and batches existed, against predicted bytes (src/recsmith/verifying/jobs/predicted_memory.py).
@@ -114,11 +115,12 @@ STRESS = {
 
 def show_jobs() -> None:
     from memory_jobs import JOBS
+    from memory_jobs import STRESS as LARGER
 
     print(
         "| job | rank | predicted MB | of it reserve | measured MB | predicted / measured |\n|---|---|---|---|---|---|"
     )
-    for name, job in JOBS.items():
+    for name, job in (LARGER if sys.argv[2:] == ["stress"] else JOBS).items():
         cluster = load_cluster(job.cluster)
         with without_gpu():
             found = launch("memory_jobs:measure", {"name": name}, ranks=cluster.world_size, hosts=cluster.hosts)
@@ -129,7 +131,7 @@ def show_jobs() -> None:
 
 
 def main() -> None:
-    if sys.argv[1:] == ["jobs"]:
+    if sys.argv[1:2] == ["jobs"]:
         show_jobs()
         return
     print("| plan | rank | predicted MB | of it base | measured MB | predicted / measured |\n|---|---|---|---|---|---|")

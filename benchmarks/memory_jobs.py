@@ -110,13 +110,14 @@ class TwoTowers(nn.Module):
                 FEATURES + sum(table.embedding_dim for table in self.users.embedding_bag_configs()), inner
             )
 
-    def forward(self, dense: torch.Tensor, sparse: KeyedJaggedTensor) -> torch.Tensor:
+    def forward(self, dense: torch.Tensor, sparse: KeyedJaggedTensor) -> torch.Tensor:  # noqa: D102
         items = self.items(sparse)["history"].values().view(len(dense), HISTORY, -1)
         history = self.encoder(self.into(items)).mean(dim=1)
         user = self.user(torch.cat([dense, self.users(sparse).values()], dim=1))
         return (history * user).sum(dim=1, keepdim=True)
 
 
+TWO_TOWERS = "two towers with a transformer over sequences, adamw, 2 ranks"
 JOBS = {
     "DLRM, adam, 2 ranks": Job(
         dlrm, {f"t{i}": (200_000, 64, 1 + 2 * i) for i in range(8)}, "cpu:2", "adam", 256,
@@ -133,16 +134,21 @@ JOBS = {
     "SimpleDeepFMNN, rmsprop, 1 rank": Job(
         deepfm, {f"t{i}": (80_000, 64, 2) for i in range(12)}, "cpu:1", "rmsprop", 64, {}
     ),
-    "two towers with a transformer over sequences, adamw, 2 ranks": Job(
+    TWO_TOWERS: Job(
         TwoTowers, {"history": (800_000, 128, HISTORY), "user": (500_000, 64, 1), "shop": (300_000, 64, 4)},
         "cpu:2", "adamw", 16, {},
     ),
 }  # fmt: skip
 
+STRESS = {  # activations, which are not counted, grow with the batch
+    "SimpleDeepFMNN, 256 samples": replace(JOBS["SimpleDeepFMNN, rmsprop, 1 rank"], batch_size=256),
+    "two towers, 64 samples": replace(JOBS[TWO_TOWERS], batch_size=64),
+}
+
 
 def measure(name: str) -> dict[str, Any]:
     """Plan and train a job on this rank: what planning says of its memory, and its peak, in bytes."""
-    job = JOBS[name]
+    job = (JOBS | STRESS)[name]
     limits = {
         table: ParameterConstraints(
             pooling_factors=[float(ids)], sharding_types=[job.types[table]] if table in job.types else None

@@ -34,7 +34,7 @@ def test_rules_of_ones_own_hold_beside_torchrecs() -> None:
 
 COLLECTIVES: dict[str, dict[str, Any]] = {
     "sound": {},
-    "infeasible": {"hbm": 2**16},
+    "infeasible": {"hbm": 2**17},
     "another model": {"rows_of_rank_1": 999},
     "another cluster": {"cluster": "cpu:4"},
     "refused on rank 1": {"virtual_of_rank_1": True},
@@ -58,7 +58,8 @@ def test_all_ranks_receive_the_plan_of_rank_0(answers: dict[str, Any]) -> None:
 
 def test_an_error_of_rank_0_is_raised_on_every_rank(answers: dict[str, Any]) -> None:
     assert [answer["error"] for answer in answers["infeasible"]] == ["Infeasible", "Infeasible"]
-    assert "Proved" in answers["infeasible"][1]["message"]
+    for words in ("Proved", "Planning kept 88.06 KiB of each device free of tables", "reserve_bytes="):
+        assert words in answers["infeasible"][1]["message"]
 
 
 def test_a_rank_with_another_model_stops_all_ranks(answers: dict[str, Any]) -> None:
@@ -82,6 +83,12 @@ def test_every_rank_carries_and_rank_0_alone_warns_of_inexact_tables(answers: di
     assert (first["rounding"], second["rounding"]) == (False, False)
     assert (len(first["warned"]), second["warned"]) == (1, [])
     assert "table pooled.t0 is split by columns under rowwise_adagrad" in first["warned"][0]
+
+
+def test_rank_0_alone_logs_what_is_kept_free_of_tables(answers: dict[str, Any]) -> None:
+    first, second = (answer["logged"] for answer in answers["carried and warned"])
+    assert (len(first), second) == (1, [])
+    assert "free of tables for the rest of the model, by an estimate" in first[0]
 
 
 def test_column_splits_under_a_row_wise_optimizer_warn_unless_they_are_forbidden() -> None:

@@ -1,5 +1,6 @@
 """What ranks of local jobs run in tests: plain functions that return JSON data."""
 
+import logging
 import warnings
 from typing import Any
 
@@ -52,13 +53,17 @@ def planner_that_splits(cluster: str) -> RecSmithPlanner:
 
 
 def carried_and_warned() -> dict[str, Any]:
-    """What collective_plan writes of a carried field, and what it warns of, for a table split by columns."""
+    """What collective_plan writes of a carried field, warns of, and logs, for a table split by columns."""
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())
+    logging.getLogger("recsmith").addHandler(handler)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = TwoCollections(1, TOO_MANY_ROWS)
         plan = planner_that_splits("cpu:2").collective_plan(model, get_default_sharders())
     rounding = plan.plan["pooled"]["t0"].stochastic_rounding  # type: ignore[index]
-    return {"rounding": rounding, "warned": [str(warning.message) for warning in caught]}
+    return {"rounding": rounding, "warned": [str(warning.message) for warning in caught], "logged": logged}
 
 
 def collectives(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -73,12 +73,12 @@ class DenseMemory:
         """The parts in words."""
         named = (
             (self.parameters, "dense parameters and buffers"),
-            (self.gradients, "their gradients"),
+            (self.gradients, "gradients"),
             (self.state, f"state of {self.optimizer}"),
             (self.batch, "the local batch and its embeddings"),
             (self.extra, "temporaries of a step"),
         )
-        return ", ".join(f"{format_size(size)} {what}" for size, what in named)
+        return ", ".join(f"{format_size(size)} for {what}" for size, what in named)
 
 
 def check_dense_optimizer(name: str) -> None:
