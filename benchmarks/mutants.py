@@ -52,6 +52,7 @@ EXACTNESS = ("jobs/test_exactness.py",)
 LAUNCH = ("jobs/test_launch.py",)
 PROCESS = ("cli/test_process.py",)
 DROPIN = ("adapters/test_drop_in_planner.py",)
+DENSE = ("adapters/test_dense_memory.py", "adapters/test_reserve.py")
 
 MUTANTS = (
     # --- sharding types ---
@@ -219,6 +220,17 @@ MUTANTS = (
            "if trouble is not None or digest != plan.digest:", "if digest != plan.digest:", DROPIN),
     Mutant("the size of the job is not compared", "adapters/drop_in_planner.py",
            "if dist.get_world_size(group) != self.cluster.world_size:", "if dist.get_world_size(group) < 1:", DROPIN),
+    Mutant("frozen layers have gradients", "adapters/dense_memory.py",
+           "trained = [_bytes(tensor) for tensor in rest if tensor.requires_grad]",
+           "trained = [_bytes(tensor) for tensor in rest]", DENSE),
+    Mutant("what the optimizer's step takes is forgotten", "adapters/dense_memory.py",
+           "max(in_backward, _step(kept, trained, on_cpu)) - batch", "in_backward - batch", DENSE),
+    Mutant("a reservation that differs by rank takes the most everywhere", "adapters/reservations.py",
+           "with_memory(reserve_bytes=min(taken))", "with_memory(reserve_bytes=max(taken))",
+           ("adapters/test_reservations.py",)),
+    Mutant("an estimate is logged but not reserved", "adapters/reserve.py",
+           "return Reserve(cluster.with_memory(reserve_bytes=parts.total), words, parts)",
+           "return Reserve(cluster, words, parts)", DENSE),
     Mutant("visits and ranks change places", "verifying/kernels/collectives.py",
            "seconds.transpose(2, 1, 0, 3)", "seconds.transpose(2, 0, 1, 3)",
            ("verifying/kernels/test_collectives.py",)),
@@ -254,7 +266,18 @@ def _check(mutant: Mutant) -> None:
 
 def _copy(folder: Path) -> Path:
     """A copy of what git tracks, and of files not yet added."""
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src", "tests", "examples", "benchmarks"]
+    listed = [
+        "git",
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "src",
+        "tests",
+        "examples",
+        "benchmarks",
+        "docs",
+    ]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
     for name in [*filter(None, names), "pyproject.toml", "README.md"]:
         if (ROOT / name).is_file():
