@@ -3,7 +3,8 @@
 The options of a problem hold a sample of all splits; bounds must hold for every split, so they ask here.
 
 Recurrence: the cheapest cover of the first s width steps ends with some piece of w steps, beside the cheapest cover of
-the first s - w. It takes n additions of arrays of up to n steps.
+the first s - w. It takes n additions of arrays of up to n steps, so very wide tables get a bound below it instead, which
+takes n divisions: a cover costs no less than n times the least cost of a step, that is of a piece over its steps.
 
 Legend: ... modes of one dim (and nodes side by side), n = dim / 4 width steps; cost[..., j] is of a piece of
 (j + 1) * 4 columns, and inf where no such piece is allowed.
@@ -13,10 +14,17 @@ import numpy as np
 
 from recsmith._types import Floats
 
+MOST_STEPS = 1024  # of 4 columns: wider tables get the bound of n divisions, which is seldom far below
+
 
 def least_cost(cost: Floats) -> Floats:
-    """Least total cost (...) of covering n width steps with pieces of these costs (..., n); inf where none can."""
+    """Least total cost (...) of covering n width steps with pieces of these costs (..., n); inf where none can.
+
+    Beyond MOST_STEPS it is a bound below that cost.
+    """
     steps = cost.shape[-1]
+    if steps > MOST_STEPS:
+        return steps * (cost / (1 + np.arange(steps))).min(axis=-1)
     best = np.zeros((*cost.shape[:-1], steps + 1))
     for filled in range(1, steps + 1):
         np.min(_totals(cost, best, filled), axis=-1, out=best[..., filled])
@@ -29,6 +37,8 @@ def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
     Of splits that cost the same, the one whose last piece is narrowest counts.
     """
     modes, steps = cost.shape
+    if steps > MOST_STEPS:
+        return _least_of_steps(cost, size)
     best, weight = np.zeros((modes, steps + 1)), np.zeros((modes, steps + 1))
     every_mode = np.arange(modes, dtype=np.int64)
     for filled in range(1, steps + 1):
@@ -37,6 +47,15 @@ def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
         best[:, filled] = totals[every_mode, last]
         weight[:, filled] = size[every_mode, last] + weight[every_mode, filled - 1 - last]
     return best[:, steps], weight[:, steps]
+
+
+def _least_of_steps(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
+    """The bound of n divisions (m,), and the bytes that as many steps of its piece have."""
+    steps = cost.shape[1]
+    share = cost / (1 + np.arange(steps))
+    piece = share.argmin(axis=1)
+    every_mode = np.arange(len(cost), dtype=np.int64)
+    return steps * share[every_mode, piece], steps * size[every_mode, piece] / (1 + piece)
 
 
 def _totals(cost: Floats, best: Floats, filled: int) -> Floats:

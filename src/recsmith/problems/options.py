@@ -69,12 +69,13 @@ def build_options(
         widths = sorted({width for split in splits for width, _ in split})
         if not splits:
             continue
+        place = {width: i for i, width in enumerate(widths)}
         first = made + np.arange(len(members)) * len(widths)
         piece_mode.append(np.repeat(members, len(widths)))
         piece_width.append(np.tile(np.array(widths, dtype=np.int64), len(members)))
         made += len(members) * len(widths)
         for number, split in enumerate(splits):
-            pairs = [(first + widths.index(width), np.full(len(members), count)) for width, count in split]
+            pairs = [(first + place[width], np.full(len(members), count)) for width, count in split]
             pairs += [(np.full(len(members), NO_PIECE), np.zeros(len(members), dtype=np.int64))] * (2 - len(pairs))
             columns.append(np.stack([members, np.full(len(members), number), *pairs[0], *pairs[1]]))
     rows = np.concatenate(columns, axis=1)
