@@ -3,8 +3,8 @@
 The options of a problem hold a sample of all splits; bounds must hold for every split, so they ask here.
 
 Recurrence: the cheapest cover of the first s width steps ends with some piece of w steps, beside the cheapest cover of
-the first s - w. It takes n additions of arrays of up to n steps, so very wide tables get a bound below it instead, which
-takes n divisions: a cover costs no less than n times the least cost of a step, that is of a piece over its steps.
+the first s - w. It takes n additions of arrays of up to n steps, so very wide tables get a bound below it instead,
+which takes n divisions: a cover costs no less than n times the least cost of a step, that is of a piece over its steps.
 
 Legend: ... modes of one dim (and nodes side by side), n = dim / 4 width steps; cost[..., j] is of a piece of
 (j + 1) * 4 columns, and inf where no such piece is allowed.
@@ -24,7 +24,7 @@ def least_cost(cost: Floats) -> Floats:
     """
     steps = cost.shape[-1]
     if steps > MOST_STEPS:
-        return steps * (cost / (1 + np.arange(steps))).min(axis=-1)
+        return steps * _cost_of_a_step(cost).min(axis=-1)
     best = np.zeros((*cost.shape[:-1], steps + 1))
     for filled in range(1, steps + 1):
         np.min(_totals(cost, best, filled), axis=-1, out=best[..., filled])
@@ -52,10 +52,15 @@ def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
 def _least_of_steps(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
     """The bound of n divisions (m,), and the bytes that as many steps of its piece have."""
     steps = cost.shape[1]
-    share = cost / (1 + np.arange(steps))
+    share = _cost_of_a_step(cost)
     piece = share.argmin(axis=1)
     every_mode = np.arange(len(cost), dtype=np.int64)
     return steps * share[every_mode, piece], steps * size[every_mode, piece] / (1 + piece)
+
+
+def _cost_of_a_step(cost: Floats) -> Floats:
+    """Cost (..., n) of pieces over the steps that they have."""
+    return cost / np.arange(1.0, cost.shape[-1] + 1)
 
 
 def _totals(cost: Floats, best: Floats, filled: int) -> Floats:

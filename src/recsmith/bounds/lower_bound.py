@@ -23,9 +23,13 @@ from recsmith.plans import Bound
 from recsmith.problems import Problem
 
 REACH = 1.5  # times the first bound: up to which step time the second one looks; a gap above 50 % stays as it is
-MOST_TABLES = 300  # of a problem for which the second bound is sought: its work grows with their square
+MOST_TABLES = 150  # of a problem for which the second bound is sought; with 120 it adds 1 %, with 300 nothing in 1.3 s
+MOST_PROVED_TABLES = (
+    300  # of a problem for which it is sought on request, for a minute: its work grows with their square
+)
 PHASE_WORK = 400_000  # numbers that the second bound may work on, for each pair of tables
 MOST_PHASE_WORK = 500_000_000  # numbers, for all pairs together: about a second
+WORK_AT_ONCE = 25_000_000  # numbers between two questions whether to go on: a twentieth of a second
 PROOF_WORK = 20_000_000_000  # numbers that a bound on request may work on: about a minute
 PROOF_WORK_AT_ONCE = 100_000_000  # numbers between two questions whether to go on
 
@@ -43,24 +47,31 @@ class LowerBound:
     promising: tuple[SelectionLimits, ...]
 
 
-def lower_bound(evaluator: Evaluator) -> LowerBound:
+def always() -> bool:
+    """Yes: whether to go on, where nothing limits the time."""
+    return True
+
+
+def lower_bound(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -> LowerBound:
     """The lower bound of an evaluator over its problem's space; worked out once for each evaluator.
+
+    keep_on: asked now and then by the first call whether to look for a tighter bound, or on.
 
     Its value is None where the cost model gives no bound, and where no plan exists.
 
     Where the model can be lifted (`Evaluator.lifted`), a bound B of the model lifted by L seconds bounds the model
     itself by B - G * L: a lift adds at most L to each rank for each of the G groups. The best of all lifts counts.
     """
-    return kept_for(evaluator, "lower bound", lambda: _best_of_lifts(evaluator))
+    return kept_for(evaluator, "lower bound", lambda: _best_of_lifts(evaluator, keep_on))
 
 
-def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = lambda: True) -> Bound:
+def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = always) -> Bound:
     """A bound that more work has gone into, of a problem for which a plan with `total_s` seconds is known.
 
     keep_on: asked now and then whether to go on. Takes about a minute where the gap stays open.
     """
     known = lower_bound(evaluator).bound
-    if known.value_s is None or known.value_s >= total_s or len(evaluator.problem.tables) > MOST_TABLES:
+    if known.value_s is None or known.value_s >= total_s or len(evaluator.problem.tables) > MOST_PROVED_TABLES:
         return known
     branching = _phase_branching(evaluator, total_s, max(each.price for each in lower_bound(evaluator).promising))
     while branching.work < PROOF_WORK and branching.bound < total_s and not branching.done and keep_on():
@@ -68,11 +79,11 @@ def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = la
     return replace(known, value_s=max(known.value_s, min(branching.bound, total_s * (1 - ROUNDING))))
 
 
-def _best_of_lifts(evaluator: Evaluator) -> LowerBound:
+def _best_of_lifts(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
     """The best bound of the model as it is and of its lifted versions."""
-    best = _bound_of_planes(evaluator)
+    best = _bound_of_planes(evaluator, keep_on)
     for lift, lifted in evaluator.lifted if best.bound.value_s is not None else ():
-        found = _bound_of_planes(lifted)
+        found = _bound_of_planes(lifted, keep_on)
         below = (found.bound.value_s or 0.0) - lift * evaluator.groups
         if below > (best.bound.value_s or 0.0):
             linear = found.linear and replace(found.linear, opening=0.0)
@@ -80,7 +91,7 @@ def _best_of_lifts(evaluator: Evaluator) -> LowerBound:
     return best
 
 
-def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
+def _bound_of_planes(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
     """The bound that rests on the planes of a model as they are."""
     problem = evaluator.problem
     if not evaluator.planes:
@@ -88,8 +99,8 @@ def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
         return LowerBound(none, None, (SelectionLimits(),))
     linear = tightest_linear_bound(evaluator)
     value, promising = GroupBranching(evaluator, linear).solve()
-    if value is not None and len(problem.tables) <= MOST_TABLES:
-        value = _tightened(evaluator, value, promising[0].price if promising else 0.0)
+    if value is not None and len(problem.tables) <= MOST_TABLES and keep_on():
+        value = _tightened(evaluator, value, promising[0].price if promising else 0.0, keep_on)
     kind = "additive: mean load, largest piece, memory"
     if not evaluator.additive:
         kind = "convex: planes below the cost, fusion groups, mean load, largest piece, memory"
@@ -97,12 +108,12 @@ def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
     return LowerBound(Bound(value_s=value, kind=kind, space=describe_space(problem)), linear, (*promising, everything))
 
 
-def _tightened(evaluator: Evaluator, value: float, price: float) -> float:
+def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool]) -> float:
     """The bound after branching over the seconds of the phases, where the problem is small enough for it."""
     branching = _phase_branching(evaluator, REACH * value, price)
     work = min(MOST_PHASE_WORK, PHASE_WORK * len(evaluator.problem.tables) ** 2)
-    if branching.work <= work:
-        branching.solve(work, REACH * value)
+    while branching.work < work and branching.bound < REACH * value and not branching.done and keep_on():
+        branching.solve(min(work, branching.work + WORK_AT_ONCE), REACH * value)
     return max(value, min(branching.bound, REACH * value))
 
 

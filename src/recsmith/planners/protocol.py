@@ -12,7 +12,7 @@ NoPlanFound.
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from recsmith.costs import Evaluator, step_seconds
@@ -21,6 +21,7 @@ from recsmith.plans import Bound
 from recsmith.problems import Footprint, Problem
 
 OnImprove = Callable[[float], bool | None]
+MOMENT_S = 1e-9  # seconds that a spent limit of time still has, so that it stays a limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,12 @@ class Budget:
             raise UsageError(f"a search of {self.iterations} iterations finds nothing; allow at least 1")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise UsageError(f"a time limit of {self.time_limit_s:g} s leaves no time; give more, for example 10s")
+
+    def less(self, seconds: float) -> "Budget":
+        """What is left once so many seconds have gone; at least a moment, for a first plan."""
+        if self.time_limit_s is None:
+            return self
+        return replace(self, time_limit_s=max(self.time_limit_s - seconds, MOMENT_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +124,11 @@ class Search:
         if total < self.total_s:
             self.best, self.total_s = footprint, total
             self.cancelled = bool(self.on_improve and self.on_improve(total))
+
+    def is_early(self, share: float) -> bool:
+        """Whether less than this share of the time limit has passed; always without one."""
+        limit = self.budget.time_limit_s
+        return limit is None or time.monotonic() - self.started < share * limit
 
     @property
     def stop(self) -> bool:

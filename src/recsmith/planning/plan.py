@@ -75,7 +75,7 @@ def plan_with(
     check_feasible(evaluator, model)
     try:
         solution = searcher.plan(
-            problem, evaluator, seed=options.seed, budget=options.budget,
+            problem, evaluator, seed=options.seed, budget=options.budget.less(time.perf_counter() - begun),
             start=_start_footprint(problem, start) if start else None, on_improve=on_improve,
         )  # fmt: skip
     except Infeasible as error:

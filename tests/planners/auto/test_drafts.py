@@ -24,7 +24,7 @@ from recsmith.planners.search.device_state import DeviceState
 def drafts(case: Case, size: int = 10) -> Drafts:
     search, devices = Search(case.evaluator, None, None, None), DeviceState(case.evaluator)
     relaxation = shared_relaxation(case.evaluator, lower_bound(case.evaluator).linear)
-    return Drafts(search, devices, relaxation, StoppingRule(search, 0.0, size), seed=0)
+    return Drafts(search, devices, relaxation, StoppingRule(search, 0.0, size), seed=0, finished=[])
 
 
 def test_the_best_are_kept_best_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,17 +25,23 @@ DRAWS, FEW_DRAWS = 200, 40  # of light options, where nothing else found room; w
 class Drafts:
     """The members that draft. search keeps the best plan; starts are the best drafts, best first.
 
-    starts: seconds, a number that settles ties, and the draft. finished: names of members that did their part.
+    starts: seconds, a number that settles ties, and the draft. finished: the names of members that did their part are
+    added to it.
     """
 
     def __init__(
-        self, search: Search, devices: DeviceState, relaxation: Relaxation, stopping: StoppingRule, seed: int
+        self,
+        search: Search,
+        devices: DeviceState,
+        relaxation: Relaxation,
+        stopping: StoppingRule,
+        seed: int,
+        finished: list[str],
     ) -> None:
         self.search, self.devices, self.relaxation, self.seed = search, devices, relaxation, seed
-        self.stopping = stopping
+        self.stopping, self.finished = stopping, finished
         self.problem, self.evaluator = devices.problem, devices.evaluator
         self.starts: list[tuple[float, int, Assignment]] = []
-        self.finished: list[str] = []
 
     def work(self) -> bool:
         """Candidates first, then other planners where they are quick; False where the plan is already good enough."""

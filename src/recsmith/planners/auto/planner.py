@@ -20,6 +20,7 @@ from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import Improvement
 from recsmith.planners.auto.neighbourhoods import WORK, Neighbourhoods
 from recsmith.planners.auto.stopping import StoppingRule
+from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.annealing import Annealing
 from recsmith.planners.search.annealing_options import AnnealingOptions
@@ -37,6 +38,8 @@ LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of annealing: at least, for ea
 AT_ONCE = 20  # steps of annealing between two checks of the budget
 MOST_TABLES = 7  # of a problem that is enumerated
 MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # of all tables, and partial plans followed, of an enumeration
+BOUND_SHARE = 0.25  # of a time limit, after which no tighter bound is sought; trade-off: the rest is the search's
+COST_GREEDY = next(planner for planner in GREEDIES if planner.name == "cost_greedy")
 LEFT_OUT = "neighbourhoods: left out, needs recsmith[solve]"  # what a report says where OR-Tools is not installed
 
 
@@ -57,33 +60,50 @@ class Auto:
     ) -> Solution:
         """The best of some tens of placements; NoPlanFound where none is complete."""
         search = Search(evaluator, budget, start, on_improve)
-        team = _Team(search, DeviceState(evaluator), seed)
-        with search.interruptible():
-            team.work()
+        members: list[str] = []
+        left_out: list[str] = []
+        try:
+            with search.interruptible():
+                if search.budget.time_limit_s is not None:
+                    _quick_plan(search, seed)
+                _Team(search, seed, members, left_out).work()
+        except KeyboardInterrupt:  # before there is any plan: the quickest one is due
+            _quick_plan(search, seed)
+            search.truncated = True
         solution = search.solution()
         if solution is None:
             raise NoPlanFound(
                 "no plan was found, and none was proved impossible: memory is tight; "
                 "allow more types or widths any, reserve less, or add devices"
             )
-        return replace(solution, members=tuple(team.finished), left_out=tuple(team.left_out))
+        return replace(solution, members=tuple(members), left_out=tuple(left_out))
+
+
+def _quick_plan(search: Search, seed: int) -> None:
+    """Try cost_greedy's plan, if it finds one."""
+    try:
+        found = COST_GREEDY.plan(search.evaluator.problem, search.evaluator, seed=seed)
+    except NoPlanFound:
+        return
+    search.try_(found.footprint, found.total_s)
 
 
 class _Team:
     """The members of the search, one after the other; `search` keeps the best plan, `drafts` the best starts.
 
-    finished: names of members that did their part. left_out: what could not take part, in words for a report.
+    finished: names of members that did their part. left_out: what could not take part, in words for a report. Both
+    lists are the caller's, who has them however the search ends.
     """
 
-    def __init__(self, search: Search, devices: DeviceState, seed: int) -> None:
-        self.search, self.devices, self.seed = search, devices, seed
-        self.problem, self.evaluator = devices.problem, devices.evaluator
-        known = lower_bound(self.evaluator)
-        size = len(self.problem.tables) * len(devices.free)
+    def __init__(self, search: Search, seed: int, finished: list[str], left_out: list[str]) -> None:
+        self.search, self.seed, self.finished, self.left_out = search, seed, finished, left_out
+        self.problem, self.evaluator = search.evaluator.problem, search.evaluator
+        self.devices = DeviceState(self.evaluator)
+        known = lower_bound(self.evaluator, keep_on=lambda: search.is_early(BOUND_SHARE))
+        size = len(self.problem.tables) * len(self.devices.free)
         self.stopping = StoppingRule(search, known.bound.value_s or 0.0, size)
-        self.drafts = Drafts(search, devices, shared_relaxation(self.evaluator, known.linear), self.stopping, seed)
-        self.finished = self.drafts.finished
-        self.left_out: list[str] = []
+        relaxation = shared_relaxation(self.evaluator, known.linear)
+        self.drafts = Drafts(search, self.devices, relaxation, self.stopping, seed, finished)
 
     def work(self) -> None:
         """Drafts first, then local search from the best few, then what is left of a budget."""
