@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.errors import UsageError
-from recsmith.units import format_gap, format_size, format_time, parse_size, parse_time
+from recsmith.units import counted, format_gap, format_size, format_time, parse_size, parse_time
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,10 @@ def test_gaps_are_printed_in_per_cent(gap: float | None, text: str):
 @given(st.floats(0, 10))
 def test_a_gap_is_never_printed_with_an_exponent(gap: float):
     assert "e" not in format_gap(gap)
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 tables"), (1, "1 table"), (2, "2 tables"), (2002, "2,002 tables")])
+def test_what_is_counted_is_singular_for_one(number: int, text: str):
+    assert counted(number, "table") == text
+    assert counted(1, "try", "tries") == "1 try"
+    assert counted(3, "try", "tries") == "3 tries"

@@ -36,6 +36,11 @@ def parse_time(text: str) -> float:
     return value * unit
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number and what it counts, in the singular for one: '1 table', '2,002 tables', '1 try', '3 tries'."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def format_size(size: float) -> str:
     """A size for people: three significant digits, binary units."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):

@@ -119,7 +119,7 @@ def test_compare_refuses_bad_words(tables: Path, words: tuple[str, ...], kind: t
 def test_compare_refuses_a_baseline_of_another_cluster(tables: Path, plan_file: Path):
     done = run(compare, tables, "-c", "h100:4", *FAST, "--baseline", plan_file)
     assert isinstance(done.exception, PlanMismatch)
-    assert f"'{plan_file}' is for 1 hosts of 2 devices, the cluster has 1 of 4" in str(done.exception)
+    assert f"'{plan_file}' is for 1 host of 2 devices, the cluster has 1 of 4" in str(done.exception)
 
 
 # --- explain ------------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_names_say_devices_a_host_and_hosts(name: str, shape: tuple[int, int]):
 
 def test_the_largest_world_is_65_536():
     assert load_cluster("h100:8x8192").world_size == 65_536
-    with pytest.raises(UsageError, match="has 8193 hosts of 8 devices; both must be at least 1 and their product at"):
+    with pytest.raises(UsageError, match="has 8,193 hosts of 8 devices; both must be at least 1 and their product at"):
         load_cluster("h100:8x8193")
 
 

@@ -137,3 +137,24 @@ def test_moved_bytes_count_every_new_element_once(first: Placement, second: Plac
     work = workload(table("a", ROWS, DIM))
     before, after = plan_of(work, MACHINES, first), plan_of(work, MACHINES, second)
     assert diff(before, after).moved_bytes == 4 * len(cells(after) - cells(before))
+
+
+# --- plans of different problems -----------------------------------------------------------------------------------
+
+
+def test_plans_of_one_problem_have_nothing_to_say_of_it():
+    assert diff(one("table_wise", [0]), one("row_wise", ALL)).other_problem == ()
+
+
+def test_other_tables_clusters_and_batches_are_said():
+    before = one("table_wise", [0])
+    wider = plan_of(
+        workload(table("a", ROWS, 2 * DIM), table("b", ROWS, DIM)), cluster(hosts=1, local=2),
+        placed("a", "table_wise", [0]), placed("b", "table_wise", [1]),
+    )  # fmt: skip
+    tables, clusters = diff(before, wider).other_problem
+    assert tables == "tables differ: 0 only before, 1 only after, 1 of another shape"
+    assert clusters.startswith("clusters differ: ")
+    other = replace(before, workload=replace(before.workload, batch_size=7), cost_model="other")
+    said = diff(before, other).other_problem
+    assert [words.split(" differ")[0] for words in said] == ["batch_size", "cost models"]

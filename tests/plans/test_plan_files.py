@@ -232,7 +232,7 @@ MISMATCHES: list[tuple[str, Edit, str]] = [
     (
         "a table missing",
         lambda raw: raw["placements"].remove(placement(raw, "tw")),
-        "1 tables are not placed, the first is 'tw'; place every table",
+        "1 table without a place, the first is 'tw'; place every table",
     ),
     (
         "an unknown sharding type",

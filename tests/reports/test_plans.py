@@ -14,7 +14,7 @@ from recsmith.reports.plans import part_words, plan_report, price_to_raw, result
 
 def test_a_report_says_what_the_plan_does_costs_and_weighs(capsys: pytest.CaptureFixture[str]):
     text = text_of(plan_report(made(value_s=0.9), "a run"), capsys)
-    assert "1 tables, 12.5 KiB of weights on 2 devices: 1 table_wise" in text
+    assert "1 table, 12.5 KiB of weights on 2 devices: 1 table_wise" in text
     assert "toy:2, 1 GiB a device" in text
     assert "1 s (cost model torchrec, predicted; rank 0 decides: 25% forward compute; 0.0% over the mean)" in text
     assert "900 ms proven, at most 11% above the best" in text
@@ -44,7 +44,7 @@ def test_a_report_names_kernels_that_use_host_memory(capsys: pytest.CaptureFixtu
     cached, remote = (replace(whole, compute_kernel=f"fused_uvm{word}") for word in ("_caching", ""))
     plans = [replace(device, placements=(each,)) for each in (cached, remote)]
     texts = [text_of(plan_report(plan), capsys) for plan in (*plans, device)]
-    assert "host     1 tables, 12.5 KiB of weights in host memory: 1 fused_uvm_caching at 0.2" in texts[0]
+    assert "host     1 table, 12.5 KiB of weights in host memory: 1 fused_uvm_caching at 0.2" in texts[0]
     assert "in host memory: 1 fused_uvm" in texts[1]
     assert "host memory" not in texts[2]
 

@@ -51,12 +51,14 @@ def _print(result: Any, output: str | None, format_: str) -> None:
     else:
         from recsmith.reports.layout import show
         from recsmith.reports.plans import plan_report
+        from recsmith.units import counted
 
         written = f", written to {output}" if output else ""
+        tries = counted(result.iterations, "try", "tries")
         lost = "".join(f"; {words}" for words in result.left_out)
         show(
             plan_report(
                 result.plan,
-                f"planner {result.plan.planner}, {result.iterations} tries, {result.elapsed_s:.2f} s{written}{lost}",
+                f"planner {result.plan.planner}, {tries}, {result.elapsed_s:.2f} s{written}{lost}",
             )
         )

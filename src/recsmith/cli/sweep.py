@@ -8,6 +8,7 @@ import click
 from recsmith.cli.options import read_cluster, read_search, read_shape, search_options, shape_options, words
 from recsmith.cli.progress import is_watched, note
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.units import counted
 
 
 def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
@@ -92,7 +93,7 @@ def _notes(found: Any) -> None:
             note(f"the search of {point_words(point)} was cut short; its plan is the best by then")
     if found.left:
         total = len(found.points) + found.left
-        note(f"interrupted; {found.left} of {total} points are not done")
+        note(f"interrupted; {found.left} of {counted(total, 'point')} are not done")
 
 
 def _print(found: Any, output: str | None, format_: str) -> None:

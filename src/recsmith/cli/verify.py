@@ -7,6 +7,7 @@ import click
 from recsmith.cli.options import format_option
 from recsmith.cli.progress import note, progress_printer
 from recsmith.reports.progress import verifying_words
+from recsmith.units import counted
 
 LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
 OF_JOBS = ("steps", "batch_size")  # options of --torchrec alone
@@ -73,7 +74,7 @@ def _verify_kernels(plans: tuple[str, ...], format_: str, words: dict[str, Any])
     named = [(name, load_plan(name)) for name in plans]
     done = verify_kernels(named, **words, on_progress=progress_printer(verifying_words, LOG_EVERY_S))
     if not done.complete:
-        note(f"interrupted; this is what {done.visits} visits say")
+        note(f"interrupted; this is what {counted(done.visits, 'visit')} say{'s' if done.visits == 1 else ''}")
     if format_ == "json":
         click.echo(dump_json(kernel_verification_to_raw(done)), nl=False)
     else:

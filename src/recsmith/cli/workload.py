@@ -29,7 +29,7 @@ def sample(tables: int, seed: int, max_bytes: str | None, batch_size: int, optim
     recsmith workload sample --tables 100 --max-bytes 4GiB | recsmith plan - --cluster h100:8
     """  # noqa: D301 (click's mark that keeps the lines is one character, not two)
     from recsmith.files import check_target, dump_json
-    from recsmith.units import format_size, parse_size
+    from recsmith.units import counted, format_size, parse_size
     from recsmith.workloads import save_workload, workload_to_raw
     from recsmith.workloads.sample import sample_workload
 
@@ -41,4 +41,4 @@ def sample(tables: int, seed: int, max_bytes: str | None, batch_size: int, optim
     else:
         save_workload(made, output)
         weights = format_size(made.weight_bytes)
-        note(f"{tables:,} tables, {weights} of weights, written to {output}")
+        note(f"{counted(tables, 'table')}, {weights} of weights, written to {output}")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.errors import UsageError
-from recsmith.units import format_size
+from recsmith.units import counted, format_size
 
 LARGEST_WORLD = 65_536  # devices; larger clusters are taken for mistakes
 LARGEST_SIZE = 2**53  # bytes; sizes below it are exact as floating-point numbers
@@ -92,12 +92,13 @@ class Cluster:
         """Check counts and capacities."""
         if self.local_world_size < 1 or self.hosts < 1 or self.world_size > LARGEST_WORLD:
             raise UsageError(
-                f"the cluster has {self.hosts} hosts of {self.local_world_size} devices; "
+                f"the cluster has {counted(self.hosts, 'host')} of {counted(self.local_world_size, 'device')}; "
                 f"both must be at least 1 and their product at most {LARGEST_WORLD:,}"
             )
         if isinstance(self.hbm_bytes, tuple) and len(self.hbm_bytes) != self.world_size:
             raise UsageError(
-                f"hbm_bytes lists {len(self.hbm_bytes)} devices, the cluster has {self.world_size}; give one per rank"
+                f"hbm_bytes lists {counted(len(self.hbm_bytes), 'device')}, the cluster has {self.world_size}; "
+                "give one per rank"
             )
         _check_bytes(self.reserve_bytes, "reserve_bytes", least=0)
         _check_bytes(self.ddr_bytes_per_host, "ddr_bytes_per_host", least=0)

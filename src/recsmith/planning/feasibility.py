@@ -20,7 +20,7 @@ from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.fewest_pieces import place_in_fewest_pieces
 from recsmith.problems import Problem, build_problem
 from recsmith.sharding import UVM_CACHING
-from recsmith.units import format_size
+from recsmith.units import counted, format_size
 
 HBM_STEPS = (
     1.0,
@@ -73,7 +73,8 @@ def _overfull_message(problem: Problem, model: CostModel, need: float, room: flo
     )
     return (
         f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
-        f"{world} devices offer {format_size(room)}. Proved{floor}. {what_helps(problem, model)}"
+        f"{counted(world, 'device')} offer{'s' if world == 1 else ''} {format_size(room)}. "
+        f"Proved{floor}. {what_helps(problem, model)}"
     )
 
 
@@ -82,7 +83,7 @@ def _fewest(problem: Problem, least: float) -> str:
     cluster = problem.cluster
     devices = int(np.ceil(least / float(problem.capacity.max())))
     if cluster.hosts == 1:
-        return f"nor below {devices} devices of this size"
+        return f"nor below {counted(devices, 'device')} of this size"
     local = cluster.local_world_size
     return f"nor below {-(-devices // local) * local} devices of this size in hosts of {local}"
 
@@ -127,7 +128,7 @@ def _more_hosts(problem: Problem, model: CostModel) -> str | None:
     tried = sorted({int(np.ceil(least * step)) for step in DEVICE_STEPS})
     for hosts in tried:
         if _has_plan(problem, model, hosts=hosts):
-            return f"{hosts * cluster.local_world_size} devices ({hosts} hosts)"
+            return f"{counted(hosts * cluster.local_world_size, 'device')} ({counted(hosts, 'host')})"
     return None
 
 

@@ -7,6 +7,7 @@ from recsmith.errors import PlanMismatch
 from recsmith.files import did_you_mean
 from recsmith.plans.plan import Placement
 from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Shard
+from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 
 
@@ -25,7 +26,9 @@ def check_placements(placements: Sequence[Placement], workload: Workload, cluste
     _check_sequence_widths(placements, tables)
     missing = [name for name in tables if name not in seen]
     if missing:
-        raise PlanMismatch(f"{len(missing)} tables are not placed, the first is '{missing[0]}'; place every table")
+        raise PlanMismatch(
+            f"{counted(len(missing), 'table')} without a place, the first is '{missing[0]}'; place every table"
+        )
 
 
 def _check_placement(placement: Placement, table: Table, cluster: Cluster) -> None:

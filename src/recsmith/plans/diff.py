@@ -1,7 +1,10 @@
 """What changed between two plans."""
 
+from collections.abc import Iterator
+
 from recsmith._types import noun
 from recsmith.plans.plan import Placement, Plan
+from recsmith.workloads import Table
 
 
 @noun
@@ -19,13 +22,17 @@ class Change:
 
 @noun
 class PlanDiff:
-    """What changed from one plan to another: tables, weights to move, and the step's cost."""
+    """What changed from one plan to another: tables, weights to move, and the step's cost.
+
+    other_problem: how the plans solve different problems, in sentences; costs then tell little. Empty for one problem.
+    """
 
     changes: tuple[Change, ...]
     unchanged: int
     moved_bytes: int
     before_s: float
     after_s: float
+    other_problem: tuple[str, ...] = ()
 
 
 def diff(before: Plan, after: Plan) -> PlanDiff:
@@ -45,7 +52,30 @@ def diff(before: Plan, after: Plan) -> PlanDiff:
         moved_bytes=sum(change.moved_bytes for change in changes),
         before_s=before.cost.total_s,
         after_s=after.cost.total_s,
+        other_problem=tuple(_other_problem(before, after)),
     )
+
+
+def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
+    """How the problems of two plans differ: tables, clusters, and what the costs depend on besides."""
+    old, new = ({table.name: table for table in plan.workload.tables} for plan in (before, after))
+    shapes = [name for name in old.keys() & new.keys() if _shape(old[name]) != _shape(new[name])]
+    if shapes or old.keys() != new.keys():
+        lost, come = len(old.keys() - new.keys()), len(new.keys() - old.keys())
+        yield f"tables differ: {lost} only before, {come} only after, {len(shapes)} of another shape"
+    if before.cluster != after.cluster:
+        was, now = before.cluster.describe(), after.cluster.describe()
+        yield f"clusters differ: {was}" + (f", then {now}" if was != now else " of other figures")
+    for name in ("batch_size", "optimizer", "comm_dtype", "pipeline"):
+        was, now = getattr(before.workload, name), getattr(after.workload, name)
+        if was != now:
+            yield f"{name} differs: {was}, then {now}"
+    if before.cost_model != after.cost_model:
+        yield f"cost models differ: {before.cost_model}, then {after.cost_model}"
+
+
+def _shape(table: Table) -> tuple[int, int, str]:
+    return table.num_embeddings, table.embedding_dim, table.data_type
 
 
 def _moved_bytes(before: Plan, after: Plan, names: set[str]) -> dict[str, int]:

@@ -11,7 +11,7 @@ from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow
 from recsmith.analyses.sensitivity import Spread
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import grid, line
-from recsmith.units import format_gap, format_size, format_time
+from recsmith.units import counted, format_gap, format_size, format_time
 
 COMPARISON_SCHEMA = "recsmith/comparison/1"
 
@@ -21,7 +21,10 @@ def comparison_report(comparison: Comparison) -> RenderableType:
     plan = next(iter(comparison.plans.values()))
     work, weights = plan.workload, format_size(plan.workload.weight_bytes)
     lines = [
-        line("workload", f"{len(work.tables)} tables, {weights} of weights; {work.batch_size:,} samples a device"),
+        line(
+            "workload",
+            f"{counted(len(work.tables), 'table')}, {weights} of weights; {work.batch_size:,} samples a device",
+        ),
         line("cluster", plan.cluster.describe()),
         line("search", f"under cost model {comparison.judges[0]}; steps are predicted, not measured; gaps are proven"),
         line("space", plan.bound.space),

@@ -22,6 +22,8 @@ def diff_report(change: PlanDiff, before: str, after: str) -> RenderableType:
     """
     ratio = change.after_s / change.before_s - 1 if change.before_s else 0.0
     lines = [
+        *(line("note", f"{words}; the two steps do not compare") for words in change.other_problem[:1]),
+        *(line("", words) for words in change.other_problem[1:]),
         line("before", f"{before}: {format_time(change.before_s)}"),
         line("after", f"{after}: {format_time(change.after_s)} ({ratio:+.2%})"),
         line("tables", f"{len(change.changes)} differ, {change.unchanged} are placed alike"),

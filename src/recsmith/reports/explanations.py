@@ -10,7 +10,7 @@ from recsmith.files import Raw, encode
 from recsmith.reports.layout import add_first, grid, line
 from recsmith.reports.plans import part_words
 from recsmith.reports.table_accounts import account_report
-from recsmith.units import format_time
+from recsmith.units import counted, format_time
 
 EXPLANATION_SCHEMA = "recsmith/explanation/1"
 MOST_TABLES = 8  # rows of a phase: the dearest tables; two phases fit a screen
@@ -20,7 +20,9 @@ def explanation_report(explanation: Explanation) -> RenderableType:
     """What binds each phase of the step; or all about one table."""
     plan = explanation.plan
     lines = [
-        line("plan", f"{len(plan.placements)} tables on {plan.cluster.describe()}, digest {plan.digest[:16]}"),
+        line(
+            "plan", f"{counted(len(plan.placements), 'table')} on {plan.cluster.describe()}, digest {plan.digest[:16]}"
+        ),
         line("step", _step_words(explanation)),
     ]
     if explanation.account is not None:

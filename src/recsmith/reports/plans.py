@@ -11,10 +11,11 @@ from recsmith.planning import Result
 from recsmith.plans import PARTS, DeviceCost, Placement, Plan, StepCost, inexact_tables, kernel_words, plan_to_raw
 from recsmith.reports.layout import LABEL_WIDTH, grid, line
 from recsmith.sharding import HOST_KERNELS
-from recsmith.units import format_gap, format_size, format_time
+from recsmith.units import counted, format_gap, format_size, format_time
 
 RESULT_SCHEMA = "recsmith/result/1"
 MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
+COLUMN_WISE = "column_wise"  # of which the report tells how many tables are not split, as under table_wise
 SHOWN = 6  # rows of the busiest ranks, and of the idlest; fewer lines than MOST_DEVICES in all
 
 
@@ -53,7 +54,7 @@ def _hosted_words(plan: Plan, hosted: Sequence[Placement]) -> str:
     counts = Counter(kernel_words(placement.compute_kernel, placement.cache) for placement in hosted)
     kernels = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     size = format_size(sum(weight[placement.table] for placement in hosted))
-    return f"{len(hosted)} tables, {size} of weights in host memory: {kernels}"
+    return f"{counted(len(hosted), 'table')}, {size} of weights in host memory: {kernels}"
 
 
 def _inexact_words(plan: Plan, tables: list[str]) -> str:
@@ -66,9 +67,13 @@ def _inexact_words(plan: Plan, tables: list[str]) -> str:
 
 def _plan_words(plan: Plan) -> str:
     counts = Counter(placement.sharding_type for placement in plan.placements)
-    types = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-    weights = format_size(plan.workload.weight_bytes)
-    return f"{len(plan.placements)} tables, {weights} of weights on {plan.cluster.world_size} devices: {types}"
+    whole = sum(1 for placement in plan.placements if placement.sharding_type == COLUMN_WISE and not placement.widths)
+    types = ", ".join(
+        f"{count} {name}" + (f" ({whole} of them whole)" if whole and name == COLUMN_WISE else "")
+        for name, count in counts.most_common()
+    )
+    tables, weights = counted(len(plan.placements), "table"), format_size(plan.workload.weight_bytes)
+    return f"{tables}, {weights} of weights on {counted(plan.cluster.world_size, 'device')}: {types}"
 
 
 def _bound_words(plan: Plan) -> str:

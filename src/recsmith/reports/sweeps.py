@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import grid, line
-from recsmith.units import format_gap, format_size, format_time
+from recsmith.units import counted, format_gap, format_size, format_time
 
 SWEEP_SCHEMA = "recsmith/sweep/1"
 COLUMNS = tuple(field.name for field in fields(Point))  # of the CSV, in this order
@@ -28,7 +28,7 @@ def sweep_report(sweep: Sweep) -> RenderableType:
     """A row for each point by device type and batch, with the knees, and why points have no plan."""
     work, weights = sweep.workload, format_size(sweep.workload.weight_bytes)
     lines = [
-        line("workload", f"{len(work.tables)} tables, {weights} of weights"),
+        line("workload", f"{counted(len(work.tables), 'table')}, {weights} of weights"),
         line("search", f"planner {sweep.planner}, cost model {sweep.cost_model}; {STEPS}"),
         line("space", sweep.space),
         *(line("knee", knee_words(knee, sweep.fixed)) for knee in sweep.knees),
@@ -40,7 +40,7 @@ def sweep_report(sweep: Sweep) -> RenderableType:
 def knee_words(knee: Knee, fixed: Fixed) -> str:
     """Where the knee is, and why more devices do not pay."""
     batch = f"{knee.size:,} samples {'a device' if fixed == 'batch_size' else 'a step'}"
-    count = f"{knee.devices:,} devices" if knee.devices > 1 else "1 device"
+    count = counted(knee.devices, "device")
     few = ", the fewest here" if knee.fewest else ""
     return f"{knee.device}:{knee.per_host}, {batch}: {count}{few}; {_beyond(knee)}{'; proven' if knee.proven else ''}"
 
@@ -58,7 +58,7 @@ def _beyond(knee: Knee) -> str:
 
 def point_words(point: Point) -> str:
     """The name of a point: device and how many a host holds, devices, local batch."""
-    count = f"{point.devices:,} devices" if point.devices > 1 else "1 device"
+    count = counted(point.devices, "device")
     return f"{point.device}:{point.per_host}, {count}, batch {point.batch_size:,}"
 
 

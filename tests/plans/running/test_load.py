@@ -127,7 +127,7 @@ def changed(name: str, column: str, value: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        (report(ROWS[1:]), PlanMismatch, "1 tables are not placed, the first is 's'"),
+        (report(ROWS[1:]), PlanMismatch, "1 table without a place, the first is 's'"),
         (report([*ROWS, row("m.x", "TW", "32", "9", "0")]), PlanMismatch, "places table 'x', which the workload"),
         (report([*ROWS, ROWS[0]]), PlanMismatch, "places table 's' 2 times; the workload has it 1 times"),
         (report(ranks=8), PlanMismatch, "runs on 8 ranks, the cluster has 4 devices; name the cluster"),

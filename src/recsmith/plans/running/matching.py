@@ -14,6 +14,7 @@ from recsmith.plans.running.printed import is_printed, read_printed
 from recsmith.plans.running.report import read_report
 from recsmith.plans.running.tables import RunningPlan, RunningTable
 from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Span, sharding_type
+from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.torchrec_log import find_report, refuse_log
 
@@ -59,8 +60,8 @@ def placements_for(plan: Plan, source: str, workload: Workload, cluster: Cluster
     own, other = (plan.cluster.local_world_size, plan.cluster.hosts), (cluster.local_world_size, cluster.hosts)
     if own != other:
         raise PlanMismatch(
-            f"'{source}' is for {own[1]} hosts of {own[0]} devices, the cluster has {other[1]} of {other[0]}; "
-            "name the cluster that the job runs on"
+            f"'{source}' is for {counted(own[1], 'host')} of {counted(own[0], 'device')}, "
+            f"the cluster has {other[1]} of {other[0]}; name the cluster that the job runs on"
         )
     tables = {table.name: table for table in plan.workload.tables}
     for table in workload.tables:
@@ -86,8 +87,8 @@ def _fitted(running: RunningPlan, source: str, workload: Workload, cluster: Clus
     """The running plan's tables matched with the workload's, as placements."""
     if running.world_size not in (None, cluster.world_size):
         raise PlanMismatch(
-            f"'{source}' runs on {running.world_size} ranks, the cluster has {cluster.world_size} devices; "
-            "name the cluster that the job runs on"
+            f"'{source}' runs on {counted(running.world_size or 0, 'rank')}, "
+            f"the cluster has {counted(cluster.world_size, 'device')}; name the cluster that the job runs on"
         )
     names = _Names(workload)
     placements = [_placement(entry, names.claim(entry, source), source, cluster) for entry in running.tables]
