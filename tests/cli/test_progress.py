@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from recsmith.cli import progress
-from recsmith.cli.progress import is_watched, note, progress_printer
+from recsmith.cli.progress import end_line, is_watched, note, progress_printer, search_printer
 
 
 @pytest.mark.parametrize("answer", [True, False, None])
@@ -42,3 +42,20 @@ def test_a_terminal_gets_one_line_that_is_written_over(
 def test_notes_go_to_stderr(capsys: pytest.CaptureFixture[str]):
     note("beware")
     assert capsys.readouterr() == ("", "recsmith: note: beware\n")
+
+
+def test_a_search_is_followed_on_a_terminal_once_it_has_taken_a_while(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert search_printer() is None  # nobody watches
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    clock = iter([0.0, 0.0, 1.0, 7.0, 7.0, 7.0, 7.0])  # made twice; a gain after 1 s, and one after 7 s
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    on_improve = search_printer(quiet_s=2.0)
+    assert on_improve is not None
+    on_improve(0.002)
+    on_improve(0.001)
+    end_line()
+    assert (
+        capsys.readouterr().err == "\rrecsmith: 7 s, best step 1 ms; Ctrl-C ends with it   \r"
+    )  # click drops the erasing code here

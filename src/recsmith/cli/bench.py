@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import format_option, read_time, words
-from recsmith.cli.progress import note, progress_printer
+from recsmith.cli.progress import end_line, note, progress_printer
 from recsmith.reports.progress import bench_words
 
 LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
@@ -49,6 +49,7 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
     folder = Path(output or f"bench/sharding-{name}")
     on_progress = progress_printer(bench_words, LOG_EVERY_S, at_once=True)
     results = bench_sharding(settings, folder, budget_s=budget, plan_only=plan_only, on_progress=on_progress)
+    end_line()
     if not results.complete:
         again = "the same command without --plan-only" if plan_only else "the same command"
         note(f"not complete; {again} with -o {folder} goes on")

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import read_time
-from recsmith.cli.progress import note, progress_printer
+from recsmith.cli.progress import end_line, note, progress_printer
 from recsmith.reports.progress import training_words
 
 LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
@@ -44,6 +44,7 @@ def cost(
     card = learn_cost(
         _folders(data, "--data"), output, words, progress_printer(training_words, LOG_EVERY_S, _is_last), start
     )
+    end_line()
     click.echo("\n".join(cost_card_lines(card)))
     note(f"wrote {output}; plan with --cost-model neural:{output}")
 
@@ -72,6 +73,7 @@ def comm(data: str, unseen: str | None, output: str, seed: int, epochs: int, bud
     card = learn_comm(
         _folders(data, "--data"), output, words, judging, progress_printer(training_words, LOG_EVERY_S, _is_last)
     )
+    end_line()
     click.echo("\n".join(comm_card_lines(card)))
     note(f"wrote {output}; recsmith.costs.neural_comm.files.load_comm_model reads it")
 

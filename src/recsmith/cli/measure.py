@@ -5,7 +5,7 @@ from typing import Any, cast
 import click
 
 from recsmith.cli.options import format_option, read_time, words
-from recsmith.cli.progress import note, progress_printer
+from recsmith.cli.progress import end_line, note, progress_printer
 from recsmith.reports.progress import measuring_words
 
 LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
@@ -60,6 +60,7 @@ def compute(
     cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
     folder = _folder(output, hardware)
     done = measure_compute(opened, cases, folder, limit, progress_printer(measuring_words, LOG_EVERY_S))
+    end_line()
     note(f"{done.samples:,} samples in {done.elapsed_s:.0f} s ({done.per_hour:,.0f} an hour) added to {folder}")
     _note_journal(folder)
 

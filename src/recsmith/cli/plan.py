@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import format_option, problem_options, read_problem, read_search, search_options
+from recsmith.cli.progress import end_line, note, search_printer
 
 
 @click.command(name="plan")
@@ -31,9 +32,13 @@ def command(workload: str, prove: bool, output: str | None, format_: str, **word
     from recsmith.plans import save_plan
 
     check_target(output)
-    result = plan(**read_problem(workload, words), **read_search(words), planner=words["planner"], prove=prove)
+    result = plan(
+        **read_problem(workload, words), **read_search(words), planner=words["planner"], prove=prove,
+        on_improve=search_printer(),
+    )  # fmt: skip
+    end_line()
     if result.truncated:
-        click.echo("recsmith: note: the search was cut short; this is the best plan by then", err=True)
+        note("the search was cut short; this is the best plan by then")
     if output and output != "-":
         save_plan(result.plan, output)
     _print(result, output, format_)

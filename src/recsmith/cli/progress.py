@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import click
 
+QUIET_S = 2.0  # seconds of a search before its progress is printed: shorter ones are not worth a line
 WATCHED_S = 0.5  # seconds between two lines on a terminal: often enough to see that the run lives
 
 
@@ -33,6 +34,30 @@ def progress_printer(
         click.echo(f"\r{text}   " if watched else text, err=True, nl=not watched)
 
     return on_progress
+
+
+def search_printer(quiet_s: float = QUIET_S) -> Callable[[float], None] | None:
+    """What prints the best plan of a search on a terminal, once it has taken a while; None where nobody watches."""
+    if not is_watched():
+        return None
+    from recsmith.units import format_time
+
+    begun = time.monotonic()
+    say = progress_printer(
+        lambda total_s: f"{time.monotonic() - begun:.0f} s, best step {format_time(total_s)}; Ctrl-C ends with it", 0.0
+    )
+
+    def on_improve(total_s: float) -> None:
+        if time.monotonic() - begun > quiet_s:
+            say(total_s)
+
+    return on_improve
+
+
+def end_line() -> None:
+    """Erase the line of progress on a terminal, so that what follows begins at its left."""
+    if is_watched():
+        click.echo("\r\x1b[K", err=True, nl=False)
 
 
 def is_watched() -> bool:

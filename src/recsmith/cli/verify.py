@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import format_option
-from recsmith.cli.progress import note, progress_printer
+from recsmith.cli.progress import end_line, note, progress_printer
 from recsmith.reports.progress import verifying_words
 from recsmith.units import counted
 
@@ -73,6 +73,7 @@ def _verify_kernels(plans: tuple[str, ...], format_: str, words: dict[str, Any])
 
     named = [(name, load_plan(name)) for name in plans]
     done = verify_kernels(named, **words, on_progress=progress_printer(verifying_words, LOG_EVERY_S))
+    end_line()
     if not done.complete:
         note(f"interrupted; this is what {counted(done.visits, 'visit')} say{'s' if done.visits == 1 else ''}")
     if format_ == "json":

@@ -1,0 +1,43 @@
+"""The default planner has a plan whenever it is stopped: by an interrupt, or by a limit of time."""
+
+import pytest
+from support.cases import medium_case, seeded
+
+from recsmith.planners import protocol
+from recsmith.planners.auto import planner as auto
+from recsmith.planners.protocol import Budget
+
+CASE = medium_case(seeded(0), models=("analytic",))
+
+
+def test_an_interrupt_before_the_first_plan_leaves_the_quickest_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    quickest = auto.COST_GREEDY.plan(CASE.problem, CASE.evaluator)
+    monkeypatch.setattr(auto, "lower_bound", interrupted)
+    found = auto.Auto().plan(CASE.problem, CASE.evaluator)
+    assert found.truncated
+    assert found.total_s == quickest.total_s
+
+
+def test_a_limit_of_time_begins_with_the_quickest_plan() -> None:
+    heard: list[float] = []
+    found = auto.Auto().plan(CASE.problem, CASE.evaluator, budget=Budget(time_limit_s=1.0), on_improve=heard.append)
+    assert heard[0] == auto.COST_GREEDY.plan(CASE.problem, CASE.evaluator).total_s
+    assert found.total_s == heard[-1]
+
+
+def test_the_tighter_bound_is_sought_while_it_is_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlimited = protocol.Search(CASE.evaluator, None, None, None)
+    search = protocol.Search(CASE.evaluator, Budget(time_limit_s=10.0), None, None)
+    for seconds, early in ((0.0, True), (2.4, True), (2.6, False)):
+        monkeypatch.setattr(protocol.time, "monotonic", lambda seconds=seconds: search.started + seconds)
+        assert search.is_early(0.25) is early
+        assert unlimited.is_early(0.25)
+
+
+def test_what_is_left_of_a_budget() -> None:
+    assert Budget(iterations=3).less(5.0) == Budget(iterations=3)
+    assert Budget(time_limit_s=10.0).less(4.0) == Budget(time_limit_s=6.0)
+    assert 0 < (Budget(time_limit_s=1.0).less(4.0).time_limit_s or 0) < 1e-6
