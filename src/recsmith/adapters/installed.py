@@ -11,7 +11,8 @@ from recsmith._version import __version__
 from recsmith.errors import MissingExtra
 
 TRIO = {"torch": "2.13", "fbgemm_gpu": "1.8", "torchrec": "1.8"}  # module: the release that belongs to the others
-PAIRS = {"1.6": "2.11", "1.7": "2.12", "1.8": "2.13"}  # FBGEMM release: the PyTorch it was built for
+TRIOS = (TRIO, {"torch": "2.14", "fbgemm_gpu": "1.9", "torchrec": "1.9"})  # what was tried of each: docs/torchrec.md
+PAIRS = {"1.6": "2.11", "1.7": "2.12", "1.8": "2.13", "1.9": "2.14"}  # FBGEMM release: the PyTorch it was built for
 CPU_BUILD, CUDA_BUILD = "fbgemm-gpu-cpu", "fbgemm-gpu"  # packages of module fbgemm_gpu
 INSTALL_TRIO = (
     "install the trio: pip install 'recsmith[torchrec-cpu]' and then pip install --no-deps torchrec==1.8.0 "
@@ -40,13 +41,23 @@ def _package_version(package: str) -> str | None:
         return None
 
 
+def wanted_trio(found: dict[str, str | None]) -> dict[str, str]:
+    """The one of TRIOS that most of these versions belong to; of equals the first."""
+    return max(TRIOS, key=lambda trio: sum(_belongs(number, trio.get(module)) for module, number in found.items()))
+
+
+def _belongs(number: str | None, release: str | None) -> bool:
+    return number is not None and _release(number) == release
+
+
 def mismatches(found: dict[str, str | None]) -> list[str]:
-    """What is wrong with these versions of TRIO, one sentence each; empty where they belong together."""
+    """What is wrong with these versions, one sentence each; empty where they are one of TRIOS."""
+    wanted = wanted_trio(found)
     missing = [f"{module} is not installed" for module, number in found.items() if number is None]
     wrong = [
-        f"{module} is {number}; {TRIO[module]} belongs to the others"
+        f"{module} is {number}; {wanted[module]} belongs to the others"
         for module, number in found.items()
-        if number is not None and not f"{number}.".startswith(f"{TRIO[module]}.")
+        if number is not None and not _belongs(number, wanted[module])
     ]
     return missing + wrong
 
