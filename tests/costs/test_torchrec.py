@@ -35,9 +35,10 @@ class Setting:
     min_width: int | None = None
     cache_factor: float | None = None  # None: what TorchRec takes where nothing is said
     weighed: tuple[tuple[str, str], ...] = ()
+    backward_comm_dtype: Any = None
 
     def __str__(self) -> str:
-        return f"{self.cluster}-{self.comm_dtype}"
+        return f"{self.cluster}-{self.comm_dtype}-{self.backward_comm_dtype}"
 
 
 SETTINGS = (
@@ -50,9 +51,9 @@ SETTINGS = (
         weighed=(*PAIRS, ("sgd", PIPELINES[2]), ("adam", PIPELINES[2])),
     ),
     Setting("torchrec-default:4x3", weighed=(*PAIRS[:3], ("adam", "none"))),
-    Setting("torchrec-default:8x12", "fp16", ("fused",)),
+    Setting("torchrec-default:8x12", "fp16", ("fused",), backward_comm_dtype="fp32"),
     Setting("h100:4x2", "fp32", ("fused", "dense")),
-    Setting("h100:4x2", "int8", ("fused",)),
+    Setting("h100:4x2", "int8", ("fused",), backward_comm_dtype="bf16"),
     Setting("cpu:8", None, ("fused", "dense"), weighed=(("rowwise_adagrad", "none"), ("adam", "none"))),
     Setting("cpu:8", "fp16", ("fused", "dense"), weighed=tuple(("adagrad", each) for each in PIPELINES[1:])),
 )
@@ -103,8 +104,13 @@ def our_problem(setting: Setting, optimizer: Any = "sgd", pipeline: Any = "none"
     factors: dict[str, Any] = {"cache_factors": (setting.cache_factor or 0.2,)} if caching else {}
     return build_problem(
         Workload(
-            batch_size=BATCH, optimizer=optimizer, pipeline=pipeline, comm_dtype=setting.comm_dtype, tables=TABLES
-        ),
+            batch_size=BATCH,
+            optimizer=optimizer,
+            pipeline=pipeline,
+            comm_dtype=setting.comm_dtype,
+            backward_comm_dtype=setting.backward_comm_dtype,
+            tables=TABLES,
+        ),  # fmt: skip
         load_cluster(setting.cluster).with_memory(ROOM),
         Space(widths="torchrec", kernels=setting.kernels, **factors),
         Constraints(memory="torchrec", rules=rules),
@@ -176,6 +182,7 @@ def their_options(setting: Setting, optimizer: str = "sgd", pipeline: str = "non
         batch_size=BATCH,
         kernels=setting.kernels,
         comm_dtype=setting.comm_dtype,
+        backward_comm_dtype=setting.backward_comm_dtype,
         min_partition=setting.min_width,
         pipeline=None if pipeline == "none" else pipeline,
         cache_factor=setting.cache_factor,

@@ -195,6 +195,7 @@ def reference_options(
     batch_size: int,
     kernels: Sequence[str] = ("dense", "fused", "fused_uvm", "fused_uvm_caching"),
     comm_dtype: str | None = None,
+    backward_comm_dtype: str | None = None,
     min_partition: int | None = None,
     pipeline: str | None = None,
     cache_factor: float | None = None,
@@ -203,7 +204,7 @@ def reference_options(
 
     The options come in the order of `tables`, then of `ShardingType`, then of `kernels`. What
     TorchRec does not offer for a table is not there. `batch_size` is per device.
-    `comm_dtype` is None, "fp32", "fp16", "bf16" or "int8", forward and backward alike. `min_partition` is the
+    `comm_dtype` is None, "fp32", "fp16", "bf16" or "int8", forward and, where `backward_comm_dtype` is None, backward. `min_partition` is the
     least width of a column shard, None for TorchRec's own (128). `pipeline` is None,
     "sparse_dist" or "prefetch_sparse_dist". `cache_factor` is the load factor of caches, None for TorchRec's own.
     """
@@ -212,7 +213,9 @@ def reference_options(
         raise ValueError("table names must be unique")
     with _quiet():
         bare = tuple(replace(table, optimizer=None) for table in tables)
-        found = _timed_options(bare, cluster, batch_size, tuple(kernels), comm_dtype, min_partition, cache_factor)
+        found = _timed_options(
+            bare, cluster, batch_size, tuple(kernels), (comm_dtype, backward_comm_dtype), min_partition, cache_factor
+        )
         _estimate_storage(found, tables, cluster, batch_size, min_partition, pipeline)
     return [
         ReferenceOption(
@@ -231,13 +234,13 @@ def _timed_options(
     cluster: ReferenceCluster,
     batch_size: int,
     kernels: tuple[str, ...],
-    comm_dtype: str | None,
+    comm_dtypes: tuple[str | None, str | None],
     min_partition: int | None,
     cache_factor: float | None,
 ) -> list[ShardingOption]:
     """The options with their times, which depend on neither optimizer nor pipeline and are slow to get."""
     module = _module(tables)
-    sharders = _sharders(comm_dtype, cluster.compute_device)
+    sharders = _sharders(*comm_dtypes, cluster.compute_device)
     offered = sharders[0].compute_kernels(ShardingType.TABLE_WISE.value, cluster.compute_device)
     found: list[ShardingOption] = []
     # The enumerator drops the dense kernel where fused is allowed: ask for it alone.
@@ -284,7 +287,7 @@ def _estimate_storage(
         constraints={table.name: _constraints(table, batch_size, [], min_partition) for table in tables},
         pipeline_type=_PIPELINES[pipeline],
     )
-    sharders = _sharders(None, cluster.compute_device)
+    sharders = _sharders(None, None, cluster.compute_device)
     estimator.estimate(found, build_sharder_data_map({sharder_name(each.module_type): each for each in sharders}))
 
 
@@ -336,12 +339,15 @@ def _collection(table: ReferenceTable) -> nn.Module:
     return collection
 
 
-def _sharders(comm_dtype: str | None, compute_device: str) -> list[ModuleSharder[nn.Module]]:
+def _sharders(
+    comm_dtype: str | None, backward_comm_dtype: str | None, compute_device: str
+) -> list[ModuleSharder[nn.Module]]:
     registry = None
     if comm_dtype is not None:
         precision = _COMM_TYPES[comm_dtype]
+        backward = _COMM_TYPES[backward_comm_dtype or comm_dtype]
         registry = get_qcomm_codecs_registry(
-            QCommsConfig(forward_precision=precision, backward_precision=precision),
+            QCommsConfig(forward_precision=precision, backward_precision=backward),
             device=torch.device(compute_device),
         )
     return [

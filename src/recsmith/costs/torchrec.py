@@ -8,6 +8,7 @@ reuse of rows, and its constants are of the V100 era; compare plans that are bes
 Legend: N pieces, W ranks.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,9 @@ _WHOLE_ROWS = [
 ]
 _SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
 _DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
+Way = Sequence[tuple[Collective, ...]]  # collectives of one direction, by type
+_FORWARD: Way = [sharding.forward for sharding in SHARDING_TYPES]
+_BACKWARD: Way = [sharding.backward for sharding in SHARDING_TYPES]
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class TorchRecEvaluator:
         demand, table, kind = self.problem.demand, self.problem.modes.table[modes], self.problem.modes.type[modes]
         whole_rows, split_rows, copies = np.isin(kind, _WHOLE_ROWS), np.isin(kind, _SPLIT_ROWS), kind == _DATA_PARALLEL
         element = demand.element_bytes[table].astype(float)
-        sent = np.where(copies, element, self._comm_bytes(element))
+        sent, returned = (np.where(copies, element, size) for size in self._comm_bytes(element))
         bandwidth = self.bandwidth[modes]
 
         ids = self.problem.modes.ids[modes]
@@ -95,27 +99,33 @@ class TorchRecEvaluator:
         forward = (inputs + lookups + outputs) * np.where(whole_rows, _penalty(widths), 1.0) / bandwidth
         backward = forward * (BACKWARD + np.where(demand.weighted[table], WEIGHTED, 0.0))
 
-        across = demand.outputs[table] * self.problem.cluster.hosts * widths * sent
+        gradients = self.problem.modes.outputs[modes] * widths * returned
+        across = demand.outputs[table] * self.problem.cluster.hosts * widths
         weights = (demand.rows[table] * widths).astype(float) * element
-        forward_comm, backward_comm = self._comm(kind, outputs, across, weights)
-        copied = np.where(split_rows, outputs * BATCHED_COPY, 0.0) + np.where(copies, weights * ELEMENTWISE, 0.0)
+        forward_comm = self._comm(kind, _FORWARD, outputs, across * sent, weights)
+        backward_comm = self._comm(kind, _BACKWARD, gradients, across * returned, weights)
+        copied = np.where(split_rows, gradients * BATCHED_COPY, 0.0) + np.where(copies, weights * ELEMENTWISE, 0.0)
         return np.stack([forward, backward, forward_comm, backward_comm + copied / bandwidth], axis=-1)
 
-    def _comm_bytes(self, element: Floats) -> Floats | float:
-        """Bytes per element sent: the workload's comm_dtype; for none, and fp32, TorchRec takes the table's type."""
-        comm_dtype = self.problem.workload.comm_dtype
-        return element if comm_dtype in (None, "fp32") else float(ELEMENT_BYTES[comm_dtype])
+    def _comm_bytes(self, element: Floats) -> list[Floats | float]:
+        """Bytes per element sent, forward and backward: the workload's comm_dtypes.
 
-    def _comm(self, kind: Ints, outputs: Floats, across: Floats, weights: Floats) -> tuple[Floats, Floats]:
-        """Seconds (N,), (N,) of the forward and the backward collectives of each piece's type."""
-        forward, backward = np.zeros(len(kind)), np.zeros(len(kind))
-        for i, sharding in enumerate(SHARDING_TYPES):
+        For none, and fp32 both ways, TorchRec takes the table's type.
+        """
+        kinds = self.problem.workload.comm_dtypes
+        if set(kinds) <= {None, "fp32"}:
+            return [element, element]
+        return [float(ELEMENT_BYTES[kind or "fp32"]) for kind in kinds]
+
+    def _comm(self, kind: Ints, way: Way, outputs: Floats, across: Floats, weights: Floats) -> Floats:
+        """Seconds (N,) of the collectives of each piece's type, one way."""
+        seconds = np.zeros(len(kind))
+        for i, calls in enumerate(way):
             mine = kind == i
-            for seconds, calls in ((forward, sharding.forward), (backward, sharding.backward)):
-                for call in calls:
-                    sent = weights if call.payload == "table" else across if call.scope == "across_hosts" else outputs
-                    seconds[mine] += sent[mine] * _seconds_per_byte(call, self.problem.cluster)
-        return forward, backward
+            for call in calls:
+                sent = weights if call.payload == "table" else across if call.scope == "across_hosts" else outputs
+                seconds[mine] += sent[mine] * _seconds_per_byte(call, self.problem.cluster)
+        return seconds
 
     def head(self, sums: Floats) -> Floats:
         """The terms are seconds already."""

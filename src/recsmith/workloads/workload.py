@@ -18,6 +18,7 @@ class Workload:
 
     comm_dtype: element type of the embedding all-to-alls, forward and backward; None sends what the kernels produce
         (fp32; TorchRec's own estimator assumes the table's type).
+    backward_comm_dtype: that of the backward direction, where it differs.
     pipeline: the TorchRec train pipeline, which decides how many batches of ids are in flight.
     name, source: for people; where the figures come from.
     """
@@ -26,6 +27,7 @@ class Workload:
     optimizer: OptimizerName
     tables: tuple[Table, ...]
     comm_dtype: DataType | None = None
+    backward_comm_dtype: DataType | None = None
     pipeline: Pipeline = "none"
     name: str = ""
     source: str = ""
@@ -42,6 +44,11 @@ class Workload:
     def with_batch_size(self, batch_size: int) -> "Workload":
         """The same workload at another local batch size."""
         return replace(self, batch_size=batch_size)
+
+    @property
+    def comm_dtypes(self) -> tuple[DataType | None, DataType | None]:
+        """Element types of the all-to-alls, forward and backward; None sends what the kernels produce."""
+        return self.comm_dtype, self.backward_comm_dtype or self.comm_dtype
 
     @property
     def weight_bytes(self) -> int:

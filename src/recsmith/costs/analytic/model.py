@@ -31,6 +31,7 @@ BACKWARD_KERNELS = 20  # linearise, sort, run lengths, scans, fills, update (FBG
 
 _ALL_TO_ALL = Collective("all_to_all", "world")
 _DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
+_WAYS = [each.forward for each in SHARDING_TYPES], [each.backward for each in SHARDING_TYPES]  # collectives, by type
 # Columns of the terms:
 PIECES, FORWARD_MEMORY, FORWARD_CACHE, BACKWARD_MEMORY, BACKWARD_CACHE, FORWARD_COMM, BACKWARD_COMM = range(7)
 
@@ -71,20 +72,22 @@ class AnalyticEvaluator:
     def _comm(self, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
         """Seconds (N,), (N,) of what each piece's collectives carry, forward and backward."""
         table, kind = self.problem.modes.table[modes], self.problem.modes.type[modes]
-        comm_dtype = self.problem.workload.comm_dtype
-        element = OUTPUT_BYTES if comm_dtype is None else ELEMENT_BYTES[comm_dtype]
-        outputs = self.problem.modes.bags[modes] * widths * element
-        payload = {"outputs": outputs, "table": self.problem.demand.rows[table] * widths * float(OUTPUT_BYTES)}
+        copies = self.problem.demand.rows[table] * widths * float(OUTPUT_BYTES)
         forward, backward = np.zeros(len(modes)), np.zeros(len(modes))
         pooled = self.problem.demand.pooled[table]
-        for i, sharding in enumerate(SHARDING_TYPES):
-            for seconds, calls in ((forward, sharding.forward), (backward, sharding.backward)):
-                for call in calls:
-                    carried = payload[call.payload] * self._seconds_per_byte(call)
-                    seconds += np.where((kind == i) & (pooled | (call.payload == "table")), carried, 0.0)
         sequences = ~pooled & (kind != _DATA_PARALLEL)  # rows go back to who asked, split by rows or not
-        carried = np.where(sequences, outputs * self._seconds_per_byte(_ALL_TO_ALL), 0.0)
-        return forward + carried, backward + carried
+        for seconds, element, way in zip((forward, backward), self._element_bytes(), _WAYS, strict=True):
+            outputs = self.problem.modes.bags[modes] * widths * element
+            for i, calls in enumerate(way):
+                for call in calls:
+                    carried = (copies if call.payload == "table" else outputs) * self._seconds_per_byte(call)
+                    seconds += np.where((kind == i) & (pooled | (call.payload == "table")), carried, 0.0)
+            seconds += np.where(sequences, outputs * self._seconds_per_byte(_ALL_TO_ALL), 0.0)
+        return forward, backward
+
+    def _element_bytes(self) -> list[int]:
+        """Bytes per element of a message, forward and backward."""
+        return [OUTPUT_BYTES if kind is None else ELEMENT_BYTES[kind] for kind in self.problem.workload.comm_dtypes]
 
     def _seconds_per_byte(self, call: Collective) -> float:
         """Of a rank's outputs; between hosts each rank hands on its part of what its host holds."""
