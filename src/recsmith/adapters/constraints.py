@@ -6,34 +6,20 @@ torchrec/distributed/planner/planners.py, 1.8); the job reads them there. Those 
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import fields, replace
+from typing import Any
 
 from torchrec.distributed.planner import ParameterConstraints
 from torchrec.distributed.types import CacheParams
 
 from recsmith.adapters.embedding_collections import Collection, table_names
+from recsmith.adapters.fates import Fate, refusal
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.plans import Cache
 from recsmith.problems import TableRule
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES
-
-SHOWN_VALUE = 80  # characters of a refused value that an error shows; longer ones hide what to do about them
-
-
-@dataclass(frozen=True)
-class Fate:
-    """What becomes of one field.
-
-    kind: 'carried' (written to ParameterSharding), 'counted' (planning uses it) or 'refused' (an error, unless it is at
-    its default). words: how, for the table in docs/torchrec.md; of refused fields why, and what to do instead.
-    """
-
-    kind: Literal["carried", "counted", "refused"]
-    words: str
-
 
 FIELDS: dict[str, Fate] = {
     "sharding_types": Fate("counted", "a rule: the types that the table may have"),
@@ -108,8 +94,7 @@ def _check_fields(
             continue
         if value not in agreeing.get(field.name, []):
             kind = "CacheParams" if isinstance(given, CacheParams) else "ParameterConstraints"
-            shown = repr(value)[:SHOWN_VALUE]
-            raise UsageError(f"constraints of table '{table}': {kind}.{field.name} is {shown}; {fate.words}")
+            raise refusal(f"constraints of table '{table}'", f"{kind}.{field.name}", value, fate.words)
 
 
 def carried(limits: ParameterConstraints | None, cache: Cache | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from recsmith._types import noun
 from recsmith.adapters.embedding_collections import Collection
+from recsmith.adapters.module_types import remaps_ids
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.problems.local_batch import local_batch_bytes
@@ -99,7 +100,8 @@ def dense_memory(
     Raises:
         UsageError: a lazy module has no shape yet.
     """
-    planned = {id(tensor) for each in found for tensor in (*each.module.parameters(), *each.module.buffers())}
+    modules = [each.outer if remaps_ids(each.outer) else each.module for each in found]
+    planned = {id(tensor) for module in modules for tensor in (*module.parameters(), *module.buffers())}
     rest = [tensor for tensor in model.parameters() if id(tensor) not in planned]
     buffers = [tensor for tensor in model.buffers() if id(tensor) not in planned]
     _check_shapes(model)

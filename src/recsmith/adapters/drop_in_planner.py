@@ -20,6 +20,7 @@ from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER
 from recsmith.adapters.embedding_collections import collections
 from recsmith.adapters.reserve import Reserve, ReserveRequest
+from recsmith.adapters.sharders import check_sharders, sharder_rules
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
@@ -86,6 +87,7 @@ class RecSmithPlanner(ShardingPlanner):
         sharders, constraints = sharders or get_default_sharders(), self.constraints or {}
         found = collections(module, sharders)
         check_constraints(constraints, found, self.cluster)
+        check_sharders(found)
         workload = read_workload(
             module,
             sharders,
@@ -93,7 +95,8 @@ class RecSmithPlanner(ShardingPlanner):
             constraints=constraints,
             optimizer=self.optimizer,
         )
-        limits = replace(self.limits, rules=(*self.limits.rules, *rules_of(constraints, found)))
+        rules = (*rules_of(constraints, found), *sharder_rules(found, constraints, self.cluster))
+        limits = replace(self.limits, rules=(*self.limits.rules, *rules))
         self.reserve = self.reserving.of(self.cluster, module, found, workload, sharders, constraints)
         with self.reserve.explained():
             return plan_with(self.options, workload, self.reserve.cluster, planner=self.planner, constraints=limits)

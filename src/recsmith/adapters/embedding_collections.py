@@ -1,61 +1,88 @@
 """The embedding collections of a TorchRec model that are planned, and the names of their tables.
 
-Only EmbeddingBagCollection and EmbeddingCollection are planned. Other modules that have a sharder are refused by name:
-leave their sharder out, or plan them with TorchRec's own planner and merge the two plans.
+Which modules are planned, and what is said of the others: `MODULE_TYPES` of adapters/module_types.py.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 from torchrec.distributed.types import ModuleSharder
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig
-from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
+from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
+from recsmith.adapters.module_types import MODULE_TYPES, Planned, planned_collection, remaps_ids, type_name
+from recsmith.adapters.table_configs import check_config
 from recsmith.errors import UsageError
+
+INNER_SHARDERS = ("_e_sharder", "_ebc_sharder")  # of the sharders of modules around a collection; TorchRec 1.8, 1.9
+Sharders = Mapping[type, ModuleSharder[nn.Module]]  # by the type of module that they shard
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A module that is planned: where it is in the model, and its tables' configurations by name."""
+    """A module that is planned: where it is in the model, and its tables' configurations by name.
+
+    module: the collection that holds the tables; outer: what its sharder shards, the collection itself or a module
+    around it.
+    """
 
     path: str
-    module: EmbeddingBagCollection | EmbeddingCollection
+    module: Planned
     configs: dict[str, BaseEmbeddingConfig]
     weighted: bool
+    outer: nn.Module
+    sharder: ModuleSharder[nn.Module]
+
+    @property
+    def embedding_sharder(self) -> Any:
+        """What shards the tables, with its fused_params and codecs: the module's sharder, or the one that this calls."""
+        return next(
+            (getattr(self.sharder, name) for name in INNER_SHARDERS if hasattr(self.sharder, name)), self.sharder
+        )
 
 
 def collections(model: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]]) -> list[Collection]:
     """The embedding collections of a model that one of the sharders shards, in the order of the model.
 
     Raises:
-        UsageError: a sharder's module is of a kind that RecSmith does not plan.
+        UsageError: a sharder's module is of a type that RecSmith does not plan, or a table asks for what it does not.
     """
     by_type = {sharder.module_type: sharder for sharder in sharders}
     return list(_walk(model, "", by_type))
 
 
-def _walk(module: nn.Module, path: str, by_type: Mapping[type, ModuleSharder[nn.Module]]) -> Iterator[Collection]:
+def _walk(module: nn.Module, path: str, by_type: Sharders) -> Iterator[Collection]:
     sharder = by_type.get(type(module))
     if sharder is None:
+        _check_unsharded(module, path, by_type)
         for name, child in module.named_children():
             yield from _walk(child, f"{path}.{name}" if path else name, by_type)
-        return
+    elif type_name(type(module)) in MODULE_TYPES or sharder.shardable_parameters(module):
+        yield _collection(module, path, sharder)
+
+
+def _collection(module: nn.Module, path: str, sharder: ModuleSharder[nn.Module]) -> Collection:
+    inner = planned_collection(module, path)
+    pooled = isinstance(inner, EmbeddingBagCollection)
+    configs = list[BaseEmbeddingConfig](inner.embedding_bag_configs() if pooled else inner.embedding_configs())
     parameters = sharder.shardable_parameters(module)
-    if type(module) is EmbeddingBagCollection:
-        configs, weighted = list[BaseEmbeddingConfig](module.embedding_bag_configs()), module.is_weighted()
-    elif type(module) is EmbeddingCollection:
-        configs, weighted = list[BaseEmbeddingConfig](module.embedding_configs()), False
-    elif not parameters:
-        return
-    else:
-        raise UsageError(
-            f"module '{path}' is a {type(module).__name__}, which RecSmith does not plan; it plans "
-            "EmbeddingBagCollection and EmbeddingCollection: leave the sharder of the other kind out"
-        )
     mine = {config.name: config for config in configs if config.name in parameters}
-    yield Collection(path, module, mine, weighted)
+    for config in mine.values():
+        check_config(config)
+    return Collection(path, inner, mine, pooled and inner.is_weighted(), module, sharder)
+
+
+def _check_unsharded(module: nn.Module, path: str, by_type: Sharders) -> None:
+    """Refuse to shard tables inside of a module that remaps ids, without the module: each rank would remap alone."""
+    if remaps_ids(module) and any(type(child) in by_type for child in module.modules()):
+        name = type_name(type(module))
+        raise UsageError(
+            f"module '{path}' is a {name}, and no sharder is given for it, but one for the collection inside: ranks "
+            f"would remap ids each on its own; add {name}Sharder() to the sharders"
+        )
 
 
 def table_names(found: Sequence[Collection]) -> dict[tuple[str, str], str]:

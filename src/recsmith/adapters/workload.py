@@ -10,7 +10,9 @@ from torchrec.distributed.planner import ParameterConstraints
 from torchrec.distributed.types import ModuleSharder
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig, DataType, PoolingType
 
+from recsmith.adapters.codecs import comm_dtypes
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
+from recsmith.adapters.fused_params import fused_optimizer
 from recsmith.adapters.optimizer_names import read_optimizer
 from recsmith.errors import UsageError
 from recsmith.workloads import Feature, Table, Workload
@@ -40,7 +42,7 @@ def read_workload(
 
     constraints: TorchRec's, by table name; their pooling_factors, num_poolings and batch_sizes are in the order of the
     table's features; where they are absent, factors and poolings are 1. optimizer: RecSmith's or FBGEMM's name, or
-    an EmbOptimType, instead of the one attached to the parameters.
+    an EmbOptimType, instead of the one attached to the parameters or named in fused_params of their sharder.
 
     Raises:
         UsageError: a module, data type or optimizer that is not planned, no embedding collection, or constraints that
@@ -56,7 +58,10 @@ def read_workload(
         for config in collection.configs.values()
     )
     word = read_optimizer(optimizer or _optimizer(found))
-    return Workload(batch_size=batch_size, optimizer=word, tables=tables)
+    forward, backward = comm_dtypes(found)
+    return Workload(
+        batch_size=batch_size, optimizer=word, tables=tables, comm_dtype=forward, backward_comm_dtype=backward
+    )
 
 
 def _table(
@@ -100,18 +105,24 @@ def _data_type(config: BaseEmbeddingConfig) -> str:
 
 
 def _optimizer(found: Sequence[Collection]) -> str:
-    """The optimizer attached by apply_optimizer_in_backward; of several the heaviest, so that memory suffices."""
-    classes = {
-        cls.__name__
-        for collection in found
-        for parameter in collection.module.parameters()
-        for cls in getattr(parameter, "_optimizer_classes", [])
-    }
-    unknown = sorted(classes - OPTIMIZERS.keys())
-    if unknown:
-        raise UsageError(f"optimizer {unknown[0]} is not known; pass optimizer= one of {', '.join(HEAVIEST_FIRST)}")
-    words = {OPTIMIZERS[name] for name in classes} or {"sgd"}
+    """The optimizer of the tables; of several the heaviest, so that memory suffices.
+
+    Of a table it is the one attached by apply_optimizer_in_backward, or else that of fused_params.
+    """
+    words: set[str] = set()
+    for collection in found:
+        otherwise = fused_optimizer(collection.embedding_sharder.fused_params)
+        for parameter in collection.module.parameters():
+            attached = [_attached_word(cls) for cls in getattr(parameter, "_optimizer_classes", [])]
+            words.update(attached or ([otherwise] if otherwise else []))
+    words = words or {"sgd"}
     heaviest = next(word for word in HEAVIEST_FIRST if word in words)
     if len(words) > 1:
         warnings.warn(f"tables have several optimizers; memory is counted for {heaviest}", stacklevel=3)
     return heaviest
+
+
+def _attached_word(cls: type) -> str:
+    if cls.__name__ not in OPTIMIZERS:
+        raise UsageError(f"optimizer {cls.__name__} is not known; pass optimizer= one of {', '.join(HEAVIEST_FIRST)}")
+    return OPTIMIZERS[cls.__name__]
