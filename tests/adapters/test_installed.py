@@ -1,13 +1,29 @@
 """What is said of a missing or mismatched trio."""
 
+from pathlib import Path
+
 import pytest
 
 from recsmith.adapters import installed
 from recsmith.errors import MissingExtra
 
+DOCS = Path(__file__).parents[2] / "docs" / "torchrec.md"
+
 
 def test_a_trio_that_belongs_together_is_no_trouble() -> None:
     assert installed.mismatches({"torch": "2.13.0+cpu", "fbgemm_gpu": "1.8.0", "torchrec": "1.8.0"}) == []
+
+
+@pytest.mark.parametrize(
+    ("fbgemm", "torch", "torchrec"), [("1.8.0", "2.13.0+cpu", "1.8.0"), ("1.9.0", "2.14.1+cu130", "1.9.2")]
+)
+def test_every_trio_that_was_tried_is_taken(fbgemm: str, torch: str, torchrec: str) -> None:
+    found: dict[str, str | None] = {"torch": torch, "fbgemm_gpu": fbgemm, "torchrec": torchrec}
+    assert installed.mismatches(found) == []
+    assert installed.mismatches(found | {"torch": "2.12.0"}) == [
+        f"torch is 2.12.0; {installed.PAIRS[fbgemm[:3]]} belongs to the others"
+    ]
+    assert DOCS.read_text("utf-8").count(f"| {torch} | {fbgemm} | {torchrec} | {installed.tried(found)}") == 1
 
 
 def test_missing_and_mismatched_parts_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def our_problem(setting: Setting, optimizer: Any = "sgd", pipeline: Any = "none"
             comm_dtype=setting.comm_dtype,
             backward_comm_dtype=setting.backward_comm_dtype,
             tables=TABLES,
-        ),  # fmt: skip
+        ),
         load_cluster(setting.cluster).with_memory(ROOM),
         Space(widths="torchrec", kernels=setting.kernels, **factors),
         Constraints(memory="torchrec", rules=rules),

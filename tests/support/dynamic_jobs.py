@@ -1,5 +1,8 @@
 """Models whose modules remap or weigh ids before their tables, and what ranks of local jobs do with them in tests."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +22,7 @@ from torchrec.modules.mc_embedding_modules import (
 from torchrec.modules.mc_modules import (
     DistanceLFU_EvictionPolicy,
     ManagedCollisionCollection,
+    ManagedCollisionModule,
     MCHManagedCollisionModule,
 )
 from torchrec.optim import RowWiseAdagrad
@@ -41,7 +45,7 @@ def managed_bags(rows: int = 64) -> ManagedCollisionEmbeddingBagCollection:
         EmbeddingBagConfig(name=f"t{name}", embedding_dim=8, num_embeddings=rows, feature_names=[name])
         for name in ("a", "b")
     ]
-    modules = {
+    modules: dict[str, ManagedCollisionModule] = {
         table.name: MCHManagedCollisionModule(
             zch_size=rows, device=CPU, eviction_policy=DistanceLFU_EvictionPolicy(), eviction_interval=INTERVAL
         )
@@ -59,14 +63,34 @@ def managed_sequences(rows: int = 64, hashed_to: int | None = None) -> ManagedCo
     """
     tables = [EmbeddingConfig(name="ts", embedding_dim=8, num_embeddings=rows, feature_names=["s"])]
     policy = DistanceLFU_EvictionPolicy()
-    modules = {
+    modules: dict[str, ManagedCollisionModule] = {
         "ts": MCHManagedCollisionModule(zch_size=rows, device=CPU, eviction_policy=policy, eviction_interval=INTERVAL)
         if hashed_to is None
-        else HashZchManagedCollisionModule(zch_size=rows, device=CPU, total_num_buckets=hashed_to)
+        else _hash_module(rows, hashed_to)
     }
     return ManagedCollisionEmbeddingCollection(
         EmbeddingCollection(tables=tables, device=CPU), ManagedCollisionCollection(modules, tables)
     )
+
+
+def _hash_module(rows: int, buckets: int) -> HashZchManagedCollisionModule:
+    with _quiet():
+        return HashZchManagedCollisionModule(zch_size=rows, device=CPU, total_num_buckets=buckets)
+
+
+def rebuilt(module: ManagedCollisionEmbeddingCollection, rows: tuple[int, int]) -> nn.Module:
+    """What remaps the ids of table `ts` on the rank that holds these rows, as TorchRec rebuilds it."""
+    whole = module._managed_collision_collection._managed_collision_modules["ts"]
+    with _quiet():
+        return whole.rebuild_with_output_id_range(rows)  # type: ignore[operator]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without TorchRec's warning on how it copies a tensor."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def weighed_bags() -> FeatureProcessedEmbeddingBagCollection:
@@ -123,8 +147,10 @@ def train(steps: int = 5) -> dict[str, Any]:
         losses.append(loss.item())
     return {
         "types": {
-            f"{path}.{name}": each.sharding_type for path, module in plan.plan.items() for name, each in module.items()
-        },  # type: ignore[attr-defined]
+            f"{path}.{name}": each.sharding_type
+            for path, module in plan.plan.items()
+            for name, each in module.items()  # type: ignore[attr-defined]
+        },
         "losses": losses,
         "planned": remapping_bytes(found, workload, 2),
         "real": _real_bytes(sharded),

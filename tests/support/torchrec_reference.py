@@ -204,8 +204,8 @@ def reference_options(
 
     The options come in the order of `tables`, then of `ShardingType`, then of `kernels`. What
     TorchRec does not offer for a table is not there. `batch_size` is per device.
-    `comm_dtype` is None, "fp32", "fp16", "bf16" or "int8", forward and, where `backward_comm_dtype` is None, backward. `min_partition` is the
-    least width of a column shard, None for TorchRec's own (128). `pipeline` is None,
+    `comm_dtype` is None, "fp32", "fp16", "bf16" or "int8", forward, and backward where `backward_comm_dtype` is None.
+    `min_partition` is the least width of a column shard, None for TorchRec's own (128). `pipeline` is None,
     "sparse_dist" or "prefetch_sparse_dist". `cache_factor` is the load factor of caches, None for TorchRec's own.
     """
     names = [table.name for table in tables]

@@ -96,6 +96,7 @@ def workloads(draw: Any) -> Workload:
         optimizer=draw(st.sampled_from(["sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb"])),
         tables=tuple(draw(tables(name)) for name in draw(st.lists(names, min_size=1, max_size=3, unique=True))),
         comm_dtype=draw(st.none() | st.sampled_from(["fp16", "bf16"])),
+        backward_comm_dtype=draw(st.none() | st.sampled_from(["fp32", "bf16"])),
         pipeline=draw(st.sampled_from(["none", "sparse_dist", "prefetch_sparse_dist"])),
         name=draw(st.just("") | names),
         source=draw(st.just("") | names),

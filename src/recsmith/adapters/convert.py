@@ -20,6 +20,7 @@ from torchrec.distributed.types import (
 
 from recsmith.adapters.constraints import carried, check_constraints
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
+from recsmith.adapters.module_types import remaps_ids
 from recsmith.adapters.topology import device_type
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
@@ -58,6 +59,7 @@ def to_sharding_plan(
         made[collection.path] = EmbeddingModuleShardingPlan()
         for name in collection.configs:
             known = names[collection.path, name]
+            _check_remapped(collection, placements[known])
             made[collection.path][name] = _parameter(
                 placements[known], tables[known], plan.cluster, device or device_type(), limits.get(name)
             )
@@ -80,6 +82,15 @@ def _check_tables(workload: Workload, found: Sequence[Collection], names: Mappin
                 )
     if planned:
         raise PlanMismatch(f"the plan places table '{min(planned)}', which the module does not have; plan again")
+
+
+def _check_remapped(collection: Collection, placement: Placement) -> None:
+    """Refuse types with which TorchRec does not shard a managed-collision collection."""
+    if remaps_ids(collection.outer) and placement.sharding_type != "row_wise":
+        raise PlanMismatch(
+            f"table '{placement.table}' is {placement.sharding_type}, and its ids are remapped by row in module "
+            f"'{collection.path}'; plan again with RecSmithPlanner, which keeps it row_wise"
+        )
 
 
 def _parameter(

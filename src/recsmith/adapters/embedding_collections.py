@@ -38,7 +38,7 @@ class Collection:
 
     @property
     def embedding_sharder(self) -> Any:
-        """What shards the tables, with its fused_params and codecs: the module's sharder, or the one that this calls."""
+        """What shards the tables, with its fused_params and codecs: the module's sharder, or the one that it calls."""
         return next(
             (getattr(self.sharder, name) for name in INNER_SHARDERS if hasattr(self.sharder, name)), self.sharder
         )

@@ -1,8 +1,8 @@
 """What becomes of each key of a sharder's fused_params: what TorchRec hands to FBGEMM's fused kernels.
 
-Keys are the arguments of FBGEMM's SplitTableBatchedEmbeddingBagsCodegen (1.8 and 1.9), and those that TorchRec takes out
-on the way. What a table's constraints say, and an optimizer attached to its parameters, goes before them, as in TorchRec
-(add_params_from_parameter_sharding and merge_fused_params of torchrec/distributed/utils.py).
+Keys are the arguments of FBGEMM's SplitTableBatchedEmbeddingBagsCodegen (1.8 and 1.9), and those that TorchRec takes
+out on the way. What a table's constraints say, and an optimizer attached to its parameters, goes before them, as in
+TorchRec (add_params_from_parameter_sharding and merge_fused_params of torchrec/distributed/utils.py).
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,11 @@ from recsmith._version import __version__
 from recsmith.errors import MissingExtra
 
 TRIO = {"torch": "2.13", "fbgemm_gpu": "1.8", "torchrec": "1.8"}  # module: the release that belongs to the others
-TRIOS = (TRIO, {"torch": "2.14", "fbgemm_gpu": "1.9", "torchrec": "1.9"})  # what was tried of each: docs/torchrec.md
+TRIOS = (TRIO, {"torch": "2.14", "fbgemm_gpu": "1.9", "torchrec": "1.9"})
+TRIED = {  # TorchRec's release: which tests of RecSmith were run with its trio; the table of docs/torchrec.md
+    "1.8": "all tests run with it",
+    "1.9": "the tests of the drop-in and its jobs were run with it, on CPU",
+}
 PAIRS = {"1.6": "2.11", "1.7": "2.12", "1.8": "2.13", "1.9": "2.14"}  # FBGEMM release: the PyTorch it was built for
 CPU_BUILD, CUDA_BUILD = "fbgemm-gpu-cpu", "fbgemm-gpu"  # packages of module fbgemm_gpu
 INSTALL_TRIO = (
@@ -60,6 +64,11 @@ def mismatches(found: dict[str, str | None]) -> list[str]:
         if number is not None and not _belongs(number, wanted[module])
     ]
     return missing + wrong
+
+
+def tried(found: dict[str, str | None]) -> str:
+    """Which tests of RecSmith were run with the trio that these versions belong to."""
+    return TRIED[wanted_trio(found)["torchrec"]]
 
 
 def require_torchrec() -> None:

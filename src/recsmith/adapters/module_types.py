@@ -4,7 +4,7 @@ Names are those of the classes; 'quant.' stands before classes of torchrec.quant
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
@@ -29,13 +29,18 @@ class ModuleType:
 
 _INFERENCE = "it is for inference, which is not planned; leave its sharder out"
 _MERGE = "plan it with TorchRec's planner and put its entry into the plan"
+_PRUNES = f"it prunes rows in training, which is not counted; {_MERGE}"
+_FIXED = "its optimizer is part of it; use an EmbeddingBagCollection and apply_optimizer_in_backward"
+_ONE_HOST = "its tables and interaction belong on one host; leave its sharder out to plan its collections alone"
+_POOL = "it has no tables; put an ObjectPoolShardingPlan into the plan beside ours"
 _REMAPS = "row_wise only, as TorchRec shards it; what remaps its ids is kept free of tables on every device"
 
 MODULE_TYPES: dict[str, ModuleType] = {
     "EmbeddingBagCollection": ModuleType("planned", "pooled tables"),
     "EmbeddingCollection": ModuleType("planned", "sequence tables"),
     "FeatureProcessedEmbeddingBagCollection": ModuleType(
-        "planned", "as its weighted collection; its processors are dense parameters, which reserve_bytes keeps free",
+        "planned",
+        "as its weighted collection; its processors are dense parameters: keep memory free with reserve_bytes",
         "_embedding_bag_collection",
     ),
     "ManagedCollisionEmbeddingBagCollection": ModuleType("planned", _REMAPS, "_embedding_module"),
@@ -43,26 +48,16 @@ MODULE_TYPES: dict[str, ModuleType] = {
     "ManagedCollisionCollection": ModuleType(
         "refused", "the sharder of the managed-collision collection around it shards it; leave its own sharder out"
     ),
-    "ITEPEmbeddingBagCollection": ModuleType("refused", f"it prunes rows in training, which is not counted; {_MERGE}"),
-    "ITEPEmbeddingCollection": ModuleType("refused", f"it prunes rows in training, which is not counted; {_MERGE}"),
+    "ITEPEmbeddingBagCollection": ModuleType("refused", _PRUNES),
+    "ITEPEmbeddingCollection": ModuleType("refused", _PRUNES),
     "PECEmbeddingCollection": ModuleType("refused", f"its collision handlers are not counted; {_MERGE}"),
-    "FusedEmbeddingBagCollection": ModuleType(
-        "refused", "its optimizer is part of it; use an EmbeddingBagCollection and apply_optimizer_in_backward"
-    ),
-    "FusedEmbeddingCollection": ModuleType(
-        "refused", "its optimizer is part of it; use an EmbeddingCollection and apply_optimizer_in_backward"
-    ),
-    "EmbeddingTower": ModuleType(
-        "refused", "its tables and interaction belong on one host; leave its sharder out to plan its collections alone"
-    ),
-    "EmbeddingTowerCollection": ModuleType(
-        "refused", "its tables and interaction belong on one host; leave its sharder out to plan its collections alone"
-    ),
+    "FusedEmbeddingBagCollection": ModuleType("refused", _FIXED),
+    "FusedEmbeddingCollection": ModuleType("refused", _FIXED.replace("an EmbeddingBag", "an Embedding")),
+    "EmbeddingTower": ModuleType("refused", _ONE_HOST),
+    "EmbeddingTowerCollection": ModuleType("refused", _ONE_HOST),
     "EmbeddingBag": ModuleType("refused", "its table has no name; put it into an EmbeddingBagCollection"),
-    "TensorPool": ModuleType("refused", "it has no tables; put an ObjectPoolShardingPlan into the plan beside ours"),
-    "KeyedJaggedTensorPool": ModuleType(
-        "refused", "it has no tables; put an ObjectPoolShardingPlan into the plan beside ours"
-    ),
+    "TensorPool": ModuleType("refused", _POOL),
+    "KeyedJaggedTensorPool": ModuleType("refused", _POOL),
     "quant.EmbeddingBagCollection": ModuleType("refused", _INFERENCE),
     "quant.EmbeddingCollection": ModuleType("refused", _INFERENCE),
     "quant.FeatureProcessedEmbeddingBagCollection": ModuleType("refused", _INFERENCE),
@@ -90,7 +85,7 @@ def planned_collection(module: nn.Module, path: str) -> Planned:
     """
     name = type_name(type(module))
     known = MODULE_TYPES.get(name, UNKNOWN_MODULE)
-    found = getattr(module, known.inner) if known.inner else module
+    found: Any = getattr(module, known.inner) if known.inner else module
     if known.kind == "planned" and type(found) in (EmbeddingBagCollection, EmbeddingCollection):
         return found
     raise UsageError(f"module '{path}' is a {name}, which RecSmith does not plan: {known.words}")

@@ -32,7 +32,6 @@ SETTINGS: dict[str, Fate] = {
     "sharded_module_order_overwrite": Fate("carried", "planning does not depend on the order of kernels"),
     "ebc_sharder": Fate("counted", "its settings count as a sharder's own"),
     "ec_sharder": Fate("counted", "its settings count as a sharder's own"),
-    "e_sharder": Fate("counted", "its settings count as a sharder's own"),
     "mc_sharder": Fate("carried", "remapped ids have no codec; the tables' codecs are those of the other sharder"),
     "module_type": Fate("counted", "which modules are planned"),
     "shardable_parameters": Fate("counted", "which tables are planned"),

@@ -6,6 +6,8 @@ from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 
 from recsmith.adapters.fates import Fate, refusal
 
+_VIRTUAL = "only virtual tables read it, which are not planned; leave it out"
+
 CONFIG_FIELDS: dict[str, Fate] = {
     "num_embeddings": Fate("counted", "rows"),
     "embedding_dim": Fate("counted", "columns"),
@@ -20,9 +22,9 @@ CONFIG_FIELDS: dict[str, Fate] = {
     "input_dim": Fate("carried", "planning does not depend on it"),
     "num_embeddings_post_pruning": Fate("carried", "training shards all rows, and planning counts them"),
     "stash_weights": Fate("carried", "planning counts the weights on the device, also while they are stashed"),
-    "total_num_buckets": Fate("refused", "only virtual tables read it, which are not planned; leave it out"),
+    "total_num_buckets": Fate("refused", _VIRTUAL),
     "use_virtual_table": Fate("refused", "virtual tables need key-value kernels, which are not planned; leave it out"),
-    "virtual_table_eviction_policy": Fate("refused", "only virtual tables read it, which are not planned; leave it out"),
+    "virtual_table_eviction_policy": Fate("refused", _VIRTUAL),
     "enable_embedding_update": Fate("refused", "updates need key-value kernels, which are not planned; leave it out"),
 }  # fmt: skip
 

@@ -9,9 +9,10 @@ def command() -> None:
 
     Planning needs none of the three; exit code 2 says that what runs in TorchRec would fail.
     """
-    from recsmith.adapters.installed import require_torchrec, trio_versions
+    from recsmith.adapters.installed import require_torchrec, tried, trio_versions
     from recsmith.reports.installation import installation_lines
 
-    click.echo("\n".join(installation_lines(trio_versions())))
+    found = trio_versions()
+    click.echo("\n".join(installation_lines(found)))
     require_torchrec()
-    click.echo("the trio belongs together: recsmith.torchrec and verify --torchrec work")
+    click.echo(f"the trio belongs together: recsmith.torchrec and verify --torchrec work; {tried(found)}")

@@ -1,6 +1,7 @@
 """What is installed, as lines: RecSmith itself, and PyTorch, FBGEMM and TorchRec with the releases that are wanted."""
 
 import sys
+
 from recsmith._version import __version__
 from recsmith.adapters.installed import wanted_trio
 from recsmith.reports.layout import plain_line

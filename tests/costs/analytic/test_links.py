@@ -71,6 +71,13 @@ def test_narrow_messages_carry_fewer_bytes(kind: str, comm_dtype, share: float) 
     assert _carried(4, 3, kind, comm_dtype=comm_dtype) == pytest.approx([share * s for s in _carried(4, 3, kind)])
 
 
+def test_the_backward_type_of_messages_is_that_of_the_workload_where_it_differs() -> None:
+    whole = _carried(4, 3, "table_wise")
+    for forward, backward, shares in ((None, "fp16", (1, 1 / 2)), ("int8", "fp32", (1 / 4, 1))):
+        narrow = _carried(4, 3, "table_wise", comm_dtype=forward, backward_comm_dtype=backward)
+        assert narrow == pytest.approx([share * s for share, s in zip(shares, whole, strict=True)])
+
+
 def test_one_device_has_every_type_but_grid_shard() -> None:
     """Grids need columns on more than one host."""
     case = case_of(table("a", 1000, 128, 5.0), on=cluster_of(1))
