@@ -1,12 +1,21 @@
 """Modules around a collection are planned with it, and the others are refused with a sentence."""
 
+import warnings
 from typing import Any
 
 import pytest
 
 from recsmith.errors import UsageError
 
-pytestmark = pytest.mark.usefixtures("torchrec")
+pytestmark = pytest.mark.usefixtures("dynamic_jobs")
+
+
+@pytest.fixture(scope="module")
+def dynamic_jobs(torchrec: None) -> None:
+    """TorchRec's hashing modules import with warnings that are not ours: import them once, quietly."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import support.dynamic_jobs  # noqa: F401
 
 
 @pytest.fixture(scope="module")

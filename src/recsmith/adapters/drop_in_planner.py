@@ -36,8 +36,9 @@ class RecSmithPlanner(ShardingPlanner):
 
     cluster: a RecSmith cluster, its name ('h100:8x12') or a TorchRec Topology. batch_size: local. constraints:
     TorchRec's ParameterConstraints by table name; each field is carried into the sharding plan, counted in planning, or
-    refused (`FIELDS` of adapters/constraints.py). optimizer: RecSmith's or FBGEMM's name, or an EmbOptimType, instead
-    of the one attached to the parameters. reserve_bytes: of each device, kept free of tables: bytes or a size such as
+    refused (`FIELDS` of adapters/constraints.py), and so is each setting of a sharder (`SETTINGS` of
+    adapters/sharders.py). optimizer: RecSmith's or FBGEMM's name, or an EmbOptimType, instead of the one attached to
+    the parameters or named by fused_params. reserve_bytes: of each device, kept free of tables: bytes or a size such as
     '10GiB'. storage_reservation: one of TorchRec's, instead. With neither, and no reserve in the cluster, what the rest
     of the model needs is estimated, for dense_optimizer (`DENSE_OPTIMIZERS` of adapters/dense_memory.py), and logged on
     rank 0; reserve_bytes=0 reserves nothing. limits: RecSmith's own constraints. planner and search (cost_model, seed,
