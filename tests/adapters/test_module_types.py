@@ -42,7 +42,7 @@ def test_what_remaps_ids_takes_the_memory_that_was_planned(answers: list[dict[st
 def _planned(model: Any, sharders: Any = None, cluster: str = "cpu:2") -> Any:
     from recsmith.torchrec import RecSmithPlanner
 
-    planner = RecSmithPlanner(cluster, batch_size=8, planner="cost_greedy")
+    planner = RecSmithPlanner(cluster, batch_size=8, planner="cost_greedy", reserve_bytes=0)
     planner.plan(model, sharders)
     return planner.result.plan  # type: ignore[union-attr]
 

@@ -40,7 +40,7 @@ MODULE_TYPES: dict[str, ModuleType] = {
     "EmbeddingCollection": ModuleType("planned", "sequence tables"),
     "FeatureProcessedEmbeddingBagCollection": ModuleType(
         "planned",
-        "as its weighted collection; its processors are dense parameters: keep memory free with reserve_bytes",
+        "as its weighted collection; its processors are dense parameters, which the reserve counts",
         "_embedding_bag_collection",
     ),
     "ManagedCollisionEmbeddingBagCollection": ModuleType("planned", _REMAPS, "_embedding_module"),
