@@ -2,5 +2,19 @@
 
 from recsmith.clusters.cluster import Cluster, Device, Links
 from recsmith.clusters.files import catalogue, cluster_from_raw, cluster_to_raw, load_cluster
+from recsmith.clusters.replication import Replication
+from recsmith.clusters.sharding_groups import replica_ring, sharding_group, whole_job
 
-__all__ = ["Cluster", "Device", "Links", "catalogue", "cluster_from_raw", "cluster_to_raw", "load_cluster"]
+__all__ = [
+    "Cluster",
+    "Device",
+    "Links",
+    "Replication",
+    "catalogue",
+    "cluster_from_raw",
+    "cluster_to_raw",
+    "load_cluster",
+    "replica_ring",
+    "sharding_group",
+    "whole_job",
+]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from recsmith._types import noun
+from recsmith.clusters.replication import Replication
 from recsmith.errors import UsageError
 from recsmith.units import counted, format_size
 
@@ -76,6 +77,7 @@ class Cluster:
     hbm_bytes: device memory, one figure or one per rank, where it differs from the device's.
     reserve_bytes: kept free on every device for what is not an embedding table (dense model, activations).
     ddr_bytes_per_host, ssd_bytes_per_host: host memory and disks for tables that live outside device memory.
+    replication: where the cluster is one sharding group of a 2D job (`sharding_group` makes it): what the job is.
     """
 
     device: Device
@@ -87,6 +89,7 @@ class Cluster:
     ddr_bytes_per_host: int | None = None
     ssd_bytes_per_host: int | None = None
     sources: tuple[str, ...] = ()
+    replication: Replication | None = None
 
     def __post_init__(self) -> None:
         """Check counts and capacities."""
@@ -110,11 +113,18 @@ class Cluster:
                     f"the reserve of {format_size(self.reserve_bytes)} leaves nothing of a device's "
                     f"{format_size(size)}; reserve less"
                 )
+        if self.replication is not None:
+            _check_layout(self.replication, self.world_size, self.local_world_size)
 
     @property
     def world_size(self) -> int:
-        """Number of devices."""
+        """Number of devices; of a sharding group, those of the group."""
         return self.hosts * self.local_world_size
+
+    @property
+    def job_world_size(self) -> int:
+        """Number of devices of the whole job: those of all sharding groups."""
+        return self.world_size * (self.replication.replicas if self.replication else 1)
 
     @property
     def hbm_per_rank(self) -> tuple[int, ...]:
@@ -137,9 +147,28 @@ class Cluster:
         )
 
     def describe(self) -> str:
-        """A few words for a report: device, hosts, memory."""
-        hosts = f"x{self.hosts}" if self.hosts > 1 else ""
+        """A few words for a report: device, hosts, memory, and the sharding groups of a 2D job."""
+        replication = self.replication
+        local = replication.job_local_world_size if replication else self.local_world_size
+        hosts = f"x{self.job_world_size // local}" if self.job_world_size > local else ""
         least, most = min(self.hbm_per_rank), max(self.hbm_per_rank)
         memory = format_size(least) if least == most else f"{format_size(least)} to {format_size(most)}"
         reserve = f" less {format_size(self.reserve_bytes)} reserve" if self.reserve_bytes else ""
-        return f"{self.device.name}:{self.local_world_size}{hosts}, {memory}{reserve} a device"
+        groups = f"; sharding groups of {self.world_size}, {replication.describe()}" if replication else ""
+        return f"{self.device.name}:{local}{hosts}, {memory}{reserve} a device{groups}"
+
+
+def _check_layout(replication: Replication, group_size: int, local_world_size: int) -> None:
+    """Refuse a group that no job has: the job fills its hosts, and they decide which ranks of a group share one."""
+    devices, local = group_size * replication.replicas, replication.job_local_world_size
+    if devices % local or devices > LARGEST_WORLD:
+        raise UsageError(
+            f"{replication.replicas} sharding groups of {group_size} devices are {devices}; "
+            f"they must fill hosts of {local} and be at most {LARGEST_WORLD:,}"
+        )
+    expected = replication.group_local_world_size(group_size)
+    if local_world_size != expected:
+        raise UsageError(
+            f"local_world_size of the sharding group is {local_world_size}; {expected} of its neighbouring ranks share "
+            f"a host of {local} in this layout: set it to {expected}"
+        )

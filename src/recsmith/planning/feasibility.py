@@ -119,9 +119,9 @@ def _roomy_totals(problem: Problem, model: CostModel) -> TableTotals:
 
 
 def _more_hosts(problem: Problem, model: CostModel) -> str | None:
-    """The least number of hosts of a few that gives a plan; only where every device is alike."""
+    """The least number of hosts of a few that gives a plan; only where every device is alike, in one group."""
     cluster = problem.cluster
-    if isinstance(cluster.hbm_bytes, tuple):
+    if isinstance(cluster.hbm_bytes, tuple) or cluster.replication is not None:
         return None
     need = TableTotals(model.compile(problem)).per_table(LIGHTEST).bytes.sum()
     least = max(cluster.hosts + 1, int(np.ceil(need / problem.capacity.max() / cluster.local_world_size)))

@@ -23,6 +23,7 @@ from recsmith.problems.empty_cluster import fits_alone
 from recsmith.problems.memory import MemoryModel, kept_modes
 from recsmith.problems.modes import Modes, Rules, build_modes, no_mode
 from recsmith.problems.options import NO_PIECE, Options, PieceTable, build_options
+from recsmith.problems.replicated import check_replicated
 from recsmith.problems.sequences import barred_options, other_openings
 from recsmith.problems.space import Constraints, Space
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
@@ -110,10 +111,12 @@ def build_problem(
     needless: also with caches that save no memory, so that every plan of the space can be priced.
 
     Raises:
-        UsageError: a table has no legal placement at all, or none beside others, or a rule or kernel does not fit.
+        UsageError: a table has no legal placement at all, or none beside others; a rule or kernel does not fit; or
+            replicas could not be synchronised.
     """
     space, constraints = space or Space(), constraints or Constraints()
     constraints.check_names([table.name for table in workload.tables])
+    check_replicated(workload, cluster, space)
     if cluster.ddr_bytes_per_host is None and set(space.kernels) & set(HOST_KERNELS):
         raise UsageError("kernels fused_uvm* keep tables in host memory; give the cluster ddr_bytes_per_host")
     rules = {table.name: constraints.rule_for(table.name) for table in workload.tables} if constraints.rules else {}

@@ -2,7 +2,8 @@
 
 A fusion group on a rank costs, forward and backward, launch + max(memory seconds, cache seconds) summed over its pieces
 (kernels.py), plus what its collectives carry (links.py). Every group in use costs every rank the latencies of its
-collectives. The step follows READY_THEN_FORWARD (costs/step_rules.py).
+collectives. The step follows READY_THEN_FORWARD (costs/step_rules.py). In a 2D job (Cluster.replication), backward comm
+includes what a rank synchronises with its replicas, which is linear in the bytes that it holds (synchronisation.py).
 
 Left out: the input distribution of ids, which train pipelines overlap with compute, and the dense part of the model.
 Convex and monotone in the summed terms, and exactly incremental. Its planes are those where memory, or cache, decides.
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Floats, Ints
+from recsmith.clusters import Cluster, whole_job
 from recsmith.costs.analytic.kernels import EmbeddingKernels
 from recsmith.costs.analytic.links import latency, seconds_per_byte
+from recsmith.costs.analytic.synchronisation import synchronisation_latency, synchronisation_seconds
 from recsmith.costs.protocol import Evaluator, Plane
 from recsmith.costs.step_rules import READY_THEN_FORWARD, StepRule, ready_and_forward
 from recsmith.plans import PARTS
@@ -83,6 +86,8 @@ class AnalyticEvaluator:
                     carried = (copies if call.payload == "table" else outputs) * self._seconds_per_byte(call)
                     seconds += np.where((kind == i) & (pooled | (call.payload == "table")), carried, 0.0)
             seconds += np.where(sequences, outputs * self._seconds_per_byte(_ALL_TO_ALL), 0.0)
+        if self.problem.cluster.replication is not None:
+            backward = backward + synchronisation_seconds(self.problem, modes, widths)
         return forward, backward
 
     def _element_bytes(self) -> list[int]:
@@ -92,7 +97,7 @@ class AnalyticEvaluator:
     def _seconds_per_byte(self, call: Collective) -> float:
         """Of a rank's outputs; between hosts each rank hands on its part of what its host holds."""
         share = self.problem.cluster.local_world_size if call.scope == "across_hosts" else 1
-        return seconds_per_byte(call, self.problem.cluster) / share
+        return seconds_per_byte(call, _meeting(call, self.problem.cluster)) / share
 
     def head(self, sums: Floats) -> Floats:
         """Launch + max(memory, cache) forward and backward, and the collectives (..., 4)."""
@@ -140,8 +145,15 @@ def _latencies(problem: Problem) -> Floats:
     seconds = np.zeros((len(kinds), len(PARTS)))
     for each, kind in enumerate(kinds.tolist()):
         for part, calls in ((2, SHARDING_TYPES[kind].forward), (3, SHARDING_TYPES[kind].backward)):
-            seconds[each, part] = sum(latency(call, problem.cluster) for call in calls)
+            seconds[each, part] = sum(latency(call, _meeting(call, problem.cluster)) for call in calls)
+        if kind != _DATA_PARALLEL:
+            seconds[each, 3] += synchronisation_latency(problem.cluster)
     return seconds
+
+
+def _meeting(call: Collective, cluster: Cluster) -> Cluster:
+    """The devices that a call joins: gradients of whole tables meet over all sharding groups of a 2D job."""
+    return whole_job(cluster) if call.payload == "table" else cluster
 
 
 def _planes(launch_s: float) -> tuple[Plane, ...]:

@@ -1,0 +1,89 @@
+"""The clusters of a 2D job: one of its sharding groups, which plans are made for, and what its ranks talk over.
+
+    group = sharding_group(load_cluster("h100:8x12"), 32)   # ranks 0 .. 31: what a plan is made for
+    whole_job(group)                                        # all 96 devices: data_parallel gradients
+    replica_ring(group)                                     # the 3 devices with the same shards: their synchronisation
+"""
+
+from dataclasses import replace
+
+from recsmith.clusters.cluster import Cluster
+from recsmith.clusters.replication import Replication
+from recsmith.errors import UsageError
+
+
+def sharding_group(
+    job: Cluster, group_size: int, *, steps_per_sync: int = 1, use_inter_host_allreduce: bool = False
+) -> Cluster:
+    """The cluster of one sharding group of a job, with how it is replicated; the job itself if it is one group.
+
+    Its hosts are blocks of neighbouring ranks that share a host of the job, whichever the group; where none do for
+    certain, each rank counts as a host of its own, and so as behind the slower link. Host memory is shared evenly.
+    Where ranks differ in memory, a rank has the least of its replicas.
+
+    Raises:
+        UsageError: the group size does not divide the devices, or the cluster is a sharding group already.
+    """
+    if job.replication is not None:
+        raise UsageError("the cluster is a sharding group of a 2D job already; give the cluster of the whole job")
+    if group_size < 1 or job.world_size % group_size:
+        raise UsageError(
+            f"sharding groups of {group_size} devices do not divide the job's {job.world_size}; "
+            f"take one of {', '.join(str(size) for size in _divisors(job.world_size))}"
+        )
+    if steps_per_sync < 1:
+        raise UsageError(f"steps_per_sync is {steps_per_sync}; replicas sync every so many steps, at least 1")
+    if group_size == job.world_size:
+        return job
+    replication = Replication(
+        replicas=job.world_size // group_size, job_local_world_size=job.local_world_size,
+        steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce,
+    )  # fmt: skip
+    local = replication.group_local_world_size(group_size)
+    return replace(
+        job, local_world_size=local, hosts=group_size // local, replication=replication,
+        hbm_bytes=_least_of_replicas(job, replication),
+        ddr_bytes_per_host=_share(job.ddr_bytes_per_host, local, job), ssd_bytes_per_host=_share(
+            job.ssd_bytes_per_host, local, job),
+    )  # fmt: skip
+
+
+def whole_job(cluster: Cluster) -> Cluster:
+    """All devices of a sharding group's job and their links; the cluster itself where nothing is replicated."""
+    if cluster.replication is None:
+        return cluster
+    return _linked(cluster, cluster.replication.job_local_world_size, cluster.job_world_size)
+
+
+def replica_ring(cluster: Cluster) -> Cluster:
+    """The devices that hold the same shards, one of each sharding group, and their links."""
+    if cluster.replication is None:
+        return _linked(cluster, 1, 1)
+    return _linked(
+        cluster, cluster.replication.replicas_on_a_host(cluster.world_size), cluster.replication.replicas
+    )
+
+
+def _linked(cluster: Cluster, local: int, devices: int) -> Cluster:
+    """So many of the devices, for their links: memory is not kept."""
+    return replace(
+        cluster, local_world_size=local, hosts=devices // local, replication=None, hbm_bytes=None, reserve_bytes=0
+    )
+
+
+def _least_of_replicas(job: Cluster, replication: Replication) -> int | tuple[int, ...] | None:
+    if not isinstance(job.hbm_bytes, tuple):
+        return job.hbm_bytes
+    size, replicas = job.world_size // replication.replicas, replication.replicas
+    if replication.use_inter_host_allreduce:
+        return tuple(min(job.hbm_bytes[rank::size]) for rank in range(size))
+    return tuple(min(job.hbm_bytes[rank * replicas : (rank + 1) * replicas]) for rank in range(size))
+
+
+def _share(size: int | None, local: int, job: Cluster) -> int | None:
+    """Of a host's bytes, what so many of its devices may take."""
+    return None if size is None else size * local // job.local_world_size
+
+
+def _divisors(number: int) -> list[int]:
+    return [size for size in range(1, number + 1) if number % size == 0]
