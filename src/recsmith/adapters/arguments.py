@@ -14,7 +14,7 @@ from recsmith.units import parse_size
 
 OWN_ARGUMENTS = (
     "cluster", "batch_size", "constraints", "optimizer", "reserve_bytes", "storage_reservation", "dense_optimizer",
-    "limits", "planner",
+    "limits", "planner", "sharding_group_size", "steps_per_sync", "use_inter_host_allreduce",
 )  # fmt: skip
 TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes their place
     "topology": "give the topology first: RecSmithPlanner(topology, batch_size=...)",

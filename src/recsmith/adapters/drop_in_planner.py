@@ -21,8 +21,9 @@ from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER
 from recsmith.adapters.embedding_collections import collections
 from recsmith.adapters.reserve import Reserve, ReserveRequest
 from recsmith.adapters.sharders import check_sharders, sharder_rules
+from recsmith.adapters.two_dimensional import CollectionArguments, collection_arguments
 from recsmith.adapters.workload import read_workload
-from recsmith.clusters import Cluster
+from recsmith.clusters import Cluster, sharding_group
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
 from recsmith.planning import Result, SearchOptions, SearchWords, plan_with
 from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw
@@ -45,8 +46,12 @@ class RecSmithPlanner(ShardingPlanner):
     iterations, time_limit_s and space) are those of `recsmith.plan`. After planning, `result` holds cost, bound and
     gap, and `reserve` what was kept free.
 
+    Of a 2D job (DMPCollection), give the cluster of the whole job, and: sharding_group_size: devices of a group;
+    steps_per_sync: how often the job calls `sync()`; use_inter_host_allreduce: TorchRec's layout of the groups.
+
     Raises:
-        UsageError: an argument is not known, two say the reserve, or the reserve leaves no memory.
+        UsageError: an argument is not known, two say the reserve, the reserve leaves no memory, or groups do not divide
+            the job.
     """
 
     def __init__(
@@ -61,10 +66,17 @@ class RecSmithPlanner(ShardingPlanner):
         dense_optimizer: str = ASSUMED_OPTIMIZER,
         limits: Constraints | None = None,
         planner: str = "auto",
+        sharding_group_size: int | None = None,
+        steps_per_sync: int = 1,
+        use_inter_host_allreduce: bool = False,
         **search: Unpack[SearchWords],
     ) -> None:
         check_search_words(search)
-        self.cluster = find_cluster(cluster, reserve_bytes)
+        job = find_cluster(cluster, reserve_bytes)
+        self.cluster = sharding_group(
+            job, job.world_size if sharding_group_size is None else sharding_group_size,
+            steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce,
+        )  # fmt: skip
         self.reserving = ReserveRequest(reserve_bytes is not None, storage_reservation, dense_optimizer)
         self.batch_size = batch_size
         self.constraints = constraints
@@ -110,6 +122,8 @@ class RecSmithPlanner(ShardingPlanner):
     ) -> ShardingPlan:
         """The same plan on every rank: rank 0 plans, the others receive it, and all compare digests.
 
+        pg: all ranks of the job; of a 2D job too, whose plan is for one sharding group and goes to all of them.
+
         Raises:
             UsageError: no process group, or its size is not the cluster's.
             Infeasible, NoPlanFound: on every rank, whatever rank 0 met.
@@ -118,16 +132,20 @@ class RecSmithPlanner(ShardingPlanner):
         group = pg or (dist.group.WORLD if dist.is_initialized() else None)
         if group is None:
             raise UsageError("collective_plan needs a process group; call torch.distributed.init_process_group() first")
-        if dist.get_world_size(group) != self.cluster.world_size:
+        if dist.get_world_size(group) != self.cluster.job_world_size:
             raise UsageError(
-                f"the process group has {dist.get_world_size(group)} ranks, the cluster {self.cluster.world_size}; "
-                "give the planner the cluster that the job runs on"
+                f"the process group has {dist.get_world_size(group)} ranks, the cluster {self.cluster.job_world_size}; "
+                "give the planner the cluster that the job runs on, and here the group of all its ranks"
             )
         plan = _plan_of_rank_0(self, module, sharders, group)
         made = _agreed(plan, module, sharders, group, self.constraints)
         if dist.get_rank(group) == 0:  # only now: where warnings are errors, the other ranks must not wait for this one
             _warn_of_inexact(plan)
         return made
+
+    def dmp_collection_arguments(self) -> CollectionArguments:
+        """The keyword arguments of DMPCollection that belong to the plans; UsageError where the job has one group."""
+        return collection_arguments(self.cluster)
 
 
 def _warn_of_inexact(plan: Plan) -> None:

@@ -12,12 +12,14 @@ import torch
 import torchrec.optim
 from torch import nn
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torch.distributed.tensor import DTensor
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.topology import device_type
+from recsmith.jobs.replicated_model import replicated
 from recsmith.jobs.workload_model import WorkloadModel, with_model_collections
 from recsmith.plans import Plan
 
@@ -48,9 +50,11 @@ def sharded_model(plan: Plan, optimizer: str) -> tuple[DistributedModelParallel,
     sharders = get_default_sharders()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sharded = DistributedModelParallel(
-            model, device=rank_device(), plan=to_sharding_plan(plan, model, sharders=sharders), sharders=sharders
-        )
+        sharding_plan = to_sharding_plan(plan, model, sharders=sharders)
+        if plan.cluster.replication is not None:
+            sharded = replicated(model, sharding_plan, plan.cluster, device=rank_device(), sharders=sharders)
+        else:
+            sharded = DistributedModelParallel(model, device=rank_device(), plan=sharding_plan, sharders=sharders)
     dense = [parameter for name, parameter in sharded.named_parameters() if table_of(name) in copies]
     return sharded, cls(dense, **keywords) if dense else None
 
@@ -67,6 +71,11 @@ def local_shards(sharded: nn.Module) -> Iterator[tuple[str, tuple[int, int], tor
             for shard in value.local_shards():
                 row, column = shard.metadata.shard_offsets
                 yield table_of(name), (row, column), shard.tensor
+        elif isinstance(value, DTensor):  # of 2D jobs
+            local: Any = value.to_local()
+            held = local.local_shards()  # a rank that holds none has an offset all the same
+            for (row, column), tensor in zip(local.local_offsets(), held, strict=bool(held)):
+                yield table_of(name), (row, column), tensor
         else:
             yield table_of(name), (0, 0), value
 
