@@ -40,6 +40,8 @@ def every_type(cluster: Cluster) -> Plan:
         rows = [row for row in rows if row[0].name != "cw_two_on_a_rank"]
     else:
         rows.append((_table("cw_uneven", 32), "column_wise", [last, 0], (20, 12)))
+    if cluster.replication is not None:
+        rows = [row for row in rows if row[1] != "table_column_wise"]  # TorchRec's DMPCollection does not run it
     if cluster.hosts > 1:
         rows.append((_table("grid", 32), "grid_shard", everyone, (16, 16)))
     placements = [

@@ -39,7 +39,7 @@ def _compare_one(plan: Plan, optimizer: str, steps: int, batch_size: int) -> dic
     unsharded = UnshardedModel(plan, optimizer, weights) if dist.get_rank() == 0 else None
     forward = 0.0
     for step in range(steps):
-        batches = _batches(plan, step, batch_size)
+        batches = batches_of(plan, step, batch_size)
         mine = batches[dist.get_rank()]
         if step == 0:
             whole = UnshardedModel(plan, optimizer, weights).model(mine)
@@ -50,7 +50,7 @@ def _compare_one(plan: Plan, optimizer: str, steps: int, batch_size: int) -> dic
     trained = _from_rank_0(unsharded.weights() if unsharded is not None else {}, like=weights)
     return {
         "forward": forward,
-        "weights": _weights_apart(sharded, trained),
+        "weights": weights_apart(sharded, trained),
         "moved": {table: _finite((trained[table] - weights[table]).abs().max()) for table in trained},
     }
 
@@ -77,10 +77,14 @@ class UnshardedModel:
 
     def step(self, batches: list[Batch]) -> None:
         """One step on the mean of the ranks' losses."""
+        self.backward(batches)
+        self.optimizer.step()
+
+    def backward(self, batches: list[Batch]) -> None:
+        """The gradients of the mean of the ranks' losses."""
         self.optimizer.zero_grad()
         total = sum((loss(self.model(batch)) for batch in batches), torch.zeros(()))
         (total / len(batches)).backward()
-        self.optimizer.step()
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Weights by table."""
@@ -109,7 +113,7 @@ def train_step(sharded: nn.Module, dense: torch.optim.Optimizer | None, batch: B
         dense.step()
 
 
-def _batches(plan: Plan, step: int, batch_size: int) -> list[Batch]:
+def batches_of(plan: Plan, step: int, batch_size: int) -> list[Batch]:
     """The batches of all ranks for a step; every rank draws all of them, so that one can train on them all."""
     world = dist.get_world_size()
     seeds = (torch.Generator().manual_seed(step * world + rank) for rank in range(world))
@@ -126,7 +130,7 @@ def _from_rank_0(trained: dict[str, torch.Tensor], like: dict[str, torch.Tensor]
     return shared
 
 
-def _weights_apart(sharded: nn.Module, trained: dict[str, torch.Tensor]) -> dict[str, float]:
+def weights_apart(sharded: nn.Module, trained: dict[str, torch.Tensor]) -> dict[str, float]:
     """How far this rank's shards are from whole trained tables."""
     apart: dict[str, float] = {}
     for table, corner, tensor in local_shards(sharded):

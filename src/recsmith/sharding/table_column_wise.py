@@ -17,6 +17,12 @@ class TableColumnWise(ShardingType):
     forward = (Collective("all_to_all", "world"),)
     backward = (Collective("all_to_all", "world"),)
 
+    def refusal(self, table: Table, cluster: Cluster) -> str | None:
+        """As of any type; and in a 2D job, where TorchRec 1.8 gives ranks without a shard no shape of the table."""
+        if cluster.replication is not None:
+            return f"{self.name} does not run in TorchRec's DMPCollection"
+        return super().refusal(table, cluster)
+
     def equal_widths(self, table: Table, cluster: Cluster) -> bool:
         """On a host of one rank all pieces are neighbours."""
         return cluster.local_world_size == 1
