@@ -30,6 +30,8 @@ class Point:
     total_s, bound_s, gap: of the plan's step; its embedding part, as everywhere. memory_share: largest share of a
     device's memory in use. device_s_per_step: devices x step; device_s_per_million: the same for a million samples.
     elapsed_s: to make the plan, bound included. truncated: a limit or Ctrl-C cut its search short.
+    group_size: devices of a sharding group of a 2D job, which the plan is for. sync_s: what the synchronisation of its
+    replicas adds to a step on the rank where it takes longest, as cost model `analytic` has it.
     """
 
     device: str
@@ -51,6 +53,8 @@ class Point:
     elapsed_s: float
     truncated: bool
     knee: bool
+    group_size: int | None = None
+    sync_s: float | None = None
 
 
 @noun
@@ -59,7 +63,7 @@ class Knee:
 
     next_devices: the next larger count with a plan, None where the knee is the largest; more may pay then.
     next_speedup: its samples a second over the knee's. pays_from: what that would have to exceed to pay.
-    fewest: the knee is the smallest count with a plan. proven: at no other count can any plan take its place.
+    group_size: of the series, in a sweep of 2D jobs. fewest: the knee is the smallest count with a plan. proven: at no other count can any plan take its place.
     """
 
     device: str
@@ -71,6 +75,7 @@ class Knee:
     pays_from: float | None
     fewest: bool
     proven: bool
+    group_size: int | None = None
 
 
 @noun
@@ -106,13 +111,13 @@ def with_knees(points: Sequence[Point], fixed: Fixed) -> tuple[tuple[Point, ...]
     return tuple(marked), tuple(knees)
 
 
-def _series(point: Point, fixed: Fixed) -> tuple[str, int, int]:
+def _series(point: Point, fixed: Fixed) -> tuple[str, int, int, int | None]:
     size = point.batch_size if fixed == "batch_size" else point.global_batch_size
-    return point.device, point.per_host, size
+    return point.device, point.per_host, size, point.group_size
 
 
 def _knee(best: Point, series: Sequence[Point], planned: Sequence[Point], fixed: Fixed) -> Knee:
-    device, per_host, size = _series(best, fixed)
+    device, per_host, size, group_size = _series(best, fixed)
     larger = next((point for point in planned if point.devices > best.devices), None)
     return Knee(
         device=device, per_host=per_host, size=size, devices=best.devices,
@@ -120,7 +125,7 @@ def _knee(best: Point, series: Sequence[Point], planned: Sequence[Point], fixed:
         next_speedup=_speedup(best, larger) if larger else None,
         pays_from=(larger.devices / best.devices) ** 0.5 if larger else None,
         fewest=best is planned[0],
-        proven=_proven(best, series),
+        proven=_proven(best, series), group_size=group_size,
     )  # fmt: skip
 
 

@@ -15,8 +15,9 @@ from typing import Unpack, cast
 
 from recsmith.analyses.scaling import Fixed, Point, PointOutcome, Sweep, with_knees
 from recsmith.analyses.sweep_grid import Spot, grid_of
-from recsmith.clusters import Cluster
+from recsmith.clusters import Cluster, sharding_group
 from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.analytic.synchronisation import synchronisation_of
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.planning import SearchOptions, SearchWords, plan_with
 from recsmith.planning.registry import find_planner
@@ -36,6 +37,9 @@ def sweep(
     device: Cluster | str | Sequence[Cluster | str],
     batch_sizes: Sequence[int] | None = None,
     global_batches: Sequence[int] | None = None,
+    group_sizes: Sequence[int] | None = None,
+    steps_per_sync: int = 1,
+    use_inter_host_allreduce: bool = False,
     planner: str = "auto",
     constraints: Constraints | None = None,
     on_point: OnPoint | None = None,
@@ -46,7 +50,8 @@ def sweep(
     devices: counts; up to one host's devices share a host, more are whole hosts. device: clusters, names ('h100',
     'h100:4') or files; their number of hosts is what is swept. batch_sizes: samples per device and step.
     global_batches: samples of all devices together, instead; with neither, the workload's batch size. Duplicates count
-    once. on_point(point): hears of each point; True ends the sweep, as Ctrl-C does, with the points done by then.
+    once. group_sizes: devices of a sharding group of a 2D job, by default the whole job; steps_per_sync and
+    use_inter_host_allreduce are those of `sharding_group`. on_point(point): hears of each point; True ends the sweep, as Ctrl-C does, with the points done by then.
     search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits hold for each point alone.
 
     Raises:
@@ -54,11 +59,19 @@ def sweep(
     """
     workload = load_workload(workload) if isinstance(workload, str) else workload
     fixed, sizes = _batches(workload, batch_sizes, global_batches)
-    grid = grid_of((device,) if isinstance(device, Cluster | str) else device, devices, fixed, sizes)
+    grid = grid_of((device,) if isinstance(device, Cluster | str) else device, devices, fixed, sizes, group_sizes)
     options = SearchOptions(**search)
     model = find_cost_model(options.cost_model).name
     plan_point = partial(plan_with, options, planner=find_planner(planner).name, constraints=constraints)
-    done = _visit(grid, workload, plan_point, on_point)
+    layout = partial(
+        sharding_group, steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce
+    )
+
+    def search_spot(spot: Spot) -> Result:
+        cluster = spot.cluster if spot.group_size is None else layout(spot.cluster, spot.group_size)
+        return plan_point(workload.with_batch_size(spot.batch_size), cluster)
+
+    done = _visit(grid, search_spot, on_point)
     if all(point.outcome == "refused" for point, _ in done):
         raise UsageError(done[0][0].error)
     points, knees = with_knees([point for point, _ in done], fixed)
@@ -86,15 +99,13 @@ def _batches(
 Done = tuple[Point, Result | None]
 
 
-def _visit(
-    grid: Sequence[Spot], workload: Workload, search: Callable[[Workload, Cluster], Result], on_point: OnPoint | None
-) -> list[Done]:
+def _visit(grid: Sequence[Spot], search: Callable[[Spot], Result], on_point: OnPoint | None) -> list[Done]:
     """The points in turn, until Ctrl-C or the caller ends them; Ctrl-C before the first is one."""
     done: list[Done] = []
     with _noted_interrupts() as interrupts:
         try:
             for spot in grid:
-                done.append(_planned(spot, workload, search))
+                done.append(_planned(spot, search))
                 if (on_point and on_point(done[-1][0])) or interrupts:
                     break
         except KeyboardInterrupt:
@@ -123,10 +134,10 @@ def _noted_interrupts() -> Generator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _planned(spot: Spot, workload: Workload, search: Callable[[Workload, Cluster], Result]) -> Done:
+def _planned(spot: Spot, search: Callable[[Spot], Result]) -> Done:
     begun = perf_counter()
     try:
-        result = search(workload.with_batch_size(spot.batch_size), spot.cluster)
+        result = search(spot)
     except Infeasible as error:
         return _failed(spot, "infeasible", str(error), perf_counter() - begun), None
     except NoPlanFound as error:
@@ -145,19 +156,19 @@ def _failed(spot: Spot, outcome: PointOutcome, error: str | None, elapsed_s: flo
         hosts=spot.cluster.hosts, batch_size=spot.batch_size,
         global_batch_size=spot.batch_size * spot.cluster.world_size, outcome=outcome, error=error, digest=None,
         total_s=None, bound_s=None, gap=None, memory_share=None, samples_per_s=None, device_s_per_step=None,
-        device_s_per_million=None, elapsed_s=elapsed_s, truncated=False, knee=False,
+        device_s_per_million=None, elapsed_s=elapsed_s, truncated=False, knee=False, group_size=spot.group_size,
     )  # fmt: skip
 
 
 def _priced(point: Point, result: Result) -> Point:
     """The point with the figures of its plan."""
     made = result.plan
-    step = made.cost.total_s
+    step, sync = made.cost.total_s, synchronisation_of(made)
     return replace(
         point, digest=made.digest, total_s=step, bound_s=made.bound.value_s, gap=made.gap,
         memory_share=max(each.hbm_bytes / each.hbm_capacity_bytes for each in made.cost.per_device),
         samples_per_s=point.global_batch_size / step if step else None,
         device_s_per_step=point.devices * step,
         device_s_per_million=MILLION * point.devices * step / point.global_batch_size,
-        truncated=result.truncated,
+        truncated=result.truncated, sync_s=sync.seconds if sync else None,
     )  # fmt: skip

@@ -12,15 +12,25 @@ from recsmith.errors import UsageError
 
 @dataclass(frozen=True)
 class Spot:
-    """What one point plans for. per_host: devices of a full host; batch_size: local."""
+    """What one point plans for. per_host: devices of a full host; batch_size: local.
+
+    cluster: the whole job's. group_size: devices of a sharding group, None for a job of one group.
+    """
 
     per_host: int
     cluster: Cluster
     batch_size: int
+    group_size: int | None = None
 
 
-def grid_of(sources: Sequence[Cluster | str], devices: Sequence[int], fixed: Fixed, sizes: Sequence[int]) -> list[Spot]:
-    """Every cluster at every batch and number of devices, in this order; counts and batches grow, duplicates are gone.
+def grid_of(
+    sources: Sequence[Cluster | str],
+    devices: Sequence[int],
+    fixed: Fixed,
+    sizes: Sequence[int],
+    group_sizes: Sequence[int] | None = None,
+) -> list[Spot]:
+    """Every cluster at every batch, group size and number of devices, in this order; all grow, duplicates are gone.
 
     Raises:
         UsageError: a list is empty, a name unknown, a count below 1, or no whole number of hosts, or a global batch
@@ -33,10 +43,12 @@ def grid_of(sources: Sequence[Cluster | str], devices: Sequence[int], fixed: Fix
     if fixed == "global_batch_size":
         for batch in batches:
             _check_divides(batch, counts)
+    groups = [None] if group_sizes is None else _counts(group_sizes, "group size")
     return [
-        Spot(template.local_world_size, cluster, batch if fixed == "batch_size" else batch // cluster.world_size)
+        Spot(template.local_world_size, cluster, batch if fixed == "batch_size" else batch // cluster.world_size, group)
         for template, row in zip(templates, clusters, strict=True)
         for batch in batches
+        for group in groups
         for cluster in row
     ]
 
@@ -66,6 +78,11 @@ def _templates(sources: Sequence[Cluster | str]) -> list[Cluster]:
 
 def _host_of(cluster: Cluster) -> Cluster:
     """One host of a cluster whose devices are alike."""
+    if cluster.replication is not None:
+        raise UsageError(
+            f"the cluster of '{cluster.device.name}' is a sharding group of a 2D job; give a sweep the job's hosts, "
+            "and the group sizes (--group-size)"
+        )
     if isinstance(cluster.hbm_bytes, tuple):
         raise UsageError(
             f"the cluster of '{cluster.device.name}' lists the memory of each rank, which other numbers of devices "

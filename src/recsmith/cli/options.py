@@ -70,7 +70,19 @@ shape_options = _stack(  # of the problem but for its cluster and batch, which a
     click.option("--constraints", metavar="FILE", help="Rules for single tables."),
 )  # fmt: skip
 
-problem_options = _stack(_CLUSTER, _BATCH, shape_options)
+replication_options = _stack(  # of a 2D job, beside the size of its sharding groups
+    click.option("--steps-per-sync", type=int, metavar="N",
+                 help="Steps from one synchronisation of the replicas to the next (default: 1)."),
+    click.option("--inter-host-allreduce", is_flag=True, default=False,
+                 help="Sharding groups of neighbouring ranks, DMPCollection's use_inter_host_allreduce."),
+)  # fmt: skip
+
+_GROUP_SIZE = click.option(
+    "--group-size", type=int, metavar="N",
+    help="Devices of a sharding group of a 2D job (DMPCollection); the cluster is the whole job's.",
+)  # fmt: skip
+
+problem_options = _stack(_CLUSTER, _BATCH, _GROUP_SIZE, replication_options, shape_options)
 
 limit_options = _stack(
     click.option(
@@ -95,7 +107,24 @@ format_option = click.option(
 
 def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:
     """The words of `problem_options` as the arguments `workload`, `cluster`, `constraints` and `space` of `plan`."""
-    return {"cluster": read_cluster(options["cluster"], options)} | read_shape(workload, options["batch_size"], options)
+    from recsmith.clusters import sharding_group
+
+    cluster, replication = read_cluster(options["cluster"], options), read_replication(options)
+    if options["group_size"] is not None:
+        cluster = sharding_group(cluster, options["group_size"], **replication)
+    return {"cluster": cluster} | read_shape(workload, options["batch_size"], options)
+
+
+def read_replication(options: dict[str, Any]) -> dict[str, Any]:
+    """The words of `replication_options` as arguments of `sharding_group`; UsageError where no groups are asked for."""
+    from recsmith.errors import UsageError
+
+    if options["group_size"] is None and (options["steps_per_sync"] is not None or options["inter_host_allreduce"]):
+        raise UsageError(
+            "--steps-per-sync and --inter-host-allreduce say how sharding groups are replicated; add --group-size"
+        )
+    steps = 1 if options["steps_per_sync"] is None else options["steps_per_sync"]
+    return {"steps_per_sync": steps, "use_inter_host_allreduce": options["inter_host_allreduce"]}
 
 
 def read_search(options: dict[str, Any]) -> dict[str, Any]:

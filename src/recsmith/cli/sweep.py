@@ -5,7 +5,16 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import read_cluster, read_search, read_shape, search_options, shape_options, words
+from recsmith.cli.options import (
+    read_cluster,
+    read_replication,
+    read_search,
+    read_shape,
+    replication_options,
+    search_options,
+    shape_options,
+    words,
+)
 from recsmith.cli.progress import is_watched, note
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.units import counted
@@ -29,6 +38,8 @@ def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tup
 @click.option("--per-host", type=click.IntRange(min=1), metavar="N", help="Devices of a host (default: the device's).")
 @click.option("--batch-size", callback=_counts, metavar="N,M", help="Samples per device and step.")
 @click.option("--global-batch", callback=_counts, metavar="N,M", help="Samples of all devices and a step, instead.")
+@click.option("--group-size", callback=_counts, metavar="N,M", help="Devices of a sharding group of a 2D job.")
+@replication_options
 @shape_options
 @search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the points to a file, JSON or .csv ('-' for stdout).")
@@ -40,6 +51,7 @@ def command(workload: str, output: str | None, format_: str, **options: Any) -> 
     \b
     recsmith sweep dlrm-v2 --devices 8,16,32 --device h100,h200
     recsmith sweep tables.json --devices 8,16,32,64 --device h100 --global-batch 65536 -o sweep.csv
+    recsmith sweep tables.json --devices 96 --device h100 --group-size 24,48,96 --steps-per-sync 20
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.analyses.sweep import sweep
     from recsmith.files import check_target
@@ -62,11 +74,12 @@ def _read_sweep(workload: str, options: dict[str, Any]) -> dict[str, Any]:
     if options["per_host"]:
         hosts = [_host_of(host, options["per_host"]) for host in hosts]
     any_batch = next(iter((options["batch_size"] or ()) + (options["global_batch"] or ())), None)
-    return read_shape(workload, any_batch, options) | {
+    return read_shape(workload, any_batch, options) | read_replication(options) | {
         "devices": options["devices"],
         "device": hosts,
         "batch_sizes": options["batch_size"],
         "global_batches": options["global_batch"],
+        "group_sizes": options["group_size"],
     }
 
 

@@ -3,7 +3,7 @@
 from recsmith.clusters.cluster import Cluster, Device, Links
 from recsmith.clusters.files import catalogue, cluster_from_raw, cluster_to_raw, load_cluster
 from recsmith.clusters.replication import Replication
-from recsmith.clusters.sharding_groups import replica_ring, sharding_group, whole_job
+from recsmith.clusters.sharding_groups import group_and_rank, replica_ring, sharding_group, whole_job
 
 __all__ = [
     "Cluster",
@@ -13,6 +13,7 @@ __all__ = [
     "catalogue",
     "cluster_from_raw",
     "cluster_to_raw",
+    "group_and_rank",
     "load_cluster",
     "replica_ring",
     "sharding_group",

@@ -43,8 +43,8 @@ def sharding_group(
     return replace(
         job, local_world_size=local, hosts=group_size // local, replication=replication,
         hbm_bytes=_least_of_replicas(job, replication),
-        ddr_bytes_per_host=_share(job.ddr_bytes_per_host, local, job), ssd_bytes_per_host=_share(
-            job.ssd_bytes_per_host, local, job),
+        ddr_bytes_per_host=_share(job.ddr_bytes_per_host, local, job),
+        ssd_bytes_per_host=_share(job.ssd_bytes_per_host, local, job),
     )  # fmt: skip
 
 
@@ -53,6 +53,16 @@ def whole_job(cluster: Cluster) -> Cluster:
     if cluster.replication is None:
         return cluster
     return _linked(cluster, cluster.replication.job_local_world_size, cluster.job_world_size)
+
+
+def group_and_rank(cluster: Cluster, job_rank: int) -> tuple[int, int]:
+    """The sharding group of a rank of the job, and its rank there, which the plan names."""
+    if cluster.replication is None:
+        return 0, job_rank
+    if cluster.replication.use_inter_host_allreduce:
+        return divmod(job_rank, cluster.world_size)
+    rank, group = divmod(job_rank, cluster.replication.replicas)
+    return group, rank
 
 
 def replica_ring(cluster: Cluster) -> Cluster:
@@ -81,7 +91,7 @@ def _least_of_replicas(job: Cluster, replication: Replication) -> int | tuple[in
 
 
 def _share(size: int | None, local: int, job: Cluster) -> int | None:
-    """Of a host's bytes, what so many of its devices may take."""
+    """What so many devices of a host may take of its bytes."""
     return None if size is None else size * local // job.local_world_size
 
 

@@ -7,12 +7,13 @@ step that is the one unsharded model, trained on the batches of all ranks.
 Every function here runs on all ranks of a job (launch.py).
 """
 
+from itertools import compress
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 
-from recsmith.clusters import Replication
+from recsmith.clusters import Replication, group_and_rank
 from recsmith.jobs.exactness import UnshardedModel, batches_of, starting_weights, train_step, weights_apart
 from recsmith.jobs.sharded_model import load_weights, rank_device, sharded_model, table_of
 from recsmith.jobs.workload_model import Batch
@@ -40,7 +41,7 @@ def compare_replicated(plan: dict[str, Any], optimizer: str, steps: int, batch_s
         if step % replication.steps_per_sync == 0:
             cast(Any, sharded).sync()
             reference.sync()
-    group = group_of(made, dist.get_rank())
+    group, _ = group_and_rank(made.cluster, dist.get_rank())
     trained = reference.models[group].weights()
     return {
         "group": group,
@@ -50,24 +51,19 @@ def compare_replicated(plan: dict[str, Any], optimizer: str, steps: int, batch_s
     }
 
 
-def group_of(plan: Plan, rank: int) -> int:
-    """The sharding group of a rank of the job."""
-    replication = _replication(plan)
-    return rank // plan.cluster.world_size if replication.use_inter_host_allreduce else rank % replication.replicas
-
-
 class _Groups:
     """An unsharded model for each sharding group."""
 
     def __init__(self, plan: Plan, optimizer: str, weights: dict[str, torch.Tensor]) -> None:
-        self.plan = plan
+        self.plan, self.cluster = plan, plan.cluster
         self.models = [UnshardedModel(plan, optimizer, weights) for _ in range(_replication(plan).replicas)]
         self.copies = {each.table for each in plan.placements if each.sharding_type == "data_parallel"}
 
     def step(self, batches: list[Batch]) -> None:
         """One step of each group on its own ranks' batches, data_parallel tables with the gradient of all of them."""
         for group, model in enumerate(self.models):
-            model.backward([batch for rank, batch in enumerate(batches) if group_of(self.plan, rank) == group])
+            own = [group_and_rank(self.cluster, rank)[0] == group for rank in range(len(batches))]
+            model.backward(list(compress(batches, own)))
         for parameters in self._same_parameters(self.copies):
             mean = torch.stack([cast(torch.Tensor, parameter.grad) for parameter in parameters]).mean(dim=0)
             for parameter in parameters:

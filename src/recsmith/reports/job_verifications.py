@@ -14,7 +14,7 @@ NOTE = "ranks share this machine's cores: times show the order of ranks, not the
 
 def job_verification_report(found: JobVerification) -> RenderableType:
     """Times and memory of each rank, measured and predicted."""
-    workload, world = found.plan.workload, found.plan.cluster.world_size
+    workload, world = found.plan.workload, found.plan.cluster.job_world_size
     lines = [
         line("ran", f"{found.steps} steps of {workload.batch_size:,} samples on {world} ranks, TorchRec on CPU (gloo)"),
         line("times", f"medians; {NOTE}"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
+from recsmith.costs.analytic.synchronisation import synchronisation_of
 from recsmith.files import Raw, encode
 from recsmith.planning import Result
 from recsmith.plans import PARTS, DeviceCost, Placement, Plan, StepCost, inexact_tables, kernel_words, plan_to_raw
@@ -31,6 +32,8 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("step", f"{format_time(plan.cost.total_s)} ({words})"),
         line("bound", _bound_words(plan)),
     ]
+    if plan.cluster.replication is not None:
+        lines.append(line("sync", _sync_words(plan)))
     if run:
         lines.append(line("search", run))
     hosted = [placement for placement in plan.placements if is_hosted(placement)]
@@ -41,6 +44,17 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         lines.append(line("note", _inexact_words(plan, split)))
     lines.append(line("digest", plan.digest[:16]))
     return Group(*lines, device_grid(plan.cost))
+
+
+def _sync_words(plan: Plan) -> str:
+    """What the replicas of a sharding group synchronise, and what it adds to a step."""
+    sync = synchronisation_of(plan)
+    assert sync is not None
+    counted = "not counted by cost model torchrec" if plan.cost_model == "torchrec" else "in bwd comm"
+    return (
+        f"{format_size(sync.size)} on the rank with most, {format_time(sync.seconds)} of a step, {counted}; "
+        "ranks are those of one sharding group"
+    )
 
 
 def is_hosted(placement: Placement) -> bool:
@@ -73,7 +87,8 @@ def _plan_words(plan: Plan) -> str:
         for name, count in counts.most_common()
     )
     tables, weights = counted(len(plan.placements), "table"), format_size(plan.workload.weight_bytes)
-    return f"{tables}, {weights} of weights on {counted(plan.cluster.world_size, 'device')}: {types}"
+    group = " of a sharding group" if plan.cluster.replication else ""
+    return f"{tables}, {weights} of weights on {counted(plan.cluster.world_size, 'device')}{group}: {types}"
 
 
 def _bound_words(plan: Plan) -> str:

@@ -20,6 +20,7 @@ HEADINGS = (
     "devices", "hosts", "batch", "global\nbatch", "step", "bound", "gap", "memory", "samples\na second",
     "device time\na step", "\na million", "planned\nin", "",
 )  # fmt: skip
+GROUP_HEADINGS = ("group", "sync")  # of sweeps of 2D jobs
 STEPS = "steps are those of the embeddings, predicted, not measured; bounds are proven"
 OUTCOMES = {"infeasible": "infeasible", "not_found": "no plan found", "refused": "refused"}
 
@@ -42,7 +43,8 @@ def knee_words(knee: Knee, fixed: Fixed) -> str:
     batch = f"{knee.size:,} samples {'a device' if fixed == 'batch_size' else 'a step'}"
     count = counted(knee.devices, "device")
     few = ", the fewest here" if knee.fewest else ""
-    return f"{knee.device}:{knee.per_host}, {batch}: {count}{few}; {_beyond(knee)}{'; proven' if knee.proven else ''}"
+    group = f", sharding groups of {knee.group_size:,}" if knee.group_size else ""
+    return f"{knee.device}:{knee.per_host}, {batch}{group}: {count}{few}; {_beyond(knee)}{'; proven' if knee.proven else ''}"
 
 
 def _beyond(knee: Knee) -> str:
@@ -59,7 +61,8 @@ def _beyond(knee: Knee) -> str:
 def point_words(point: Point) -> str:
     """The name of a point: device and how many a host holds, devices, local batch."""
     count = counted(point.devices, "device")
-    return f"{point.device}:{point.per_host}, {count}, batch {point.batch_size:,}"
+    group = f", sharding groups of {point.group_size:,}" if point.group_size else ""
+    return f"{point.device}:{point.per_host}, {count}, batch {point.batch_size:,}{group}"
 
 
 def _reasons(sweep: Sweep) -> Iterator[str]:
@@ -67,10 +70,12 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
 
 
 def _points_grid(sweep: Sweep) -> Grid:
-    made = grid(left=("device",), right=HEADINGS, collapse_padding=True)
+    grouped = any(point.group_size for point in sweep.points)
+    made = grid(left=("device",), right=(*GROUP_HEADINGS, *HEADINGS) if grouped else HEADINGS, collapse_padding=True)
     for _, series in groupby(sweep.points, key=lambda p: (p.device, p.per_host, getattr(p, sweep.fixed))):
         for point in series:
-            made.add_row(*_cells(point))
+            device, *cells = _cells(point)
+            made.add_row(device, *(_group_cells(point) if grouped else ()), *cells)
         made.add_section()
     return made
 
@@ -86,6 +91,10 @@ def _cells(point: Point) -> tuple[str, ...]:
         _rate(point.samples_per_s), _time(point.device_s_per_step), _time(point.device_s_per_million),
         took, ", ".join(word for word, holds in (("knee", point.knee), ("cut", point.truncated)) if holds),
     )  # fmt: skip
+
+
+def _group_cells(point: Point) -> tuple[str, str]:
+    return (f"{point.group_size:,}" if point.group_size else "-"), _time(point.sync_s)
 
 
 def _time(seconds: float | None) -> str:

@@ -75,6 +75,8 @@ def _step(sharded: Any, dense: Any, batch: Any) -> dict[str, float]:
     total.backward()
     if dense is not None:
         dense.step()
+    if hasattr(sharded, "sync"):  # DMPCollection
+        sharded.sync()
     ended = time.perf_counter()
     peak = proc_bytes("self/status", "VmHWM")
     return {"forward": forward - begun, "backward": ended - forward, "step": ended - begun, "peak": peak}

@@ -38,7 +38,7 @@ def _one_bag(table: Table) -> Table:
 
 def check_plan(plan: Plan) -> None:
     """UsageError where the plan's ranks, optimizer, data types or kernels cannot be trained here."""
-    world = plan.cluster.world_size
+    world = plan.cluster.job_world_size
     if world > MOST_RANKS:
         raise UsageError(
             f"the plan has {world} ranks; this machine runs at most {MOST_RANKS}: plan for a smaller cluster, such as "

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from recsmith.adapters.installed import require_torchrec
+from recsmith.clusters import group_and_rank, whole_job
 from recsmith.jobs.launch import launch
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan, plan_to_raw
@@ -23,6 +24,7 @@ STEPS = 5  # that are timed: medians of fewer would hang on one; trade-off, more
 def verify_job(plan: Plan, *, steps: int = STEPS, batch_size: int | None = None) -> JobVerification:
     """Train a plan under TorchRec's DistributedModelParallel on this machine's CPU, one process per rank.
 
+    A plan for a sharding group trains in all groups of its 2D job, synchronised after every step; ranks are the job's.
     steps: that are timed. batch_size: samples per rank and step, instead of the plan's.
 
     Raises:
@@ -33,23 +35,25 @@ def verify_job(plan: Plan, *, steps: int = STEPS, batch_size: int | None = None)
     check_plan(plan)
     require_torchrec()
     predicted = predicted_bytes(plan)
-    check_memory([shards + base for shards, base in predicted])
+    replicas = plan.cluster.job_world_size // plan.cluster.world_size
+    check_memory([shards + base for shards, base in predicted] * replicas)
     times = simulate(plan).cost.per_device
-    cluster = plan.cluster
+    job = whole_job(plan.cluster)
     with without_gpu():
         measured = launch(
             "recsmith.verifying.jobs.ranks:measure",
             {"plan": plan_to_raw(replace(plan, digest="")), "steps": steps},
-            ranks=cluster.world_size,
-            hosts=cluster.hosts,
+            ranks=job.world_size,
+            hosts=job.hosts,
         )
     ranks = tuple(
         RankMeasure(
             rank=rank, forward_s=found["forward_s"], backward_s=found["backward_s"], step_s=found["step_s"],
-            predicted_s=times[rank].busy_s + times[rank].wait_s,
-            shards_bytes=predicted[rank][0], base_bytes=predicted[rank][1], peak_bytes=found["peak"],
+            predicted_s=times[planned].busy_s + times[planned].wait_s,
+            shards_bytes=predicted[planned][0], base_bytes=predicted[planned][1], peak_bytes=found["peak"],
         )
         for rank, found in enumerate(measured)
+        for planned in (group_and_rank(plan.cluster, rank)[1],)
     )  # fmt: skip
     return JobVerification(plan=plan, steps=steps, ranks=ranks)
 

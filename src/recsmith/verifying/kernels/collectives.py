@@ -45,6 +45,8 @@ def not_measured(plan: Plan, hardware: str) -> str:
     unmeasured = next(
         (each for each in plan.placements if each.kind.forward != (Collective("all_to_all", "world"),)), None
     )
+    if plan.cluster.replication is not None:
+        return "the synchronisation of replicas is not measured"
     if ranks < 2:
         return "one rank exchanges nothing"
     if is_simulated(hardware):
