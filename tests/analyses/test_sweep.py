@@ -12,6 +12,7 @@ from support.cases import cluster, table, workload
 
 from recsmith.analyses.scaling import Fixed, Point, Sweep, with_knees
 from recsmith.analyses.sweep import sweep
+from recsmith.clusters import sharding_group
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.planning import PLANNERS, plan
 from recsmith.problems import Space
@@ -84,6 +85,9 @@ def test_devices_are_clusters_names_or_files_and_their_hosts_are_what_is_swept()
         ({"global_batches": (60,)}, "60 samples is no multiple of 8 devices; a batch of 56 or 64 suits"),
         ({"global_batches": (5,)}, "no multiple of 2 devices; a batch of 8 suits"),
         ({"global_batches": (64,), "batch_sizes": (8,)}, "not both"),
+        ({"group_sizes": (0,)}, "group size 0 cannot be"),
+        ({"group_sizes": ()}, "at least one group size"),
+        ({"device": sharding_group(cluster(4, 2), 4), "group_sizes": (4,)}, "is a sharding group of a 2D job"),
         ({"planner": "cost_gredy"}, "did you mean 'cost_greedy'"),
         ({"cost_model": "torchrek"}, "did you mean 'torchrec'"),
     ],
@@ -151,6 +155,24 @@ def test_a_step_that_costs_nothing_has_no_rate():
     assert [each.total_s for each in found.points] == [0.0, 0.0]
     assert [each.samples_per_s for each in found.points] == [None, None]
     assert [(knee.devices, knee.next_speedup) for knee in found.knees] == [(1, None)]
+
+
+def test_group_sizes_are_plans_for_one_group_with_the_samples_of_all_devices():
+    words: dict[str, Any] = {"cost_model": "analytic", "group_sizes": (8, 4, 2), "steps_per_sync": 5}
+    found = swept(devices=(8, 4), **words)
+    order = [(each.group_size, each.devices, each.outcome) for each in found.points]
+    assert order == [
+        (2, 4, "planned"), (2, 8, "planned"), (4, 4, "planned"), (4, 8, "planned"),
+        (8, 4, "refused"), (8, 8, "planned"),
+    ]  # fmt: skip
+    assert "groups of 8 devices do not divide the job's 4" in (found.points[4].error or "")
+    assert [each.sync_s is None for each in found.points] == [False, False, True, False, True, True]
+    for point in found.points:
+        if point.total_s is not None:
+            made = found.plans[point.digest or ""]
+            assert (made.cluster.world_size, made.cluster.job_world_size) == (point.group_size, point.devices)
+            assert point.samples_per_s == pytest.approx(64 * point.devices / point.total_s)
+    assert [knee.group_size for knee in found.knees] == [2, 4]
 
 
 # --- failures -----------------------------------------------------------------------------------------------------

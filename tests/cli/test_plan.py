@@ -319,3 +319,35 @@ def test_the_report_says_what_was_left_out_for_want_of_ortools(run: Run, monkeyp
     monkeypatch.setattr(auto, "is_installed", lambda: False)
     report = run("plan", "criteo-kaggle", "--cluster", "h100:4").out
     assert "; neighbourhoods: left out, needs recsmith[solve]" in report
+
+
+# --- 2D jobs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_size_plans_for_a_group_and_says_what_its_replicas_synchronise(run: Run, tables: Path, tmp_path: Path):
+    words = ("--cluster", "h100:8x2", "--group-size", "4", "--steps-per-sync", "10", "--inter-host-allreduce")
+    done = run("plan", tables, *words, "--iterations", "1", "-o", tmp_path / "plan.json")
+    assert (done.code, done.err) == (0, "")
+    assert "h100:8x2, 79.2 GiB a device; sharding groups of 4, 4 replicas, sync every 10 steps" in done.out
+    assert "on 4 devices of a sharding group" in done.out
+    assert "of a step, in bwd comm" in done.out
+    cluster = load_plan(str(tmp_path / "plan.json")).cluster
+    assert (cluster.world_size, cluster.local_world_size, cluster.job_world_size) == (4, 4, 16)
+    priced = run("simulate", tmp_path / "plan.json", "--cost-model", "torchrec")
+    assert "not counted by cost model torchrec" in priced.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--group-size", "3"), "do not divide the job's 2"),
+        (("--group-size", "1", "--steps-per-sync", "0"), "steps_per_sync is 0"),
+        (("--steps-per-sync", "2"), "add --group-size"),
+        (("--inter-host-allreduce",), "add --group-size"),
+        (("--group-size", "1", "--optimizer", "adam"), "optimizer adam in a 2D job"),
+    ],
+)
+def test_groups_that_cannot_be_are_bad_input(run: Run, tables: Path, words: tuple[str, ...], said: str):
+    done = run("plan", tables, *H100, *words)
+    assert done.code == 2
+    assert said in done.err

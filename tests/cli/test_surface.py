@@ -13,6 +13,9 @@ PROBLEM = {
     "--hbm",
     "--reserve",
     "--batch-size",
+    "--group-size",
+    "--steps-per-sync",
+    "--inter-host-allreduce",
     "--optimizer",
     "--types",
     "--widths",
@@ -108,6 +111,7 @@ def test_the_defaults_are_frozen():
         "--seed": 0,
         "--format": "table",
         "--keep-exact": False,
+        "--inter-host-allreduce": False,
         "--prove": False,
     }
 

@@ -35,6 +35,14 @@ def test_the_table_goes_to_stdout_alone(tables: Path):
     assert done.stdout.count("\n h100:8 ") == 2
 
 
+def test_group_sizes_have_columns_of_their_own(tables: Path):
+    done = run(tables, "--devices", "4", "--device", "h100", "--group-size", "2,4", "--steps-per-sync", "9")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.count("\n h100:8 ") == 2
+    assert "sync" in done.stdout
+    assert "hosts" not in done.stdout
+
+
 def test_json_names_its_schema(tables: Path):
     done = run(tables, "--devices", "16, 8,8", "--device", "h100,v100-32", "--batch-size", "32,16", "--format", "json")
     raw = json.loads(done.stdout)

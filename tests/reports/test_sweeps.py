@@ -160,6 +160,17 @@ def test_the_columns_of_the_csv_are_frozen():
     )  # fmt: skip
 
 
+def test_a_sweep_of_2d_jobs_has_columns_for_groups_and_their_synchronisation(capsys: pytest.CaptureFixture[str]):
+    alone, split = point(4, 1e-3, group_size=4), point(8, 1e-3, group_size=4, sync_s=2e-4)
+    lines = sweep_to_csv(sweep(alone, split)).splitlines()
+    assert lines[0] == ",".join((*COLUMNS, "group_size", "sync_s"))
+    assert [line.rsplit(",", 2)[1:] for line in lines[1:]] == [["4", ""], ["4", "0.0002"]]
+    shown = printed.text_of(sweep_report(sweep(alone, split)), capsys)
+    assert "sharding groups of 4" in printed.line_of("knee", shown)
+    rows = [line.split() for line in shown.splitlines() if line.split()[:2] == ["toy:4", "4"]]
+    assert [row[2:5] for row in rows] == [["-", "4", "1,024"], ["200", "µs", "8"]]
+
+
 def test_csv_and_json_hold_the_same_points():
     found = sweep(failed(2, "infeasible", 'too "large", by far\nProved'), point(4, 1 / 3), point(8, 0.0))
     raw = sweep_to_raw(found)["points"]

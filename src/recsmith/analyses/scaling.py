@@ -63,7 +63,8 @@ class Knee:
 
     next_devices: the next larger count with a plan, None where the knee is the largest; more may pay then.
     next_speedup: its samples a second over the knee's. pays_from: what that would have to exceed to pay.
-    group_size: of the series, in a sweep of 2D jobs. fewest: the knee is the smallest count with a plan. proven: at no other count can any plan take its place.
+    fewest: the knee is the smallest count with a plan. proven: at no other count can any plan take its place.
+    group_size: of the series, in a sweep of 2D jobs.
     """
 
     device: str

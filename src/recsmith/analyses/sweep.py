@@ -51,8 +51,9 @@ def sweep(
     'h100:4') or files; their number of hosts is what is swept. batch_sizes: samples per device and step.
     global_batches: samples of all devices together, instead; with neither, the workload's batch size. Duplicates count
     once. group_sizes: devices of a sharding group of a 2D job, by default the whole job; steps_per_sync and
-    use_inter_host_allreduce are those of `sharding_group`. on_point(point): hears of each point; True ends the sweep, as Ctrl-C does, with the points done by then.
-    search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits hold for each point alone.
+    use_inter_host_allreduce are those of `sharding_group`. on_point(point): hears of each point; True ends the sweep,
+    as Ctrl-C does, with the points done by then. search: cost_model, seed, iterations, time_limit_s and space, as in
+    `plan`; limits hold for each point alone.
 
     Raises:
         UsageError: a name, value or file breaks a rule; or every point was refused for one.
@@ -63,9 +64,7 @@ def sweep(
     options = SearchOptions(**search)
     model = find_cost_model(options.cost_model).name
     plan_point = partial(plan_with, options, planner=find_planner(planner).name, constraints=constraints)
-    layout = partial(
-        sharding_group, steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce
-    )
+    layout = partial(sharding_group, steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce)
 
     def search_spot(spot: Spot) -> Result:
         cluster = spot.cluster if spot.group_size is None else layout(spot.cluster, spot.group_size)

@@ -74,13 +74,17 @@ def _read_sweep(workload: str, options: dict[str, Any]) -> dict[str, Any]:
     if options["per_host"]:
         hosts = [_host_of(host, options["per_host"]) for host in hosts]
     any_batch = next(iter((options["batch_size"] or ()) + (options["global_batch"] or ())), None)
-    return read_shape(workload, any_batch, options) | read_replication(options) | {
-        "devices": options["devices"],
-        "device": hosts,
-        "batch_sizes": options["batch_size"],
-        "global_batches": options["global_batch"],
-        "group_sizes": options["group_size"],
-    }
+    return (
+        read_shape(workload, any_batch, options)
+        | read_replication(options)
+        | {
+            "devices": options["devices"],
+            "device": hosts,
+            "batch_sizes": options["batch_size"],
+            "global_batches": options["global_batch"],
+            "group_sizes": options["group_size"],
+        }
+    )
 
 
 def _host_of(cluster: Any, per_host: int) -> Any:

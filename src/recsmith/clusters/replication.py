@@ -47,8 +47,9 @@ class Replication:
 
 
 def ranks_on_a_host(count: int, stride: int, local_world_size: int) -> int:
-    """The largest block size in which ranks 0, stride, 2 stride, ... (`count` of them) fill whole hosts or parts of one.
+    """How many of the ranks 0, stride, 2 stride, ... (`count` of them) form blocks that each lie on one host.
 
-    Where the stride does not divide the devices of a host, blocks of two would lie on two hosts now and then: it is 1.
+    The largest such number. Where the stride does not divide the devices of a host, some blocks of two would lie on two
+    hosts, so it is 1.
     """
     return 1 if local_world_size % stride else math.gcd(count, local_world_size // stride)

@@ -1,8 +1,8 @@
 """The clusters of a 2D job: one of its sharding groups, which plans are made for, and what its ranks talk over.
 
-    group = sharding_group(load_cluster("h100:8x12"), 32)   # ranks 0 .. 31: what a plan is made for
-    whole_job(group)                                        # all 96 devices: data_parallel gradients
-    replica_ring(group)                                     # the 3 devices with the same shards: their synchronisation
+group = sharding_group(load_cluster("h100:8x12"), 32)   # ranks 0 .. 31: what a plan is made for
+whole_job(group)                                        # all 96 devices: data_parallel gradients
+replica_ring(group)                                     # the 3 devices with the same shards: their synchronisation
 """
 
 from dataclasses import replace
@@ -69,9 +69,7 @@ def replica_ring(cluster: Cluster) -> Cluster:
     """The devices that hold the same shards, one of each sharding group, and their links."""
     if cluster.replication is None:
         return _linked(cluster, 1, 1)
-    return _linked(
-        cluster, cluster.replication.replicas_on_a_host(cluster.world_size), cluster.replication.replicas
-    )
+    return _linked(cluster, cluster.replication.replicas_on_a_host(cluster.world_size), cluster.replication.replicas)
 
 
 def _linked(cluster: Cluster, local: int, devices: int) -> Cluster:

@@ -23,8 +23,8 @@ def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None
         return
     if workload.optimizer not in SYNCED_OPTIMIZERS:
         raise UsageError(
-            f"optimizer {workload.optimizer} in a 2D job: TorchRec's DMPCollection synchronises no state but Adagrad's; "
-            f"take {', '.join(SYNCED_OPTIMIZERS)}, or one sharding group"
+            f"optimizer {workload.optimizer} in a 2D job: TorchRec's DMPCollection synchronises no state but Adagrad's"
+            f"; take {', '.join(SYNCED_OPTIMIZERS)}, or one sharding group"
         )
     if UVM_CACHING.name in space.kernels:
         raise UsageError(

@@ -15,12 +15,13 @@ from recsmith.reports.layout import grid, line
 from recsmith.units import counted, format_gap, format_size, format_time
 
 SWEEP_SCHEMA = "recsmith/sweep/1"
-COLUMNS = tuple(field.name for field in fields(Point))  # of the CSV, in this order
+GROUP_COLUMNS = ("group_size", "sync_s")  # of the CSV, behind the others; in sweeps of 2D jobs
+COLUMNS = tuple(field.name for field in fields(Point) if field.name not in GROUP_COLUMNS)  # in this order
 HEADINGS = (
     "devices", "hosts", "batch", "global\nbatch", "step", "bound", "gap", "memory", "samples\na second",
     "device time\na step", "\na million", "planned\nin", "",
 )  # fmt: skip
-GROUP_HEADINGS = ("group", "sync")  # of sweeps of 2D jobs
+GROUP_HEADINGS = ("group", "sync", "devices", *HEADINGS[2:])  # of sweeps of 2D jobs, whose hosts make way
 STEPS = "steps are those of the embeddings, predicted, not measured; bounds are proven"
 OUTCOMES = {"infeasible": "infeasible", "not_found": "no plan found", "refused": "refused"}
 
@@ -44,7 +45,8 @@ def knee_words(knee: Knee, fixed: Fixed) -> str:
     count = counted(knee.devices, "device")
     few = ", the fewest here" if knee.fewest else ""
     group = f", sharding groups of {knee.group_size:,}" if knee.group_size else ""
-    return f"{knee.device}:{knee.per_host}, {batch}{group}: {count}{few}; {_beyond(knee)}{'; proven' if knee.proven else ''}"
+    proven = "; proven" if knee.proven else ""
+    return f"{knee.device}:{knee.per_host}, {batch}{group}: {count}{few}; {_beyond(knee)}{proven}"
 
 
 def _beyond(knee: Knee) -> str:
@@ -70,12 +72,11 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
 
 
 def _points_grid(sweep: Sweep) -> Grid:
-    grouped = any(point.group_size for point in sweep.points)
-    made = grid(left=("device",), right=(*GROUP_HEADINGS, *HEADINGS) if grouped else HEADINGS, collapse_padding=True)
+    grouped = _is_grouped(sweep)
+    made = grid(left=("device",), right=GROUP_HEADINGS if grouped else HEADINGS, collapse_padding=True)
     for _, series in groupby(sweep.points, key=lambda p: (p.device, p.per_host, getattr(p, sweep.fixed))):
         for point in series:
-            device, *cells = _cells(point)
-            made.add_row(device, *(_group_cells(point) if grouped else ()), *cells)
+            made.add_row(*(_group_cells(point) if grouped else _cells(point)))
         made.add_section()
     return made
 
@@ -93,8 +94,14 @@ def _cells(point: Point) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _group_cells(point: Point) -> tuple[str, str]:
-    return (f"{point.group_size:,}" if point.group_size else "-"), _time(point.sync_s)
+def _is_grouped(sweep: Sweep) -> bool:
+    """Whether it is a sweep of 2D jobs."""
+    return any(point.group_size for point in sweep.points)
+
+
+def _group_cells(point: Point) -> tuple[str, ...]:
+    device, devices, _, *others = _cells(point)
+    return device, f"{point.group_size or point.devices:,}", _time(point.sync_s), devices, *others
 
 
 def _time(seconds: float | None) -> str:
@@ -128,9 +135,13 @@ def sweep_to_raw(sweep: Sweep) -> Raw:
 
 
 def sweep_to_csv(sweep: Sweep) -> str:
-    """A line for each point; the columns are the fields of a point in JSON. What does not exist is empty."""
+    """A line for each point; the columns are the fields of a point in JSON. What does not exist is empty.
+
+    Sweeps of 2D jobs have two columns more.
+    """
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    columns = (*COLUMNS, *GROUP_COLUMNS) if _is_grouped(sweep) else COLUMNS
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _plain(value) for name, value in encode(point).items()} for point in sweep.points)
     return text.getvalue()

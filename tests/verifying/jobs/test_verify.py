@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from support.build import table, workload
 from support.plans import two_tables
 
-from recsmith import Plan, save_plan
+from recsmith import Plan, Space, load_cluster, plan, save_plan, save_workload
 from recsmith.cli.app import app
+from recsmith.clusters import sharding_group
 from recsmith.errors import UsageError
 from recsmith.verifying.jobs import verify as room
 
@@ -35,6 +37,23 @@ def test_a_plan_runs_and_takes_the_memory_that_was_predicted(tmp_path: Path):
         assert 0 < rank["forward_s"] < rank["step_s"]
         assert 0 < rank["backward_s"] < rank["step_s"]
         assert rank["predicted_s"] > 0
+
+
+@needs_torchrec
+@pytest.mark.soak
+def test_a_plan_for_a_sharding_group_runs_in_all_groups(tmp_path: Path):
+    save_workload(
+        workload(*(table(name, 200_000, 32) for name in "abc"), optimizer="adagrad"), str(tmp_path / "w.json")
+    )
+    group = sharding_group(load_cluster("cpu:2x2"), 2)
+    made = plan(str(tmp_path / "w.json"), group, space=Space(types=("table_wise", "row_wise")), iterations=1).plan
+    done = verified(made, tmp_path, "--torchrec", "--steps", "1", "--batch-size", "512", "--format", "json")
+    assert done.exception is None, done.exception
+    ranks = json.loads(done.output)["ranks"]
+    assert [rank["rank"] for rank in ranks] == [0, 1, 2, 3]
+    assert [rank["predicted_bytes"] for rank in ranks[::2]] == [rank["predicted_bytes"] for rank in ranks[1::2]]
+    for rank in ranks:
+        assert rank["predicted_bytes"] == pytest.approx(rank["peak_bytes"], rel=0.05)
 
 
 def test_the_report_shows_each_rank_and_says_what_times_mean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
