@@ -22,7 +22,7 @@ from support.cases import (
     workload,
 )
 
-from recsmith.clusters import Cluster
+from recsmith.clusters import Cluster, sharding_group
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.problems import Space
@@ -146,6 +146,18 @@ def test_what_fits_only_behind_caches_is_planned(share: float, planner: str) -> 
     on = cluster(4, hbm=int(share * need / 4), ddr_bytes_per_host=2 * need)
     case = Case(MANY, on, Space(kernels=("fused", "fused_uvm_caching")), cost_model="analytic")
     check_plan(case, _first_plan(case, planner))
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_the_named_group_size_is_the_least_that_is_enough(blocks: bool) -> None:
+    """The tables weigh 1.2 GiB: a group needs more than two of the 16 devices, and four do."""
+    job = cluster(4, 4, hbm=512 * MIB)
+    groups = {size: sharding_group(job, size, use_inter_host_allreduce=blocks) for size in (1, 2, 4)}
+    for size in (1, 2):
+        message = _message(Case(MANY, groups[size]))
+        assert re.search(r"or --group-size 4[.;]", message)
+        assert "nor in sharding groups of fewer than" in message
+    assert _is_planned(Case(MANY, groups[4]))
 
 
 def test_a_change_that_breaks_a_rule_is_not_named() -> None:

@@ -3,7 +3,7 @@
 from recsmith.clusters.cluster import Cluster, Device, Links
 from recsmith.clusters.files import catalogue, cluster_from_raw, cluster_to_raw, load_cluster
 from recsmith.clusters.replication import Replication
-from recsmith.clusters.sharding_groups import group_and_rank, replica_ring, sharding_group, whole_job
+from recsmith.clusters.sharding_groups import group_and_rank, larger_groups, replica_ring, sharding_group, whole_job
 
 __all__ = [
     "Cluster",
@@ -14,6 +14,7 @@ __all__ = [
     "cluster_from_raw",
     "cluster_to_raw",
     "group_and_rank",
+    "larger_groups",
     "load_cluster",
     "replica_ring",
     "sharding_group",

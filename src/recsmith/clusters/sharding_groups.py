@@ -5,6 +5,7 @@ whole_job(group)                                        # all 96 devices: data_p
 replica_ring(group)                                     # the 3 devices with the same shards: their synchronisation
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from recsmith.clusters.cluster import Cluster
@@ -46,6 +47,26 @@ def sharding_group(
         ddr_bytes_per_host=_share(job.ddr_bytes_per_host, local, job),
         ssd_bytes_per_host=_share(job.ssd_bytes_per_host, local, job),
     )  # fmt: skip
+
+
+def larger_groups(cluster: Cluster) -> Iterator[Cluster]:
+    """Clusters of the larger sizes that sharding groups of the same job can have, from small to large.
+
+    None where ranks differ in memory, for a group does not know that of its replicas.
+    """
+    replication = cluster.replication
+    if replication is None or isinstance(cluster.hbm_bytes, tuple):
+        return
+    ddr = cluster.ddr_bytes_per_host
+    per_host = None if ddr is None else ddr * replication.job_local_world_size // cluster.local_world_size
+    job = whole_job(cluster).with_memory(cluster.hbm_bytes, cluster.reserve_bytes)
+    job = replace(job, ddr_bytes_per_host=per_host)
+    for size in _divisors(job.world_size):
+        if size > cluster.world_size:
+            yield sharding_group(
+                job, size, steps_per_sync=replication.steps_per_sync,
+                use_inter_host_allreduce=replication.use_inter_host_allreduce,
+            )  # fmt: skip
 
 
 def whole_job(cluster: Cluster) -> Cluster:

@@ -14,6 +14,7 @@ from recsmith.bounds.relaxation import DEAREST
 from recsmith.bounds.selection import SelectionLimits
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.bounds.table_totals import TableTotals
+from recsmith.clusters import larger_groups
 from recsmith.costs import CostModel, Evaluator
 from recsmith.errors import Infeasible, UsageError
 from recsmith.planners.search.device_state import DeviceState
@@ -82,6 +83,8 @@ def _fewest(problem: Problem, least: float) -> str:
     """The least number of devices: more ranks serve more samples, so no table gets lighter."""
     cluster = problem.cluster
     devices = int(np.ceil(least / float(problem.capacity.max())))
+    if cluster.replication is not None:
+        return f"nor in sharding groups of fewer than {devices} devices of this size"
     if cluster.hosts == 1:
         return f"nor below {counted(devices, 'device')} of this size"
     local = cluster.local_world_size
@@ -90,7 +93,7 @@ def _fewest(problem: Problem, least: float) -> str:
 
 def what_helps(problem: Problem, model: CostModel) -> str:
     """Changes that were tried and gave a plan."""
-    changes = (_more_memory, _more_hosts, _more_types, _host_memory)
+    changes = (_more_memory, _more_hosts, _larger_groups, _more_types, _host_memory)
     checked = [text for change in changes if (text := change(problem, model))]
     return f"Checked to work: {'; or '.join(checked)}." if checked else "No single change that was tried is enough."
 
@@ -129,6 +132,14 @@ def _more_hosts(problem: Problem, model: CostModel) -> str | None:
     for hosts in tried:
         if _has_plan(problem, model, hosts=hosts):
             return f"{counted(hosts * cluster.local_world_size, 'device')} ({counted(hosts, 'host')})"
+    return None
+
+
+def _larger_groups(problem: Problem, model: CostModel) -> str | None:
+    """The least size of a 2D job's sharding groups that gives a plan."""
+    for cluster in larger_groups(problem.cluster):
+        if _has_plan(replace(problem, cluster=cluster), model):
+            return f"--group-size {cluster.world_size}"
     return None
 
 
