@@ -201,7 +201,7 @@ def test_a_baseline_without_room_is_not_the_best():
 
 
 def test_a_baseline_of_other_tables_or_ranks_is_refused(tmp_path: Path):
-    with pytest.raises(PlanMismatch, match="'baseline' is for 1 hosts of 2 devices, the cluster has 1 of 4"):
+    with pytest.raises(PlanMismatch, match="'baseline' is for 1 host of 2 devices, the cluster has 1 of 4"):
         compare(WORK, cluster(local=4), baseline=running())
     with pytest.raises(PlanMismatch, match="'baseline': 1 table without a place, the first is 'hot'"):
         compare(WORK, MACHINES, baseline=replace(running(), placements=RUNNING[1:]))
