@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.errors import UsageError
-from recsmith.units import counted, format_gap, format_size, format_time, parse_size, parse_time
+from recsmith.units import counted, format_gap, format_size, format_time, parse_size, parse_speed, parse_time
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,22 @@ def test_every_unit_is_a_power_of_1000_or_1024():
     for power, letter in enumerate("KMGTP", start=1):
         assert parse_size(f"1{letter}B") == 1000**power
         assert parse_size(f"1{letter}iB") == 1024**power
+
+
+@pytest.mark.parametrize(
+    ("text", "speed"),
+    [("450GB/s", 450e9), ("3.35 TB/s", 3.35e12), (" 1GiB/s ", 2**30), ("400Gbit/s", 50e9), ("100Mbit/s", 12.5e6)],
+)
+def test_speeds_are_bytes_a_second_or_bits(text: str, speed: float):
+    assert parse_speed(text) == speed
+
+
+@pytest.mark.parametrize(
+    "text", ["450GB", "400Gb/s", "450gb/s", "450", "GB/s", "-1GB/s", "1e3GB/s", "450GB/s/s", "/s", ""]
+)
+def test_a_speed_whose_unit_may_mean_two_things_is_refused(text: str):
+    with pytest.raises(UsageError, match="is not a speed with a unit; write 450GB/s in bytes, or 400Gbit/s in bits"):
+        parse_speed(text)
 
 
 @given(st.integers(0, 2**53))

@@ -9,6 +9,8 @@ _SIZES = {
     "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
 }  # fmt: skip
+# Bytes in each unit of what a link carries; bits are an eighth.
+_SPEEDS = _SIZES | {"Mbit": 10**6 / 8, "Gbit": 10**9 / 8, "Tbit": 10**12 / 8}
 # Seconds in each unit of time.
 _TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
@@ -30,6 +32,17 @@ def parse_size(text: str) -> int:
     return round(value * unit)
 
 
+def parse_speed(text: str) -> float:
+    """Bytes a second of a speed such as '450GB/s', '3.35TB/s' or, as networks are sold, '400Gbit/s'.
+
+    Upper and lower case matter here: 'Gb/s' means bits to some and bytes to others, and is refused.
+    """
+    match = _QUANTITY.fullmatch(text.strip().removesuffix("/s")) if text.strip().endswith("/s") else None
+    if match is None or match[2] not in _SPEEDS:
+        raise UsageError(f"'{text[:40]}' is not a speed with a unit; write 450GB/s in bytes, or 400Gbit/s in bits")
+    return float(match[1]) * _SPEEDS[match[2]]
+
+
 def parse_time(text: str) -> float:
     """Seconds of a time such as '10s', '500ms' or '20m'; UsageError without a known unit."""
     value, unit = _split(text, _TIMES, "10s")
@@ -48,6 +61,15 @@ def format_size(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.4g} {unit}"
         size /= 1024
     return f"{size:.4g} PiB"
+
+
+def format_speed(speed: float) -> str:
+    """Bytes a second for people: four significant digits, decimal units, as links and memories are sold."""
+    for unit in ("B/s", "kB/s", "MB/s", "GB/s"):
+        if abs(speed) < 1000:
+            return f"{speed:.4g} {unit}"
+        speed /= 1000
+    return f"{speed:.4g} TB/s"
 
 
 def format_time(seconds: float) -> str:

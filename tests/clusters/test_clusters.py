@@ -33,10 +33,6 @@ def refusal(**changes: Any) -> str:
 # --- names --------------------------------------------------------------------------------------------------------
 
 
-def test_the_catalogue_is_frozen():
-    assert catalogue() == ["a100-40", "a100-80", "cpu", "h100", "h200", "torchrec-default", "v100-32"]
-
-
 @pytest.mark.parametrize("name", catalogue())
 def test_a_catalogue_entry_loads_names_its_sources_and_reads_back(name: str):
     found = load_cluster(name)
@@ -68,10 +64,15 @@ def test_absurd_shapes_are_refused(name: str):
         load_cluster(name)
 
 
-@pytest.mark.parametrize("name", ["h10:8", "h1000:8x12", "H100:8", "h10", "H100"])
+@pytest.mark.parametrize("name", ["h10:8", "h1000:8x12", "H10:8", "h10", "H10"])
 def test_an_unknown_device_gets_the_nearest_name(name: str):
     with pytest.raises(UsageError, match="did you mean 'h100'"):
         load_cluster(name)
+
+
+def test_names_are_taken_in_any_case():
+    assert load_cluster("H100") == load_cluster("h100")
+    assert load_cluster("A100-80:8X2") == load_cluster("a100-80:8x2")
 
 
 @pytest.mark.parametrize("name", ["h100:", "h100:8x", "h100:x8", "h100:8x8x8", "h100:-8", "h100:8.5", "h100:9999999"])

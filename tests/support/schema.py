@@ -1,5 +1,6 @@
 """As much of JSON Schema as RecSmith's schemas use: enough to hold real files against them."""
 
+import re
 from typing import Any
 
 TYPES: dict[str, type | tuple[type, ...]] = {
@@ -8,7 +9,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 KNOWN = {
     "$defs", "$ref", "additionalProperties", "anyOf", "const", "default", "description", "enum", "items", "maxItems",
-    "minItems", "oneOf", "prefixItems", "properties", "required", "title", "type",
+    "minItems", "oneOf", "pattern", "prefixItems", "properties", "required", "title", "type",
 }  # fmt: skip
 
 
@@ -23,6 +24,8 @@ def problems(value: Any, schema: dict[str, Any], root: dict[str, Any] | None = N
         found.append(f"{place} is not {schema['const']!r}")
     if "enum" in schema and value not in schema["enum"]:
         found.append(f"{place} is none of {schema['enum']!r}")
+    if "pattern" in schema and isinstance(value, str) and not re.search(schema["pattern"], value):
+        found.append(f"{place} does not match {schema['pattern']}")
     for word in ("anyOf", "oneOf"):
         fitting = sum(not problems(value, each, root, place) for each in schema.get(word, ()))
         if word in schema and (fitting == 0 or (word == "oneOf" and fitting > 1)):

@@ -25,6 +25,8 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "measure": "Measure embedding kernels and all-to-alls: the ground truth of cost models.",
     "learn": "Train cost models on measurements.",
     "bench": "Benchmarks: planners side by side, measured on hardware.",
+    "devices": "List the devices of the catalogue, with their figures.",
+    "planners": "List the planners and cost models, and what they need.",
     "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
 }
 MODULES = {"import": "import_plan"}  # commands whose name is a word of Python

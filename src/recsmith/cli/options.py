@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
+from recsmith.cli.names import DEVICES, KERNELS, PLANNERS, TYPES, listed
 from recsmith.units import parse_size, parse_time
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -51,18 +52,21 @@ _MEMORY = click.option(
     help="Memory accounting that must fit.",
 )
 _CLUSTER = click.option(
-    "--cluster", "-c", required=True, metavar="C", help="`<device>:<per host>[x<hosts>]` or a file."
-)
+    "--cluster", "-c", required=True, metavar="C",
+    help=f"`<device>:<per host>[x<hosts>]` or a file. Devices: {listed(DEVICES)}.",
+)  # fmt: skip
 _BATCH = click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step.")
 
 cluster_options = _stack(_CLUSTER, _BATCH, _HBM, _RESERVE, _OPTIMIZER, _MEMORY)  # of a problem whose plan is given
 
 shape_options = _stack(  # of the problem but for its cluster and batch, which a sweep varies
     _HBM, _RESERVE, _OPTIMIZER,
-    click.option("--types", callback=words, metavar="A,B", help="Sharding types to choose from (default: all)."),
+    click.option("--types", callback=words, metavar="A,B",
+                 help=f"Sharding types to choose from (default: all): {listed(TYPES)}."),
     click.option("--widths", type=click.Choice(["torchrec", "any"]), default="any", show_default=True,
                  help="Column widths: TorchRec's one width, or any multiples of 4."),
-    click.option("--kernels", callback=words, metavar="A,B", help="Compute kernels (default: fused,dense)."),
+    click.option("--kernels", callback=words, metavar="A,B",
+                 help=f"Compute kernels of {listed(KERNELS)} (default: fused,dense)."),
     click.option("--cache-factors", callback=_shares, metavar="A,B",
                  help="Shares of the rows that fused_uvm_caching keeps on a device (default: 0.05,0.1,0.2,0.5)."),
     _MEMORY,
@@ -97,7 +101,8 @@ limit_options = _stack(
 )  # fmt: skip
 
 search_options = _stack(
-    click.option("--planner", default="auto", show_default=True, metavar="P", help="Planner."), limit_options
+    click.option("--planner", default="auto", show_default=True, metavar="P", help=f"Planner: {listed(PLANNERS)}."),
+    limit_options,
 )
 
 format_option = click.option(

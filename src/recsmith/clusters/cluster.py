@@ -1,6 +1,7 @@
 """The cluster that a plan is made for: hosts of identical devices, and the links between them."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Literal
 
@@ -51,8 +52,13 @@ class Device:
             _check_speed(getattr(self, field), f"{field} of device '{self.name}'")
 
     def is_called(self, name: str) -> bool:
-        """Whether a GPU that gives a name is this device: 'NVIDIA A100-SXM4-80GB' is a100-80, by the words of both."""
-        return self.kind == "cuda" and all(word in name.lower() for word in self.name.lower().split("-"))
+        """Whether a GPU that gives a name is this device: 'NVIDIA A100-SXM4-80GB' is a100-80, by the words of both.
+
+        Whole words: 'NVIDIA L40S' is not l4, 'NVIDIA GB200' not b200. A number is also a size in GB: 80 is 80GB.
+        """
+        found = set(re.findall(r"[a-z0-9]+", name.lower()))
+        words = self.name.lower().split("-")
+        return self.kind == "cuda" and all({word, f"{word}gb"} & found for word in words)
 
 
 @noun

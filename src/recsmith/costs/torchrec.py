@@ -162,6 +162,7 @@ class TorchRecCostModel:
     """TorchRec 1.8's training estimator, with its default configuration; sources in the module."""
 
     name = "torchrec"
+    about = "TorchRec 1.8's estimator with its default constants."
 
     def compile(self, problem: Problem) -> TorchRecEvaluator:
         """The estimator for a problem; UsageError ('not covered') outside of what TorchRec estimates."""

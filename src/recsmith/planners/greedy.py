@@ -45,10 +45,14 @@ def _random(seed: int) -> Score:
 
 @dataclass(frozen=True)
 class Greedy:
-    """Places pieces in falling score on the device with the least sum of scores that has room."""
+    """Places pieces in falling score on the device with the least sum of scores that has room.
+
+    about: what it balances, in words for a list of planners.
+    """
 
     name: str
     score: Score | None
+    about: str = ""
 
     def plan(
         self,
@@ -75,10 +79,10 @@ class Greedy:
 
 
 GREEDIES = (
-    Greedy("random", None),
-    Greedy("dim_greedy", _dim),
-    Greedy("size_greedy", _size),
-    Greedy("lookup_greedy", _lookup),
-    Greedy("size_lookup_greedy", _size_lookup),
-    Greedy("cost_greedy", None),
+    Greedy("random", None, "Longest-first greedy on random scores: what no thought costs."),
+    Greedy("dim_greedy", _dim, "Longest-first greedy that balances embedding dimensions."),
+    Greedy("size_greedy", _size, "Longest-first greedy that balances bytes."),
+    Greedy("lookup_greedy", _lookup, "Longest-first greedy that balances dimension times lookups."),
+    Greedy("size_lookup_greedy", _size_lookup, "Longest-first greedy that balances lookups and sizes."),
+    Greedy("cost_greedy", None, "Longest-first greedy that balances what the cost model says."),
 )

@@ -36,6 +36,7 @@ class Ldm:
     """Karmarkar and Karp's differencing, on options that tables select under the limits of the bound."""
 
     name = "ldm"
+    about = "The largest differencing method (Karmarkar and Karp, 1982)."
 
     def plan(
         self,

@@ -5,8 +5,7 @@ from typing import Any
 from recsmith.analyses.comparison import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
 from recsmith.analyses.scaling import Knee, Point
-from recsmith.clusters import Cluster
-from recsmith.clusters.files import SCHEMA as CLUSTER_SCHEMA
+from recsmith.clusters.schema import cluster_schema, plain_cluster_schema
 from recsmith.files import Raw, json_schema
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
@@ -23,7 +22,7 @@ def schema_of(noun: str) -> Raw:
     """The schema of a noun: workload, cluster, constraints, plan, result, comparison, sweep or explanation."""
     return {
         "workload": workload_schema,
-        "cluster": _cluster,
+        "cluster": cluster_schema,
         "constraints": _constraints,
         "plan": _plan,
         "result": _result,
@@ -31,13 +30,6 @@ def schema_of(noun: str) -> Raw:
         "sweep": _sweep,
         "explanation": _explanation,
     }[noun]()
-
-
-def _cluster() -> Raw:
-    schema = json_schema(Cluster)
-    schema["properties"] = {"schema": {"const": CLUSTER_SCHEMA}, **schema["properties"]}
-    schema["required"] = ["schema", *schema["required"]]
-    return schema
 
 
 def _constraints() -> Raw:
@@ -50,7 +42,7 @@ def _plan() -> Raw:
         PLAN_SCHEMA,
         {
             "workload": workload_schema(),
-            "cluster": _cluster(),
+            "cluster": plain_cluster_schema(),
             "constraints": {"type": "object"},
             "placements": json_schema(tuple[Placement, ...]),
             "planner": text,

@@ -26,7 +26,12 @@ def test_analytic_seconds_grow_with_the_work() -> None:
 
 @pytest.mark.parametrize(
     ("hardware", "device", "name"),
-    [("cpu", "AMD", "cpu"), ("simulated:h200", "h200, simulated", "h200"), ("cuda", "NVIDIA L4, 58 SMs", None)],
+    [
+        ("cpu", "AMD", "cpu"),
+        ("simulated:h200", "h200, simulated", "h200"),
+        ("cuda", "NVIDIA L4, 58 SMs", "l4"),
+        ("cuda", "NVIDIA L40, 142 SMs", None),
+    ],
 )
 def test_the_catalogues_cluster_of_an_origin(hardware: str, device: str, name: str | None) -> None:
     found = cluster_of(Origin(hardware=hardware, device=device, versions=""))

@@ -126,6 +126,7 @@ class AnalyticCostModel:
     """Seconds of kernels and collectives from the device's figures; sources in the module and docs/cost-models.md."""
 
     name = "analytic"
+    about = "Kernels and collectives from the figures of the device."
 
     def compile(self, problem: Problem) -> AnalyticEvaluator:
         """The model for a problem; UsageError where the device lacks a figure that its kernels need."""

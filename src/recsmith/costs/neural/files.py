@@ -112,9 +112,14 @@ def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
     write_weights(target, tensors, {"schema": SCHEMA, **encode(card)})
 
 
+def shipped_models() -> list[str]:
+    """Names of the learned cost models that ship."""
+    return [name for name in shipped() if not name.startswith(COMM)]
+
+
 def find_model(name: str) -> Path:
     """The file of a path that ends with .safetensors, or of a name that ships."""
-    return find_weights(name, "cost model", MADE_BY, [each for each in shipped() if not each.startswith(COMM)])
+    return find_weights(name, "cost model", MADE_BY, shipped_models())
 
 
 def load_model(path: Path) -> tuple[Weights, Card]:

@@ -47,6 +47,7 @@ class Auto:
     """Near-optimal plans: cheap placements first, then search from the best of them while the bound leaves a gap."""
 
     name = "auto"
+    about = "A team of cheap placements and searches, until the bound is near."
 
     def plan(
         self,

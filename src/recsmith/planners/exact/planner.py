@@ -29,6 +29,7 @@ class Exact:
     """The best plan, proven, for about ten tables; better plans and bounds than others' for some tens."""
 
     name = "exact"
+    about = "The best plan of a small problem, with the proof."
 
     def plan(
         self,

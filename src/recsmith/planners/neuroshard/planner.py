@@ -48,6 +48,7 @@ class NeuroShard:
     depth: int = 10
     caps: int = 11
     name: str = "neuroshard"
+    about: str = "NeuroShard's beam over column halvings (Zha et al., 2023)."
 
     def plan(
         self,

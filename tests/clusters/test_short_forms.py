@@ -1,0 +1,132 @@
+"""Short forms of cluster files: quantities with units, devices of the catalogue with changes; strict all the same."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.schema import problems
+
+from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw, load_cluster
+from recsmith.clusters.schema import SCHEMA, cluster_schema, plain_cluster_schema
+from recsmith.clusters.short_forms import write_out
+from recsmith.errors import CorruptFile
+from recsmith.files import Raw, dump_json, parse
+
+QUANTITIES = """\
+schema: recsmith/cluster/1
+device: {name: mine, hbm_bytes: 80GiB, hbm_bandwidth: 3.35TB/s, host_link_bandwidth: 64 GB/s, l2_bytes: 50MiB}
+links: {intra_host_bandwidth: 450GB/s, inter_host_bandwidth: 400Gbit/s}
+local_world_size: 2
+hbm_bytes: [80GiB, 60 GiB]
+reserve_bytes: 4GB
+ddr_bytes_per_host: 1TiB
+"""
+
+
+def read(raw: Raw) -> Cluster:
+    return cluster_from_raw(write_out({"schema": SCHEMA, **raw}, "c.yaml"), "c.yaml")
+
+
+def refusal(raw: Raw) -> str:
+    with pytest.raises(CorruptFile) as caught:
+        read(raw)
+    return str(caught.value)
+
+
+def test_sizes_and_speeds_may_carry_units(tmp_path: Path):
+    (tmp_path / "c.yaml").write_text(QUANTITIES)
+    found = load_cluster(str(tmp_path / "c.yaml"))
+    assert (found.device.hbm_bytes, found.device.l2_bytes) == (80 * 2**30, 50 * 2**20)
+    assert (found.device.hbm_bandwidth, found.device.host_link_bandwidth) == (3.35e12, 64e9)
+    assert (found.links.intra_host_bandwidth, found.links.inter_host_bandwidth) == (450e9, 50e9)
+    assert found.hbm_bytes == (80 * 2**30, 60 * 2**30)
+    assert (found.reserve_bytes, found.ddr_bytes_per_host) == (4 * 10**9, 2**40)
+
+
+@pytest.mark.parametrize("name", ["h100", "H100"])
+def test_a_device_of_the_catalogue_brings_its_links_and_host(name: str):
+    assert read({"device": name}) == load_cluster("h100")
+    assert read({"device": name, "hosts": 12}) == load_cluster("h100:8x12")
+
+
+def test_changes_replace_single_figures():
+    h100 = load_cluster("h100")
+    found = read({"device": {"base": "h100", "hbm_bytes": "60GiB"}, "links": {"inter_host_bandwidth": "200Gbit/s"}})
+    assert found.device == replace(h100.device, hbm_bytes=60 * 2**30)
+    assert found.links == replace(h100.links, inter_host_bandwidth=25e9)
+    assert found.sources[:-1] == h100.sources
+    assert found.sources[-1] == "given in the cluster file: device.hbm_bytes, links.inter_host_bandwidth"
+
+
+def test_a_file_may_name_its_own_device_and_sources():
+    found = read({"device": {"base": "b200", "name": "b300"}, "sources": ["my datasheet"], "hbm_bytes": "268GiB"})
+    assert (found.device.name, found.sources, found.hbm_bytes) == ("b300", ("my datasheet",), 268 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ({"device": "a100"}, "no device of the catalogue is called 'a100'; did you mean a100-40 or a100-80?"),
+        ({"device": {"base": "tpu"}}, "no device of the catalogue is called 'tpu'"),
+        ({"device": {"base": 7}}, "no device of the catalogue is called '7'"),
+        ({"device": {"base": "h100", "hbm_byte": 1}}, "device.hbm_byte is not a known field; did you mean 'hbm_bytes'"),
+        ({"device": "h100", "links": {"intra": 1}}, "links.intra is not a known field"),
+        ({"device": "h100", "host": 2}, "host is not a known field; did you mean 'hosts'"),
+        ({"device": {"base": "h100", "hbm_bytes": "80"}}, "device.hbm_bytes: '80' is not a quantity with a unit"),
+        ({"device": {"base": "h100", "hbm_bytes": "1e3GiB"}}, "is not a quantity with a unit"),
+        ({"device": "h100", "hbm_bytes": "80GB/s"}, "hbm_bytes: '80GB/s' is not a quantity with a unit"),
+        ({"device": "h100", "links": {"inter_host_bandwidth": "400Gb/s"}}, "400Gbit/s in bits, or a plain number"),
+        ({"device": "h100", "links": {"inter_host_bandwidth": "50GB"}}, "'50GB' is not a speed with a unit"),
+        ({"device": "h100", "links": "nvlink"}, 'links is "nvlink"'),
+        ({"device": "h100", "hbm_bytes": "0GiB"}, "hbm_bytes is 0 bytes"),
+        ({"device": {"base": "h100", "launch_s": "5us"}}, 'device.launch_s is "5us"'),
+        ({}, "device is missing"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place(raw: Raw, words: str):
+    assert words in refusal(raw)
+
+
+def test_a_plan_holds_its_cluster_written_out():
+    found = read({"device": {"base": "l4", "hbm_bytes": "20GiB"}})
+    raw = cluster_to_raw(found)
+    assert problems(raw, plain_cluster_schema()) == []
+    assert cluster_from_raw(parse(dump_json(raw), "c.json"), "c.json") == found
+    with pytest.raises(CorruptFile, match='device is "h100"'):
+        cluster_from_raw({**raw, "device": "h100"}, "plan.json")
+
+
+# --- the JSON Schema --------------------------------------------------------------------------------------------------
+
+GOOD: list[Any] = [
+    {"device": "h100"},
+    {"device": {"base": "h100"}, "hosts": 2, "hbm_bytes": ["60GiB", 2**36] * 8},
+    {"device": {"base": "h100", "hbm_bandwidth": "3TB/s"}, "links": {"inter_host_bandwidth": "400Gbit/s"}},
+]
+BAD: list[Any] = [
+    {"device": {"base": "h100", "hbm_byte": 1}},
+    {"device": {"base": 7}},
+    {"device": {"name": "x", "hbm_bytes": "80GiB"}},
+    {"device": {"name": "x", "hbm_bytes": "80GiB", "hbm_bandwidth": "3TB/s"}},
+    {"device": "h100", "hbm_bytes": "60"},
+    {"device": "h100", "links": {"inter_host_bandwidth": "400GiB"}},
+    {"device": "h100", "host": 2},
+    {},
+]
+
+
+@pytest.mark.parametrize("raw", GOOD, ids=str)
+def test_the_schema_takes_what_the_reader_takes(raw: Raw):
+    read(raw)
+    assert problems({"schema": SCHEMA, **raw}, cluster_schema()) == []
+
+
+@pytest.mark.parametrize("raw", BAD, ids=str)
+def test_the_schema_refuses_what_the_reader_refuses(raw: Raw):
+    refusal(raw)
+    assert problems({"schema": SCHEMA, **raw}, cluster_schema())
+
+
+def test_the_schema_takes_the_file_with_units(tmp_path: Path):
+    assert problems(parse(QUANTITIES, "c.yaml"), cluster_schema()) == []
