@@ -1,6 +1,7 @@
 # make demo   plan MLPerf DLRM-v2 on 8 x H100; sets up .venv with the core (Python 3.11 or later, network once)
 # make test   set up all that the tests need (PyTorch, FBGEMM and TorchRec for CPU) and run them
 # make soak   all tests at full size, long random runs included: about an hour of one core
+# make wheel  build dist/recsmith-<version>-py3-none-any.whl
 # make venv   that set-up alone
 # make lint   ruff and pyright
 # make bench  the tables of docs/benchmarks
@@ -15,10 +16,15 @@ TORCH_INDEX ?=
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test soak lint venv bench measurements comm-models
+.PHONY: demo wheel test soak lint venv bench measurements comm-models
 
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
+
+wheel: $(VENV)/.core
+	$(PIP) install build
+	rm -f dist/recsmith-*.whl
+	$(VENV)/bin/python -m build --wheel --outdir dist
 
 test: venv
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile

@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
 BASE = {
+    "_install",
     "_process",
     "_types",
     "_version",

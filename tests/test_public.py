@@ -14,7 +14,15 @@ import pytest
 import recsmith
 
 PACKAGE = Path(recsmith.__file__).parent
-BASE = ("_process", "_types", "_version", "errors", "files", "units")  # no rooms: they may be imported from everywhere
+BASE = (
+    "_install",
+    "_process",
+    "_types",
+    "_version",
+    "errors",
+    "files",
+    "units",
+)  # no rooms: they may be imported from everywhere
 ROOMS = (
     ("workloads", "clusters"),  # neither knows the other
     ("sharding",),

@@ -36,7 +36,7 @@ def test_missing_and_mismatched_parts_are_named_with_what_to_install(monkeypatch
     assert "fbgemm_gpu is not installed" in said
     assert "torch is 2.15.0; 2.13 belongs to the others" in said
     assert "torchrec is 1.80.0; 1.8 belongs" in said
-    assert "pip install 'recsmith[torchrec-cpu]'" in said
+    assert "pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*'" in said
     assert "pip install --no-deps torchrec==1.8.0" in said
 
 

@@ -97,7 +97,7 @@ def test_without_pytorch_it_says_what_to_install(run: Run, measured: str, monkey
     assert run("measure", "comm", "--hardware", "simulated:h100", "--samples", 60, "-o", "links").code == 0
     for name, folder in (("cost", measured), ("comm", "links")):
         words = ["--data", folder, "--output", "m.safetensors"]
-        refused(run, name, words, "training needs PyTorch: pip install 'recsmith[learn]'")
+        refused(run, name, words, "training needs PyTorch: pip install 'torch>=2.11' 'pyarrow>=20'")
         assert not Path("m.safetensors").exists()
 
 

@@ -318,7 +318,7 @@ def test_the_report_says_what_was_left_out_for_want_of_ortools(run: Run, monkeyp
 
     monkeypatch.setattr(auto, "is_installed", lambda: False)
     report = run("plan", "criteo-kaggle", "--cluster", "h100:4").out
-    assert "; neighbourhoods: left out, needs recsmith[solve]" in report
+    assert "; neighbourhoods: left out, needs OR-Tools" in report
 
 
 # --- 2D jobs ------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Short forms of cluster files: quantities with units, devices of the catalogue with changes; strict all the same."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from recsmith.clusters.schema import SCHEMA, cluster_schema, plain_cluster_schem
 from recsmith.clusters.short_forms import write_out
 from recsmith.errors import CorruptFile
 from recsmith.files import Raw, dump_json, parse
+from recsmith.workloads import load_workload
 
 QUANTITIES = """\
 schema: recsmith/cluster/1
@@ -130,3 +132,17 @@ def test_the_schema_refuses_what_the_reader_refuses(raw: Raw):
 
 def test_the_schema_takes_the_file_with_units(tmp_path: Path):
     assert problems(parse(QUANTITIES, "c.yaml"), cluster_schema()) == []
+
+
+def test_the_examples_of_the_documentation_are_read(tmp_path: Path):
+    text = (Path(__file__).parents[2] / "docs/files.md").read_text("utf-8")
+    examples = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.S) if SCHEMA in block]
+    assert len(examples) == 2
+    for example in examples:
+        (tmp_path / "c.yaml").write_text(example)
+        assert load_cluster(str(tmp_path / "c.yaml")).hosts == 4
+    workload = next(block for block in re.findall(r"```yaml\n(.*?)```", text, re.S) if "workload/1" in block)
+    (tmp_path / "w.yaml").write_text(workload)
+    access = load_workload(str(tmp_path / "w.yaml")).tables[0].access
+    assert access is not None
+    assert access.zipf == 1.05

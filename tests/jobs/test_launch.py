@@ -175,5 +175,5 @@ def test_a_missing_package_is_named_with_the_commands(absent: str, monkeypatch: 
     monkeypatch.setattr("recsmith.adapters.installed.find_spec", lambda name: None if name == absent else real(name))
     with pytest.raises(MissingExtra, match=f"{absent} is not installed") as caught:
         require_torchrec()
-    for command in ("pip install 'recsmith[torchrec-cpu]'", "pip install --no-deps torchrec==1.8.0"):
+    for command in ("pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*'", "pip install --no-deps torchrec==1.8.0"):
         assert command in str(caught.value)

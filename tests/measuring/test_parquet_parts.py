@@ -135,7 +135,7 @@ def test_a_run_goes_on_once_a_damaged_part_is_moved_away_and_overwrites_nothing(
 
 def test_without_pyarrow_parts_cannot_be_read(made: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(parquet_parts, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'recsmith\[measure\]'; the journal keeps all samples"):
+    with pytest.raises(MissingExtra, match=r"pip install 'pyarrow>=20'; the journal keeps all samples"):
         read_columns(made, ["status"])
     the_part(made).unlink()
     assert read_columns(made, ["status"]) == {"status": ["ok"] * 3}

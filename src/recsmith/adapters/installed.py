@@ -7,6 +7,7 @@ releases must match: docs/decisions/0003.
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
+from recsmith import _install
 from recsmith._version import __version__
 from recsmith.errors import MissingExtra
 
@@ -18,11 +19,8 @@ TRIED = {  # TorchRec's release: which tests of RecSmith were run with its trio;
 }
 PAIRS = {"1.6": "2.11", "1.7": "2.12", "1.8": "2.13", "1.9": "2.14"}  # FBGEMM release: the PyTorch it was built for
 CPU_BUILD, CUDA_BUILD = "fbgemm-gpu-cpu", "fbgemm-gpu"  # packages of module fbgemm_gpu
-INSTALL_TRIO = (
-    "install the trio: pip install 'recsmith[torchrec-cpu]' and then pip install --no-deps torchrec==1.8.0 "
-    "(with a GPU: pip install 'recsmith[torchrec]')"
-)
-INSTALL_PAIR = "pip install 'recsmith[torchrec-cpu]', or with a GPU 'recsmith[torchrec]'"
+INSTALL_TRIO = f"install the trio: {_install.TRIO}"
+INSTALL_PAIR = _install.PAIR
 NO_DEVICE = "no CUDA device is visible to PyTorch; measure cpu, or simulated:h100"
 
 

@@ -21,7 +21,7 @@ from recsmith.problems import Problem, Space, build_problem, placements_of
 from recsmith.workloads import Workload
 
 TORCHREC = "torchrec"
-NEEDS_TORCHREC = "needs recsmith[torchrec-cpu]"
+NEEDS_TORCHREC = "needs TorchRec"
 DEFAULT_PLANNERS = (
     "auto", "neuroshard", "cost_greedy", "size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy", "random",
     TORCHREC,

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+from recsmith._install import TRAINING
 from recsmith.costs.weight_files import SUFFIX
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import check_target
@@ -22,4 +23,4 @@ def import_training(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise MissingExtra("training needs PyTorch: pip install 'recsmith[learn]'") from None
+        raise MissingExtra(f"training needs PyTorch: {TRAINING}") from None

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from recsmith._install import PARQUET
 from recsmith.errors import CorruptFile, MissingExtra, RecSmithError
 from recsmith.measuring.columns import COLUMNS, SCHEMA, MeasurementKind
 from recsmith.measuring.journal import Row
@@ -25,7 +26,7 @@ def has_pyarrow() -> bool:
 
 def _pyarrow() -> Any:
     if not has_pyarrow():
-        raise MissingExtra("parquet files need pyarrow: pip install 'recsmith[measure]'; the journal keeps all samples")
+        raise MissingExtra(f"parquet files need pyarrow: {PARQUET}; the journal keeps all samples")
     import_module("pyarrow.parquet")
     return import_module("pyarrow")
 

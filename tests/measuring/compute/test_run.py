@@ -191,7 +191,7 @@ def test_without_pyarrow_a_folder_with_parts_is_not_added_to(tmp_path: Path, mon
     (tmp_path / "part-000000000-000000004.parquet").write_bytes(b"PAR1")
     before = (tmp_path / "journal.jsonl").read_bytes()
     monkeypatch.setattr(parquet_parts, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"parquet files need pyarrow: pip install 'recsmith\[measure\]'"):
+    with pytest.raises(MissingExtra, match=r"parquet files need pyarrow: pip install 'pyarrow>=20'"):
         measure_compute(Stub(), CASES, tmp_path, Limit(budget_s=0.1))
     assert (tmp_path / "journal.jsonl").read_bytes() == before
 

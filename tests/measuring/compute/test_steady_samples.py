@@ -129,5 +129,5 @@ def test_parts_need_pyarrow_and_a_journal_does_not(folder: Path, monkeypatch: py
     pytest.importorskip("pyarrow")
     fold(folder)
     monkeypatch.setattr(parquet_parts, "find_spec", missing)
-    with pytest.raises(MissingExtra, match=r"pip install 'recsmith\[measure\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'pyarrow>=20'"):
         read_samples(folder)

@@ -159,7 +159,7 @@ def test_auto_gains_by_it_and_finds_the_same_again(solver_alone: None, monkeypat
 def test_auto_says_what_it_left_out(solver_alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "is_installed", lambda: False)
     found = tangled().plan()
-    assert found.left_out == ("neighbourhoods: left out, needs recsmith[solve]",)
+    assert found.left_out == ("neighbourhoods: left out, needs OR-Tools",)
     assert "neighbourhoods" not in found.members
 
 

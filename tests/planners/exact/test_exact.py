@@ -197,7 +197,7 @@ def test_without_the_solver_only_small_problems_are_taken(monkeypatch: pytest.Mo
     many = Case(workload(*(table(f"t{i}", 100, 8) for i in range(13))), cluster(2))
     wide = Case(workload(table("a", 100, 128)), cluster(8))
     for case in (many, wide):
-        with pytest.raises(MissingExtra, match=r"more than 12 tables and 20,000 ways.*pip install 'recsmith\[solve\]'"):
+        with pytest.raises(MissingExtra, match=r"more than 12 tables and 20,000 ways.*pip install 'ortools>=9.12,<10'"):
             case.plan("exact")
 
 

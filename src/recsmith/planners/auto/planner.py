@@ -40,7 +40,7 @@ MOST_TABLES = 7  # of a problem that is enumerated
 MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # of all tables, and partial plans followed, of an enumeration
 BOUND_SHARE = 0.25  # of a time limit, after which no tighter bound is sought; trade-off: the rest is the search's
 COST_GREEDY = next(planner for planner in GREEDIES if planner.name == "cost_greedy")
-LEFT_OUT = "neighbourhoods: left out, needs recsmith[solve]"  # what a report says where OR-Tools is not installed
+LEFT_OUT = "neighbourhoods: left out, needs OR-Tools"  # what a report says where OR-Tools is not installed
 
 
 class Auto:

@@ -7,6 +7,7 @@ models that are not made of linear pieces, very small problems are enumerated (s
 
 from dataclasses import replace
 
+from recsmith._install import SOLVER
 from recsmith.costs import Evaluator
 from recsmith.errors import MissingExtra, NoPlanFound, UsageError
 from recsmith.planners.auto.planner import Auto
@@ -22,7 +23,6 @@ from recsmith.problems import Footprint, Problem
 MOST_CHOICES = 60_000  # widths of all tables times devices; more would fill the memory with variables of the solver
 MOST_TABLES, MOST_ARRANGEMENTS = 12, 20_000  # of an enumeration, which takes some seconds for these; not tuned further
 AUTO_SHARE = 0.25  # of a time limit that planner auto may take; trade-off: a better start, or more time for the proof
-INSTALL = "pip install 'recsmith[solve]'"
 
 
 class Exact:
@@ -91,7 +91,7 @@ def _proof(search: Search) -> Proof:
     limit = f"{MOST_TABLES} tables and {MOST_ARRANGEMENTS:,} ways to lay them"
     if linear_pieces is None:
         raise UsageError(f"the cost model is not made of planes, so planner exact takes at most {limit}; use auto")
-    raise MissingExtra(f"planner exact needs OR-Tools for more than {limit}: {INSTALL}; or use planner auto")
+    raise MissingExtra(f"planner exact needs OR-Tools for more than {limit}: {SOLVER}; or use planner auto")
 
 
 def _check_size(problem: Problem) -> None:

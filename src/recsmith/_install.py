@@ -1,0 +1,15 @@
+"""What to type where an optional package is missing.
+
+Packages are spelled out as in the extras of pyproject.toml (a test compares them): who installed RecSmith from a wheel
+has no checkout whose extras could be named.
+"""
+
+SOLVER = "pip install 'ortools>=9.12,<10'"
+PARQUET = "pip install 'pyarrow>=20'"
+TRAINING = "pip install 'torch>=2.11' 'pyarrow>=20'"
+PAIR = "pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*', or with a GPU 'fbgemm-gpu==1.8.*' in its place"
+TRIO = (
+    "pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*' tensordict torchmetrics==1.0.3 tqdm pyre-extensions "
+    "and then pip install --no-deps torchrec==1.8.0 "
+    "(with a GPU: pip install 'torch==2.13.*' 'torchrec==1.8.*' 'fbgemm-gpu==1.8.*')"
+)

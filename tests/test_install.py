@@ -1,0 +1,41 @@
+"""What users are told to install: the packages of the extras, spelled out, and never RecSmith from an index."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from recsmith import _install
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+TEXTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py"), *ROOT.glob("examples/*.py")]
+FROM_AN_INDEX = re.compile(r"pip install [^\n`#]*(?<![/\w])recsmith(?![-/\w])")
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("solve", _install.SOLVER),
+        ("measure", _install.PARQUET),
+        ("learn", _install.TRAINING),
+        ("torchrec-cpu", _install.TRIO),
+        ("torchrec", _install.TRIO),
+    ],
+)
+def test_what_is_to_be_installed_is_the_extra(extra: str, words: str):
+    named = re.findall(r"(?<= )'?([a-z][a-z-]*(?:[=<>][^ ']*)?)'?(?= |$|\))", words)
+    assert set(EXTRAS[extra]) <= set(named)
+
+
+def test_the_pair_is_part_of_the_trio():
+    assert set(re.findall(r"'[^']+'", _install.PAIR)) <= set(re.findall(r"'[^']+'", _install.TRIO))
+
+
+def test_nobody_is_sent_to_an_index_where_recsmith_is_not():
+    assert len(TEXTS) > 300
+    found = {path.name: FROM_AN_INDEX.search(path.read_text("utf-8")) for path in TEXTS}
+    assert [name for name, match in found.items() if match] == []
+    assert FROM_AN_INDEX.search("pip install 'recsmith[solve]'")
+    assert not FROM_AN_INDEX.search("pip install dist/recsmith-0.1.0-py3-none-any.whl")
