@@ -2,11 +2,12 @@
 
 import re
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
 from recsmith.clusters import catalogue, load_cluster
-from recsmith.clusters.catalogued import catalogue_raw, unknown_device
+from recsmith.clusters.catalogued import OWN_DEVICE, catalogue_raw, unknown_device
 from recsmith.errors import UsageError
 
 OF_TORCHREC = ("cpu", "torchrec-default")  # TorchRec's constants; they name no host, so local_world_size has no source
@@ -92,5 +93,12 @@ def test_a_name_without_its_size_gets_both_sizes():
 
 @pytest.mark.parametrize("name", ["b300:8", "b300", "tpu:4"])
 def test_a_device_that_is_not_there_is_told_of_cluster_files(name: str):
-    with pytest.raises(UsageError, match=r"A device of your own goes into a cluster file, such as \{schema: recsmith"):
+    with pytest.raises(UsageError, match="A device of your own goes into a YAML file"):
         load_cluster(name)
+
+
+def test_the_file_that_errors_show_is_read(tmp_path: Path):
+    lines = re.findall("`([^`]+)`", OWN_DEVICE)
+    (tmp_path / "mine.yaml").write_text("\n".join(lines))
+    found = load_cluster(str(tmp_path / "mine.yaml"))
+    assert (found.device.name, found.device.hbm_bytes) == ("mine", 60 * 2**30)

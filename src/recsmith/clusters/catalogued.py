@@ -7,8 +7,8 @@ from importlib.resources.abc import Traversable
 from recsmith.files import Raw, did_you_mean, parse
 
 OWN_DEVICE = (
-    "A device of your own goes into a cluster file, such as "
-    "{schema: recsmith/cluster/1, device: {base: h100, name: mine, hbm_bytes: 60GiB}}"
+    "A device of your own goes into a YAML file of two lines or more: `schema: recsmith/cluster/1` and, for example, "
+    "`device: {base: h100, name: mine, hbm_bytes: 60GiB}`"
 )
 
 

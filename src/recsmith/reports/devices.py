@@ -20,7 +20,9 @@ def devices_report() -> RenderableType:
         made,
         line("figures", "memory that a program sees; peak speeds of a device, one direction; sources: --format json"),
         line("use", "--cluster h100:8x12 is 12 hosts of 8; a host of gb200 is its NVLink domain"),
-        line("own", "a cluster file: {schema: recsmith/cluster/1, device: {base: h100, name: mine, hbm_bytes: 60GiB}}"),
+        line(
+            "own", "in a YAML file: `schema: recsmith/cluster/1`, `device: {base: h100, name: mine, hbm_bytes: 60GiB}`"
+        ),
     )
 
 
