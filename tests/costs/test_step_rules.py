@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsmith.costs.step_rules import LARGEST_SUM, READY_THEN_FORWARD, StepRule, ready_and_forward
-from recsmith.plans import PARTS
+from recsmith.costs.step_rules import LARGEST_SUM, READY_THEN_FORWARD, StepRule, parts_of, ready_and_forward, rule_of
+from recsmith.plans import PARTS, DeviceCost, StepCost
 
 RULES = (LARGEST_SUM, READY_THEN_FORWARD)
 RANKS = st.lists(st.tuples(*[st.floats(0, 10)] * len(PARTS)), min_size=1, max_size=5)
@@ -47,3 +47,16 @@ def test_the_loads_for_searches_are_the_phases(ranks) -> None:
 def test_a_rule_has_each_part_once(phases) -> None:
     with pytest.raises(ValueError, match=re.escape("each of the 4 parts has one phase")):
         StepRule("odd", "An odd rule.", phases)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(RANKS)
+def test_the_rule_of_a_cost_gives_its_seconds(rule: StepRule, ranks) -> None:
+    parts = np.array(ranks)
+    devices = tuple(
+        DeviceCost(rank=i, **dict(zip(PARTS, each, strict=True)), wait_s=0.0, hbm_bytes=0, hbm_capacity_bytes=1)
+        for i, each in enumerate(parts.tolist())
+    )
+    cost = StepCost(total_s=rule.step_seconds(parts), per_device=devices)
+    for model in ("torchrec", "analytic"):
+        assert rule_of(cost, model).step_seconds(parts_of(cost)) == cost.total_s

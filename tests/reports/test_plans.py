@@ -7,7 +7,8 @@ from support.build import made_plan as made
 from support.build import table, workload
 from support.printed import text_of
 
-from recsmith.planning import Result
+from recsmith.analyses.explain import explain
+from recsmith.planning import Result, plan
 from recsmith.plans import PARTS, inexact_tables
 from recsmith.reports.plans import part_words, plan_report, price_to_raw, result_to_raw
 
@@ -59,8 +60,11 @@ def test_lines_are_whole_when_nobody_watches(capsys: pytest.CaptureFixture[str])
 
 def test_a_step_longer_than_the_mean_rank_says_by_how_much(capsys: pytest.CaptureFixture[str]):
     plan = made()
-    slow = replace(plan, cost=replace(plan.cost, total_s=1.5))
-    assert "50.0% over the mean" in text_of(plan_report(slow), capsys)
+    first, *others = plan.cost.per_device
+    slower = replace(first, forward_compute_s=first.forward_compute_s + first.busy_s)
+    slow = replace(plan, cost=replace(plan.cost, total_s=slower.busy_s, per_device=(slower, *others)))
+    over = slower.busy_s / slow.cost.mean_s - 1
+    assert f"rank 0 decides: 62% forward compute; {over:.1%} over the mean" in text_of(plan_report(slow), capsys)
 
 
 def test_a_step_of_no_seconds_is_reported(capsys: pytest.CaptureFixture[str]):
@@ -93,3 +97,12 @@ def test_the_data_of_a_result_holds_the_price_and_only_what_there_is():
     assert (raw["cost_model"], raw["gap"], raw["bound"]["value_s"]) == (plan.cost_model, plan.gap, 0.9)
     assert {"members", "extrapolated"}.isdisjoint(raw)
     assert price_to_raw(replace(plan, extrapolated={"ids": 1.5}))["extrapolated"] == {"ids": 1.5}
+
+
+def test_the_rank_that_decides_is_that_of_explain(capsys: pytest.CaptureFixture[str]):
+    made = plan("criteo-kaggle", "h100:4", planner="random").plan
+    longest = max(explain(made).phases, key=lambda phase: phase.seconds)
+    over = longest.seconds / longest.mean_s - 1
+    words = f"rank {longest.rank} decides {longest.seconds / made.cost.total_s:.0%} of it: "
+    assert words in text_of(plan_report(made), capsys)
+    assert f"; {over:.1%} over the mean" in text_of(plan_report(made), capsys)

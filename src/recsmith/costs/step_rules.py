@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.plans import PARTS
+from recsmith.plans import PARTS, StepCost
 
 _FORWARD_COMPUTE, _BACKWARD_COMPUTE, _FORWARD_COMM, _BACKWARD_COMM = range(len(PARTS))  # columns of parts (..., 4)
 
@@ -62,6 +62,18 @@ READY_THEN_FORWARD = StepRule(
     phases=((_FORWARD_COMPUTE, _BACKWARD_COMPUTE, _BACKWARD_COMM), (_FORWARD_COMM,)),
 )
 """The rule of cost models `analytic` and `neural:`."""
+
+
+def parts_of(cost: StepCost) -> Floats:
+    """Seconds of the ranks in the four parts (W, 4)."""
+    return np.array([[getattr(device, part) for part in PARTS] for device in cost.per_device])
+
+
+def rule_of(cost: StepCost, cost_model: str) -> StepRule:
+    """The rule by which a step's parts add up to its seconds, for those who have its cost and not its model."""
+    parts = parts_of(cost)
+    rules = (LARGEST_SUM, READY_THEN_FORWARD) if cost_model == "torchrec" else (READY_THEN_FORWARD, LARGEST_SUM)
+    return min(rules, key=lambda rule: abs(rule.step_seconds(parts) - cost.total_s))  # the first of those that agree
 
 
 def ready_and_forward(compute: Floats, backward_comm: Floats, forward_comm: Floats) -> Floats:

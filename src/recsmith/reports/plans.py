@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
 from recsmith.costs.analytic.synchronisation import synchronisation_of
+from recsmith.costs.step_rules import parts_of, rule_of
 from recsmith.files import Raw, encode
 from recsmith.planning import Result
 from recsmith.plans import PARTS, DeviceCost, Placement, Plan, StepCost, inexact_tables, kernel_words, plan_to_raw
@@ -25,7 +26,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
 
     run: the search in words, if there was one.
     """
-    words = f"cost model {plan.cost_model}, predicted; {_dominant_words(plan.cost)}"
+    words = f"cost model {plan.cost_model}, predicted; {_dominant_words(plan.cost, plan.cost_model)}"
     lines = [
         line("plan", _plan_words(plan)),
         line("cluster", plan.cluster.describe()),
@@ -108,13 +109,18 @@ def overfull_words(cost: StepCost) -> str | None:
     return f"rank {cost.overfull[0].rank}{more} would need more memory than there is; plan again for this cluster"
 
 
-def _dominant_words(cost: StepCost) -> str:
-    """The busiest rank, the part that takes most of its time, and how far it is above the mean rank."""
-    worst = max(cost.per_device, key=lambda device: (device.busy_s, -device.rank))
-    part = max(PARTS, key=lambda name: getattr(worst, name))
-    share = getattr(worst, part) / worst.busy_s if worst.busy_s else 0.0
-    imbalance = cost.total_s / cost.mean_s - 1 if cost.mean_s else 0.0
-    return f"rank {worst.rank} decides: {share:.0%} {part_words(part)}; {imbalance:.1%} over the mean"
+def _dominant_words(cost: StepCost, cost_model: str) -> str:
+    """The slowest rank of the longest phase, the part that takes most of it, and how far it is above the mean rank."""
+    parts, rule = parts_of(cost), rule_of(cost, cost_model)
+    seconds = rule.phase_seconds(parts)  # (F, W)
+    phase = int(seconds.max(axis=1).argmax())
+    rank = int(seconds[phase].argmax())
+    whole, mean = float(seconds[phase, rank]), float(seconds[phase].mean())
+    column = max(rule.phases[phase], key=lambda column: float(parts[rank, column]))
+    share = parts[rank, column] / whole if whole else 0.0
+    of_step = f" {whole / cost.total_s:.0%} of it" if rule.several_phases and cost.total_s else ""
+    over = whole / mean - 1 if mean else 0.0
+    return f"rank {rank} decides{of_step}: {share:.0%} {part_words(PARTS[column])}; {over:.1%} over the mean"
 
 
 def part_words(part: str) -> str:
