@@ -36,3 +36,16 @@ def test_rows_that_are_left_out_are_counted(most: int, said: str, capsys: pytest
 def test_plain_columns_are_as_wide_as_they_need():
     assert plain_grid([("rank", "s"), ("0", "1.25")]) == ["rank     s", "0     1.25"]
     assert plain_row(("a", "b", "c"), (2, 3, 1)) == "a   bc"
+
+
+@pytest.mark.parametrize("columns", [20, 60, 80])
+def test_a_narrow_terminal_cuts_no_number(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    made = grid(right=[f"column {i}" for i in range(9)])
+    cells = [f"{i}234.5678 ms" for i in range(9)]
+    made.add_row(*cells)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a terminal
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = text_of(made, capsys)
+    assert all(cell.split()[0] in text for cell in cells)

@@ -10,19 +10,25 @@ from typing import Any
 import click
 from rich.box import SIMPLE
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
 LABEL_WIDTH = 9  # characters: the longest label, `workload`, and a space
+WIDEST = 1000  # characters of a line, within which it is asked how many it needs
 FILE_WIDTH = 140  # characters of a line where no terminal gives its width: the widest grid fits
 
 
 def show(renderable: RenderableType) -> None:
-    """Print to standard output, names as they are; full lines when it is not a terminal."""
+    """Print to standard output, names as they are; full lines when it is not a terminal.
+
+    Lines are longer than a narrow terminal where a number would be cut in two otherwise.
+    """
     words: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     console = Console(**words)
-    if not console.is_terminal:
-        console = Console(width=FILE_WIDTH, **words)
+    width = console.width if console.is_terminal else FILE_WIDTH
+    least = Measurement.get(console, console.options.update(max_width=WIDEST), renderable).minimum
+    console = Console(width=max(width, least), **words)
     with console.capture() as captured:
         console.print(renderable)
     click.echo(captured.get(), nl=False)  # rich itself would end the program when the reader goes away
