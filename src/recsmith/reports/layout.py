@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 from rich.box import SIMPLE
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
@@ -25,6 +25,7 @@ def show(renderable: RenderableType) -> None:
     Lines are longer than a narrow terminal where a number would be cut in two otherwise.
     """
     words: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    _keep_numbers_whole(renderable)
     console = Console(**words)
     width = console.width if console.is_terminal else FILE_WIDTH
     least = Measurement.get(console, console.options.update(max_width=WIDEST), renderable).minimum
@@ -32,6 +33,15 @@ def show(renderable: RenderableType) -> None:
     with console.capture() as captured:
         console.print(renderable)
     click.echo(captured.get(), nl=False)  # rich itself would end the program when the reader goes away
+
+
+def _keep_numbers_whole(renderable: RenderableType) -> None:
+    """Make right columns of grids as wide as their longest word at least."""
+    for part in renderable.renderables if isinstance(renderable, Group) else (renderable,):
+        for column in part.columns if isinstance(part, Grid) else ():
+            if column.justify == "right":
+                texts = (str(cell) for cell in (column.header, *column.cells))
+                column.min_width = max((len(word) for text in texts for word in text.split()), default=1)
 
 
 def line(label: str, text: str) -> Text:
