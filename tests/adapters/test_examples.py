@@ -33,6 +33,43 @@ def test_plan_and_compare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert [line.partition(" ms a step, no plan below ")[0].split()[0] for line in lines] == ["h100:8:", "h100:8x2:"]
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tables_of_your_own", r"item: \w+ on ranks \(.*\)\nuser: \w+ on ranks \(.*\)\n"),
+        ("tables_from_csv", r"3 tables: \d+\.\d+ ms a step on four L4\n"),
+        ("rules_for_tables", r"as it is best: +\d+ us, .*\nwith whole tables: \d+ us, .*\n"),
+        ("how_many_devices", r"( +\d+ devices: .* samples a second\n){3}"),
+        ("host_memory", r"without host memory: the tables need .*\nwith caches: .* tables in host memory\n"),
+        ("placements_of_your_own", r"dealt out: \d+ us, .*\nsearched: +\d+ us; \d+ tables .*\n"),
+        ("plan_that_runs_today", r"rank 0 decides, 1\.\d times the mean\n\d+ us today, \d+ us at best known\n"),
+    ],
+)
+def test_examples_for_newcomers(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(recsmith, "plan", partial(recsmith.plan, iterations=1))
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert re.fullmatch(said, capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("torchrec")
+def test_model_in_torchrec(capsys: pytest.CaptureFixture[str]):
+    runpy.run_path(str(EXAMPLES / "model_in_torchrec.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert re.match(r"module: ebc
+
+ *param +\| sharding type", said)
+    assert {"user", "item"} <= set(said.split())
+
+
+def test_every_example_is_run_here():
+    here = Path(__file__).read_text("utf-8")
+    assert [
+        path.stem for path in EXAMPLES.glob("*.py") if f'"{path.stem}' not in here and f"{path.stem}.py" not in here
+    ] == []
+
+
 @needs_torchrec
 @pytest.mark.parametrize(
     "launcher",
