@@ -57,9 +57,7 @@ def test_examples_for_newcomers(
 def test_model_in_torchrec(capsys: pytest.CaptureFixture[str]):
     runpy.run_path(str(EXAMPLES / "model_in_torchrec.py"), run_name="__main__")
     said = capsys.readouterr().out
-    assert re.match(r"module: ebc
-
- *param +\| sharding type", said)
+    assert said.startswith("module: ebc\n\n")
     assert {"user", "item"} <= set(said.split())
 
 
