@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "src"
 BASE = {
     "_install",
+    "_printable",
     "_process",
     "_types",
     "_version",

@@ -16,6 +16,7 @@ import recsmith
 PACKAGE = Path(recsmith.__file__).parent
 BASE = (
     "_install",
+    "_printable",
     "_process",
     "_types",
     "_version",
@@ -45,7 +46,7 @@ ROOMS = (
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
-CORE = {"numpy", "pydantic", "yaml", "click", "rich", "safetensors"}  # the dependencies of pyproject.toml
+CORE = {"numpy", "pydantic", "pydantic_core", "yaml", "click", "rich", "safetensors"}  # what pyproject.toml names
 TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
 TORCH_ROOMS = {"adapters", "jobs", "hardware", "measuring", "learning", "verifying"}
 SOLVER_FILES = "cp_sat*.py"  # of planners/solver, imported when planner exact solves

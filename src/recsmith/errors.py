@@ -8,14 +8,20 @@ RecSmithError
 ├── Infeasible          no plan exists: proved                              exit 3
 └── NoPlanFound         the search gave up; this proves nothing             exit 1
 
-Every message says the rule, the values that break it, and what to do next.
+Every message says the rule, the values that break it, and what to do next. Messages quote files and names, so they are
+made safe to print where they are made.
 """
+
+from recsmith._printable import printable
 
 
 class RecSmithError(Exception):
     """Catch this to catch everything that RecSmith raises on purpose."""
 
     exit_code = 1
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(printable(str(message)))
 
 
 class UsageError(RecSmithError):

@@ -5,7 +5,7 @@ import pytest
 
 from recsmith._types import Floats
 from recsmith.bench.gains import LEAST_TASKS, RESAMPLES, mean_of_tasks, row_gains, steps_of, verdict
-from recsmith.bench.run_store import MeasuredVisit
+from recsmith.bench.journal_lines import MeasuredVisit
 
 
 def visits(name: str, comm: float = 0.0, **ready: list[float]) -> list[MeasuredVisit]:

@@ -1,5 +1,6 @@
 """The folder of a run: what is written is read again, and nothing else is taken for it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 from support.benched import SETTINGS
 
+from recsmith.bench.journal_lines import MeasuredVisit
 from recsmith.bench.plans import Attempt
-from recsmith.bench.run_store import MeasuredVisit, load_settings, open_run_store
+from recsmith.bench.run_store import RunStore, load_settings, open_run_store
 from recsmith.bench.sharding import BenchResults, bench_sharding
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.plans import Placement
@@ -67,6 +69,37 @@ def test_a_damaged_line_is_named(whole: tuple[Path, BenchResults], tmp_path: Pat
         (tmp_path / "journal.jsonl").write_text(line + "\n")
         with pytest.raises(CorruptFile, match="journal"):
             bench_sharding(SETTINGS, tmp_path)
+
+
+ATTEMPT = {"task": "4x64-1", "attempt": {"planner": "random", "plan_s": 1.0}}
+VISIT = {
+    "task": "4x64-1", "visit": 0, "kernels": {"random": [[1.0, 1.0]]}, "comm": {"random": [[1.0, 1.0]]},
+    "probe_s": 1.0, "device": "d", "versions": "v", "date": "", "elapsed_s": 1.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "trouble"),
+    [
+        ({"attempt": ATTEMPT["attempt"]}, "line 1: it is neither an attempt nor a visit"),
+        (ATTEMPT | {"task": 1}, "task is 1: input should be a valid string"),
+        (ATTEMPT | {"attempt": {"planner": "random", "plan_s": -1}}, "plan_s is -1; seconds are at least 0"),
+        ({"measured": VISIT | {"visit": -1}}, "visit is -1"),
+        (
+            {"measured": VISIT | {"kernels": {"random": [[-1.0, 1.0]]}}},
+            "kernels of 'random' is -1; seconds are at least",
+        ),
+        ({"measured": VISIT | {"kernels": {"random": []}}}, "kernels of 'random' has no rank"),
+        ({"measured": VISIT | {"probe_s": 1e300}}, "seconds are at least 0 and below"),
+    ],
+)
+def test_each_damage_of_a_line_has_its_words(tmp_path: Path, line: dict[str, Any], trouble: str):
+    for good in (ATTEMPT, {"measured": VISIT}):
+        (tmp_path / "journal.jsonl").write_text(json.dumps(good) + "\n")
+        RunStore(tmp_path)
+    (tmp_path / "journal.jsonl").write_text(json.dumps(line) + "\n")
+    with pytest.raises(CorruptFile, match=trouble):
+        RunStore(tmp_path)
 
 
 @pytest.mark.parametrize(

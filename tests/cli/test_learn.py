@@ -35,8 +35,8 @@ def test_the_words_are_frozen() -> None:
     assert isinstance(command, click.Group)
     found = {name: [" ".join(each.opts) for each in sub.params] for name, sub in command.commands.items()}
     assert found == {
-        "cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget", "--start"],
-        "comm": ["--data", "--unseen", "-o --output", "--seed", "--epochs", "--budget"],
+        "cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget", "--start", "--force"],
+        "comm": ["--data", "--unseen", "-o --output", "--seed", "--epochs", "--budget", "--force"],
     }
 
 

@@ -309,7 +309,7 @@ def test_an_early_end_is_one_line_and_1(
 )
 def test_a_run_that_fails_leaves_the_old_file(run: Run, tmp_path: Path, words: list[str], code: int):
     (tmp_path / "plan.json").write_text("old")
-    assert run("plan", *words, "-o", tmp_path / "plan.json").code == code
+    assert run("plan", *words, "--force", "-o", tmp_path / "plan.json").code == code
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan.json", "old")]
 
 

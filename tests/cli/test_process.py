@@ -73,7 +73,7 @@ def test_a_closed_stderr_changes_no_exit_code(shell: Shell):
 
 def test_a_full_disk_behind_o_leaves_the_old_file(shell: Shell, tmp_path: Path):
     (tmp_path / "plan.json").write_text("old")
-    done = shell(f"ulimit -f 1; {PLAN} -o plan.json")
+    done = shell(f"ulimit -f 1; {PLAN} -o plan.json --force")
     assert done.code == 1
     assert "cannot write 'plan.json': File too large; any file that was there is unchanged" in done.err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan.json", "old")]
@@ -111,3 +111,47 @@ def test_an_interrupt_is_one_line(tmp_path: Path):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (1, "recsmith: interrupted before a plan was found\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["plan", "x" * 300, "--cluster", "h100:2"], 2, "File name too long"),
+        (["plan", "criteo-kaggle", "--cluster", "h100:2", "-o", "x" * 300], 2, "cannot write 'xxx"),
+        (["measure", "show", "x" * 300], 2, "holds no measurements"),
+        (["measure", "fold", "/proc/self/mem"], 2, "holds no measurements"),
+        (
+            ["plan", "criteo-kaggle", "--cluster", "h100:2", "--planner", "\x1b[2J"],
+            2,
+            r"no planner is called '\x1b[2J'",
+        ),
+        (["plan", "\x1b]0;title\x07", "--cluster", "h100:2"], 2, r"cannot read '\x1b]0;title\x07'"),
+        (["plan", "--\x1b[2J"], 2, r"--\x1b[2J"),
+        (["\x1b[2J"], 2, r"No such command '\x1b[2J'"),
+    ],
+)
+def test_what_is_quoted_is_named_and_safe_to_print(run: Shell, words: list[str], code: int, said: str):
+    done = run(*words)
+    assert (done.code, said in done.err) == (code, True), done.err
+    assert "\x1b" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "said"),
+    [
+        (["plan"], MemoryError(), "out of memory in the search; allow fewer types (--types), or --widths torchrec"),
+        (["verify"], MemoryError(), "out of memory; end other programs, or use a machine that has more"),
+        (["diff"], OSError(36, "File name too long", "far"), "'far': File name too long; check this path and its disk"),
+        (["diff"], OSError(28, "No space left on device"), "cannot write the output: No space left on device"),
+    ],
+)
+def test_errors_of_the_system_say_what_they_are_of(
+    run: Shell, monkeypatch: pytest.MonkeyPatch, words: list[str], error: Exception, said: str
+):
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("recsmith.cli.app._run", fail)
+    monkeypatch.setattr("recsmith.cli.app._drop_stdout", lambda: None)
+    done = run(*words)
+    assert (done.code, said in done.err) == (1, True), done.err

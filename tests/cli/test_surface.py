@@ -27,7 +27,7 @@ PROBLEM = {
 }
 SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
 WORDS = {
-    "plan": {"workload", *PROBLEM, *SEARCH, "--prove", "-o --output", "--format"},
+    "plan": {"workload", *PROBLEM, *SEARCH, "--prove", "-o --output", "--force", "--format"},
     "simulate": {"plan", "--cost-model", "--format"},
     "compare": {"workload", *PROBLEM, "--planners", "--judges", "--baseline", *(SEARCH - {"--planner"}), "--format"},
     "sweep": {
@@ -39,6 +39,7 @@ WORDS = {
         *(PROBLEM - {"--cluster -c"}),
         *SEARCH,
         "-o --output",
+        "--force",
         "--format",
     },
     "explain": {"plan", "--table", "--cost-model", "--format"},
@@ -48,6 +49,7 @@ WORDS = {
         *("--cluster -c", "--batch-size", "--hbm", "--reserve", "--optimizer", "--memory"),
         "--cost-model",
         "-o --output",
+        "--force",
         "--format",
     },
     "verify": {
@@ -115,6 +117,7 @@ def test_the_defaults_are_frozen():
         "--keep-exact": False,
         "--inter-host-allreduce": False,
         "--prove": False,
+        "--force": False,
     }
 
 

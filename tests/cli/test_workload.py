@@ -20,7 +20,7 @@ def test_the_words_are_frozen():
     assert list(command.commands) == ["sample"]
     sample = command.commands["sample"]
     found = {" ".join(each.opts): each.default for each in sample.params}
-    assert list(found) == ["--tables", "--seed", "--max-bytes", "--batch-size", "--optimizer", "-o --output"]
+    assert list(found) == ["--tables", "--seed", "--max-bytes", "--batch-size", "--optimizer", "-o --output", "--force"]
     defaults = {word: found[word] for word in ("--seed", "--batch-size", "--optimizer", "-o --output")}
     assert list(defaults.values()) == [0, 8192, "rowwise_adagrad", "-"]
     assert all(isinstance(each, click.Option) and each.help for each in sample.params)

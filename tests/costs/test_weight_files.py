@@ -48,6 +48,22 @@ def test_tensors_of_the_right_shapes_are_accepted() -> None:
     check_tensors({"a": np.ones(2), "b": np.ones((1, 2))}, SHAPES, "m", "a test")
 
 
+def test_weights_are_small_and_of_one_type(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "m.safetensors"
+    save_file({"a": np.ones(2, dtype=np.float16)}, path, metadata={"card": "{}"})
+    with pytest.raises(CorruptFile, match="tensor 'a' is not of type F32"):
+        read_weights(path, "a test")
+    with path.open("r+b") as file:
+        file.truncate(400 * 2**20)  # sparse: it takes no room on the disk
+    with pytest.raises(CorruptFile, match="learned weights have at most 67,108,864"):
+        read_weights(path, "a test")
+    for odd in (tmp_path, Path("/dev/zero")):
+        with pytest.raises(UsageError, match="it is no file"):
+            read_weights(odd, "a test")
+
+
 def test_weights_are_found_by_path_and_by_name() -> None:
     assert find_weights("x/y.safetensors", "model", "a test", []) == Path("x/y.safetensors")
     costs = [name for name in shipped() if not name.startswith(COMM)]

@@ -156,3 +156,18 @@ def test_names_are_dumped_as_they_are_and_nan_never():
 
 def test_a_dumped_list_has_a_line_an_item():
     assert dump_json({"a": 1, "b": [{"c": 1}, 2], "d": []}) == '{\n"a": 1,\n"b": [\n  {"c": 1},\n  2\n],\n"d": []\n}\n'
+
+
+def test_a_million_errors_are_not_kept(monkeypatch: pytest.MonkeyPatch):
+    """Each takes a kilobyte; of a large file only the first is looked for, and it is the same one."""
+    raw = raw_workload() | {"tables": [raw_workload()["tables"][0] | {"features": 1}] * 2 + [1] * 50_000}
+    del raw["tables"][0]["pooling_factor"]
+    with pytest.raises(CorruptFile, match=r"^'x': tables\[0\] \('user_id'\)\.features is 1: [a-z ]*$"):
+        workload_from_raw(raw, "x")
+
+
+def test_long_words_are_shown_in_part_and_nothing_is_near_them():
+    word = "batch_size" * 10**5
+    with pytest.raises(CorruptFile, match=r"batch_sizebatch.*… is not a known field; known: ") as caught:
+        workload_from_raw(raw_workload() | {word: 1}, "x")
+    assert len(str(caught.value)) < 1000

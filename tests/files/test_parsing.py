@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from support.values import VALUES
 
 from recsmith.errors import CorruptFile
-from recsmith.files import parse, parse_json, parse_yaml
+from recsmith.files import parse, parse_json, parse_yaml, parsing
 from recsmith.workloads import workload_from_raw
 
 # --- YAML ---------------------------------------------------------------------------------------------------------
@@ -152,3 +152,27 @@ def test_block_yaml_nested_too_deeply_says_where():
 def test_json_is_what_is_named_so_or_starts_with_a_brace(source: str, text: str):
     with pytest.raises(CorruptFile, match="is not JSON"):
         parse(text, source)
+
+
+def test_large_yaml_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(parsing, "LARGEST_YAML", 10)
+    assert parse_yaml("a: 1234567", "x") == {"a": 1234567}
+    with pytest.raises(CorruptFile, match="is YAML of 11 characters, above 10; big workloads are JSON or CSV"):
+        parse_yaml("a: 12345678", "x")
+
+
+@pytest.mark.parametrize("read", [parse_json, parse_yaml])
+def test_objects_of_very_many_keys_are_refused(monkeypatch: pytest.MonkeyPatch, read: Any):
+    monkeypatch.setattr(parsing, "MOST_KEYS", 3)
+    assert read('{"a": 1, "b": 2, "c": 3}', "x") == {"a": 1, "b": 2, "c": 3}
+    with pytest.raises(CorruptFile, match="an object has 4 keys; none has more than 3"):
+        read('{"a": 1, "b": 2, "c": 3, "d": 4}', "x")
+
+
+def test_what_does_not_fit_into_memory_is_said_of_the_file(monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(parsing.json, "loads", full)
+    with pytest.raises(CorruptFile, match=r"'x\.json' does not fit into memory: 2 characters"):
+        parse_json("{}", "x.json")

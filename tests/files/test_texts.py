@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -59,6 +60,36 @@ def test_standard_input_is_read_under_the_same_rules(monkeypatch: pytest.MonkeyP
 def test_a_source_that_cannot_be_read_is_a_usage_error(source: str):
     with pytest.raises(UsageError, match=r"^cannot read"):
         read_text(source)
+
+
+def test_pipes_are_read_and_silent_ones_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(texts, "PATIENCE_S", 0.1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match=r"nothing came through this pipe for 0\.1 s"):  # nobody writes
+        read_text(str(pipe))
+    writer = os.open(pipe, os.O_RDWR)
+    os.write(writer, b"half of a ")
+    with pytest.raises(UsageError, match="nothing came through"):  # the writer stays silent
+        read_text(str(pipe))
+    os.close(writer)
+    with subprocess.Popen(["sh", "-c", f"sleep 0.05; seq 100000 > {pipe}"]):
+        assert read_text(str(pipe)).split()[-1] == "100000"
+
+
+def test_devices_and_endless_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for device in ("/dev/zero", "/dev/urandom", "/dev/null"):
+        with pytest.raises(UsageError, match="it is a device; give the path of a readable file"):
+            read_text(device)
+    with (tmp_path / "sparse.json").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(CorruptFile, match="larger than 512 MiB"):
+        read_text(str(tmp_path / "sparse.json"))
+    monkeypatch.setattr(texts, "LARGEST_FILE", 2**20)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["sh", "-c", f"yes > {pipe} 2> /dev/null"]), pytest.raises(CorruptFile, match="larger than"):
+        read_text(str(pipe))
 
 
 # --- writing ------------------------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ from recsmith.measuring.rows import journal_rows
 ABOUT = About(kind="compute", hardware="cpu", seed=0, scale="cpu", optimizers=("sgd",), data_types=("fp32",))
 
 
+RAW = {"schema": SCHEMA, "kind": "compute", "hardware": "cpu", "seed": 0}
+
+
 def row(position: int) -> dict[str, Any]:
     return {"position": position, "status": "ok"}
 
@@ -67,14 +70,13 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str):
     filled(tmp_path, 1)
     with (tmp_path / "journal.jsonl").open("a") as file:
         file.write(f"{line}\n")
-    with pytest.raises(CorruptFile, match="is damaged in line 3; remove that line"), open_folder(tmp_path, ABOUT):
+    with pytest.raises(CorruptFile, match=r"is damaged in line 3: .*; remove that line"), open_folder(tmp_path, ABOUT):
         pass
 
 
 def test_a_full_disk_keeps_the_samples_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     filled(tmp_path, 2)
     with open_folder(tmp_path, ABOUT) as folder:
-        monkeypatch.setattr("recsmith.measuring.journal.json.dumps", lambda *_, **__: "x" * 10)
         monkeypatch.setattr("recsmith.measuring.journal.os.fsync", _full)
         with pytest.raises(RecSmithError, match="No space left on device; the samples before are kept: make room"):
             folder.add(row(2))
@@ -119,8 +121,11 @@ def test_a_file_is_no_folder(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("text", "rule"),
-    [("{", "is damaged"), ("[]", "is damaged"), ('{"schema": "recsmith/measurements/1"}', "is damaged"),
-     ('{"schema": "recsmith/measurements/2"}', "has a schema 'recsmith/measurements/2'; this version reads")],
+    [("{", "is not JSON.*measure again"), ("[]", "holds no object"), ("[" * 5000, "nested too deeply"),
+     ('{"schema": "recsmith/measurements/1"}', "kind is missing.*measure again"),
+     (json.dumps(RAW | {"seed": -1}), "seed is -1; it must be at least 0"),
+     (json.dumps(RAW | {"hardware": {"cpu": 1}}), r"hardware is \{\"cpu\": 1\}: input should be a valid string"),
+     ('{"schema": "recsmith/measurements/2"}', "has a schema 'recsmith/measurements/2'; expected")],
 )  # fmt: skip
 def test_a_damaged_about_is_refused(tmp_path: Path, text: str, rule: str):
     (tmp_path / "about.json").write_text(text)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.exchanged import exchange
 
 from recsmith.measuring.about import About
 from recsmith.measuring.folder import open_folder
@@ -22,7 +23,7 @@ def test_rows_of_a_part_are_not_those_of_the_journal_too(tmp_path: Path):
 def test_columns_go_over_parts_and_journal(tmp_path: Path):
     pytest.importorskip("pyarrow")
     with open_folder(tmp_path, ABOUT) as folder:
-        folder.add({"position": 0, "seed": 7, "number": 5})
+        folder.add(exchange(0, seed=7, number=5))
         folder.fold()
-        folder.add({"position": 1, "seed": 8})
-    assert read_columns(tmp_path, ["seed", "number"]) == {"seed": [7, 8], "number": [5, None]}
+        folder.add(exchange(1, seed=8))
+    assert read_columns(tmp_path, ["seed", "number"]) == {"seed": [7, 8], "number": [5, 1]}

@@ -59,15 +59,29 @@ def exchanged(path: Path, ranks: int, samples: int = 60, hardware: str = "simula
     return path / f"{hardware.replace(':', '-')}-{ranks}-{seed}"
 
 
+def exchange(position: int, ranks: int = 2, **fields: Any) -> dict[str, Any]:
+    """A row of an exchange."""
+    usual = {
+        "position": position, "seed": 0, "number": position, "visit": 0, "ranks": ranks, "backend": "gloo",
+        "oversubscribed": False, "direction": "forward", "batch_size": 1, "width": [4] * ranks, "skew_s": [0.0] * ranks,
+        "sent_bytes": [1] * ranks, "received_bytes": [1] * ranks, "status": "ok", "fastest_s": [1.0] * ranks,
+        "median_s": [1.0] * ranks, "repetitions": 7, "elapsed_s": 1.0, "hardware": "gloo", "device": "a test",
+        "versions": "recsmith 0", "date": "2026-01-01",
+    }  # fmt: skip
+    return usual | fields
+
+
 def folder_of(path: Path, times: list[tuple[int, float, float]], backend: str = "gloo", ranks: int = 2) -> Path:
-    """A folder of exchanges (bytes, seconds of the slower rank, skew)."""
+    """A folder of exchanges (bytes, seconds of the slowest rank, skew)."""
     about = About(kind="comm", hardware="local ranks", seed=0, ranks=ranks)
     with open_folder(path, about) as folder:
         for position, (size, seconds, skew) in enumerate(times):
-            row = {
-                "position": position, "ranks": ranks, "backend": backend, "oversubscribed": ranks > 2,
-                "device": "a test", "skew_s": [0.0, skew], "sent_bytes": [size, 1], "received_bytes": [1, size],
-                "median_s": [seconds / 2, seconds],
-            }  # fmt: skip
-            folder.add(row)
+            half = [seconds / 2] * (ranks - 1)
+            folder.add(
+                exchange(
+                    position, ranks, backend=backend, oversubscribed=ranks > 2, skew_s=[0.0] * (ranks - 1) + [skew],
+                    sent_bytes=[size] + [1] * (ranks - 1), received_bytes=[1] * (ranks - 1) + [size],
+                    median_s=[*half, seconds], fastest_s=[*half, seconds],
+                )
+            )  # fmt: skip
     return path

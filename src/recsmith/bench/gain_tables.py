@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from recsmith._types import noun
 from recsmith.bench.gains import ESTIMATES, REFERENCE, Resampled, RowGains, Verdict, row_gains, steps_of, verdict
-from recsmith.bench.run_store import MeasuredVisit
+from recsmith.bench.journal_lines import MeasuredVisit
 from recsmith.bench.sharding import BenchResults
 from recsmith.bench.tasks import DrawnTasks
 

@@ -19,7 +19,7 @@ from zlib import crc32
 import numpy as np
 
 from recsmith._types import Floats, noun
-from recsmith.bench.run_store import MeasuredVisit
+from recsmith.bench.journal_lines import MeasuredVisit
 from recsmith.measuring.intervals import Interval, draw_visits, interval
 from recsmith.verifying.kernels.steps import resampled_steps
 

@@ -12,20 +12,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from recsmith._types import Floats, noun
+from recsmith._types import noun
+from recsmith.bench.journal_lines import JOURNAL, MeasuredVisit, RawAttempt, visit_from_raw, visit_to_raw
 from recsmith.bench.plans import Attempt
 from recsmith.bench.tasks import parse_rows
 from recsmith.errors import UsageError
-from recsmith.files import Raw, check_schema, decode, dump_json, encode, parse, read_text, write_text
+from recsmith.files import check_schema, decode, dump_json, encode, parse, read_text, write_text
 from recsmith.measuring.folder_lock import lock_folder
 from recsmith.measuring.journal import Journal, Row, read_journal
 
 SCHEMA = "recsmith/bench-sharding/1"  # of the settings
 SETTINGS_FILE = "settings.json"
-JOURNAL = "the journal"  # as errors call it
-KINDS = ("attempt", "measured")  # of the journal's lines
+FIELDS = ({"task", "attempt"}, {"measured"})  # of the journal's lines
 
 
 @noun
@@ -57,30 +55,11 @@ class BenchSettings:
         object.__setattr__(self, "rows", tuple(map(str, parse_rows(self.rows))))
 
 
-@noun
-class MeasuredVisit:
-    """Seconds of a task's plans in one visit, by planner. kernels: of each rank (W, 2), forward and backward.
-
-    comm: of each rank's collectives (W, 2), forward and backward. probe_s: the hardware's probe, the median of the
-    visit. elapsed_s: of measuring, wall clock.
-    """
-
-    task: str
-    visit: int
-    kernels: dict[str, Floats]
-    comm: dict[str, Floats]
-    probe_s: float
-    device: str
-    versions: str
-    date: str
-    elapsed_s: float
-
-
 class RunStore:
     """An open folder: attempts by (task, planner), measured visits by (task, visit)."""
 
     def __init__(self, path: Path) -> None:
-        rows = read_journal(path, KINDS)
+        rows = read_journal(path, _line_trouble)
         self._journal = Journal(path)
         self.attempts: dict[tuple[str, str], Attempt] = {}
         self.measured: dict[tuple[str, int], MeasuredVisit] = {}
@@ -93,7 +72,7 @@ class RunStore:
 
     def add_visit(self, measured: MeasuredVisit) -> None:
         """Write what a visit measured."""
-        self._write({"measured": _visit_to_raw(measured)})
+        self._write({"measured": visit_to_raw(measured)})
 
     def _write(self, row: Row) -> None:
         self._journal.write(row)
@@ -101,43 +80,16 @@ class RunStore:
 
     def _take(self, row: Row) -> None:
         if "attempt" in row:
-            attempt = decode(Attempt, row["attempt"], JOURNAL)
-            self.attempts[row["task"], attempt.planner] = attempt
+            line = decode(RawAttempt, row, JOURNAL)
+            self.attempts[line.task, line.attempt.planner] = line.attempt
         else:
-            measured = _visit_from_raw(row["measured"])
+            measured = visit_from_raw(row["measured"])
             self.measured[measured.task, measured.visit] = measured
 
 
-@noun
-class _RawVisit:
-    """A MeasuredVisit as a line of the journal has it."""
-
-    task: str
-    visit: int
-    kernels: dict[str, list[tuple[float, float]]]
-    comm: dict[str, list[tuple[float, float]]]
-    probe_s: float
-    device: str
-    versions: str
-    date: str
-    elapsed_s: float
-
-
-def _visit_to_raw(measured: MeasuredVisit) -> Raw:
-    raw: Raw = {name: getattr(measured, name) for name in MeasuredVisit.__dataclass_fields__}
-    for name in ("kernels", "comm"):
-        raw[name] = {planner: seconds.tolist() for planner, seconds in raw[name].items()}
-    return raw
-
-
-def _visit_from_raw(raw: object) -> MeasuredVisit:
-    line = decode(_RawVisit, raw, JOURNAL)
-    return MeasuredVisit(
-        task=line.task, visit=line.visit,
-        kernels={planner: np.array(seconds) for planner, seconds in line.kernels.items()},
-        comm={planner: np.array(seconds) for planner, seconds in line.comm.items()},
-        probe_s=line.probe_s, device=line.device, versions=line.versions, date=line.date, elapsed_s=line.elapsed_s,
-    )  # fmt: skip
+def _line_trouble(line: Row) -> str:
+    """What is wrong with a line of the journal; what its objects hold is checked where they are decoded."""
+    return "" if set(line) in FIELDS else "it is neither an attempt nor a visit"
 
 
 @contextmanager

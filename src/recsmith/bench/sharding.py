@@ -10,8 +10,9 @@ from pathlib import Path
 
 from recsmith._types import noun
 from recsmith.adapters.installed import require_fbgemm
+from recsmith.bench.journal_lines import MeasuredVisit
 from recsmith.bench.plans import Attempt, attempt, check_planner
-from recsmith.bench.run_store import BenchSettings, MeasuredVisit, RunStore, open_run_store
+from recsmith.bench.run_store import BenchSettings, RunStore, open_run_store
 from recsmith.bench.tasks import DrawnTasks, Task, draw_tasks, parse_rows
 from recsmith.bench.visits import PlacedTask, measure_visit, place_task
 from recsmith.clusters import load_cluster

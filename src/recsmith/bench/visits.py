@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from recsmith._types import Floats, noun
+from recsmith.bench.journal_lines import MeasuredVisit
 from recsmith.bench.plans import Attempt
-from recsmith.bench.run_store import MeasuredVisit
 from recsmith.bench.tasks import SPACE, Task
 from recsmith.costs import Evaluator, cost_model, price
 from recsmith.hardware import Hardware

@@ -8,7 +8,9 @@ from typing import Any, NoReturn, cast
 
 import click
 
+from recsmith._printable import printable
 from recsmith._version import __version__
+from recsmith.cli.progress import note, say
 from recsmith.errors import NoPlanFound, RecSmithError
 
 COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in recsmith.cli.<name>
@@ -29,6 +31,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "planners": "List the planners and cost models, and what they need.",
     "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
 }
+SEARCHING = ("plan", "compare", "sweep")  # commands whose searches take options that narrow them
 MODULES = {"import": "import_plan"}  # commands whose name is a word of Python
 
 
@@ -65,6 +68,7 @@ def main() -> NoReturn:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
+        cast(Any, error).message = printable(error.message)  # which quotes the command line
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
@@ -74,12 +78,14 @@ def main() -> NoReturn:
     except RecSmithError as error:
         _fail(str(error), error.exit_code)
     except MemoryError:
-        _fail("out of memory; allow fewer types (--types), or --widths torchrec", 1)
+        _fail(_out_of_memory(sys.argv[1:2]), 1)
     except UnicodeEncodeError as error:
         _fail(f"cannot write the output: {error}; set PYTHONIOENCODING=utf-8", 1)
     except OSError as error:
+        if error.filename is not None:  # not standard output, which has no name
+            _fail(f"'{os.fsdecode(error.filename)}': {error.strerror}; check this path and its disk", 1)
         _drop_stdout()
-        _fail(f"cannot write the output: {error.strerror}; check the disk and that stdout is open", 1)
+        _fail(f"cannot write the output: {error.strerror or error}; check the disk and that stdout is open", 1)
     sys.exit(0)
 
 
@@ -96,15 +102,22 @@ def _run() -> None:
     sys.stdout.flush()
 
 
+def _out_of_memory(command: list[str]) -> str:
+    """What to do next: a search can be narrowed, for other commands only memory helps."""
+    if command and command[0] in SEARCHING:
+        return "out of memory in the search; allow fewer types (--types), or --widths torchrec"
+    return "out of memory; end other programs, or use a machine that has more"
+
+
 def _drop_stdout() -> None:
     """Throw away what is still buffered, so that Python does not try to write it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    click.echo(f"recsmith: {message}", err=True)
+    say(message)
     sys.exit(code)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    click.echo(f"recsmith: note: {message}", err=True)
+    note(str(message))

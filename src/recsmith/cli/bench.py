@@ -43,6 +43,7 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
     from recsmith.bench.sharding import bench_sharding
     from recsmith.files import dump_json
     from recsmith.reports.bench_sharding import bench_lines, bench_to_raw
+    from recsmith.reports.layout import show_lines
 
     settings = _settings(**options)
     name = settings.hardware.replace(":", "-").replace("/", "-").replace("?", "-")
@@ -56,7 +57,7 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
     if format_ == "json":
         click.echo(dump_json(bench_to_raw(results)), nl=False)
     else:
-        click.echo("\n".join(bench_lines(results)))
+        show_lines(bench_lines(results))
 
 
 def _settings(**options: Any) -> Any:

@@ -11,8 +11,9 @@ def command() -> None:
     """
     from recsmith.adapters.installed import require_torchrec, tried, trio_versions
     from recsmith.reports.installation import installation_lines
+    from recsmith.reports.layout import show_lines
 
     found = trio_versions()
-    click.echo("\n".join(installation_lines(found)))
+    show_lines(installation_lines(found))
     require_torchrec()
     click.echo(f"the trio belongs together: recsmith.torchrec and verify --torchrec work; {tried(found)}")

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import cluster_options, format_option, read_cluster
+from recsmith.cli.options import cluster_options, force_option, format_option, inputs_of, read_cluster
 from recsmith.cli.progress import note
 
 
@@ -14,8 +14,9 @@ from recsmith.cli.progress import note
 @cluster_options
 @click.option("--cost-model", metavar="M", help="Cost model (default: analytic).")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
+@force_option
 @format_option
-def command(running: str, workload: str | None, output: str | None, format_: str, **words: Any) -> None:
+def command(running: str, workload: str | None, output: str | None, force: bool, format_: str, **words: Any) -> None:
     """Make a plan file of RUNNING, the plan that a TorchRec job runs today: what it costs, its bound and its gap.
 
     RUNNING is a file, '-' for stdin: the log of the job with the report of TorchRec's planner in it, a ShardingPlan
@@ -27,13 +28,13 @@ def command(running: str, workload: str | None, output: str | None, format_: str
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import check_target, dump_json
     from recsmith.planning.simulate import price
-    from recsmith.plans import plan_to_raw, save_plan
+    from recsmith.plans import PLAN_FILE, plan_to_raw, save_plan
     from recsmith.problems import Constraints
     from recsmith.reports.layout import show
     from recsmith.reports.plans import overfull_words, plan_report, price_to_raw
     from recsmith.workloads import load_workload
 
-    check_target(output)
+    check_target(output, inputs=inputs_of(running, workload, *words.values()), kind=PLAN_FILE, force=force)
     found = price(
         load_workload(workload or _log_of(running), batch_size=words["batch_size"], optimizer=words["optimizer"]),
         read_cluster(words["cluster"], words),

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import read_time
+from recsmith.cli.options import force_option, inputs_of, read_time
 from recsmith.cli.progress import end_line, note, progress_printer
 from recsmith.reports.progress import training_words
 
@@ -27,8 +27,9 @@ def command() -> None:
               help="Times that training sees every sample.")  # fmt: skip
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m, at the best so far.")
 @click.option("--start", metavar="MODEL", help="Begin with the weights of a model: cpu, or a .safetensors file.")
+@force_option
 def cost(
-    data: str, output: str, variant: str, seed: int, epochs: int, budget: float | None, start: str | None
+    data: str, output: str, variant: str, seed: int, epochs: int, budget: float | None, start: str | None, force: bool
 ) -> None:  # fmt: skip
     """Train a cost model on measured samples; `--cost-model neural:NAME.safetensors` plans by it (docs/learning.md).
 
@@ -37,15 +38,18 @@ def cost(
     recsmith learn cost --data measurements/here --output here.safetensors --start cpu
     recsmith plan tables.yaml --cluster cpu:8 --cost-model neural:cpu.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.costs.neural.files import SCHEMA
     from recsmith.learning.costs.learn import learn_cost
+    from recsmith.learning.preparation import check_outputs
+    from recsmith.reports.layout import show_lines
     from recsmith.reports.learned_models import cost_card_lines
 
+    folders = _folders(data, "--data")
+    check_outputs(output, SCHEMA, inputs_of(start, *map(str, folders)), force=force)
     words = {"variant": variant, "seed": seed, "epochs": epochs, "budget_s": budget}
-    card = learn_cost(
-        _folders(data, "--data"), output, words, progress_printer(training_words, LOG_EVERY_S, _is_last), start
-    )
+    card = learn_cost(folders, output, words, progress_printer(training_words, LOG_EVERY_S, _is_last), start)
     end_line()
-    click.echo("\n".join(cost_card_lines(card)))
+    show_lines(cost_card_lines(card))
     note(f"wrote {output}; plan with --cost-model neural:{output}")
 
 
@@ -58,23 +62,28 @@ def cost(
 @click.option("--epochs", type=click.IntRange(min=1), default=200, show_default=True, metavar="N",
               help="Times that training sees every exchange.")  # fmt: skip
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 5m, at the best so far.")
-def comm(data: str, unseen: str | None, output: str, seed: int, epochs: int, budget: float | None) -> None:
+@force_option
+def comm(
+    data: str, unseen: str | None, output: str, seed: int, epochs: int, budget: float | None, force: bool
+) -> None:  # fmt: skip
     """Train one model of all-to-alls for any number of ranks: bytes and starts to the seconds of each rank.
 
     \b
     recsmith learn comm --data measurements/comm-2 --output comm.safetensors
     recsmith learn comm --data sim-4,sim-8,sim-16 --unseen sim-12,sim-32 --output comm-sim.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.costs.neural_comm.files import COMM_SCHEMA
     from recsmith.learning.comm.learn import learn_comm
+    from recsmith.learning.preparation import check_outputs
+    from recsmith.reports.layout import show_lines
     from recsmith.reports.learned_models import comm_card_lines
 
     words = {"seed": seed, "epochs": epochs, "budget_s": budget}
-    judging = _folders(unseen, "--unseen") if unseen is not None else []
-    card = learn_comm(
-        _folders(data, "--data"), output, words, judging, progress_printer(training_words, LOG_EVERY_S, _is_last)
-    )
+    folders, judging = _folders(data, "--data"), _folders(unseen, "--unseen") if unseen is not None else []
+    check_outputs(output, COMM_SCHEMA, [str(folder) for folder in (*folders, *judging)], force=force)
+    card = learn_comm(folders, output, words, judging, progress_printer(training_words, LOG_EVERY_S, _is_last))
     end_line()
-    click.echo("\n".join(comm_card_lines(card)))
+    show_lines(comm_card_lines(card))
     note(f"wrote {output}; recsmith.costs.neural_comm.files.load_comm_model reads it")
 
 

@@ -112,13 +112,14 @@ def show(folder: str, format_: str) -> None:
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import dump_json
     from recsmith.measuring.shipped_folders import locate
+    from recsmith.reports.layout import show_lines
     from recsmith.reports.measurements import summary_lines, summary_to_raw
 
     path = locate(folder)
     if format_ == "json":
         click.echo(dump_json(summary_to_raw(path)), nl=False)
     else:
-        click.echo("\n".join(summary_lines(path)))
+        show_lines(summary_lines(path))
 
 
 @command.command(name="fold")
@@ -150,9 +151,10 @@ def _check(hardware: str) -> None:
     from recsmith.errors import RecSmithError
     from recsmith.measuring.compute.correctness import check
     from recsmith.reports.kernel_checks import kernel_check_lines
+    from recsmith.reports.layout import show_lines
 
     found = check(hardware)
-    click.echo("\n".join(kernel_check_lines(found)))
+    show_lines(kernel_check_lines(found))
     if not all(each.agrees for each in found):
         raise RecSmithError("FBGEMM and PyTorch disagree by more than rounding; do not trust measurements of this pair")
 

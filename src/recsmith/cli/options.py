@@ -1,7 +1,7 @@
 """Options that several commands share, under the same words everywhere."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -108,6 +108,16 @@ search_options = _stack(
 format_option = click.option(
     "--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output."
 )
+
+force_option = click.option("--force", is_flag=True, default=False, help="Overwrite a file of another kind.")
+
+
+def inputs_of(*words: Any) -> list[str]:
+    """The words of a command that may name files which it reads, lists of words included."""
+    listed: list[Any] = []
+    for word in words:
+        listed += cast(list[Any], word) if isinstance(word, list | tuple) else [word]
+    return [each for each in listed if isinstance(each, str)]
 
 
 def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:

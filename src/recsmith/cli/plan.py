@@ -4,7 +4,15 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import format_option, problem_options, read_problem, read_search, search_options
+from recsmith.cli.options import (
+    force_option,
+    format_option,
+    inputs_of,
+    problem_options,
+    read_problem,
+    read_search,
+    search_options,
+)
 from recsmith.cli.progress import end_line, note, search_printer
 
 
@@ -16,8 +24,9 @@ from recsmith.cli.progress import end_line, note, search_printer
     "--prove", is_flag=True, default=False, help="Look for a better bound as well: a minute, or to the time limit."
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
+@force_option
 @format_option
-def command(workload: str, prove: bool, output: str | None, format_: str, **words: Any) -> None:
+def command(workload: str, prove: bool, output: str | None, force: bool, format_: str, **words: Any) -> None:
     """Find a sharding plan for WORKLOAD on a cluster.
 
     WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal) or a file: YAML, JSON,
@@ -29,9 +38,9 @@ def command(workload: str, prove: bool, output: str | None, format_: str, **word
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import check_target
     from recsmith.planning import plan
-    from recsmith.plans import save_plan
+    from recsmith.plans import PLAN_FILE, save_plan
 
-    check_target(output)
+    check_target(output, inputs=inputs_of(workload, *words.values()), kind=PLAN_FILE, force=force)
     result = plan(
         **read_problem(workload, words), **read_search(words), planner=words["planner"], prove=prove,
         on_improve=search_printer(),

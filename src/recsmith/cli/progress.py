@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import click
 
+from recsmith._printable import printable
+
 QUIET_S = 2.0  # seconds of a search before its progress is printed: shorter ones are not worth a line
 WATCHED_S = 0.5  # seconds between two lines on a terminal: often enough to see that the run lives
 
@@ -30,7 +32,7 @@ def progress_printer(
         if time.monotonic() - printed < (WATCHED_S if watched else every_s) and not is_last(progress):
             return
         printed = time.monotonic()
-        text = f"recsmith: {words(progress)}"
+        text = printable(f"recsmith: {words(progress)}")
         click.echo(f"\r{text}   " if watched else text, err=True, nl=not watched)
 
     return on_progress
@@ -67,4 +69,9 @@ def is_watched() -> bool:
 
 def note(text: str) -> None:
     """Print a note on stderr."""
-    click.echo(f"recsmith: note: {text}", err=True)
+    say(f"note: {text}")
+
+
+def say(text: str) -> None:
+    """Print a line on stderr, safe to print."""
+    click.echo(printable(f"recsmith: {text}"), err=True)

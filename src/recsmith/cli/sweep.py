@@ -6,6 +6,8 @@ from typing import Any
 import click
 
 from recsmith.cli.options import (
+    force_option,
+    inputs_of,
     read_cluster,
     read_replication,
     read_search,
@@ -15,7 +17,7 @@ from recsmith.cli.options import (
     shape_options,
     words,
 )
-from recsmith.cli.progress import is_watched, note
+from recsmith.cli.progress import is_watched, note, say
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.units import counted
 
@@ -43,9 +45,10 @@ def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tup
 @shape_options
 @search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the points to a file, JSON or .csv ('-' for stdout).")
+@force_option
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="Output.")  # fmt: skip
-def command(workload: str, output: str | None, format_: str, **options: Any) -> None:
+def command(workload: str, output: str | None, force: bool, format_: str, **options: Any) -> None:
     """Plan WORKLOAD for several numbers of devices, device types and batches, and show where more devices stop to pay.
 
     \b
@@ -55,8 +58,10 @@ def command(workload: str, output: str | None, format_: str, **options: Any) -> 
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.analyses.sweep import sweep
     from recsmith.files import check_target
+    from recsmith.reports.sweeps import sweep_file
 
-    check_target(output)
+    kind = sweep_file(_is_csv(output or "", format_))
+    check_target(output, inputs=inputs_of(workload, *options.values()), kind=kind, force=force)
     found = sweep(
         **_read_sweep(workload, options),
         **read_search(options),
@@ -99,7 +104,7 @@ def _say(point: Any) -> None:
     from recsmith.units import format_time
 
     said = OUTCOMES[point.outcome] if point.error else format_time(point.total_s)
-    click.echo(f"recsmith: {point_words(point)}: {said} ({point.elapsed_s:.1f} s)", err=True)
+    say(f"{point_words(point)}: {said} ({point.elapsed_s:.1f} s)")
 
 
 def _notes(found: Any) -> None:
@@ -122,11 +127,15 @@ def _print(found: Any, output: str | None, format_: str) -> None:
         return sweep_to_csv(found) if as_csv else dump_json(sweep_to_raw(found))
 
     if output and output != "-":
-        write_text(output, data(format_ == "csv" or output.endswith(".csv")))
+        write_text(output, data(_is_csv(output, format_)))
     if format_ == "table" and output != "-":
         show(sweep_report(found))
     else:
         click.echo(data(format_ == "csv"), nl=False)
+
+
+def _is_csv(output: str, format_: str) -> bool:
+    return format_ == "csv" or output.endswith(".csv")
 
 
 def _end(found: Any) -> None:

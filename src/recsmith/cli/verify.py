@@ -69,6 +69,7 @@ def _verify_kernels(plans: tuple[str, ...], format_: str, words: dict[str, Any])
     from recsmith.files import dump_json
     from recsmith.plans import load_plan
     from recsmith.reports.kernel_verifications import kernel_verification_lines, kernel_verification_to_raw
+    from recsmith.reports.layout import show_lines
     from recsmith.verifying.kernels.verify import verify_kernels
 
     named = [(name, load_plan(name)) for name in plans]
@@ -79,4 +80,4 @@ def _verify_kernels(plans: tuple[str, ...], format_: str, words: dict[str, Any])
     if format_ == "json":
         click.echo(dump_json(kernel_verification_to_raw(done)), nl=False)
     else:
-        click.echo("\n".join(kernel_verification_lines(done)))
+        show_lines(kernel_verification_lines(done))

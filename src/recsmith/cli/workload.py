@@ -2,6 +2,7 @@
 
 import click
 
+from recsmith.cli.options import force_option
 from recsmith.cli.progress import note
 
 
@@ -18,7 +19,10 @@ def command() -> None:
               help="Samples per device and step.")  # fmt: skip
 @click.option("--optimizer", default="rowwise_adagrad", show_default=True, metavar="NAME", help="Sparse optimizer.")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Write to a file instead of stdout.")
-def sample(tables: int, seed: int, max_bytes: str | None, batch_size: int, optimizer: str, output: str) -> None:
+@force_option
+def sample(
+    tables: int, seed: int, max_bytes: str | None, batch_size: int, optimizer: str, output: str, force: bool
+) -> None:  # fmt: skip
     """Draw a workload of tables like those of a production model.
 
     Rows, dims and pooling factors follow a public report of 1,933 tables, Zipf exponents public counts of accesses
@@ -30,10 +34,10 @@ def sample(tables: int, seed: int, max_bytes: str | None, batch_size: int, optim
     """  # noqa: D301 (click's mark that keeps the lines is one character, not two)
     from recsmith.files import check_target, dump_json
     from recsmith.units import counted, format_size, parse_size
-    from recsmith.workloads import save_workload, workload_to_raw
+    from recsmith.workloads import WORKLOAD_FILE, save_workload, workload_to_raw
     from recsmith.workloads.sample import sample_workload
 
-    check_target(output)
+    check_target(output, kind=WORKLOAD_FILE, force=force)
     limit = None if max_bytes is None else parse_size(max_bytes)
     made = sample_workload(tables, seed, max_bytes=limit, batch_size=batch_size, optimizer=optimizer)
     if output == "-":

@@ -15,9 +15,10 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files import LARGEST_FILE, Raw, did_you_mean, parse_json
+from recsmith.files import Raw, did_you_mean, parse_json
 
 SUFFIX = ".safetensors"
+LARGEST_WEIGHTS = 2**26  # bytes; those that ship have a thousandth
 COMM = "comm-"  # names of models of all-to-alls start so; all other names that ship are cost models
 
 
@@ -81,6 +82,12 @@ def shipped() -> list[str]:
     return sorted(file.name.removesuffix(SUFFIX) for file in _home().glob(f"*{SUFFIX}"))
 
 
+def starts_with_card(schema: str) -> bytes:
+    """How weights begin that carry a card of a schema, as a regular expression: its card stands first."""
+    family = schema.rpartition("/")[0].encode()
+    return rb'.{8}\{"__metadata__":\{"card":"\{\\n *\\"schema\\": *\\"' + family + b"/"
+
+
 def card_path(target: str) -> Path:
     """The card beside the weights."""
     return Path(target.removesuffix(SUFFIX) + ".json")
@@ -110,11 +117,14 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _open(path: Path) -> tuple[dict[str, str], dict[str, Floats]]:
-    """Metadata and tensors of a safetensors file."""
+    """Metadata and tensors of a safetensors file, of the type that is written, at most LARGEST_WEIGHTS bytes."""
     safetensors: Any = import_module("safetensors")
     size = _size(path)
     try:
         with safetensors.safe_open(path, framework="np") as file:
+            odd = next((name for name in file.keys() if file.get_slice(name).get_dtype() != "F32"), None)  # noqa: SIM118
+            if odd is not None:
+                raise CorruptFile(f"'{path}': tensor '{odd[:80]}' is not of type F32; train it again")
             tensors = {name: np.asarray(file.get_tensor(name), dtype=np.float64) for name in list(file.keys())}
             return file.metadata() or {}, tensors
     except (safetensors.SafetensorError, OSError, ValueError, TypeError) as error:
@@ -124,10 +134,13 @@ def _open(path: Path) -> tuple[dict[str, str], dict[str, Floats]]:
 def _size(path: Path) -> int:
     """The size of a file that can be read; UsageError where it cannot."""
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"cannot read '{path}': it is no file; give the path of a {SUFFIX} file")
         with path.open("rb"):
             size = path.stat().st_size
-    except OSError as error:
-        raise UsageError(f"cannot read '{path}': {error.strerror}; give the path of a {SUFFIX} file") from None
-    if size > LARGEST_FILE:
-        raise CorruptFile(f"'{path}' has {size:,} bytes; learned weights are far smaller")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read '{path}': {reason}; give the path of a {SUFFIX} file") from None
+    if size > LARGEST_WEIGHTS:
+        raise CorruptFile(f"'{path}' has {size:,} bytes; learned weights have at most {LARGEST_WEIGHTS:,}")
     return size

@@ -1,12 +1,14 @@
 """Strict reading and atomic writing: the one door between files and nouns.
 
 A file is text (texts.py) -> plain data (parsing.py) -> a noun (nouns.py). Nothing is guessed: duplicate keys, NaN, YAML
-aliases and tags, unknown fields and numbers written as text are refused, each with the place and the fix.
+aliases and tags, unknown fields and numbers written as text are refused, each with the place and the fix. Where a file
+may be written, targets.py says.
 """
 
 from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, reading
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
-from recsmith.files.texts import LARGEST_FILE, check_target, read_text, write_text
+from recsmith.files.targets import check_target, starts_with_schema
+from recsmith.files.texts import LARGEST_FILE, is_regular_file, read_bytes, read_text, write_text
 
 __all__ = [
     "LARGEST_FILE",
@@ -17,12 +19,15 @@ __all__ = [
     "did_you_mean",
     "dump_json",
     "encode",
+    "is_regular_file",
     "json_schema",
     "parse",
     "parse_json",
     "parse_number",
     "parse_yaml",
+    "read_bytes",
     "read_text",
     "reading",
+    "starts_with_schema",
     "write_text",
 ]

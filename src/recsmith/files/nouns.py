@@ -8,11 +8,14 @@ from dataclasses import is_dataclass
 from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
+from recsmith._printable import printable_json
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files.parsing import Raw
 
 Noun = TypeVar("Noun")
 SHOWN_VALUE = 60  # characters of a wrong value that an error shows
+LONGEST_WORD = 200  # characters of an unknown word: longer ones are shown in part, and nothing is near them
+LARGE = 2**16  # characters of JSON, above which only the first error of a list is looked for
 SHOWN_NAMES = 40  # known names that an error lists at most
 
 
@@ -24,7 +27,7 @@ def check_schema(raw: Raw, schema: str, source: str) -> Raw:
     if found is None:
         raise CorruptFile(f"'{source}' names no schema; add `schema: {schema}`")
     if found != schema:
-        words = f"'{found}'" if isinstance(found, str) else "that is not text"
+        words = f"'{_short(found)}'" if isinstance(found, str) else "that is not text"
         raise CorruptFile(f"'{source}' has a schema {words}; expected `{schema}`")
     return {key: value for key, value in raw.items() if key != "schema"}
 
@@ -36,12 +39,33 @@ def _adapter(noun: Any) -> Any:
     return TypeAdapter(noun)
 
 
+@cache
+def _brief_validator(noun: Any) -> Any:
+    """A validator that stops at the first wrong item of every list: each error takes a kilobyte until all are known."""
+    from pydantic_core import SchemaValidator
+
+    return SchemaValidator(_stopping_early(_adapter(noun).core_schema))
+
+
+def _stopping_early(schema: Any) -> Any:
+    """A core schema of pydantic whose lists and tuples stop at their first wrong item."""
+    if isinstance(schema, list | tuple):
+        return [_stopping_early(each) for each in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _stopping_early(value) for key, value in cast(Raw, schema).items()}
+    return made | {"fail_fast": True} if made.get("type") in ("list", "tuple") else made
+
+
 def decode(noun: type[Noun], raw: object, source: str) -> Noun:
     """A noun from plain data, every field checked; CorruptFile names the first wrong place."""
     from pydantic import ValidationError
 
     try:
-        return _adapter(noun).validate_json(json.dumps(raw), strict=True)
+        text = json.dumps(raw)
+        return (_brief_validator if len(text) > LARGE else _adapter)(noun).validate_json(text, strict=True)
+    except MemoryError:
+        raise CorruptFile(f"'{source}' does not fit into memory") from None
     except ValidationError as error:
         raise CorruptFile(f"'{source}': {_describe(noun, raw, error)}") from None
     except UsageError as error:
@@ -73,7 +97,21 @@ def _describe(noun: Any, raw: object, error: Any) -> str:
         return f"{place} is not a known field{hint}{others}"
     if first["type"] in ("missing", "missing_argument"):
         return f"{place} is missing{others}"
-    return f"{place} is {json.dumps(value)[:SHOWN_VALUE]}: {first['msg'][0].lower()}{first['msg'][1:]}{others}"
+    return f"{place} is {_beginning(value)}: {first['msg'][0].lower()}{first['msg'][1:]}{others}"
+
+
+def _beginning(value: object) -> str:
+    """The first characters of a value as JSON, however large it is."""
+    text = ""
+    for piece in json.JSONEncoder().iterencode(value):
+        text += piece[:SHOWN_VALUE]
+        if len(text) >= SHOWN_VALUE:
+            break
+    return text[:SHOWN_VALUE]
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= LONGEST_WORD else f"{word[:SHOWN_VALUE]}…"
 
 
 def _place(raw: object, path: tuple[str | int, ...]) -> tuple[str, object]:
@@ -83,9 +121,10 @@ def _place(raw: object, path: tuple[str | int, ...]) -> tuple[str, object]:
         if isinstance(step, str) and not isinstance(here, dict | None):
             continue  # not a key but the name of one of several allowed types
         here = _inside(here, step)
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        word = step if isinstance(step, int) else _short(step)
+        text += f"[{word}]" if isinstance(word, int) else f".{word}" if text else word
         name = _inside(here, "name") or _inside(here, "table") if isinstance(step, int) else None
-        text += f" ({name!r})" if name else ""
+        text += f" ({_short(repr(name))})" if name else ""
     return text or "the file", here
 
 
@@ -118,7 +157,7 @@ def _field_names(noun: Any) -> set[str]:
 
 def did_you_mean(word: str, known: list[str]) -> str:
     """The end of an error about an unknown word: the nearest known word, or the known words."""
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches(word, known, n=1) if len(word) <= LONGEST_WORD else []
     if near:
         return f"; did you mean '{near[0]}'?"
     return f"; known: {', '.join(known[:SHOWN_NAMES])}" if known else ""
@@ -136,7 +175,11 @@ def dump_json(raw: Raw) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-_compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def _compact(value: object) -> str:
+    return printable_json(_encode(value))
 
 
 @contextmanager

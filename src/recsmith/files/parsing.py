@@ -10,6 +10,8 @@ from typing import Any, NoReturn, cast
 from recsmith.errors import CorruptFile
 
 DEEPEST_YAML = 64  # nested values; libyaml has no limit of its own and overflows the stack
+LARGEST_YAML = 16 * 2**20  # characters; it takes about a second for each million
+MOST_KEYS = 10_000  # of one object; each unknown one costs memory until all are refused
 EXACT_INTEGERS = 2**53  # below it, every whole number is exact as a floating-point number
 
 Raw = dict[str, Any]
@@ -21,6 +23,8 @@ def parse_json(text: str, source: str) -> object:
         return json.loads(
             text, object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant, parse_float=_parse_float
         )
+    except MemoryError:
+        raise CorruptFile(f"'{source}' does not fit into memory: {len(text):,} characters") from None
     except json.JSONDecodeError as error:
         raise CorruptFile(f"'{source}' is not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
     except ValueError as error:
@@ -31,11 +35,17 @@ def parse_json(text: str, source: str) -> object:
 
 def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
+    _check_keys(len(pairs))
     if len(result) != len(pairs):
         seen: set[str] = set()
         twin = next(key for key, _ in pairs if key in seen or seen.add(key))
         raise ValueError(f"key '{twin}' stands twice in one object; keep one")
     return result
+
+
+def _check_keys(count: int) -> None:
+    if count > MOST_KEYS:
+        raise ValueError(f"an object has {count:,} keys; none has more than {MOST_KEYS:,}, many things stand in a list")
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -63,6 +73,10 @@ def parse_yaml(text: str, source: str) -> object:
     """Plain data of strict YAML with the core meanings of YAML 1.2: `no` and `12:30` are text, `1e6` is a number."""
     import yaml
 
+    if len(text) > LARGEST_YAML:
+        raise CorruptFile(
+            f"'{source}' is YAML of {len(text):,} characters, above {LARGEST_YAML:,}; big workloads are JSON or CSV"
+        )
     try:
         _refuse_yaml_extras(yaml.parse(text, Loader=yaml.CSafeLoader))
         return yaml.load(text, Loader=_strict_loader())
@@ -114,6 +128,7 @@ def _strict_loader() -> Any:
                 rule = f"key '{key}' stands twice in one object; keep one"
                 raise yaml.constructor.ConstructorError(None, None, rule, name.start_mark)
             result[key] = loader.construct_object(value, deep=True)
+        _check_keys(len(result))
 
     def construct_int(loader: Any, node: Any) -> int:
         text = loader.construct_scalar(node)

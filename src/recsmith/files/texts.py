@@ -1,6 +1,8 @@
 """Reads text files up to a size limit, and writes them whole or not at all."""
 
 import os
+import select
+import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -10,32 +12,87 @@ from recsmith.errors import CorruptFile, RecSmithError, UsageError
 
 LARGEST_FILE = 512 * 2**20  # bytes, as a plan of 100,000 tables on 4,096 devices has; more is refused before it is read
 STDIN = "-"
+PATIENCE_S = 60.0  # without a byte, before a pipe is given up; longer suits slow writers, shorter forgotten ones
+BLOCK = 2**20  # bytes read at once
 
 
 def read_text(source: str) -> str:
-    """The text of a file, or of standard input for '-'; at most 512 MiB of UTF-8."""
-    try:
-        data = _read_stdin() if source == STDIN else _read_bytes(Path(source))
-    except (OSError, ValueError) as error:  # ValueError: a path that holds a null byte
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot read '{source}': {reason}; give the path of a readable file") from None
-    if len(data) > LARGEST_FILE:
-        raise CorruptFile(f"'{source}' is larger than 512 MiB; big workloads are JSON or CSV below that size")
+    """The text of a file, or of standard input for '-'; at most 512 MiB of UTF-8.
+
+    Raises:
+        UsageError: it cannot be read: there is none, it is a folder or a device, or nothing comes through a pipe.
+        CorruptFile: it is larger, or not UTF-8.
+    """
+    data = _read_stdin() if source == STDIN else read_bytes(source)
+    _check_size(len(data), source)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CorruptFile(f"'{source}' is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
 
 
+def read_bytes(source: str | Path) -> bytes | bytearray:
+    """The bytes of a file or a pipe, at most 512 MiB; raises as read_text does."""
+    try:
+        handle = os.open(source, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait until somebody writes
+    except (OSError, ValueError) as error:  # ValueError: a path that holds a null byte
+        _refuse_source(source, error)
+    try:
+        found = os.fstat(handle)
+        if stat.S_ISREG(found.st_mode):
+            _check_size(found.st_size, source)
+            return _read_all(handle, source)
+        if stat.S_ISFIFO(found.st_mode) or os.isatty(handle):
+            return _read_all(handle, source)
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a device"
+        raise UsageError(f"cannot read '{source}': it is {kind}; give the path of a readable file")
+    except OSError as error:
+        _refuse_source(source, error)
+    finally:
+        os.close(handle)
+
+
+def _read_all(handle: int, source: str | Path) -> bytearray:
+    """What a file or a pipe holds, up to one block more than is allowed; UsageError where a pipe stays silent."""
+    data, poll = bytearray(), select.poll()
+    poll.register(handle, select.POLLIN)
+    while len(data) <= LARGEST_FILE:
+        if not poll.poll(PATIENCE_S * 1000):
+            raise UsageError(
+                f"cannot read '{source}': nothing came through this pipe for {PATIENCE_S:g} s; give a file, or '-'"
+            )
+        block = os.read(handle, BLOCK)
+        if not block:
+            break
+        data += block
+    return data
+
+
 def _read_stdin() -> bytes:
     if cast(Any, sys.stdin) is None:
         raise UsageError("cannot read '-': standard input is closed; give a file instead")
-    return sys.stdin.buffer.read(LARGEST_FILE + 1)
+    try:
+        return sys.stdin.buffer.read(LARGEST_FILE + 1)
+    except OSError as error:
+        _refuse_source(STDIN, error)
 
 
-def _read_bytes(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(LARGEST_FILE + 1)
+def _check_size(size: int, source: str | Path) -> None:
+    if size > LARGEST_FILE:
+        raise CorruptFile(f"'{source}' is larger than 512 MiB; big workloads are JSON or CSV below that size")
+
+
+def _refuse_source(source: str | Path, error: OSError | ValueError) -> NoReturn:
+    reason = getattr(error, "strerror", None) or error
+    raise UsageError(f"cannot read '{source}': {reason}; give the path of a readable file") from None
+
+
+def is_regular_file(path: Path) -> bool:
+    """Whether a path is a file, and no folder, pipe or device; one that no system could have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def write_text(target: str, text: str) -> None:
@@ -43,9 +100,9 @@ def write_text(target: str, text: str) -> None:
 
     A link stays a link: the file it leads to is replaced. Devices and pipes (/dev/null, >(gzip)) are written to.
     """
-    if _is_stream(target):
+    if is_stream(target):
         return _write_stream(target, text)
-    path = _real_path(target)
+    path = Path(os.path.realpath(target))
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
@@ -72,29 +129,13 @@ def _write_stream(target: str, text: str) -> None:
         raise _write_failure(target, error) from None
 
 
-def check_target(target: str | None) -> None:
-    """Refuse an output path that cannot be written, before any work is done for it."""
-    if target is None or target == STDIN:
-        return
-    if _is_stream(target):
-        return
-    path = _real_path(target)
-    if path.is_dir():
-        raise UsageError(f"cannot write '{target}': it is a folder; give the path of a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"cannot write '{target}': folder '{path.parent}' does not exist; create it first")
-    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise UsageError(f"cannot write '{target}': permission denied; choose a folder you may write to")
-
-
-def _is_stream(target: str) -> bool:
+def is_stream(target: str) -> bool:
     """Whether the target exists and is neither a file nor a folder: a device, a pipe."""
-    path = Path(target)
-    return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def _real_path(target: str) -> Path:
-    return Path(os.path.realpath(target))
+    try:
+        mode = Path(target).stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _umask() -> int:

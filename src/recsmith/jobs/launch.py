@@ -25,6 +25,7 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs.agent import PARENT
 from recsmith.jobs.loopback import LOOPBACK, free_port, loopback_interface
 from recsmith.jobs.machine import free_cores
+from recsmith.jobs.safe_path import places_of_modules
 
 TIMEOUT_S = 600.0  # seconds of a job, where its caller knows no better
 LAST_LINES = 25  # of a failing rank's output that an error shows: a traceback and what led to it
@@ -38,8 +39,8 @@ def launch(
     """What `function` (written 'package.module:name') returned on each of `ranks` local ranks, in order of ranks.
 
     hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data. The function
-    is found wherever this process finds modules (sys.path), so a script can name one of its own. The ranks use nccl
-    where each has a GPU of its own, gloo on CPU elsewhere.
+    is found wherever this process finds modules (sys.path), so a script can name one of its own; jobs of RecSmith's own
+    import nothing from the working folder. The ranks use nccl where each has a GPU of its own, gloo on CPU elsewhere.
 
     Raises:
         UsageError: ranks are not a multiple of hosts.
@@ -52,13 +53,15 @@ def launch(
     with tempfile.TemporaryDirectory(prefix="recsmith-job-") as name:
         folder = Path(name)
         (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments}))
-        with _agents(folder, ranks, hosts) as agents:
+        with _agents(folder, ranks, hosts, _environment(ranks, function)) as agents:
             _wait(agents, folder, timeout_s)
         return [_result(folder, rank) for rank in range(ranks)]
 
 
 @contextmanager
-def _agents(folder: Path, ranks: int, hosts: int) -> Generator[list[subprocess.Popen[bytes]]]:
+def _agents(
+    folder: Path, ranks: int, hosts: int, environment: dict[str, str]
+) -> Generator[list[subprocess.Popen[bytes]]]:
     """One torchrun agent per host; all of them end with this block, however it ends."""
     port = free_port()
     agents: list[subprocess.Popen[bytes]] = []
@@ -66,16 +69,14 @@ def _agents(folder: Path, ranks: int, hosts: int) -> Generator[list[subprocess.P
         for host in range(hosts):
             log = (folder / f"agent-{host}.log").open("wb")
             command = [
-                sys.executable, "-m", "recsmith.jobs.agent",
+                sys.executable, "-P", "-m", "recsmith.jobs.agent",
                 "--nnodes", str(hosts), "--node-rank", str(host), "--nproc-per-node", str(ranks // hosts),
                 "--master-addr", LOOPBACK, "--master-port", str(port), "--log-dir", str(folder / f"logs-{host}"),
                 "--redirects", "3", "-m", "recsmith.jobs.worker", str(folder),
             ]  # fmt: skip
             # A session of its own: Ctrl-C reaches this process alone, which then ends the agents in order.
             agents.append(
-                subprocess.Popen(
-                    command, stdout=log, stderr=subprocess.STDOUT, env=_environment(ranks), start_new_session=True
-                )
+                subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
             )
             log.close()
         yield agents
@@ -83,14 +84,15 @@ def _agents(folder: Path, ranks: int, hosts: int) -> Generator[list[subprocess.P
         _end(agents)
 
 
-def _environment(ranks: int) -> dict[str, str]:
-    """Of agents and ranks: cores shared evenly, the loopback interface, and this process's places of modules."""
+def _environment(ranks: int, function: str) -> dict[str, str]:
+    """Of agents and ranks: cores shared evenly, the loopback interface, and where modules are found (safe_path.py)."""
     threads = max(1, free_cores() // ranks)
     fixed = {
         "GLOO_SOCKET_IFNAME": loopback_interface(),
         "TP_SOCKET_IFNAME": loopback_interface(),
         "OMP_NUM_THREADS": str(threads),
-        "PYTHONPATH": os.pathsep.join([entry for entry in sys.path if entry]),
+        "PYTHONPATH": os.pathsep.join(places_of_modules(own=function.startswith("recsmith."))),
+        "PYTHONSAFEPATH": "1",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "PYTHONWARNINGS": "ignore",
         PARENT: str(os.getpid()),

@@ -1,15 +1,19 @@
 """What a folder of measurements holds, as its file about.json says: kind, hardware, seed, scale and ranks."""
 
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from recsmith._types import noun
+from recsmith.clusters.cluster import LARGEST_WORLD
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import write_text
+from recsmith.files import Raw, check_schema, decode, is_regular_file, parse_json, read_text, write_text
 from recsmith.measuring.columns import SCHEMA, MeasurementKind
 
 ABOUT_NAME = "about.json"
+SEEDS = 2**31  # of cases: numbers of cases are told apart by seed * 2^32, which is a whole number of 64 bits
+LONGEST_WORD = 200  # characters
 
 
 @noun
@@ -27,6 +31,16 @@ class About:
     data_types: tuple[str, ...] = ()
     ranks: int = 1
 
+    def __post_init__(self) -> None:
+        """Check numbers and words."""
+        if not 0 <= self.seed < SEEDS:
+            raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^31")
+        if not 1 <= self.ranks <= LARGEST_WORLD:
+            raise UsageError(f"ranks is {self.ranks}; it must be at least 1 and at most {LARGEST_WORLD:,}")
+        for word in (self.hardware, self.scale, *self.optimizers, *self.data_types):
+            if len(word) > LONGEST_WORD:
+                raise UsageError(f"'{word[:20]}…' has {len(word):,} characters; at most {LONGEST_WORD} are read")
+
     def __str__(self) -> str:
         """In words."""
         words = [f"{self.kind} measurements of {self.hardware}", f"seed {self.seed}"]
@@ -42,18 +56,13 @@ def load_about(path: Path) -> About:
         CorruptFile: about.json is damaged, or of another schema.
     """
     file = path / ABOUT_NAME
-    if not file.is_file():
+    if not is_regular_file(file):
         raise UsageError(f"'{path}' holds no measurements (no about.json); `recsmith measure compute` makes them")
+    source = str(file)
     try:
-        raw: dict[str, Any] = json.loads(file.read_text("utf-8"))
-        if raw["schema"] != SCHEMA:
-            raise CorruptFile(f"'{file}' has a schema '{raw['schema']}'; this version reads `{SCHEMA}`")
-        return About(
-            kind=raw["kind"], hardware=raw["hardware"], seed=raw["seed"], scale=raw["scale"],
-            optimizers=tuple(raw["optimizers"]), data_types=tuple(raw["data_types"]), ranks=raw["ranks"],
-        )  # fmt: skip
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-        raise CorruptFile(f"'{file}' is damaged ({error}); move the folder away and measure again") from None
+        return decode(About, check_schema(cast(Raw, parse_json(read_text(source), source)), SCHEMA, source), source)
+    except CorruptFile as error:
+        raise CorruptFile(f"{error}; move the folder away and measure again") from None
 
 
 def write_about(path: Path, about: About) -> None:
@@ -63,7 +72,7 @@ def write_about(path: Path, about: About) -> None:
         UsageError: the folder holds other measurements, or other files.
         CorruptFile: its about.json is damaged.
     """
-    if (path / ABOUT_NAME).exists():
+    if os.path.lexists(path / ABOUT_NAME):
         found = load_about(path)
         if found != about:
             raise UsageError(f"'{path}' holds {found}; to add {about}, give another folder")

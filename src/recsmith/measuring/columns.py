@@ -11,8 +11,29 @@ from typing import Literal, cast
 
 from recsmith._types import noun
 from recsmith.measuring.journal import Row
+from recsmith.workloads.access import NUM_REUSE_BINS
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 SCHEMA = "recsmith/measurements/1"
+MAY_BE_EMPTY = (
+    "forward_s", "backward_s", "forward_median_s", "backward_median_s", "forward_wall_s", "backward_wall_s", "spread",
+    "probe_s", "probe_moved", "message",
+)  # where a case failed  # fmt: skip
+ABOVE_ZERO = (
+    "forward_s",
+    "backward_s",
+    "median_s",
+)  # seconds of rows whose status is ok; relative errors divide by them
+WORDS = {
+    "status": ("ok", "out_of_memory", "failed", "interrupted"),
+    "direction": ("forward", "backward"),
+    "backend": ("gloo", "nccl", "simulated"),
+    "optimizer": tuple(OPTIMIZERS),
+    "data_type": ("fp32", "fp16", "bf16", "int8"),
+}
+LONGEST_TEXT = 2**16  # characters of a value, such as the message of a failed case
+LARGEST = 2**53  # of numbers; whole ones below it are exact as floating-point numbers
+LEAST_S = 1e-12  # of seconds above 0: no clock shows less
 MeasurementKind = Literal["compute", "comm"]
 ColumnType = Literal["int64", "float64", "string", "bool", "list<int64>", "list<float64>"]
 
@@ -25,6 +46,23 @@ class Column:
     type: ColumnType
     unit: str
     meaning: str
+
+    @property
+    def items(self) -> str:
+        """Type of a value, or of each value of a list."""
+        return self.type.removeprefix("list<").removesuffix(">")
+
+    @property
+    def length(self) -> tuple[int, str] | None:
+        """(17, 'tables') for lists of 17 values for each table; None where a row has one value."""
+        if self.items == self.type:
+            return None
+        return (NUM_REUSE_BINS if "(17 T)" in self.meaning else 1), ("ranks" if "(W)" in self.meaning else "tables")
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether a row need not have a value."""
+        return self.name in MAY_BE_EMPTY
 
 
 def _columns(text: str) -> tuple[Column, ...]:

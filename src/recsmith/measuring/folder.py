@@ -17,7 +17,8 @@ from recsmith.measuring.about import About, load_about, write_about
 from recsmith.measuring.folder_lock import lock_folder
 from recsmith.measuring.journal import Journal, Row, read_journal
 from recsmith.measuring.parquet_parts import has_pyarrow, last_folded, write_part
-from recsmith.measuring.rows import journal_rows
+from recsmith.measuring.row_checks import line_check
+from recsmith.measuring.rows import whole_rows
 
 PART_ROWS = 5000  # rows of a part; larger: fewer files, but a longer journal to read where there is no pyarrow
 NOTHING = -1  # in place of a position: no row is being measured
@@ -41,9 +42,9 @@ class Folder:
 
     def _opened(self) -> Journal:
         """The journal for writing, and what it and the parts say, in the attributes."""
-        lines, folded = read_journal(self.path), last_folded(self.path)
+        lines, folded = read_journal(self.path, line_check(load_about(self.path))), last_folded(self.path)
         journal = Journal(self.path)
-        self.pending = len(journal_rows(self.path))
+        self.pending = sum(row.get("position", -1) > folded for row in lines)
         self.position = max([folded, *(row["position"] for row in lines if "position" in row)]) + 1
         self.interrupted = [row["begin"] for row in lines if "begin" in row][-1:] == [self.position]
         return journal
@@ -62,9 +63,10 @@ class Folder:
 
         Raises:
             MissingExtra: there are rows and no pyarrow.
+            CorruptFile: a row of the journal is damaged.
             RecSmithError: the part cannot be written; the journal keeps its rows.
         """
-        rows = journal_rows(self.path)
+        rows = whole_rows(self.path)
         if not rows:
             return None
         target = self.path / f"part-{rows[0]['position']:09d}-{rows[-1]['position']:09d}.parquet"

@@ -6,17 +6,19 @@ A line is handed to the system after each row, so kill -9 loses none; it is forc
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.files import parse_json, read_bytes
 
 Row = dict[str, Any]
+Check = Callable[[Row], str]  # what is wrong with a line, in words; '' where nothing is
 NAME = "journal.jsonl"
 SYNC_S = 5.0  # seconds between fsyncs. Trade-off: longer loses more rows in a power failure, shorter waits for disks
-KINDS = ("position", "begin")  # fields that tell lines apart: a row, or a note of what is measured next
+LONGEST_LINE = 2**20  # bytes; rows of the largest cases have a twentieth
 
 
 class Journal:
@@ -25,7 +27,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self._path, self._synced = folder / NAME, 0.0
         if self._path.exists():  # cut off what a killed process wrote of its last line
-            os.truncate(self._path, self._path.read_bytes().rfind(b"\n") + 1)
+            os.truncate(self._path, read_bytes(self._path).rfind(b"\n") + 1)
 
     def write(self, row: Row) -> None:
         """Append a line; RecSmithError, and the journal as it was, where the disk is full."""
@@ -49,24 +51,29 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
 
-def read_journal(folder: Path, kinds: Sequence[str] = KINDS) -> list[Row]:
-    """All whole lines; CorruptFile where one in the middle is damaged, or has none of the fields `kinds`."""
+def read_journal(folder: Path, check: Check) -> list[Row]:
+    """All whole lines; CorruptFile for the first one that is damaged, or of which `check` has something to say."""
     path = folder / NAME
-    if not path.exists():
+    if not os.path.lexists(path):
         return []
-    *whole, _ = path.read_bytes().split(b"\n")
-    return [_row(path, number, line, kinds) for number, line in enumerate(whole, start=1)]
+    *whole, _ = read_bytes(path).split(b"\n")
+    return [_row(path, number, bytes(line), check) for number, line in enumerate(whole, start=1)]
 
 
-def _row(path: Path, number: int, line: bytes, kinds: Sequence[str]) -> Row:
+def _row(path: Path, number: int, line: bytes, check: Check) -> Row:
+    if len(line) > LONGEST_LINE:
+        _damaged(path, number, f"it has {len(line):,} bytes")
     try:
-        row = json.loads(line)
-    except ValueError:
-        _damaged(path, number)
-    if not isinstance(row, dict) or not any(kind in row for kind in kinds):
-        _damaged(path, number)
+        row = parse_json(line.decode(), f"line {number}")
+    except (CorruptFile, UnicodeDecodeError):
+        _damaged(path, number, "it is no JSON")
+    if not isinstance(row, dict):
+        _damaged(path, number, "it is no object")
+    trouble = check(cast(Row, row))
+    if trouble:
+        _damaged(path, number, trouble)
     return cast(Row, row)
 
 
-def _damaged(path: Path, number: int) -> NoReturn:
-    raise CorruptFile(f"'{path}' is damaged in line {number}; remove that line, the others are whole")
+def _damaged(path: Path, number: int, trouble: str) -> NoReturn:
+    raise CorruptFile(f"'{path}' is damaged in line {number}: {trouble}; remove that line, the others are whole")

@@ -4,18 +4,33 @@ pyarrow (extra `measure`) writes and reads them; it is imported when used.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from recsmith._install import PARQUET
 from recsmith.errors import CorruptFile, MissingExtra, RecSmithError
+from recsmith.files import is_regular_file
+from recsmith.measuring.about import About
 from recsmith.measuring.columns import COLUMNS, SCHEMA, MeasurementKind
 from recsmith.measuring.journal import Row
+from recsmith.measuring.part_checks import (
+    MOST_BYTES,
+    empty_trouble,
+    needed_columns,
+    schema_trouble,
+    size_trouble,
+    values_trouble,
+)
 
 SCHEMA_KEY = b"recsmith.schema"  # of the metadata of a parquet file
+_NAME = re.compile(r"part-([0-9]{9,15})-([0-9]{9,15})\.parquet")
 COMPRESSION_LEVEL = 9  # of zstd: files are written once and read often, some of them ship with the package
 
 
@@ -44,23 +59,32 @@ def arrow_schema(kind: MeasurementKind) -> Any:
 
 
 def part_files(path: Path) -> list[Path]:
-    """The parts of a folder, in order of positions."""
-    return sorted(path.glob("part-*.parquet"))
+    """The parts of a folder, in order of positions.
+
+    Raises:
+        CorruptFile: a part has another name than parts have, is no file, or has positions that another one has.
+    """
+    parts = sorted(path.glob("part-*.parquet"), key=positions_of)
+    for part in parts:
+        if not is_regular_file(part):
+            raise CorruptFile(f"'{part}' is no file; move it away")
+    for part, following in pairwise(parts):
+        if positions_of(following)[0] <= positions_of(part)[1]:
+            raise CorruptFile(f"'{following}' has positions that '{part.name}' has, too; move one of them away")
+    return parts
+
+
+def positions_of(part: Path) -> tuple[int, int]:
+    """Positions of the first and the last row of a part, as its name says; CorruptFile where it is none of a part."""
+    match = _NAME.fullmatch(part.name)
+    if match is None or int(match[1]) > int(match[2]):
+        raise CorruptFile(f"'{part}' is not named part-<first>-<last>.parquet; move it away")
+    return int(match[1]), int(match[2])
 
 
 def last_folded(path: Path) -> int:
-    """Position of the last row in a part, as file names say; -1 if there is none.
-
-    Raises:
-        CorruptFile: a part has another name than parts have.
-    """
-    last = -1
-    for part in part_files(path):
-        number = part.stem.rpartition("-")[2]
-        if not number.isdigit():
-            raise CorruptFile(f"'{part}' is not named part-<first>-<last>.parquet; move it away")
-        last = max(last, int(number))
-    return last
+    """Position of the last row in a part, as file names say; -1 if there is none. Raises as part_files does."""
+    return max((positions_of(part)[1] for part in part_files(path)), default=-1)
 
 
 def write_part(target: Path, kind: MeasurementKind, rows: list[Row]) -> None:
@@ -71,6 +95,8 @@ def write_part(target: Path, kind: MeasurementKind, rows: list[Row]) -> None:
         RecSmithError: the file cannot be written.
     """
     arrow = _pyarrow()
+    if target.exists():
+        raise RecSmithError(f"cannot write '{target}': it is there already; the journal keeps its samples")
     temporary = target.with_name(f".{target.name}")
     try:
         table = arrow.Table.from_pylist(rows, schema=arrow_schema(kind))
@@ -89,28 +115,58 @@ def write_part(target: Path, kind: MeasurementKind, rows: list[Row]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def read_part(part: Path, kind: MeasurementKind, names: Sequence[str]) -> Any:
-    """Columns of a part as pyarrow's table.
+def read_part(part: Path, about: About, names: Sequence[str]) -> Any:
+    """Columns of a part as pyarrow's table: as they are documented, or refused. Its size is known before it is read.
 
     Raises:
-        CorruptFile: the part is damaged, or of another schema.
+        CorruptFile: the part is damaged, too large, or of another schema.
         MissingExtra: pyarrow is missing.
     """
     arrow = _pyarrow()
     try:
-        schema = arrow.parquet.read_schema(part)
-        metadata: dict[bytes, bytes] = schema.metadata or {}
-        found = metadata.get(SCHEMA_KEY, b"none").decode()
-        if found == SCHEMA:
-            _check_columns(part, schema, kind)
-            return arrow.parquet.read_table(part, columns=list(names))
-    except (arrow.ArrowException, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
+        trouble, table = _checked_table(arrow, part, about, needed_columns(about.kind, names))
+    except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CorruptFile(f"'{part}' cannot be read ({reason}); move it away, the other parts are whole") from None
-    raise CorruptFile(f"'{part}' has the schema '{found}'; this version reads `{SCHEMA}`: move it away")
+    if trouble:
+        raise CorruptFile(f"'{part}' is damaged: {trouble}; move it away, the other parts are whole")
+    return table.select(list(names))
 
 
-def _check_columns(part: Path, schema: Any, kind: MeasurementKind) -> None:
-    missing = [column.name for column in COLUMNS[kind] if column.name not in schema.names]
-    if missing:
-        raise CorruptFile(f"'{part}' has no column '{missing[0]}' of `{SCHEMA}`, {kind}; move it away")
+def _checked_table(arrow: Any, part: Path, about: About, names: list[str]) -> tuple[str, Any]:
+    """(what is wrong with a part, '' where nothing is; its columns). Metadata alone is read first."""
+    first, last = positions_of(part)
+    metadata = arrow.parquet.read_metadata(part)
+    schema = metadata.schema.to_arrow_schema()
+    words: dict[bytes, bytes] = schema.metadata or {}
+    found = words.get(SCHEMA_KEY, b"none").decode(errors="replace")
+    if found != SCHEMA:
+        return f"it has the schema '{found[:80]}', this version reads `{SCHEMA}`", None
+    trouble = schema_trouble(schema, arrow_schema(about.kind)) or size_trouble(metadata, names, last - first + 1)
+    if trouble:
+        return trouble, None
+    table = _read_table(arrow, part, names, about.kind)
+    return empty_trouble(table, about.kind) or values_trouble(table, about, first, last), table
+
+
+def _read_table(arrow: Any, part: Path, names: list[str], kind: MeasurementKind) -> Any:
+    """The columns; text is kept once for each different word, until it is known how much all of it is.
+
+    Raises:
+        ValueError: the text is too much.
+    """
+    texts = [column.name for column in COLUMNS[kind] if column.items == "string" and column.name in names]
+    table = arrow.parquet.read_table(part, columns=names, read_dictionary=texts)
+    for name in texts:
+        column = table[name]
+        written_out = sum(map(_characters, column.chunks))
+        if written_out > MOST_BYTES:
+            raise ValueError(f"{name} holds {written_out:,} characters of text")
+        table = table.set_column(table.column_names.index(name), name, column.cast(arrow.string()))
+    return table
+
+
+def _characters(words: Any) -> int:
+    """Of all values of a dictionary array."""
+    lengths = np.array([len(word or "") for word in words.dictionary.to_pylist()], dtype=np.int64)
+    return int(lengths[words.indices.drop_null().to_numpy()].sum())

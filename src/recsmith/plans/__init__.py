@@ -3,11 +3,12 @@
 from recsmith.plans.check import check_placements
 from recsmith.plans.cost import PARTS, Bound, DeviceCost, StepCost
 from recsmith.plans.diff import Change, PlanDiff, diff
-from recsmith.plans.files import digest_of, load_plan, plan_from_raw, plan_to_raw, save_plan, sorted_by_name
+from recsmith.plans.files import PLAN_FILE, digest_of, load_plan, plan_from_raw, plan_to_raw, save_plan, sorted_by_name
 from recsmith.plans.plan import Cache, Placement, Plan, inexact_tables, kernel_words
 
 __all__ = [
     "PARTS",
+    "PLAN_FILE",
     "Bound",
     "Cache",
     "Change",

@@ -9,7 +9,17 @@ from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw
 from recsmith.errors import CorruptFile, PlanMismatch
-from recsmith.files import Raw, check_schema, decode, dump_json, encode, parse, read_text, write_text
+from recsmith.files import (
+    Raw,
+    check_schema,
+    decode,
+    dump_json,
+    encode,
+    parse,
+    read_text,
+    starts_with_schema,
+    write_text,
+)
 from recsmith.plans.check import check_placements, check_shards
 from recsmith.plans.cost import Bound, StepCost
 from recsmith.plans.plan import Placement, Plan
@@ -20,6 +30,7 @@ from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
 from recsmith.workloads.torchrec_log import find_report, refuse_log
 
 SCHEMA = "recsmith/plan/1"
+PLAN_FILE = starts_with_schema(SCHEMA)  # what `-o` may overwrite
 MOST_SHARDS = 250_000  # a file with more leaves `shards` out: they are derived, and readers could not read them
 
 

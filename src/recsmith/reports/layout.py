@@ -1,10 +1,11 @@
 """The layout of what people read: a label and its text on one line, and grids of columns.
 
 Reports for a terminal are made of `line` and `grid`, which rich draws, and printed by `show`. Reports that also go into
-files and logs are lists of plain lines, made of `plain_line`, `plain_row` and `plain_grid`.
+files and logs are lists of plain lines, made of `plain_line`, `plain_row` and `plain_grid`; `show_lines` prints them.
+Names that stand in them come from files: here they are made safe to print.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -13,6 +14,8 @@ from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
+
+from recsmith._printable import one_line, printable
 
 LABEL_WIDTH = 9  # characters: the longest label, `workload`, and a space
 WIDEST = 1000  # characters of a line, within which it is asked how many it needs
@@ -44,14 +47,27 @@ def _keep_numbers_whole(renderable: RenderableType) -> None:
                 column.min_width = max((len(word) for text in texts for word in text.split()), default=1)
 
 
+def show_lines(lines: Iterable[str]) -> None:
+    """Print plain lines to standard output."""
+    click.echo(printable("\n".join(lines)))
+
+
+class _Cells(Grid):
+    """A grid whose cells are safe to print."""
+
+    def add_row(self, *cells: str) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Add a row; rich would take more than text, and no report has more."""
+        super().add_row(*map(one_line, cells))
+
+
 def line(label: str, text: str) -> Text:
     """A bold label and its text."""
-    return Text.assemble((f"{label:<{LABEL_WIDTH}}", "bold"), text)
+    return Text.assemble((f"{label:<{LABEL_WIDTH}}", "bold"), printable(text))
 
 
 def grid(*, left: Sequence[str] = (), right: Sequence[str] = (), collapse_padding: bool = False) -> Grid:
     """An empty grid with these headings: first the columns that are aligned left, then those aligned right."""
-    made = Grid(box=SIMPLE, pad_edge=False, collapse_padding=collapse_padding)
+    made = _Cells(box=SIMPLE, pad_edge=False, collapse_padding=collapse_padding)
     for name in left:
         made.add_column(name)
     for name in right:

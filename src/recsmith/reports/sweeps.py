@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 from itertools import groupby
@@ -9,8 +10,9 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
+from recsmith._printable import printable
 from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
-from recsmith.files import Raw, encode
+from recsmith.files import Raw, encode, starts_with_schema
 from recsmith.reports.layout import grid, line
 from recsmith.units import counted, format_gap, format_size, format_time
 
@@ -147,5 +149,12 @@ def sweep_to_csv(sweep: Sweep) -> str:
     return text.getvalue()
 
 
+def sweep_file(as_csv: bool) -> bytes:
+    """How files of sweeps begin, as a regular expression: what `-o` may overwrite."""
+    return re.escape(",".join(COLUMNS)).encode() if as_csv else starts_with_schema(SWEEP_SCHEMA)
+
+
 def _plain(value: object) -> object:
-    return str(value).lower() if isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return printable(value) if isinstance(value, str) else value

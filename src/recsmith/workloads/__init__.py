@@ -2,6 +2,7 @@
 
 from recsmith.workloads.access import AccessProfile
 from recsmith.workloads.files import (
+    WORKLOAD_FILE,
     builtins,
     load_workload,
     save_workload,
@@ -13,6 +14,7 @@ from recsmith.workloads.table import Feature, Table
 from recsmith.workloads.workload import Workload
 
 __all__ = [
+    "WORKLOAD_FILE",
     "AccessProfile",
     "Feature",
     "Table",

@@ -20,6 +20,7 @@ from recsmith.files import (
     parse_number,
     parse_yaml,
     read_text,
+    starts_with_schema,
     write_text,
 )
 from recsmith.workloads import torchrec_report
@@ -29,6 +30,7 @@ from recsmith.workloads.torchrec_log import find_report, refuse_log
 from recsmith.workloads.workload import Workload
 
 SCHEMA = "recsmith/workload/1"
+WORKLOAD_FILE = starts_with_schema(SCHEMA)  # what `-o` may overwrite
 SHORT_FORM = ("pooling_factor", "num_poolings", "weighted")  # directly on a table: one feature of the table's name
 CSV_NUMBERS = ("num_embeddings", "embedding_dim", "pooling_factor", "num_poolings")
 CSV_COLUMNS = ("name", *CSV_NUMBERS, "pooling", "data_type", "collection")

@@ -16,6 +16,7 @@ from recsmith.files import reading
 from recsmith.workloads.table import Feature, Table
 from recsmith.workloads.workload import Workload
 
+MOST_FEATURES = 100_000  # of a table: more are taken for a garbled cell
 _BATCH = re.compile(r"^# Batch Size: (\d+)\s*#$", re.MULTILINE)
 _COLUMNS = ("FQN", "Sum Pooling Factor", "Sum Num Poolings", "Num Indices", "Output", "Weighted", "Features",
             "Emb Dim (CW Dim)", "Hash Size")  # fmt: skip
@@ -75,6 +76,8 @@ def table_rows(text: str, source: str) -> list[dict[str, str]]:
 def _table(row: dict[str, str], name: str, collection: str, batch_size: int) -> Table:
     try:
         count = int(row["Features"])
+        if count > MOST_FEATURES:
+            raise ValueError(f"{count:,} features of one table")
         poolings, indices = float(row["Sum Num Poolings"]), float(row["Num Indices"])
         pooling_factor = indices / poolings if poolings else float(row["Sum Pooling Factor"]) / count
         batch_sizes = _batch_sizes(row.get("Batch Sizes", "n/a"), count, batch_size)
@@ -109,7 +112,7 @@ def _batch_sizes(cell: str, count: int, usual: int) -> list[int | None]:
     sizes: list[int | None] = []
     for part in cell.split(","):
         size, _, times = part.partition("*")
-        sizes += [None if int(size) == usual else int(size)] * int(times or 1)
+        sizes += [None if int(size) == usual else int(size)] * min(int(times or 1), MOST_FEATURES)
     if len(sizes) != count:
         raise ValueError(f"{len(sizes)} batch sizes for {count} features")
     return sizes

@@ -76,6 +76,8 @@ def test_it_is_read_out_of_logs(tmp_path: Path, text: str):
 @pytest.mark.parametrize(
     ("old", "new", "error", "why"),
     [
+        ("[200, 8] ", "[007, \u0663] ", CorruptFile, "for table 't1'; wanted numbers"),
+        ("rank:3/cuda:1\nt2", f"rank:{'9' * 5000}/cuda:1\nt2", CorruptFile, "wanted 'rank:0/...'"),
         ("[200, 8] ", "[200, x] ", CorruptFile, r"'\[200, x\]' for table 't1'; wanted numbers"),
         ("[0, 0]        | [50, 8] ", "[0, 0, 0]     | [50, 8] ", CorruptFile, "wanted 2 numbers"),
         ("rank:1/cuda:1\n", "cuda:1       \n", CorruptFile, "placement 'cuda:1'"),

@@ -25,7 +25,13 @@ def verified(made: Plan, folder: Path, *words: str) -> Result:
 
 
 @needs_torchrec
-def test_a_plan_runs_and_takes_the_memory_that_was_predicted(tmp_path: Path):
+def test_a_plan_runs_and_takes_the_memory_that_was_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It also imports nothing from the working folder, where files of the libraries' names lie."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("secrets.py", "fbgemm_gpu.py"):
+        Path(name).write_text(
+            f"from pathlib import Path\nPath({str(tmp_path / 'imported')!r}).touch()\nraise SystemExit(7)\n"
+        )
     done = verified(two_tables(), tmp_path, "--torchrec", "--steps", "1", "--batch-size", "512", "--format", "json")
     assert done.exception is None, done.exception
     said = json.loads(done.output)

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from recsmith._types import Floats, Ints, noun
 from recsmith.errors import UsageError
-from recsmith.measuring.about import load_about
+from recsmith.measuring.about import About, load_about
 from recsmith.measuring.columns import COMPUTE
 from recsmith.measuring.compute.samples import VISIT_COLUMNS, schedule_of
 from recsmith.measuring.parquet_parts import part_files, read_part
-from recsmith.measuring.rows import journal_rows, read_columns
+from recsmith.measuring.rows import read_columns, whole_rows
 from recsmith.workloads.access import NUM_REUSE_BINS
 
 Words = npt.NDArray[np.str_]
@@ -77,7 +77,7 @@ def read_samples(path: Path) -> Samples:
     if about.kind != "compute":
         raise UsageError(f"'{path}' holds {about}; samples are of `recsmith measure compute`")
     steady = {each.sample: each for each in schedule_of(read_columns(path, VISIT_COLUMNS)) if each.status == "ok"}
-    pieces = list(_pieces(path, np.array(list(steady), dtype=np.int64)))
+    pieces = list(_pieces(path, about, np.array(list(steady), dtype=np.int64)))
     found = {name: np.concatenate([piece[name] for piece in pieces]) for name in READ_COLUMNS}
     seconds = [(steady[sample].forward_s, steady[sample].backward_s) for sample in found["sample"].tolist()]
     forward, backward = np.array(seconds, dtype=np.float64).reshape(-1, 2).T
@@ -86,15 +86,15 @@ def read_samples(path: Path) -> Samples:
     return Samples(forward_s=forward, backward_s=backward, start=start, reuse_bins=bins, **found)
 
 
-def _pieces(path: Path, steady: Ints) -> Iterator[dict[str, Any]]:
+def _pieces(path: Path, about: About, steady: Ints) -> Iterator[dict[str, Any]]:
     """READ_COLUMNS of the first visit of each steady sample, tables after tables: of each part, then of the journal."""
     for part in part_files(path):
-        table = read_part(part, "compute", [*READ_COLUMNS, "visit"])
+        table = read_part(part, about, [*READ_COLUMNS, "visit"])
         first_visits = table.filter((table["visit"].to_numpy() == 0) & np.isin(table["sample"].to_numpy(), steady))
         flat = {name: first_visits[name].combine_chunks() for name in READ_COLUMNS}
         yield _arrays(flat | {name: flat[name].flatten() for name in TABLE_COLUMNS})
     known = set(steady.tolist())
-    rows = [row for row in journal_rows(path) if row["visit"] == 0 and row["sample"] in known]
+    rows = [row for row in whole_rows(path, [*READ_COLUMNS, "visit"]) if row["visit"] == 0 and row["sample"] in known]
     columns = {name: [row[name] for row in rows] for name in READ_COLUMNS}
     yield _arrays(columns | {name: [value for values in columns[name] for value in values] for name in TABLE_COLUMNS})
 

@@ -2,6 +2,7 @@
 
 import re
 
+from recsmith.clusters.cluster import LARGEST_WORLD
 from recsmith.errors import CorruptFile, PlanMismatch
 from recsmith.plans.running.tables import RunningPlan, RunningTable
 from recsmith.workloads.torchrec_report import table_rows
@@ -11,6 +12,7 @@ ABBREVIATIONS = {
     "GS": "grid_shard", "DP": "data_parallel",
 }  # _get_sharding_type_abbr of torchrec 1.8, distributed/planner/stats.py  # fmt: skip
 _RANK_ROW = re.compile(r"^#\s+\d+\s+[\d.]+ \(\d+%\)", re.MULTILINE)
+MOST_COLUMNS = 2**20  # of a table in a report: more are taken for a mistake before they are cut into pieces
 _COLUMNS = ("Sharding", "Compute Kernel", "Ranks")
 
 
@@ -47,12 +49,14 @@ def _row(row: dict[str, str], source: str) -> RunningTable:
 
 def _ranks(cell: str) -> tuple[int, ...]:
     """Ranks of '3', '0-95' or '2,2,5'."""
-    ends = [part.split("-") for part in cell.split(",")]
-    return tuple(rank for part in ends for rank in range(int(part[0]), int(part[-1]) + 1))
+    spans = [range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1) for part in cell.split(",")]
+    if any(span.stop > LARGEST_WORLD for span in spans) or sum(map(len, spans)) > MOST_COLUMNS:
+        raise ValueError(f"ranks '{cell[:40]}' are more than those of the largest cluster, {LARGEST_WORLD:,} devices")
+    return tuple(rank for span in spans for rank in span)
 
 
 def _equal_widths(dim: int, width: int) -> tuple[int, ...]:
-    if dim % width:
+    if not 0 < width <= dim < MOST_COLUMNS or dim % width:
         raise ValueError(f"{dim} columns are no multiple of the pieces' {width}")
     return (width,) * (dim // width)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from recsmith.errors import CorruptFile
 
 WHOLE_WORLD = ("row_wise", "data_parallel")  # sharding types whose shards cover every rank
-_PLACE = re.compile(r"rank:(\d+)/")
+_PLACE = re.compile(r"rank:([0-9]{1,9})/")
 
 Rectangle = tuple[int, tuple[int, int], tuple[int, int]]  # rank, rows, columns
 

@@ -1,0 +1,252 @@
+"""Damages real files of every kind and reads them with RecSmith: how many tracebacks, hangs, and how much memory?
+
+    python benchmarks/fuzz.py --files 10000               # docs/reliability.md; the seed makes the files
+    python benchmarks/fuzz.py --only plan --seed 3
+
+Readers and commands run in a process of their own: 2 GiB of address space, SECONDS a file by the wall clock. A file is
+read well if the command succeeds, or ends with one clear error. It is counted as
+  traceback   an error that is none of ours, also where a crash ended the process
+  hang        it took longer than the limit; the process was ended
+  memory      no memory was left, or more than 1 GB was resident
+  output      control characters, NaN, infinities or warnings of NumPy were printed
+"""
+
+import argparse
+import faulthandler
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from fuzz_files import Class, Read, classes
+
+SECONDS = 20  # of a file, before it counts as a hang: a machine that others use is slow at times
+ADDRESSES = 2 << 30  # bytes that a process may map
+MOST_RESIDENT = 10**9  # bytes
+CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+NO_NUMBER = r"\b(?:nan|inf) ?(?:%|[mµn]?s\b|[KMGT]?i?B)"
+BAD_OUTPUT = re.compile(rf"{CONTROL}|{NO_NUMBER}|RuntimeWarning|Traceback")
+OUTCOMES = ("read", "refused", "traceback", "hang", "memory", "output")
+BAD = OUTCOMES[2:]
+
+Row = dict[str, Any]
+
+
+# --- one file -----------------------------------------------------------------------------------------------------
+
+
+def copy(made: Class, target: Path) -> None:
+    """Write a copy of a real file or folder."""
+    if made.real.is_dir():
+        shutil.copytree(made.real, target)
+    else:
+        shutil.copy(made.real, target)
+
+
+def damage(made: Class, target: Path, draw: Random) -> Read:
+    """Damage a copy; returns what is to read it."""
+    name = draw.choice(sorted(made.changes))
+    file = sorted(target.glob(name))[0] if name else target
+    data = file.read_bytes()
+    for _ in range(draw.choice((1, 1, 2))):
+        change = draw.choice(made.changes[name])
+        try:
+            data = change(data, draw)
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            OSError,
+            struct.error,
+        ):  # too damaged already for a second change of its kind
+            break
+    file.write_bytes(data)
+    return draw.choice(made.reads)
+
+
+def attempt(read: Read, file: Path) -> Row:
+    """Read a file in this process, and say how that ended."""
+    said = _Said()
+    _forget_peak()
+    begun = time.monotonic()
+    faulthandler.dump_traceback_later(SECONDS, exit=True, file=2)
+    try:
+        with redirect_stdout(said), redirect_stderr(said):
+            row = _outcome(read, file)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    row |= {"seconds": round(time.monotonic() - begun, 3), "bytes": _peak()}
+    text = said.text()
+    bad = BAD_OUTPUT.search(text)
+    if row["outcome"] in ("read", "refused") and bad:
+        row |= {"outcome": "output", "where": f"{bad[0]!r} in {text[max(0, bad.start() - 60) : bad.end() + 20]!r}"}
+    if row["outcome"] in ("read", "refused", "output") and (row["bytes"] > MOST_RESIDENT or "out of memory" in text):
+        row |= {"outcome": "memory", "where": text[-200:]}
+    return row
+
+
+class _Said(io.TextIOWrapper):
+    """Text that was printed."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", errors="surrogatepass", write_through=True)
+
+    def text(self) -> str:
+        """All of it."""
+        data: bytes = self.buffer.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+        return data.decode("utf-8", "surrogatepass")
+
+    def fileno(self) -> int:
+        """None: what closes descriptors must leave those of the process alone."""
+        return os.open(os.devnull, os.O_RDWR)
+
+
+def _outcome(read: Read, file: Path) -> Row:
+    from recsmith.errors import RecSmithError
+
+    try:
+        with warnings.catch_warnings():
+            read(file)
+        return {"outcome": "read"}
+    except SystemExit as end:
+        return {"outcome": "refused" if end.code else "read"}
+    except RecSmithError as error:
+        print(error)
+        return {"outcome": "refused"}
+    except MemoryError:
+        return {"outcome": "memory", "where": _last_place()}
+    except BaseException as error:
+        return {"outcome": "traceback", "where": f"{type(error).__name__} at {_last_place()}"}
+
+
+def _last_place() -> str:
+    """File and line of RecSmith that an error came through last."""
+    frames = [each for each in traceback.extract_tb(sys.exc_info()[2]) if "recsmith" in each.filename]
+    return f"{frames[-1].filename.rpartition('recsmith/')[2]}:{frames[-1].lineno}" if frames else "outside"
+
+
+def _forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak() -> int:
+    from recsmith._process import proc_bytes
+
+    return proc_bytes("self/status", "VmHWM")
+
+
+# --- many files ---------------------------------------------------------------------------------------------------
+
+
+def work(home: Path, names: Sequence[str], seed: int, count: int, first: int) -> None:
+    """What a process of its own does: files of the classes from place `first` on, one JSON line each."""
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+    known = classes(home)
+    for name, number in _files(names, count)[first:]:
+        made = known[name]
+        with tempfile.TemporaryDirectory(prefix="recsmith-fuzz-") as folder:
+            os.chdir(folder)
+            file = Path(folder) / made.real.name
+            copy(made, file)
+            whole = number < len(made.reads)  # the first files are whole, so that every way of reading is seen to work
+            read = made.reads[number] if whole else damage(made, file, Random(f"{seed} {name} {number}"))
+            row = attempt(read, file)
+            if whole and row["outcome"] == "refused":
+                row |= {"outcome": "traceback", "where": f"a whole file was refused by its reader {number}"}
+        print(json.dumps({"class": name, "number": number, **row}), flush=True)
+
+
+def _files(names: Sequence[str], count: int) -> list[tuple[str, int]]:
+    """(class, number) of each file, class after class."""
+    return [(name, number) for name in names for number in range(count)]
+
+
+def results(home: Path, names: Sequence[str], seed: int, count: int) -> Iterator[Row]:
+    """The row of every file; a process that is ended is started again behind the file that ended it."""
+    files, at = _files(names, count), 0
+    while at < len(files):
+        words = [sys.executable, __file__, "--work", ",".join(names), "--home", str(home), "--seed", str(seed),
+                 "--first", str(at), "--files", str(count)]  # fmt: skip
+        with tempfile.TemporaryFile("w+") as log:
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment())
+            assert process.stdout
+            for line in process.stdout:
+                if not line.startswith('{"class": '):
+                    continue  # printed past Python by a library
+                yield json.loads(line)
+                at += 1
+            if process.wait() and at < len(files):
+                log.seek(0)
+                name, number = files[at]
+                yield {"class": name, "number": number, **_ended(process.returncode, log.read())}
+                at += 1
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system",
+            "PYTHONHASHSEED": "0"}  # fmt: skip
+
+
+def _ended(code: int, log: str) -> Row:
+    """The row of a file whose reading ended the process."""
+    hung = "Timeout (" in log
+    lines = [line.strip() for line in log.splitlines() if "recsmith/" in line]
+    where = lines[0] if lines else log[-300:]
+    return {"outcome": "hang" if hung else "traceback", "where": f"exit {code}: {where}", "seconds": 0, "bytes": 0}
+
+
+def report(rows: Sequence[Row]) -> Iterator[str]:
+    """The table of docs/reliability.md, and below it every place that is bad, once."""
+    yield f"| files | number | {' | '.join(OUTCOMES)} | slowest | most memory |"
+    yield "|---" * (len(OUTCOMES) + 4) + "|"
+    for name in dict.fromkeys(row["class"] for row in rows):
+        yield _line(name, [row for row in rows if row["class"] == name])
+    yield _line("all", rows)
+    places = Counter((row["class"], row["outcome"], row["where"]) for row in rows if row["outcome"] in BAD)
+    for (name, outcome, where), count in places.most_common():
+        number = next(row["number"] for row in rows if row.get("where") == where and row["class"] == name)
+        yield f"{count:5} x {outcome} of {name}, such as number {number}: {where}"
+
+
+def _line(name: str, rows: Sequence[Row]) -> str:
+    counts = Counter(row["outcome"] for row in rows)
+    cells = [f"{counts[outcome]:,}" for outcome in OUTCOMES]
+    slowest, most = max(row["seconds"] for row in rows), max(row["bytes"] for row in rows)
+    return f"| {name} | {len(rows):,} | {' | '.join(cells)} | {slowest:.1f} s | {most / 1e6:,.0f} MB |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=1000, help="of all classes together")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", help="one class")
+    parser.add_argument("--home", type=Path, help="where the real files lie (default: a new folder)")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
+    words = parser.parse_args()
+    if words.work:
+        return work(words.home, words.work.split(","), words.seed, words.files, words.first)
+    home = (words.home or Path(tempfile.mkdtemp(prefix="recsmith-fuzz-"))).resolve()
+    names = [words.only] if words.only else list(classes(home))
+    rows = list(results(home, names, words.seed, -(-words.files // len(names))))
+    print("\n".join(report(rows)))
+    sys.exit(any(row["outcome"] in BAD for row in rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Changes that damage a file: of its bytes, its lines, its values, its columns. Every one is drawn from a generator.
+
+A change takes the bytes of a whole file and gives back other bytes, which may still be a legal file.
+"""
+
+import io
+import json
+import re
+import struct
+from collections.abc import Callable
+from random import Random
+from typing import Any, cast
+
+Change = Callable[[bytes, Random], bytes]
+
+NASTY: tuple[Any, ...] = (
+    None, True, False, -1, 0, 1, 2**31, 2**53, 2**63, 10**39, 10**400, -0.0, 0.5, 1e-300, 1e308, -1e308, "", " ", "NaN",
+    "1e6", "\x1b[31mred\x1b[0m", "\u009b31m", "\u202eback", "a\nb", "x" * 5000, "²", "٣", "../../etc/passwd", [], {},
+    [[]], [None], [0] * 300, {"name": "x"}, [[[[[[[[]]]]]]]], "0-300000000", {"\x1b[2J": 1},
+)  # fmt: skip
+GROWN = 3 * 10**6  # bytes of JSON that a value may grow to
+TOKENS = (
+    b"\x00", b"\xff", b"{", b"}", b"[", b"]", b",", b":", b'"', b"\n", b"#", b"-", b"&a *a", b"!!python/object:os ",
+    b"NaN", b"Infinity", b"1e999", b"9" * 400, b"[" * 3000, b"\xe2\x80\xae", b"\x1b[2J", b"null", b"{}", b"\r", b" | ",
+)  # fmt: skip
+
+
+def bytes_changed(data: bytes, draw: Random) -> bytes:
+    """A flipped, lost, doubled, cut or inserted piece."""
+    at, kind = draw.randrange(len(data) + 1), draw.randrange(5)
+    end = min(len(data), at + draw.choice((1, 4, 64, 4096)))
+    if kind == 0 and at < len(data):
+        return data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
+    if kind == 1:
+        return data[:at] + data[end:]
+    if kind == 2:
+        return data[:end] + data[at:end] * draw.choice((1, 100)) + data[end:]
+    return data[:at] if kind == 3 else data[:at] + draw.choice(TOKENS) + data[at:]
+
+
+def lines_changed(data: bytes, draw: Random) -> bytes:
+    """A lost, doubled or moved line, or another number in one."""
+    lines = data.split(b"\n")
+    at, to = draw.randrange(len(lines)), draw.randrange(len(lines))
+    kind = draw.randrange(4)
+    if kind == 0:
+        del lines[at]
+    elif kind == 1:
+        lines.insert(to, lines[at])
+    elif kind == 2:
+        lines[at], lines[to] = lines[to], lines[at]
+    else:
+        return numbers_changed(data, draw)
+    return b"\n".join(lines)
+
+
+def numbers_changed(data: bytes, draw: Random) -> bytes:
+    """Another word in place of a number."""
+    found = list(re.finditer(rb"\d+(?:\.\d+)?", data))
+    if not found:
+        return bytes_changed(data, draw)
+    number = draw.choice(found)
+    return data[: number.start()] + str(draw.choice(NASTY)).encode("utf-8", "replace") + data[number.end() :]
+
+
+def json_changed(data: bytes, draw: Random) -> bytes:
+    """One or two values of a JSON file become others, are lost, doubled or renamed."""
+    raw = json.loads(data)
+    for _ in range(draw.choice((1, 1, 2)) if isinstance(raw, dict | list) else 0):
+        _change_value(raw, draw)
+    return json.dumps(raw, ensure_ascii=draw.random() < 0.5).encode("utf-8", "surrogatepass")
+
+
+def json_lines_changed(data: bytes, draw: Random) -> bytes:
+    """A value of one line of a journal becomes another."""
+    lines = data.rstrip(b"\n").split(b"\n")
+    at = draw.randrange(len(lines))
+    lines[at] = json_changed(lines[at], draw)
+    return b"\n".join(lines) + b"\n"
+
+
+def _change_value(raw: Any, draw: Random) -> None:
+    """Change a value at any depth, in place."""
+    here = raw
+    while True:
+        keys: list[Any] = list(cast(dict[str, Any], here)) if isinstance(here, dict) else list(range(len(here)))
+        if not keys:
+            return
+        key = draw.choice(keys)
+        inner = here[key]
+        if not (isinstance(inner, dict | list) and inner and draw.random() < 0.8):
+            break
+        here = inner
+    _change_entry(here, key, draw)
+
+
+def _change_entry(here: Any, key: Any, draw: Random) -> None:
+    kind = draw.randrange(6)
+    if kind == 0:
+        del here[key]
+    elif kind == 1 and isinstance(here, dict):
+        here[draw.choice(("\x1b[2Jx", "nme", "x" * 3000))] = here[key]
+    elif kind == 1:
+        here.insert(draw.randrange(len(here) + 1), here[key])
+    elif kind == 2 and isinstance(here[key], int | float) and abs(here[key]) < 1e300:
+        here[key] = here[key] * draw.choice((-1, 0, 1e9, 1e300, 1e-300, 10**12))
+    elif kind == 3 and isinstance(here, list):
+        here *= _times(here, draw)
+    elif kind == 4 and draw.random() < 0.2:
+        nasty = [draw.choice(NASTY)]
+        here[key] = nasty * max(_times(nasty, draw), 20)  # megabytes of wrong values
+    else:
+        here[key] = draw.choice(NASTY)
+
+
+def _times(values: list[Any], draw: Random) -> int:
+    """How often a list is repeated: a few times, or until it has megabytes."""
+    return max(1, min(draw.choice((20, 10**6)), GROWN // len(json.dumps(values))))
+
+
+def parquet_changed(data: bytes, draw: Random) -> bytes:
+    """A part whose columns have other types, empty or other values, or that claims and holds many rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table: Any = pq.read_table(io.BytesIO(data))
+    at = draw.randrange(table.num_columns)
+    name, column = table.column_names[at], table.column(at)
+    kind = draw.randrange(8)
+    if kind == 0:
+        table = table.drop_columns([name])
+    elif kind == 1:
+        table = table.set_column(at, name, pa.nulls(len(table), column.type))
+    elif kind == 2:
+        table = table.set_column(at, name, pa.array([str(each) for each in column.to_pylist()]))
+    elif kind == 3:
+        table = _values_changed(table, at, draw)
+    elif kind == 4:
+        table = table.append_column(draw.choice(("extra", name)), column)
+    elif kind == 5:
+        words = draw.choice(({}, {b"recsmith.schema": b"recsmith/\x1b[2J/9"}, {b"recsmith.schema": b"\xff"}))
+        table = table.replace_schema_metadata(words)
+    elif kind == 6:
+        table = pa.concat_tables([table] * draw.choice((2, 2**28 // table.nbytes)))  # packed, it stays small
+    else:
+        table = table.take(pa.array([draw.randrange(len(table)) for _ in range(len(table))]))
+    sink: Any = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _values_changed(table: Any, at: int, draw: Random) -> Any:
+    """A column in which one row holds a nasty value, if its type takes one."""
+    import pyarrow as pa
+
+    column = table.column(at)
+    values = column.to_pylist()
+    row = draw.randrange(len(values))
+    for nasty in draw.sample(NASTY, len(NASTY)):
+        odd = [nasty] * len(values[row]) if isinstance(values[row], list) else nasty
+        try:
+            changed = pa.array([*values[:row], odd, *values[row + 1 :]], column.type)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            continue
+        return table.set_column(at, table.field(at), changed)
+    return table
+
+
+def tensors_changed(data: bytes, draw: Random) -> bytes:
+    """A safetensors file with another header: its card, names, types, shapes and offsets."""
+    (size,) = struct.unpack("<Q", data[:8])
+    raw = json.loads(data[8 : 8 + size])
+    metadata = raw["__metadata__"]
+    if draw.random() < 0.5 and isinstance(metadata["card"], str):
+        metadata["card"] = json_changed(metadata["card"].encode(), draw).decode("utf-8", "replace")
+        header = json.dumps(raw).encode()
+    else:
+        header = json_changed(json.dumps(raw).encode(), draw)
+    length = draw.choice((len(header), len(header), len(header), 2**40, size))
+    return struct.pack("<Q", length) + header + data[8 + size :]

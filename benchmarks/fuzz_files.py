@@ -1,0 +1,265 @@
+"""Real files of every kind that RecSmith reads, and what reads them: the ground that benchmarks/fuzz.py damages."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fuzz_changes as change
+from fuzz_changes import Change
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+CLUSTER = "h100:2"
+Read = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Class:
+    """Files of one kind: a real file or folder, which of its files is damaged how, and what then reads it.
+
+    damaged: names inside of a folder, '' for a file itself; one is drawn each time.
+    """
+
+    real: Path
+    changes: dict[str, Sequence[Change]]
+    reads: Sequence[Read]
+
+
+TEXT = (change.bytes_changed, change.lines_changed, change.numbers_changed)
+JSON = (change.json_changed, change.json_changed, change.bytes_changed)
+JOURNAL = (change.json_lines_changed, change.json_lines_changed, change.lines_changed, change.bytes_changed)
+PART = (change.parquet_changed, change.parquet_changed, change.bytes_changed)
+WEIGHTS = (change.tensors_changed, change.tensors_changed, change.bytes_changed)
+SMALL = ("--planner", "size_greedy", "--cost-model", "torchrec")
+
+
+def command(*words: str) -> Read:
+    """Runs a command of recsmith in this process; FILE is the damaged file."""
+
+    def run(file: Path) -> None:
+        from recsmith.cli import main
+
+        sys.argv = ["recsmith", *(word.replace("FILE", str(file)) for word in words)]
+        main()
+
+    return run
+
+
+def classes(home: Path) -> dict[str, Class]:
+    """All kinds of files by name; the real ones are made below a folder, once."""
+    if not (home / "made").exists():
+        sys.path.insert(0, str(TESTS))
+        _make(home)
+    workload = str(home / "workload.json")
+    plans = [command("simulate", "FILE"), command("explain", "FILE"), command("diff", str(home / "plan.json"), "FILE")]
+    plan_it = [command("plan", "FILE", "--cluster", CLUSTER, *SMALL)]
+    fit = [
+        command(
+            "import",
+            "FILE",
+            "--workload",
+            str(home / "workload.yaml"),
+            "--cluster",
+            CLUSTER,
+            "--cost-model",
+            "torchrec",
+        )
+    ]
+    fit_log = [command("import", "FILE", "--cluster", "h100:4", "--cost-model", "torchrec")]
+    journals = {"about.json": JSON, "journal.jsonl": JOURNAL}
+    return {
+        "workload-yaml": Class(home / "workload.yaml", {"": TEXT}, plan_it),
+        "workload-json": Class(home / "workload.json", {"": JSON}, plan_it),
+        "workload-csv": Class(home / "workload.csv", {"": TEXT},
+                              [command("plan", "FILE", "--cluster", CLUSTER, "--batch-size", "64", *SMALL)]),
+        "planner-log": Class(home / "job.log", {"": TEXT}, [*plan_it, *fit_log]),
+        "cluster": Class(home / "cluster.json", {"": JSON}, [command("plan", workload, "--cluster", "FILE", *SMALL)]),
+        "constraints": Class(home / "rules.json", {"": JSON},
+                             [command("plan", workload, "--cluster", CLUSTER, "--constraints", "FILE", *SMALL)]),
+        "plan": Class(home / "plan.json", {"": JSON}, plans),
+        "dumped-plan": Class(home / "dump.json", {"": JSON}, fit),
+        "printed-plan": Class(home / "printed.txt", {"": TEXT}, fit),
+        "compute-journal": Class(home / "compute", journals, [*_folder_reads(), read_compute]),
+        "compute-parts": Class(home / "compute-parts", {PARTS: PART, "about.json": JSON},
+                               [*_folder_reads(), read_compute]),
+        "comm-journal": Class(home / "comm", journals, [*_folder_reads(), read_comm]),
+        "comm-parts": Class(home / "comm-parts", {PARTS: PART, "about.json": JSON}, [*_folder_reads(), read_comm]),
+        "bench-run": Class(home / "bench", {"settings.json": JSON, "journal.jsonl": JOURNAL}, [read_bench]),
+        "cost-weights": Class(home / "cost.safetensors", {"": WEIGHTS},
+                              [command("plan", workload, "--cluster", "cpu:2", "--planner", "size_greedy",
+                                       "--cost-model", "neural:FILE")]),
+        "comm-weights": Class(home / "comm.safetensors", {"": WEIGHTS}, [read_comm_weights]),
+    }  # fmt: skip
+
+
+PARTS = "part-*.parquet"
+
+
+def _folder_reads() -> list[Read]:
+    return [command("measure", "show", "FILE"), command("measure", "fold", "FILE"), go_on]
+
+
+def go_on(folder: Path) -> None:
+    """Measure a little more into the folder, as a second run does."""
+    kind = "comm" if folder.name.startswith("comm") else "compute"
+    words = ["--ranks", "2"] if kind == "comm" else []
+    command("measure", kind, "--hardware", "simulated:h100", "--samples", "65", *words, "-o", "FILE")(folder)
+
+
+def read_compute(folder: Path) -> None:
+    """What training reads of compute measurements."""
+    from recsmith.learning.costs.data import read_groups
+
+    read_groups([folder])
+
+
+def read_comm(folder: Path) -> None:
+    """What training reads of all-to-alls, and the model that measuring fits."""
+    from recsmith.learning.comm.data import read_exchanges
+    from recsmith.measuring.comm.alpha_beta import fit_alpha_beta
+
+    fit_alpha_beta(folder)
+    read_exchanges([folder])
+
+
+def read_bench(folder: Path) -> None:
+    """What a benchmark that goes on reads of its folder."""
+    from recsmith.bench.run_store import load_settings, open_run_store
+
+    with open_run_store(folder, load_settings(folder)):
+        pass
+
+
+def read_comm_weights(file: Path) -> None:
+    """A learned model of all-to-alls."""
+    from recsmith.costs.neural_comm.files import load_comm_model
+
+    load_comm_model(file)
+
+
+def _make(home: Path) -> None:
+    """Write a real file of every kind, as RecSmith itself writes it where it does."""
+    from support.exchanged import write_comm_model
+    from support.learned import write_model
+    from support.planner_logs import bare, prefixed
+
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "workload.yaml").write_text(YAML)
+    (home / "workload.csv").write_text(CSV)
+    (home / "cluster.json").write_text(json.dumps(_cluster()))
+    (home / "rules.json").write_text(json.dumps(RULES))
+    (home / "dump.json").write_text(json.dumps(DUMP))
+    (home / "printed.txt").write_text(PRINTED)
+    (home / "job.log").write_text(prefixed("[rank0]:INFO 10:00:01 ")(bare("mixed")))
+    _run("workload", "sample", "--tables", "6", "--max-bytes", "1GiB", "--batch-size", "64",
+         "-o", str(home / "workload.json"))  # fmt: skip
+    _run("plan", str(home / "workload.json"), "--cluster", CLUSTER, *SMALL, "-o", str(home / "plan.json"))
+    _measure(home)
+    write_model(home / "cost.safetensors")
+    write_comm_model(home / "comm.safetensors")
+    _bench(home / "bench")
+    (home / "made").touch()
+
+
+def _measure(home: Path) -> None:
+    """Folders of simulated measurements, as journals and folded."""
+    import recsmith.measuring.folder as folder
+
+    for kind, words in (("compute", ()), ("comm", ("--ranks", "2"))):
+        base = ("measure", kind, "--hardware", "simulated:h100", *words, "--samples", "60", "-o")
+        _run(*base, str(home / f"{kind}-parts"))
+        kept, folder.has_pyarrow = folder.has_pyarrow, lambda: False
+        _run(*base, str(home / kind))
+        folder.has_pyarrow = kept
+
+
+def _bench(path: Path) -> None:
+    from support.benched import SETTINGS
+
+    from recsmith.bench.sharding import bench_sharding
+
+    bench_sharding(SETTINGS, path)
+
+
+def _run(*words: str) -> None:
+    """A command that must succeed, without its output."""
+    kept = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    try:
+        command(*words)(Path())
+    except SystemExit as end:
+        if end.code:
+            raise RuntimeError(f"recsmith {' '.join(words)} ended with {end.code}") from None
+    finally:
+        os.dup2(kept, 1)
+
+
+def _cluster() -> dict[str, Any]:
+    from recsmith.clusters import cluster_to_raw, load_cluster
+
+    return cluster_to_raw(load_cluster(CLUSTER)) | {"hbm_bytes": [80 * 2**30] * 2, "reserve_bytes": 2**30}
+
+
+YAML = """schema: recsmith/workload/1
+batch_size: 64  # samples per device and step
+optimizer: rowwise_adagrad
+comm_dtype: fp16
+tables:
+  - name: item_id
+    num_embeddings: 40000
+    embedding_dim: 128
+    pooling: sum
+    collection: sparse.ebc
+    access: {zipf: 0.8}
+    features:
+      - {name: clicked, pooling_factor: 12.5}
+      - {name: bought, pooling_factor: 0.3, num_poolings: 1, weighted: false}
+  - {name: country, num_embeddings: 250, embedding_dim: 16, pooling_factor: 1}
+  - {name: history, num_embeddings: 5e3, embedding_dim: 64, pooling_factor: 20, pooling: none, data_type: fp16}
+"""
+CSV = """name,num_embeddings,embedding_dim,pooling_factor,num_poolings,pooling,data_type
+item_id,40000,128,12.5,1,sum,fp32
+country,250,16,1,1,mean,fp32
+history,5000,64,20,0.5,none,fp16
+"""
+RULES = {
+    "schema": "recsmith/constraints/1",
+    "rules": [
+        {"tables": "*", "sharding_types": ["table_wise", "row_wise", "column_wise"], "min_width": 4},
+        {"tables": "*", "compute_kernels": ["fused", "dense"], "cache_factors": [0.1, 0.3]},
+    ],
+}
+DUMP = {
+    "plan": {
+        "sparse.ebc": {
+            "item_id": {
+                "sharding_type": "column_wise", "compute_kernel": "fused", "ranks": [0, 1],
+                "shards": [
+                    {"shard_sizes": [40000, 64], "shard_offsets": [0, 0], "placement": "rank:0/cuda:0"},
+                    {"shard_sizes": [40000, 64], "shard_offsets": [0, 64], "placement": "rank:1/cuda:1"},
+                ],
+            },
+            "country": {"sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [0]},
+            "history": {"sharding_type": "row_wise", "compute_kernel": "fused", "ranks": [0, 1]},
+        }
+    }
+}  # fmt: skip
+PRINTED = """[default0]:module: sparse.ebc
+[default0]:
+[default0]:param   | sharding type | compute kernel | ranks
+[default0]:------- | ------------- | -------------- | ------
+[default0]:item_id | column_wise   | fused          | [0, 1]
+[default0]:country | table_wise    | fused          | [0]
+[default0]:history | row_wise      | fused          | [0, 1]
+[default0]:
+[default0]:param   | shard offsets | shard sizes | placement
+[default0]:------- | ------------- | ----------- | -------------
+[default0]:item_id | [0, 0]        | [40000, 64] | rank:0/cuda:0
+[default0]:item_id | [0, 64]       | [40000, 64] | rank:1/cuda:1
+[default0]:country | [0, 0]        | [250, 16]   | rank:0/cuda:0
+[default0]:history | [0, 0]        | [2500, 64]  | rank:0/cuda:0
+[default0]:history | [2500, 0]     | [2500, 64]  | rank:1/cuda:1
+"""

@@ -1,0 +1,100 @@
+"""Output files, checked before any work is done for them: never an input, and no file of another kind unless forced."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from recsmith.errors import UsageError
+from recsmith.files.texts import STDIN, is_stream
+
+HEAD = 2**16  # bytes of an existing file in which its kind shows: comments may stand before the first key
+MODEL = "neural:"  # before the path of a learned cost model
+
+
+def check_target(
+    target: str | None, *, inputs: Iterable[str | None] = (), kind: bytes = b"", force: bool = False
+) -> None:
+    """Refuse an output path that cannot be written, or should not be, before any work is done for it.
+
+    inputs: what the command reads: files, folders, cost models `neural:<file>`; names that are no files are passed
+        over. kind: a regular expression that begins every file of the kind that will be written (`starts_with_schema`).
+    force: whether a file of another kind may be overwritten; an input never is.
+
+    Raises:
+        UsageError: the rule that the path breaks.
+    """
+    if target is None:
+        return
+    if target == STDIN or is_stream(target):
+        return
+    try:
+        path = Path(os.path.realpath(target))
+        _check_place(target, path)
+        _check_inputs(target, path, inputs)
+        _check_kind(target, path, kind, force)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot write '{target}': {reason}; give another path") from None
+
+
+def starts_with_schema(schema: str) -> bytes:
+    """How files of a schema begin, of any number: with this key first, after comments at most."""
+    family = re.escape(schema.rpartition("/")[0])
+    return rb"""(?:\xef\xbb\xbf|\s|#[^\n]*\n|---)*+\{?\s*["']?schema["']?\s*:\s*["']?""" + family.encode() + b"/"
+
+
+def _check_place(target: str, path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"cannot write '{target}': it is a folder; give the path of a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot write '{target}': folder '{path.parent}' does not exist; create it first")
+    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise UsageError(f"cannot write '{target}': permission denied; choose a folder you may write to")
+
+
+def _check_inputs(target: str, path: Path, inputs: Iterable[str | None]) -> None:
+    """Refuse a target that is one of the inputs: by another name, through a link, or as standard input."""
+    if not path.exists():
+        return
+    for word in filter(None, inputs):
+        if any(_are_same(path, each) for each in _files_of(word)):
+            raise UsageError(f"cannot write '{target}': this command reads it ('{word}'); give another path")
+
+
+def _files_of(word: str) -> Iterator[Path | int]:
+    """The files, or the descriptor, that a word of the command line reads."""
+    if word == STDIN:
+        yield 0
+        return
+    path = Path(word.removeprefix(MODEL))
+    yield path
+    if is_folder(path):
+        yield from path.iterdir()
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path is a folder; one that no system could have is none."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _are_same(path: Path, other: Path | int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(other) if isinstance(other, int) else other.stat())
+    except (OSError, ValueError):  # a name that is no file, or a closed standard input
+        return False
+
+
+def _check_kind(target: str, path: Path, kind: bytes, force: bool) -> None:
+    """Refuse to overwrite what is neither empty nor begins as files of the kind do."""
+    if force or not kind or not path.exists():
+        return
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    if head and not re.match(kind, head, re.DOTALL):
+        raise UsageError(
+            f"cannot write '{target}': a file of another kind is there and would be lost; give another path, or --force"
+        )

@@ -1,0 +1,85 @@
+"""Output paths: never an input, and no file of another kind unless it is forced."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from recsmith.errors import UsageError
+from recsmith.files import check_target, starts_with_schema
+
+PLAN = starts_with_schema("recsmith/plan/1")
+INPUT = "this command reads it"
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    file = tmp_path / "tables.json"
+    file.write_text('{"schema": "recsmith/plan/1"}')
+    return file
+
+
+def test_an_input_is_refused_under_any_name_even_if_forced(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "link").symlink_to(tables)
+    os.link(tables, tmp_path / "twin")
+    monkeypatch.chdir(tmp_path)
+    for target in (str(tables), "tables.json", "./tables.json", "link", "twin"):
+        for word in (str(tables), "link", f"neural:{tables}", str(tmp_path)):
+            with pytest.raises(UsageError, match=INPUT):
+                check_target(target, inputs=["h100:8", None, word], kind=PLAN, force=True)
+    check_target("other.json", inputs=[str(tables), "x" * 5000, "a\0b"], kind=PLAN)
+
+
+def test_standard_input_is_an_input(tables: Path, monkeypatch: pytest.MonkeyPatch):
+    kept = os.dup(0)
+    with tables.open() as file:
+        os.dup2(file.fileno(), 0)
+    try:
+        with pytest.raises(UsageError, match=INPUT):
+            check_target(str(tables), inputs=["-"])
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"schema": "recsmith/plan/1", "digest": ""}', '\n{\n  "schema" : "recsmith/plan/2"}', "",
+     "\ufeffschema: recsmith/plan/1", "# by hand\n---\nschema: recsmith/plan/1\n"],
+)  # fmt: skip
+def test_files_of_the_same_kind_and_empty_ones_are_overwritten(tmp_path: Path, text: str):
+    (tmp_path / "x").write_text(text)
+    check_target(str(tmp_path / "x"), kind=PLAN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "my thesis",
+        '{"schema": "recsmith/workload/1"}',
+        '{"plan": {"schema": "recsmith/plan/1"}}',
+        "# " * 10**6,
+        "\0\xff",
+    ],
+)
+def test_files_of_other_kinds_need_force(tmp_path: Path, text: str):
+    (tmp_path / "x").write_text(text)
+    with pytest.raises(
+        UsageError, match="a file of another kind is there and would be lost; give another path, or --force"
+    ):
+        check_target(str(tmp_path / "x"), kind=PLAN)
+    check_target(str(tmp_path / "x"), kind=PLAN, force=True)
+    check_target(str(tmp_path / "x"))
+
+
+@pytest.mark.parametrize(
+    ("target", "cause"), [("x" * 5000, "File name too long"), ("a\0b", "null"), ("n/x", "create it")]
+)
+def test_what_the_system_says_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, cause: str
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=rf"^cannot write .*{cause}"):
+        check_target(target, kind=PLAN)
