@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from support.benched import SETTINGS
 
+from recsmith.bench.gains import Verdict
 from recsmith.bench.plans import Attempt
 from recsmith.bench.sharding import BenchResults
-from recsmith.reports.bench_sharding import bench_lines, bench_to_raw
+from recsmith.reports.bench_sharding import bench_lines, bench_to_raw, verdict_words
 
 
 def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[Path, BenchResults]):
@@ -18,6 +19,7 @@ def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[P
     assert "1 a row, 4 of 4 visits measured; 65,536 samples of all devices; seed 2026" in text
     assert [line.split()[0] for line in lines if line[:3] in ("4x6", "4x1", "all")] == ["4x64", "4x128", "all"]
     assert "random: significantly worse than: " in text
+    assert "classic greedies" not in text  # none took part: size_greedy has a cost model of its own
     assert "kernels are simulated" in text
     assert "rows of fewer than 5 tasks tell nothing apart" in text
     on_cpu = replace(whole[1], settings=replace(SETTINGS, hardware="cpu"))
@@ -53,3 +55,16 @@ def test_failures_are_counted_and_left_out(whole: tuple[Path, BenchResults]):
     assert "cost_greedy: no plan of 1 tasks, left out of its means: found no room" in text
     assert "% (1)" in text
     assert bench_to_raw(changed)["without_plan"][0]["task"] == name
+
+
+@pytest.mark.parametrize(
+    ("classics", "said"),
+    [
+        (0, "significantly worse than: none"),
+        (1, "significantly worse than: none; significantly better than the only classic greedy in 0 of 1 row"),
+        (3, "significantly worse than: none; significantly better than the best of 3 classic greedies in 0 of 1 row"),
+        (4, "significantly worse than: none; significantly better than the best of the four classic greedies in 0 of 1 row"),
+    ],
+)  # fmt: skip
+def test_a_verdict_counts_the_greedies_that_ran(classics: int, said: str):
+    assert verdict_words(Verdict(worse=(), better=(), rows=1), classics) == said

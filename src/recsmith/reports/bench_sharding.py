@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from recsmith.bench.gain_tables import ALL, GainTable, planning_medians, references, tables_of
-from recsmith.bench.gains import ESTIMATES, LEAST_TASKS, Gain, RowGains, Verdict
+from recsmith.bench.gains import CLASSIC, ESTIMATES, LEAST_TASKS, Gain, RowGains, Verdict
 from recsmith.bench.sharding import BenchResults
 from recsmith.bench.visits import COMM_MODEL
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import plain_line, plain_row
+from recsmith.units import counted
 
 BENCH_SCHEMA = "recsmith/bench-sharding-result/1"
 LABEL_WIDTH = 10  # characters of a heading's label
@@ -97,18 +98,24 @@ def _range(gain: Gain) -> str:
 def _verdict_lines(table: GainTable) -> Iterator[str]:
     said = {each: table.verdict(each) for each in ESTIMATES}
     main = said[ESTIMATES[0]]
-    yield f"{table.reference}: {_verdict_words(main)}"
+    ran = {gain.planner for row in table.main_rows for gain in row.gains if gain.planner in CLASSIC and gain.interval}
+    yield f"{table.reference}: {verdict_words(main, len(ran))}"
     yield f"  {_best_greedy_words(table.main_rows)}"
     for name, words in (("fastest", "by the fastest visits"), ("kernels", "of kernels alone")):
         if (said[name].worse, said[name].better) != (main.worse, main.better):
-            yield f"  {words}: {_verdict_words(said[name])}"
+            yield f"  {words}: {verdict_words(said[name], len(ran))}"
 
 
-def _verdict_words(said: Verdict) -> str:
+def verdict_words(said: Verdict, classics: int) -> str:
+    """What is told apart; classics: how many of the classic greedies have a figure."""
     worse = ", ".join(f"{planner} in {row}" for row, planner in said.worse) or "none"
+    if not classics:
+        return f"significantly worse than: {worse}"
+    which = {1: "the only classic greedy", len(CLASSIC): "the best of the four classic greedies"}
+    best = which.get(classics, f"the best of {classics} classic greedies")
     return (
-        f"significantly worse than: {worse}; significantly better than the best of the four classic greedies in "
-        f"{len(said.better)} of {said.rows} rows"
+        f"significantly worse than: {worse}; significantly better than {best} in "
+        f"{len(said.better)} of {counted(said.rows, 'row')}"
     )
 
 
