@@ -17,6 +17,8 @@ BASE = {
     "_install",
     "_printable",
     "_process",
+    "_fields",
+    "_plugins",
     "_types",
     "_version",
     "errors",

@@ -15,7 +15,9 @@ import recsmith
 
 PACKAGE = Path(recsmith.__file__).parent
 BASE = (
+    "_fields",
     "_install",
+    "_plugins",
     "_printable",
     "_process",
     "_types",
@@ -34,6 +36,7 @@ ROOMS = (
     ("planners",),
     ("planning",),
     ("analyses",),
+    ("testing",),
     ("adapters",),
     ("jobs",),
     ("torchrec",),  # recsmith.torchrec: the public name of adapters and jobs
@@ -105,6 +108,7 @@ def test_the_public_names_are_frozen():
         "diff",
         "explain",
         "load_cluster",
+        "load_constraints",
         "load_plan",
         "load_workload",
         "plan",

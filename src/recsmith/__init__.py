@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recsmith.planning import Result, plan
     from recsmith.planning.simulate import price, simulate
     from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
-    from recsmith.problems import Constraints, Space, TableRule
+    from recsmith.problems import Constraints, Space, TableRule, load_constraints
     from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
     from recsmith.workloads.sample import sample_workload
 
@@ -37,7 +37,7 @@ _ROOMS = {
     "recsmith.workloads": ("AccessProfile", "Feature", "Table", "Workload", "load_workload", "save_workload"),
     "recsmith.workloads.sample": ("sample_workload",),
     "recsmith.clusters": ("Cluster", "Device", "Links", "load_cluster"),
-    "recsmith.problems": ("Constraints", "Space", "TableRule"),
+    "recsmith.problems": ("Constraints", "Space", "TableRule", "load_constraints"),
     "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
     "recsmith.planning.simulate": ("price", "simulate"),
     "recsmith.analyses.compare": ("compare",),
@@ -78,6 +78,7 @@ __all__ = [
     "diff",
     "explain",
     "load_cluster",
+    "load_constraints",
     "load_plan",
     "load_workload",
     "plan",

@@ -13,6 +13,11 @@ _SIZES = {
 _SPEEDS = _SIZES | {"Mbit": 10**6 / 8, "Gbit": 10**9 / 8, "Tbit": 10**12 / 8}
 # Seconds in each unit of time.
 _TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST_WAIT_S = 10 * 365 * 24 * 3600.0
+MILLION = 1e6
+LEAST_GAP = 1e-6  # that is told apart; smaller ones are rounded up to it
+MANY_TIMES = 100.0  # above it, a relative gap is told as a multiple
+ROUNDING = 1e-8  # relative, of sums of seconds and of the proofs of bounds: smaller gaps are not told apart
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 
 
@@ -46,6 +51,8 @@ def parse_speed(text: str) -> float:
 def parse_time(text: str) -> float:
     """Seconds of a time such as '10s', '500ms' or '20m'; UsageError without a known unit."""
     value, unit = _split(text, _TIMES, "10s")
+    if value * unit > LONGEST_WAIT_S:
+        raise UsageError(f"'{text[:40]}' is longer than 10 years; give a shorter time")
     return value * unit
 
 
@@ -84,4 +91,8 @@ def format_gap(gap: float | None) -> str:
     """A relative gap for people: per cent, or a dash where there is none."""
     if gap is None:
         return "-"
-    return f"{gap:.0%}" if gap >= 0.1 else f"{gap * 100:.2g}%" if gap >= 1e-6 else "0%"
+    if gap >= MANY_TIMES:
+        return f"{gap:,.0f} times" if gap < MILLION else "over a million times"
+    if gap >= 0.1:
+        return f"{gap:.0%}"
+    return f"{gap * 100:.2g}%" if gap >= LEAST_GAP else f"{LEAST_GAP:.4%}" if gap >= ROUNDING else "0%"

@@ -61,6 +61,12 @@ def test_model_in_torchrec(capsys: pytest.CaptureFixture[str]):
     assert {"user", "item"} <= set(said.split())
 
 
+def test_own_planner(capsys: pytest.CaptureFixture[str]):
+    runpy.run_path(str(EXAMPLES / "own_planner.py"), run_name="__main__")
+    told = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["restarts under read_bytes", "under analytic"]
+
+
 def test_every_example_is_run_here():
     here = Path(__file__).read_text("utf-8")
     assert [

@@ -300,9 +300,9 @@ def test_a_file_that_was_changed_is_refused_by_its_digest(raw: dict[str, Any], e
 CORRUPT: list[tuple[str, Edit, str]] = [
     ("no placements", lambda raw: raw.pop("placements"), "is a plan without `placements`"),
     ("no workload", lambda raw: raw.pop("workload"), "is a plan without `workload`"),
-    ("no cost", lambda raw: raw.pop("cost"), "is a plan without `cost`"),
-    ("no planner", lambda raw: raw.pop("planner"), "planner is missing"),
-    ("no gap", lambda raw: raw.pop("gap"), "gap is missing"),
+    ("no cost", lambda raw: raw.pop("cost"), "is a plan without a price: `cost` is missing"),
+    ("no planner", lambda raw: raw.pop("planner"), "`planner` is missing"),
+    ("no gap", lambda raw: raw.pop("gap"), "`gap` is missing"),
     ("another schema", lambda raw: raw.update(schema="recsmith/plan/2"), "expected `recsmith/plan/1`"),
     (
         "an unknown field",

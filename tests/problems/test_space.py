@@ -3,7 +3,7 @@
 import pytest
 
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.problems import Constraints, Space, TableRule, constraints_from_raw, constraints_to_raw, load_rules
+from recsmith.problems import Constraints, Space, TableRule, constraints_from_raw, constraints_to_raw, load_constraints
 from recsmith.sharding import TYPE_NAMES
 
 
@@ -101,7 +101,7 @@ def test_space_and_constraints_survive_a_plan_file() -> None:
 def test_rules_are_read_from_a_file(tmp_path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("schema: recsmith/constraints/1\nrules:\n- {tables: 'user_*', sharding_types: [row_wise]}\n")
-    assert load_rules(str(file)) == (TableRule(tables="user_*", sharding_types=("row_wise",)),)
+    assert load_constraints(file).rules == (TableRule(tables="user_*", sharding_types=("row_wise",)),)
     file.write_text("schema: recsmith/constraints/1\nrules:\n- {tables: 'user_*', shardingtypes: [row_wise]}\n")
     with pytest.raises(CorruptFile, match="did you mean 'sharding_types'"):
-        load_rules(str(file))
+        load_constraints(str(file))

@@ -8,7 +8,7 @@ from torchrec.distributed.planner import Topology
 from recsmith.adapters.topology import read_cluster
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
-from recsmith.files import did_you_mean
+from recsmith.files import Source, did_you_mean
 from recsmith.planning import SearchWords
 from recsmith.units import parse_size
 
@@ -41,7 +41,7 @@ def check_search_words(search: Mapping[str, Any]) -> None:
             raise UsageError(f"RecSmithPlanner takes no '{name}'{did_you_mean(name, known)}")
 
 
-def find_cluster(cluster: Cluster | Topology | str | None, reserve_bytes: int | str | None) -> Cluster:
+def find_cluster(cluster: Cluster | Topology | Source | None, reserve_bytes: int | str | None) -> Cluster:
     """The cluster that is planned for, with the reserve.
 
     Raises:
@@ -49,9 +49,6 @@ def find_cluster(cluster: Cluster | Topology | str | None, reserve_bytes: int | 
     """
     if cluster is None:
         raise UsageError("RecSmithPlanner needs a cluster first: a name such as 'h100:8x12', or a TorchRec Topology")
-    if isinstance(cluster, Topology):
-        cluster = read_cluster(cluster)
-    elif isinstance(cluster, str):
-        cluster = load_cluster(cluster)
+    cluster = read_cluster(cluster) if isinstance(cluster, Topology) else load_cluster(cluster)
     reserve = parse_size(reserve_bytes) if isinstance(reserve_bytes, str) else reserve_bytes
     return cluster.with_memory(reserve_bytes=reserve)

@@ -25,9 +25,11 @@ from recsmith.adapters.two_dimensional import CollectionArguments, collection_ar
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster, sharding_group
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
+from recsmith.files import Source
+from recsmith.planners import Planner
 from recsmith.planning import Result, SearchOptions, SearchWords, plan_with
 from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw
-from recsmith.problems import Constraints
+from recsmith.problems import Constraints, load_constraints
 
 TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
 
@@ -56,7 +58,7 @@ class RecSmithPlanner(ShardingPlanner):
 
     def __init__(
         self,
-        cluster: Cluster | Topology | str | None = None,
+        cluster: Cluster | Topology | Source | None = None,
         *,
         batch_size: int = TORCHREC_BATCH_SIZE,
         constraints: Mapping[str, ParameterConstraints] | None = None,
@@ -64,8 +66,8 @@ class RecSmithPlanner(ShardingPlanner):
         reserve_bytes: int | str | None = None,
         storage_reservation: StorageReservation | None = None,
         dense_optimizer: str = ASSUMED_OPTIMIZER,
-        limits: Constraints | None = None,
-        planner: str = "auto",
+        limits: Constraints | Source | None = None,
+        planner: str | Planner = "auto",
         sharding_group_size: int | None = None,
         steps_per_sync: int = 1,
         use_inter_host_allreduce: bool = False,
@@ -81,7 +83,7 @@ class RecSmithPlanner(ShardingPlanner):
         self.batch_size = batch_size
         self.constraints = constraints
         self.optimizer = optimizer
-        self.limits = limits or Constraints()
+        self.limits = Constraints() if limits is None else load_constraints(limits)
         self.planner, self.options = planner, SearchOptions(**search)
         self.result: Result | None = None
         self.reserve: Reserve | None = None

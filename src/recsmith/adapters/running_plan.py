@@ -12,6 +12,8 @@ from recsmith.adapters.arguments import find_cluster
 from recsmith.adapters.convert import from_sharding_plan
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster
+from recsmith.costs import CostModel
+from recsmith.files import Source
 from recsmith.planning.simulate import price
 from recsmith.plans import Plan
 
@@ -19,13 +21,13 @@ from recsmith.plans import Plan
 def import_plan(
     sharding_plan: ShardingPlan,
     module: nn.Module,
-    cluster: Cluster | Topology | str,
+    cluster: Cluster | Topology | Source,
     *,
     batch_size: int,
     sharders: Sequence[ModuleSharder[nn.Module]] | None = None,
     constraints: Mapping[str, ParameterConstraints] | None = None,
     optimizer: str | Enum | None = None,
-    cost_model: str | None = None,
+    cost_model: str | CostModel | None = None,
 ) -> Plan:
     """A Plan of a TorchRec ShardingPlan, whichever planner made it: save it, explain it, diff it, plan from it.
 

@@ -6,9 +6,9 @@ are made once; every price is that of `simulate`.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Unpack
+from typing import TypeVar, Unpack
 
 from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow, ranked, verdict_on
 from recsmith.analyses.sensitivity import spread_of
@@ -17,10 +17,12 @@ from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import NoPlanFound, UsageError
+from recsmith.files import Source, source_text
 from recsmith.planners.protocol import Budget, Planner
 from recsmith.planning import SearchOptions, SearchWords, assemble_plan
 from recsmith.planning.feasibility import check_feasible
-from recsmith.planning.registry import find_planner
+from recsmith.planning.plan import check_solution
+from recsmith.planning.registry import PLANNERS, find_planner
 from recsmith.plans import Bound, Placement, Plan, StepCost
 from recsmith.plans.running.matching import load_placements, placements_for
 from recsmith.problems import (
@@ -30,6 +32,7 @@ from recsmith.problems import (
     fits,
     footprint_of,
     in_space,
+    load_constraints,
     placements_of,
     problem_holding,
 )
@@ -38,39 +41,40 @@ from recsmith.workloads import Workload, load_workload
 DEFAULT_PLANNERS = ("auto", "cost_greedy", "size_lookup_greedy", "size_greedy")
 DEFAULT_JUDGES = ("analytic", "torchrec")
 BASELINE = "baseline"
+Named = TypeVar("Named", Planner, CostModel)
 
 
 def compare(
-    workload: Workload | str,
-    cluster: Cluster | str,
+    workload: Workload | Source,
+    cluster: Cluster | Source,
     *,
-    planners: Sequence[str] = DEFAULT_PLANNERS,
-    judges: Sequence[str] = DEFAULT_JUDGES,
-    baseline: Plan | str | None = None,
-    constraints: Constraints | None = None,
+    planners: Sequence[str | Planner] = DEFAULT_PLANNERS,
+    judges: Sequence[str | CostModel] = DEFAULT_JUDGES,
+    baseline: Plan | Source | None = None,
+    constraints: Constraints | Source | None = None,
     **search: Unpack[SearchWords],
 ) -> Comparison:
     """Plans of several planners, and of the running job, priced by several cost models.
 
-    planners: each searches once under `cost_model`. judges: cost models that price every plan; that of the search
-    judges first, always. baseline: a Plan, or a file: a plan, the text that TorchRec's planner logs, or a dumped
-    ShardingPlan. search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits hold for each
-    planner alone.
+    planners: names or objects; each searches once under `cost_model`. judges: cost models that price every plan; that
+    of the search judges first, always. baseline: a Plan, or a file: a plan, the text that TorchRec's planner logs, or a
+    dumped ShardingPlan. search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits hold for
+    each planner alone.
 
     Raises:
         UsageError: a name, value or file breaks a rule; PlanMismatch where the baseline is of other tables or ranks.
         Infeasible: no plan exists, proved.
         NoPlanFound: no planner found one, and there is no baseline.
     """
-    workload = load_workload(workload) if isinstance(workload, str) else workload
-    cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    workload, cluster = load_workload(workload), load_cluster(cluster)
     options = SearchOptions(**search)
-    models = [find_cost_model(name) for name in dict.fromkeys((find_cost_model(options.cost_model).name, *judges))]
-    searchers = [find_planner(name) for name in dict.fromkeys(planners)]
+    limits = None if constraints is None else load_constraints(constraints)
+    models = _by_name(find_cost_model(judge) for judge in (options.cost_model, *judges))
+    searchers = _by_name(find_planner(planner) for planner in planners)
     if not searchers and baseline is None:
         raise UsageError("compare has nothing to compare; name a planner or a baseline")
     running = None if baseline is None else _placements(baseline, workload, cluster)
-    panel = _Judges.of(build_problem(workload, cluster, options.space, constraints), models, options.seed)
+    panel = _Judges.of(build_problem(workload, cluster, options.space, limits), models, options.seed)
     pairs = [] if running is None else [panel.judge(BASELINE, running)]
     if searchers:
         check_feasible(panel.evaluators[0], models[0])
@@ -82,10 +86,18 @@ def compare(
     return Comparison(rows=rows, judges=names, verdict=verdict_on(rows, names), plans=plans)
 
 
-def _placements(baseline: Plan | str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
-    if isinstance(baseline, str):
-        return load_placements(baseline, workload, cluster)
-    return placements_for(baseline, BASELINE, workload, cluster)
+def _by_name(made: Iterable[Named]) -> list[Named]:
+    """One of each name, in order."""
+    found: dict[str, Named] = {}
+    for each in made:
+        found.setdefault(each.name, each)
+    return list(found.values())
+
+
+def _placements(baseline: Plan | Source, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
+    if isinstance(baseline, Plan):
+        return placements_for(baseline, BASELINE, workload, cluster)
+    return load_placements(source_text(baseline, "a Plan"), workload, cluster)
 
 
 def _searched(judges: "_Judges", searcher: Planner, budget: Budget) -> tuple[PlannerRow, Plan | None]:
@@ -96,6 +108,8 @@ def _searched(judges: "_Judges", searcher: Planner, budget: Budget) -> tuple[Pla
     except NoPlanFound as error:
         return _failed(searcher.name, time.perf_counter() - begun, str(error)), None
     search_s = time.perf_counter() - begun
+    if searcher.name not in PLANNERS:
+        check_solution(judges.problem, found, searcher.name)
     row, plan = judges.judge(searcher.name, placements_of(judges.problem, found.footprint))
     return replace(row, search_s=search_s, truncated=found.truncated), plan
 

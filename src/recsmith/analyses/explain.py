@@ -13,8 +13,8 @@ from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.costs import CostModel, phase_seconds
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
-from recsmith.files import did_you_mean
-from recsmith.plans import PARTS, Placement, Plan
+from recsmith.files import Source, did_you_mean
+from recsmith.plans import PARTS, Placement, Plan, load_plan
 from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.sharding import SHARDING_TYPES, Shard
 from recsmith.workloads import Table
@@ -101,15 +101,17 @@ class Explanation:
     account: TableAccount | None = None
 
 
-def explain(plan: Plan, table: str | None = None, cost_model: str | None = None) -> Explanation:
+def explain(plan: Plan | Source, table: str | None = None, cost_model: str | CostModel | None = None) -> Explanation:
     """What binds the step of a plan: the slowest rank of each phase, its largest term, and its dearest tables.
 
-    table: also what this table costs, and what the step would cost with any other placement of it in the plan's space.
+    plan: a Plan, or its file. table: also what this table costs, and what the step would cost with any other placement
+    of it in the plan's space.
     cost_model: the plan's own by default.
 
     Raises:
         UsageError: the plan has no such table.
     """
+    plan = load_plan(plan)
     if table is not None and table not in {each.name for each in plan.workload.tables}:
         names = [each.name for each in plan.workload.tables]
         raise UsageError(f"the plan has no table '{table}'{did_you_mean(table, names[:10_000])}")

@@ -17,7 +17,8 @@ from recsmith._types import Floats, noun
 from recsmith.costs import CostModel, phase_seconds
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
-from recsmith.plans import Plan
+from recsmith.files import Source
+from recsmith.plans import Plan, load_plan
 from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, sum_per_rank
 from recsmith.problems.demand import Demand
 from recsmith.problems.problem import Modes
@@ -43,13 +44,19 @@ class Spread:
 
 
 def sensitivity(
-    plan: Plan, cost_model: str | None = None, *, draws: int = DRAWS, off: float = OFF, seed: int = 0
+    plan: Plan | Source,
+    cost_model: str | CostModel | None = None,
+    *,
+    draws: int = DRAWS,
+    off: float = OFF,
+    seed: int = 0,
 ) -> Spread:
     """How much a plan's cost hangs on its pooling factors, under a cost model (the plan's own by default).
 
     Raises:
         UsageError: fewer than one draw, or `off` outside of 0 .. 1.
     """
+    plan = load_plan(plan)
     problem = problem_holding(problem_of(plan), plan.placements)
     footprint = footprint_of(problem, plan.placements)
     return spread_of(find_cost_model(cost_model or plan.cost_model), problem, footprint, draws, off, seed)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from os import PathLike
 from threading import current_thread, main_thread
 from time import perf_counter
 from typing import Unpack, cast
@@ -19,10 +20,12 @@ from recsmith.clusters import Cluster, sharding_group
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs.analytic.synchronisation import synchronisation_of
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.files import Source
+from recsmith.planners import Planner
 from recsmith.planning import SearchOptions, SearchWords, plan_with
 from recsmith.planning.registry import find_planner
 from recsmith.planning.result import Result
-from recsmith.problems import Constraints, Space
+from recsmith.problems import Constraints, Space, load_constraints
 from recsmith.workloads import Workload, load_workload
 
 OnPoint = Callable[[Point], bool | None]
@@ -31,17 +34,17 @@ OUT_OF_MEMORY = "the search ran out of memory; allow fewer types (--types), or -
 
 
 def sweep(
-    workload: Workload | str,
+    workload: Workload | Source,
     *,
     devices: Sequence[int],
-    device: Cluster | str | Sequence[Cluster | str],
+    device: Cluster | Source | Sequence[Cluster | Source],
     batch_sizes: Sequence[int] | None = None,
     global_batches: Sequence[int] | None = None,
     group_sizes: Sequence[int] | None = None,
     steps_per_sync: int = 1,
     use_inter_host_allreduce: bool = False,
-    planner: str = "auto",
-    constraints: Constraints | None = None,
+    planner: str | Planner = "auto",
+    constraints: Constraints | Source | None = None,
     on_point: OnPoint | None = None,
     **search: Unpack[SearchWords],
 ) -> Sweep:
@@ -58,12 +61,15 @@ def sweep(
     Raises:
         UsageError: a name, value or file breaks a rule; or every point was refused for one.
     """
-    workload = load_workload(workload) if isinstance(workload, str) else workload
+    workload = load_workload(workload)
     fixed, sizes = _batches(workload, batch_sizes, global_batches)
-    grid = grid_of((device,) if isinstance(device, Cluster | str) else device, devices, fixed, sizes, group_sizes)
+    grid = grid_of(
+        (device,) if isinstance(device, Cluster | str | PathLike) else device, devices, fixed, sizes, group_sizes
+    )
     options = SearchOptions(**search)
-    model = find_cost_model(options.cost_model).name
-    plan_point = partial(plan_with, options, planner=find_planner(planner).name, constraints=constraints)
+    model, searcher = find_cost_model(options.cost_model).name, find_planner(planner)
+    limits = None if constraints is None else load_constraints(constraints)
+    plan_point = partial(plan_with, options, planner=searcher, constraints=limits)
     layout = partial(sharding_group, steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce)
 
     def search_spot(spot: Spot) -> Result:
@@ -76,7 +82,7 @@ def sweep(
     points, knees = with_knees([point for point, _ in done], fixed)
     made = [result.plan for _, result in done if result]
     return Sweep(
-        workload=workload, planner=planner, cost_model=model, fixed=fixed, points=points, knees=knees,
+        workload=workload, planner=searcher.name, cost_model=model, fixed=fixed, points=points, knees=knees,
         space=made[0].bound.space if made else (options.space or Space()).describe(),
         left=len(grid) - len(points), plans={each.digest: each for each in made},
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import cast
 from recsmith.analyses.scaling import Fixed
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
+from recsmith.files import Source
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Spot:
 
 
 def grid_of(
-    sources: Sequence[Cluster | str],
+    sources: Sequence[Cluster | Source],
     devices: Sequence[int],
     fixed: Fixed,
     sizes: Sequence[int],
@@ -63,10 +64,9 @@ def _counts(values: Sequence[int], what: str) -> list[int]:
     return sorted(set(values))
 
 
-def _templates(sources: Sequence[Cluster | str]) -> list[Cluster]:
+def _templates(sources: Sequence[Cluster | Source]) -> list[Cluster]:
     """The hosts that clusters are made of, once each; name and number of devices tell them apart."""
-    loaded = [load_cluster(source) if isinstance(source, str) else source for source in sources]
-    templates = list(dict.fromkeys(_host_of(cluster) for cluster in loaded))
+    templates = list(dict.fromkeys(_host_of(load_cluster(source)) for source in sources))
     if not templates:
         raise UsageError("a sweep needs at least one device; name for example h100")
     names = [(each.device.name, each.local_world_size) for each in templates]

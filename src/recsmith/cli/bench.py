@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import format_option, read_time, words
+from recsmith.cli.options import MOST_VISITS, format_option, read_time, words
 from recsmith.cli.progress import end_line, note, progress_printer
 from recsmith.reports.progress import bench_words
 
@@ -21,9 +21,13 @@ def command() -> None:
               help="cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03].")  # fmt: skip
 @click.option("--cost-model", metavar="M", help="What planners search under (default: the hardware's learned one).")
 @click.option("--rows", callback=words, metavar="A,B", help="Rows such as 4x32,8x128: devices x largest dim.")
-@click.option("--tasks", type=click.IntRange(min=1), default=12, show_default=True, metavar="N", help="Tasks of a row.")
+@click.option(
+    "--tasks", type=click.IntRange(1, MOST_VISITS), default=12, show_default=True, metavar="N", help="Tasks of a row."
+)
 @click.option("--planners", callback=words, metavar="A,B", help="Planners, each with @<cost model> if it has its own.")
-@click.option("--visits", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Of every task.")
+@click.option(
+    "--visits", type=click.IntRange(1, MOST_VISITS), default=5, show_default=True, metavar="N", help="Of every task."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=2026, show_default=True, metavar="N", help="Of the tasks.")
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 20m; run again to go on.")
 @click.option("--plan-only", is_flag=True, help="Measure nothing: plan here, go on in the folder where the GPU is.")

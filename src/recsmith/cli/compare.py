@@ -4,7 +4,9 @@ from typing import Any
 
 import click
 
+from recsmith._plugins import PLANNERS
 from recsmith.cli.options import format_option, limit_options, problem_options, read_problem, read_search, words
+from recsmith.cli.plugin_option import PluginOption
 from recsmith.cli.progress import note
 
 
@@ -12,7 +14,7 @@ from recsmith.cli.progress import note
 @click.argument("workload")
 @problem_options
 @click.option(
-    "--planners", callback=words, metavar="A,B",
+    "--planners", cls=PluginOption, group=PLANNERS, callback=words, metavar="A,B",
     help="Planners to compare (default: auto,cost_greedy,size_lookup_greedy,size_greedy).",
 )  # fmt: skip
 @click.option("--judges", callback=words, metavar="A,B", help="Cost models that judge (default: analytic,torchrec).")

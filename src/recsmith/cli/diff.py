@@ -16,11 +16,11 @@ def command(before: str, after: str, format_: str) -> None:
     recsmith diff a.json b.json
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import dump_json
-    from recsmith.plans import diff, load_plan
+    from recsmith.plans import diff
     from recsmith.reports.diffs import diff_report, diff_to_raw
     from recsmith.reports.layout import show
 
-    change = diff(load_plan(before), load_plan(after))
+    change = diff(before, after)
     if format_ == "json":
         click.echo(dump_json(diff_to_raw(change)), nl=False)
     else:

@@ -19,11 +19,10 @@ def command(plan: str, table: str | None, cost_model: str | None, format_: str) 
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.analyses.explain import explain
     from recsmith.files import dump_json
-    from recsmith.plans import load_plan
     from recsmith.reports.explanations import explanation_report, explanation_to_raw
     from recsmith.reports.layout import show
 
-    explanation = explain(load_plan(plan), table, cost_model)
+    explanation = explain(plan, table, cost_model)
     if format_ == "json":
         click.echo(dump_json(explanation_to_raw(explanation)), nl=False)
     else:

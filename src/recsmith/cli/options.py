@@ -5,9 +5,12 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from recsmith import _plugins
 from recsmith.cli.names import DEVICES, KERNELS, PLANNERS, TYPES, listed
+from recsmith.cli.plugin_option import PluginOption
 from recsmith.units import parse_size, parse_time
 
+MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -90,7 +93,7 @@ problem_options = _stack(_CLUSTER, _BATCH, _GROUP_SIZE, replication_options, sha
 
 limit_options = _stack(
     click.option(
-        "--cost-model", metavar="M",
+        "--cost-model", cls=PluginOption, group=_plugins.COST_MODELS, metavar="M",
         help="analytic (default), torchrec, neural:cpu, neural:simulated-h100 (of a formula, not of a device), or "
         "neural:<.safetensors>.",
     ),
@@ -101,7 +104,15 @@ limit_options = _stack(
 )  # fmt: skip
 
 search_options = _stack(
-    click.option("--planner", default="auto", show_default=True, metavar="P", help=f"Planner: {listed(PLANNERS)}."),
+    click.option(
+        "--planner",
+        cls=PluginOption,
+        group=_plugins.PLANNERS,
+        default="auto",
+        show_default=True,
+        metavar="P",
+        help=f"Planner: {listed(PLANNERS)}.",
+    ),
     limit_options,
 )
 
@@ -158,7 +169,7 @@ def read_cluster(name: str, options: dict[str, Any]) -> Any:
 def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -> dict[str, Any]:
     """The words of `shape_options` as the arguments `workload`, `constraints` and `space`."""
     from recsmith.errors import UsageError
-    from recsmith.problems import Constraints, Space, load_rules
+    from recsmith.problems import Constraints, Space, load_constraints
     from recsmith.sharding import UVM_CACHING
     from recsmith.workloads import load_workload
 
@@ -167,7 +178,7 @@ def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -
     if "cache_factors" in chosen and UVM_CACHING.name not in space.kernels:
         kernels = ",".join((*space.kernels, UVM_CACHING.name))
         raise UsageError(f"--cache-factors are those of kernel {UVM_CACHING.name}; add it: --kernels {kernels}")
-    rules = load_rules(options["constraints"]) if options["constraints"] else ()
+    rules = load_constraints(options["constraints"]).rules if options["constraints"] else ()
     return {
         "space": space,
         "constraints": Constraints(memory=options["memory"], rules=rules, keep_exact=options["keep_exact"]),

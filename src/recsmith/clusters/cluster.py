@@ -1,6 +1,5 @@
 """The cluster that a plan is made for: hosts of identical devices, and the links between them."""
 
-import math
 import re
 from dataclasses import replace
 from typing import Literal
@@ -11,12 +10,19 @@ from recsmith.errors import UsageError
 from recsmith.units import counted, format_size
 
 LARGEST_WORLD = 65_536  # devices; larger clusters are taken for mistakes
+SLOWEST, FASTEST = 1.0, 1e18  # bytes per second: slower and faster than anything, and no sum of seconds overflows
+LONGEST_LATENCY_S = 60.0  # of a launch or a message: longer ones are taken for another unit
 LARGEST_SIZE = 2**53  # bytes; sizes below it are exact as floating-point numbers
 
 
 def _check_speed(value: float | None, what: str) -> None:
-    if value is not None and not (math.isfinite(value) and value > 0):
-        raise UsageError(f"{what} is {value}; it must be a finite number above 0")
+    if value is not None and not SLOWEST <= value <= FASTEST:
+        raise UsageError(f"{what} is {value}; it must lie between {SLOWEST:g} and {FASTEST:g} bytes per second")
+
+
+def _check_latency(value: float | None, what: str) -> None:
+    if value is not None and not 0 < value <= LONGEST_LATENCY_S:
+        raise UsageError(f"{what} is {value}; it must lie above 0 and at most at {LONGEST_LATENCY_S:g} seconds")
 
 
 def _check_bytes(value: int | None, what: str, *, least: int = 1) -> None:
@@ -48,8 +54,9 @@ class Device:
         """Check sizes and speeds."""
         _check_bytes(self.hbm_bytes, f"hbm_bytes of device '{self.name}'")
         _check_bytes(self.l2_bytes, f"l2_bytes of device '{self.name}'")
-        for field in ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth", "launch_s"):
+        for field in ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth"):
             _check_speed(getattr(self, field), f"{field} of device '{self.name}'")
+        _check_latency(self.launch_s, f"launch_s of device '{self.name}'")
 
     def is_called(self, name: str) -> bool:
         """Whether a GPU that gives a name is this device: 'NVIDIA A100-SXM4-80GB' is a100-80, by the words of both.
@@ -73,7 +80,7 @@ class Links:
     def __post_init__(self) -> None:
         """Check speeds."""
         for field in Links.__dataclass_fields__:
-            _check_speed(getattr(self, field), field)
+            (_check_latency if field.endswith("_s") else _check_speed)(getattr(self, field), field)
 
 
 @noun
@@ -151,6 +158,10 @@ class Cluster:
             hbm_bytes=self.hbm_bytes if hbm_bytes is None else hbm_bytes,
             reserve_bytes=self.reserve_bytes if reserve_bytes is None else reserve_bytes,
         )
+
+    def __repr__(self) -> str:
+        """A few words, as in reports."""
+        return f"Cluster({self.describe()})"
 
     def describe(self) -> str:
         """A few words for a report: device, hosts, memory, and the sharding groups of a 2D job."""

@@ -9,7 +9,7 @@ from recsmith.clusters.cluster import Cluster
 from recsmith.clusters.schema import SCHEMA
 from recsmith.clusters.short_forms import write_out
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Raw, check_schema, decode, encode, parse, read_text
+from recsmith.files import Raw, Source, check_schema, decode, encode, parse, read_text, source_text
 
 _NAME = re.compile(r"(?P<device>[a-z0-9-]+)(?::(?P<local>[0-9]{1,6})(?:x(?P<hosts>[0-9]{1,6}))?)?")
 
@@ -19,15 +19,19 @@ def _catalogue_cluster(device: str) -> Cluster:
     return cluster_from_raw(catalogue_raw(device), f"{device}.yaml")
 
 
-def load_cluster(source: str) -> Cluster:
+def load_cluster(source: Cluster | Source) -> Cluster:
     """The cluster of a catalogue name `<device>:<per host>[x<hosts>]`, or of a YAML or JSON file ('-' is stdin).
 
-    Files may use short forms (short_forms.py). Names are taken in any case: `H100:8` is `h100:8`.
+    A Cluster is taken as it is. Files may use short forms (short_forms.py). Names are taken in any case: `H100:8` is
+    `h100:8`.
 
     Raises:
         UsageError: the name is unknown, or the file cannot be read.
         CorruptFile: the file is not a cluster.
     """
+    if isinstance(source, Cluster):
+        return source
+    source = source_text(source, "a Cluster")
     match = _NAME.fullmatch(source.lower())
     if match and (match["local"] or match["device"] in catalogue()):
         if match["device"] not in catalogue():

@@ -13,7 +13,7 @@ Legend: N pieces, M modes, k work terms, G fusion groups, W ranks, F phases; the
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from recsmith._types import Floats, Ints
 from recsmith.costs.step_rules import StepRule
@@ -109,6 +109,7 @@ class Evaluator(Protocol):
         ...
 
 
+@runtime_checkable
 class CostModel(Protocol):
     """A named way to price plans."""
 

@@ -7,12 +7,14 @@ may be written, targets.py says.
 
 from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, reading
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
+from recsmith.files.sources import Source, source_text
 from recsmith.files.targets import check_target, starts_with_schema
 from recsmith.files.texts import LARGEST_FILE, is_regular_file, read_bytes, read_text, write_text
 
 __all__ = [
     "LARGEST_FILE",
     "Raw",
+    "Source",
     "check_schema",
     "check_target",
     "decode",
@@ -28,6 +30,7 @@ __all__ = [
     "read_bytes",
     "read_text",
     "reading",
+    "source_text",
     "starts_with_schema",
     "write_text",
 ]

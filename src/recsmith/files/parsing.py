@@ -12,6 +12,7 @@ from recsmith.errors import CorruptFile
 DEEPEST_YAML = 64  # nested values; libyaml has no limit of its own and overflows the stack
 LARGEST_YAML = 16 * 2**20  # characters; it takes about a second for each million
 MOST_KEYS = 10_000  # of one object; each unknown one costs memory until all are refused
+MOST_DIGITS = 64  # of a whole number; longer ones are above 2^63 or padded
 EXACT_INTEGERS = 2**53  # below it, every whole number is exact as a floating-point number
 
 Raw = dict[str, Any]
@@ -21,7 +22,11 @@ def parse_json(text: str, source: str) -> object:
     """Plain data of strict JSON: no duplicate keys, no NaN or Infinity."""
     try:
         return json.loads(
-            text, object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant, parse_float=_parse_float
+            text,
+            object_pairs_hook=_unique_pairs,
+            parse_constant=_refuse_constant,
+            parse_float=_parse_float,
+            parse_int=_parse_int,
         )
     except MemoryError:
         raise CorruptFile(f"'{source}' does not fit into memory: {len(text):,} characters") from None
@@ -55,10 +60,17 @@ def _refuse_constant(name: str) -> NoReturn:
 def parse_number(text: str) -> float | int:
     """The number of a text by the rules of YAML; ValueError where it is none."""
     if _INT.fullmatch(text):
-        return int(text)
+        return _parse_int(text)
     if _FLOAT.fullmatch(text):
         return _parse_float(text)
     raise ValueError(f"'{text}' is not a number")
+
+
+def _parse_int(text: str, base: int = 10) -> int:
+    """A whole number; the digits are counted first, since Python refuses to read many thousand of them."""
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:12]}... has {len(text):,} digits; whole numbers are below 2^63")
+    return int(text, base)
 
 
 def _parse_float(text: str) -> float | int:
@@ -132,7 +144,7 @@ def _strict_loader() -> Any:
 
     def construct_int(loader: Any, node: Any) -> int:
         text = loader.construct_scalar(node)
-        return int(text, 0) if text.lower().startswith(("0x", "0o")) else int(text)
+        return _parse_int(text, 0 if text.lower().startswith(("0x", "0o")) else 10)
 
     def construct_float(loader: Any, node: Any) -> float | int:
         text = loader.construct_scalar(node)

@@ -13,7 +13,6 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import Evaluator
-from recsmith.errors import NoPlanFound
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.fewest_pieces import place_in_fewest_pieces
@@ -43,6 +42,15 @@ def _random(seed: int) -> Score:
     return lambda problem: np.random.default_rng(seed).random(len(problem.pieces.mode))
 
 
+def place_by_score(evaluator: Evaluator, score: Floats | None = None) -> Footprint | None:
+    """Pieces in falling score, each on the device with the least sum of scores that has room; None where one has none.
+
+    score: one number for each of `problem.pieces` (P,), 0 or more; the seconds of the cost model for None.
+    """
+    assignment = place_in_fewest_pieces(DeviceState(evaluator, score), shared_relaxation(evaluator))
+    return assignment.footprint(evaluator.problem) if assignment else None
+
+
 @dataclass(frozen=True)
 class Greedy:
     """Places pieces in falling score on the device with the least sum of scores that has room.
@@ -67,15 +75,8 @@ class Greedy:
         """One placement; NoPlanFound where tables find no room."""
         search = Search(evaluator, budget, start, on_improve)
         score = _random(seed) if self.name == "random" else self.score
-        devices = DeviceState(evaluator, score(problem) if score else None)
-        assignment = place_in_fewest_pieces(devices, shared_relaxation(evaluator))
-        search.try_(assignment.footprint(problem) if assignment else None)
-        solution = search.solution()
-        if solution is None:
-            raise NoPlanFound(
-                f"planner {self.name} found no room for every table; try --planner auto, more types, or more memory"
-            )
-        return solution
+        search.try_(place_by_score(evaluator, score(problem) if score else None))
+        return search.found(self.name)
 
 
 GREEDIES = (

@@ -3,20 +3,20 @@
     planner.plan(problem, evaluator, seed=, budget=, start=, on_improve=) -> Solution
 
 A planner chooses an option per table and a target per piece. It only sees arrays; `recsmith.plan` makes the Plan. What
-holds for every planner (tests/planners/contract.py): the solution is complete, legal and within memory; the same seed
-gives the same solution for any order of the tables; a budget of iterations or time is kept; a `start` is never made
-worse; `on_improve` hears of every improvement and may cancel by returning True; where it finds nothing it raises
-NoPlanFound.
+holds for every planner (recsmith.testing.PlannerContract asks it): the solution is complete, legal and within memory;
+the same seed gives the same solution for any order of the tables; a budget of iterations or time is kept; a `start` is
+never made worse; `on_improve` hears of every improvement and may cancel by returning True; where it finds nothing it
+raises NoPlanFound.
 """
 
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from recsmith.costs import Evaluator, step_seconds
-from recsmith.errors import UsageError
+from recsmith.errors import NoPlanFound, UsageError
 from recsmith.plans import Bound
 from recsmith.problems import Footprint, Problem
 
@@ -66,6 +66,7 @@ class Solution:
     bound: Bound | None = None
 
 
+@runtime_checkable
 class Planner(Protocol):
     """A named way to search."""
 
@@ -151,6 +152,15 @@ class Search:
             if self.best is None:
                 raise
             self.truncated = True
+
+    def found(self, planner: str) -> Solution:
+        """The best found; NoPlanFound, which names the planner, where there is none."""
+        solution = self.solution()
+        if solution is None:
+            raise NoPlanFound(
+                f"planner {planner} found no room for every table; try --planner auto, more types, or more memory"
+            )
+        return solution
 
     def solution(self) -> Solution | None:
         """The best found, or None."""

@@ -22,6 +22,7 @@ from recsmith.planners.search.fewest_pieces import place_in_fewest_pieces
 from recsmith.problems import Problem, build_problem
 from recsmith.sharding import UVM_CACHING
 from recsmith.units import counted, format_size
+from recsmith.workloads import Table
 
 HBM_STEPS = (
     1.0,
@@ -57,11 +58,26 @@ def _unplaceable_message(problem: Problem, model: CostModel, unplaceable: list[i
     tables = [problem.tables[t] for t in unplaceable]
     largest = max(tables, key=lambda table: table.weight_bytes)
     more = f" (and {len(tables) - 1} more tables)" if len(tables) > 1 else ""
+    room = format_size(float(problem.capacity.max()))
     return (
         f"table '{largest.name}'{more} fits no device in the space {problem.space.describe()}: its weights are "
-        f"{format_size(largest.weight_bytes)}, the largest device offers {format_size(float(problem.capacity.max()))}. "
+        f"{format_size(largest.weight_bytes)}, {_buffer_words(problem, largest)}the largest device offers {room}. "
         f"Proved. {what_helps(problem, model)}"
     )
+
+
+def _buffer_words(problem: Problem, table: Table) -> str:
+    """What a batch needs besides the weights, where that is what finds no room."""
+    index = problem.tables.index(table)
+    pieces = np.flatnonzero(problem.modes.table[problem.pieces.mode] == index)
+    lightest = pieces[problem.pieces.tail.device[pieces].argmin()]
+    mode, width = int(problem.pieces.mode[lightest]), int(problem.pieces.width[lightest])
+    weights = int(problem.modes.tail_rows[mode]) * width * table.element_bytes
+    if weights > problem.capacity.max():
+        return ""
+    need = float(problem.pieces.tail.device[lightest])
+    batch = f"a batch of {problem.workload.batch_size:,} samples"
+    return f"but ids, outputs and states of {batch} make it {format_size(need)} at the least, "
 
 
 def _overfull_message(problem: Problem, model: CostModel, need: float, room: float) -> str:

@@ -4,38 +4,51 @@ import time
 
 from recsmith.bounds import prove as prove_bound
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.costs import Evaluator
+from recsmith.costs import CostModel, Evaluator
 from recsmith.costs import cost_model as find_cost_model
-from recsmith.errors import Infeasible, PlanMismatch
-from recsmith.planners import OnImprove, Solution
+from recsmith.errors import Infeasible, PlanMismatch, UsageError
+from recsmith.files import Source
+from recsmith.planners import OnImprove, Planner, Solution
 from recsmith.planning.assemble import make_plan
 from recsmith.planning.feasibility import check_feasible, what_helps
 from recsmith.planning.options import SearchOptions
-from recsmith.planning.registry import find_planner
+from recsmith.planning.registry import PLANNERS, find_planner
 from recsmith.planning.result import Result
-from recsmith.plans import Bound, Plan, check_placements
-from recsmith.problems import Constraints, Footprint, Problem, Space, build_problem, fits, footprint_of, in_space
+from recsmith.plans import Bound, Plan, check_placements, load_plan
+from recsmith.problems import (
+    Constraints,
+    Footprint,
+    Problem,
+    Space,
+    build_problem,
+    fits,
+    footprint_of,
+    in_space,
+    load_constraints,
+    placements_of,
+)
 from recsmith.workloads import Workload, load_workload
 
 
 def plan(
-    workload: Workload | str,
-    cluster: Cluster | str,
+    workload: Workload | Source,
+    cluster: Cluster | Source,
     *,
-    planner: str = "auto",
-    cost_model: str | None = None,
+    planner: str | Planner = "auto",
+    cost_model: str | CostModel | None = None,
     seed: int = 0,
     iterations: int | None = None,
     time_limit_s: float | None = None,
-    constraints: Constraints | None = None,
+    constraints: Constraints | Source | None = None,
     space: Space | None = None,
-    start: Plan | None = None,
+    start: Plan | Source | None = None,
     on_improve: OnImprove | None = None,
     prove: bool = False,
 ) -> Result:
     """A sharding plan for a workload on a cluster, with its cost, a proven bound, and the gap between them.
 
-    workload, cluster: nouns, names ('dlrm-v2', 'h100:8x12') or files. seed: of planners that draw at random.
+    workload, cluster: nouns, names ('dlrm-v2', 'h100:8x12') or paths; constraints and start: nouns or paths.
+    planner, cost_model: names, or objects of your own (docs/extending.md). seed: of planners that draw at random.
     iterations, time_limit_s: how long to search; the first is reproducible, the second marks the result truncated.
     start: a plan that the result is never worse than. on_improve(seconds): hears of each better plan; True cancels.
     prove: look for a better bound as well, for what is left of time_limit_s, or about a minute.
@@ -56,30 +69,33 @@ def plan(
 
 def plan_with(
     options: SearchOptions,
-    workload: Workload | str,
-    cluster: Cluster | str,
+    workload: Workload | Source,
+    cluster: Cluster | Source,
     *,
-    planner: str = "auto",
-    constraints: Constraints | None = None,
-    start: Plan | None = None,
+    planner: str | Planner = "auto",
+    constraints: Constraints | Source | None = None,
+    start: Plan | Source | None = None,
     on_improve: OnImprove | None = None,
     prove: bool = False,
 ) -> Result:
     """`plan`, with the options of the search in one noun."""
     begun = time.perf_counter()
-    workload = load_workload(workload) if isinstance(workload, str) else workload
-    cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    workload, cluster = load_workload(workload), load_cluster(cluster)
     model, searcher = find_cost_model(options.cost_model), find_planner(planner)
-    problem = build_problem(workload, cluster, options.space, constraints)
+    problem = build_problem(
+        workload, cluster, options.space, None if constraints is None else load_constraints(constraints)
+    )
     evaluator = model.compile(problem)
     check_feasible(evaluator, model)
     try:
         solution = searcher.plan(
             problem, evaluator, seed=options.seed, budget=options.budget.less(time.perf_counter() - begun),
-            start=_start_footprint(problem, start) if start else None, on_improve=on_improve,
+            start=None if start is None else _start_footprint(problem, load_plan(start)), on_improve=on_improve,
         )  # fmt: skip
     except Infeasible as error:
         raise Infeasible(f"{error} {what_helps(problem, model)}") from None
+    if searcher.name not in PLANNERS:
+        check_solution(problem, solution, searcher.name)
     bound = solution.bound
     if prove and bound is None:
         bound = _proven(evaluator, solution, begun, options.time_limit_s)
@@ -100,6 +116,22 @@ def _proven(evaluator: Evaluator, solution: Solution, begun: float, time_limit_s
         return time_limit_s is None or time.perf_counter() - begun < time_limit_s
 
     return prove_bound(evaluator, solution.total_s, in_time)
+
+
+def check_solution(problem: Problem, solution: Solution, planner: str) -> None:
+    """Refuse what a planner of somebody's own returns against the protocol; UsageError says what is wrong."""
+    try:
+        placements = placements_of(problem, solution.footprint)
+        check_placements(placements, problem.workload, problem.cluster)
+        if not in_space(problem, placements):
+            raise PlanMismatch(f"a table lies outside of the space {problem.space.describe()} or its rules")
+        if not fits(problem, solution.footprint):
+            raise PlanMismatch("it needs more memory than devices and hosts have")
+    except (PlanMismatch, LookupError, ValueError) as error:
+        why = f"{error}" if isinstance(error, PlanMismatch) else "it is no footprint of every table"
+        raise UsageError(
+            f"planner {planner} returned a placement that is no plan: {why}; recsmith.testing.PlannerContract checks it"
+        ) from error
 
 
 def _start_footprint(problem: Problem, start: Plan) -> Footprint:

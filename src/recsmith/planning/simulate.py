@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
+from typing import cast
 
 import numpy as np
 
@@ -10,18 +12,22 @@ from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs import price as price_footprint
+from recsmith.errors import UsageError
+from recsmith.files import Source, source_text
 from recsmith.planning.assemble import assemble_plan
-from recsmith.plans import Placement, Plan, StepCost, check_placements
-from recsmith.plans.running.matching import load_placements
+from recsmith.plans import PlacedTables, Placement, Plan, StepCost, check_placements, load_placed
+from recsmith.plans.running.matching import load_placements, placements_for
 from recsmith.problems import (
     Constraints,
     Footprint,
     Problem,
     Space,
     build_problem,
+    constraints_from_raw,
     fits,
     footprint_of,
     in_space,
+    load_constraints,
     problem_holding,
     problem_of,
     space_holding,
@@ -31,12 +37,25 @@ from recsmith.workloads import Workload, load_workload
 GIVEN = "given"  # the planner of plans whose placements the user gave
 
 
-def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
+def simulate(plan: Plan | Source, cost_model: str | CostModel | None = None) -> Plan:
     """The same plan priced by a cost model (its own by default): cost, bound of its space, and gap.
+
+    plan: a Plan, or its file, which may be written by hand: workload, cluster and placements are enough.
+    cost_model: a name, or an object of your own.
 
     The gap is None where the plan lies outside the space it names, or where the model gives no bound. A bound that a
     search has proved is believed, for a plan that still costs what it says.
+
+    Raises:
+        UsageError: a name or file breaks a rule; PlanMismatch where placements cannot be run on the cluster.
     """
+    found = load_placed(plan)
+    if isinstance(found, PlacedTables):
+        return _price_placed(found, cost_model)
+    return _priced_again(found, cost_model)
+
+
+def _priced_again(plan: Plan, cost_model: str | CostModel | None) -> Plan:
     model = find_cost_model(cost_model or plan.cost_model)
     priced = _Priced.of(problem_of(plan), plan.placements, model)
     bound = lower_bound(priced.evaluator).bound
@@ -49,17 +68,17 @@ def simulate(plan: Plan, cost_model: str | None = None) -> Plan:
 
 
 def price(
-    workload: Workload | str,
-    cluster: Cluster | str,
-    placements: Sequence[Placement] | str,
+    workload: Workload | Source,
+    cluster: Cluster | Source,
+    placements: Sequence[Placement] | Plan | Source,
     *,
-    cost_model: str | None = None,
-    constraints: Constraints | None = None,
+    cost_model: str | CostModel | None = None,
+    constraints: Constraints | Source | None = None,
     space: Space | None = None,
 ) -> Plan:
     """The plan of placements of your own, or of the job that runs today, with cost, bound and gap.
 
-    placements: one for each table, in any order; or a file: a plan, the text that TorchRec's planner logs, a
+    placements: one for each table, in any order; a Plan; or a file: a plan, the text that TorchRec's planner logs, a
     ShardingPlan dumped by `json.dump(plan._serialize(), file)`, or what `print(plan)` writes. space: what the bound is
     about; by default the space that is searched by default, and what the placements use besides.
 
@@ -67,13 +86,11 @@ def price(
         UsageError: a name, value or file breaks a rule; CorruptFile where the file cannot be read.
         PlanMismatch: a table has no placement, or one that cannot be run on the cluster.
     """
-    workload = load_workload(workload) if isinstance(workload, str) else workload
-    cluster = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    if isinstance(placements, str):
-        placements = load_placements(placements, workload, cluster)
-    check_placements(placements, workload, cluster)
+    workload, cluster = load_workload(workload), load_cluster(cluster)
+    placements = _placements(placements, workload, cluster)
+    limits = None if constraints is None else load_constraints(constraints)
     placements = tuple(sorted(placements, key=lambda placement: placement.table))
-    problem = build_problem(workload, cluster, space or space_holding(Space(), placements), constraints)
+    problem = build_problem(workload, cluster, space or space_holding(Space(), placements), limits)
     model = find_cost_model(cost_model)
     priced = _Priced.of(problem, placements, model)
     bound = lower_bound(priced.evaluator).bound
@@ -83,7 +100,32 @@ def price(
     )  # fmt: skip
 
 
-def price_plan(plan: Plan, cost_model: str | None = None) -> StepCost:
+def _placements(
+    placements: Sequence[Placement] | Plan | Source, workload: Workload, cluster: Cluster
+) -> Sequence[Placement]:
+    """Placements of a list, a Plan or a file that can be run on the cluster; PlanMismatch where they cannot."""
+    if isinstance(placements, str | PathLike):
+        placements = load_placements(source_text(placements, "placements"), workload, cluster)
+    elif isinstance(placements, Plan):
+        placements = placements_for(placements, GIVEN, workload, cluster)
+    odd = next((each for each in cast(Sequence[object], placements) if not isinstance(each, Placement)), None)
+    if odd is not None:
+        raise UsageError(f"placements hold a {type(odd).__name__}; give a list of Placement, a Plan or a file")
+    check_placements(placements, workload, cluster)
+    return placements
+
+
+def _price_placed(placed: PlacedTables, cost_model: str | CostModel | None) -> Plan:
+    """The plan of a file without a price; without constraints, its space is that of `price`."""
+    raw = placed.constraints
+    space, constraints = (None, None) if raw is None else constraints_from_raw(raw, "constraints of the plan")
+    return price(
+        placed.workload, placed.cluster, placed.placements, cost_model=cost_model or placed.cost_model,
+        constraints=constraints, space=space,
+    )  # fmt: skip
+
+
+def price_plan(plan: Plan, cost_model: str | CostModel | None = None) -> StepCost:
     """What `simulate` says a plan costs, without the bound that it takes longer to find."""
     return _Priced.of(problem_of(plan), plan.placements, find_cost_model(cost_model or plan.cost_model)).cost
 

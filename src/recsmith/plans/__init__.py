@@ -3,8 +3,17 @@
 from recsmith.plans.check import check_placements
 from recsmith.plans.cost import PARTS, Bound, DeviceCost, StepCost
 from recsmith.plans.diff import Change, PlanDiff, diff
-from recsmith.plans.files import PLAN_FILE, digest_of, load_plan, plan_from_raw, plan_to_raw, save_plan, sorted_by_name
-from recsmith.plans.plan import Cache, Placement, Plan, inexact_tables, kernel_words
+from recsmith.plans.files import (
+    PLAN_FILE,
+    digest_of,
+    load_placed,
+    load_plan,
+    plan_from_raw,
+    plan_to_raw,
+    save_plan,
+    sorted_by_name,
+)
+from recsmith.plans.plan import Cache, PlacedTables, Placement, Plan, inexact_tables, kernel_words
 
 __all__ = [
     "PARTS",
@@ -13,6 +22,7 @@ __all__ = [
     "Cache",
     "Change",
     "DeviceCost",
+    "PlacedTables",
     "Placement",
     "Plan",
     "PlanDiff",
@@ -22,6 +32,7 @@ __all__ = [
     "digest_of",
     "inexact_tables",
     "kernel_words",
+    "load_placed",
     "load_plan",
     "plan_from_raw",
     "plan_to_raw",

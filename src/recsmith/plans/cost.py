@@ -6,6 +6,14 @@ from recsmith.errors import UsageError
 PARTS = ("forward_compute_s", "backward_compute_s", "forward_comm_s", "backward_comm_s")
 
 
+LONGEST_S = 1e30  # seconds: beyond what any legal workload takes on any legal cluster; larger ones would overflow
+
+
+def _check_seconds(value: float, what: str) -> None:
+    if not 0 <= value <= LONGEST_S:
+        raise UsageError(f"{what} is {value}; it must lie between 0 and {LONGEST_S:g} seconds")
+
+
 @noun
 class DeviceCost:
     """Seconds that a rank spends in each part of a step, and its memory; parts and wait add up to the step."""
@@ -19,6 +27,16 @@ class DeviceCost:
     hbm_bytes: int
     hbm_capacity_bytes: int
 
+    def __post_init__(self) -> None:
+        """Check seconds and bytes, which reports divide by each other."""
+        for part in (*PARTS, "wait_s"):
+            _check_seconds(getattr(self, part), f"{part} of rank {self.rank}")
+        if self.hbm_bytes < 0 or self.hbm_capacity_bytes < 1:
+            raise UsageError(
+                f"rank {self.rank} uses {self.hbm_bytes} of {self.hbm_capacity_bytes} bytes; it must use 0 or more of "
+                "at least 1"
+            )
+
     @property
     def busy_s(self) -> float:
         """Seconds that the rank is not waiting."""
@@ -31,6 +49,10 @@ class StepCost:
 
     total_s: float
     per_device: tuple[DeviceCost, ...]
+
+    def __post_init__(self) -> None:
+        """Check the seconds."""
+        _check_seconds(self.total_s, "total_s")
 
     @property
     def mean_s(self) -> float:
@@ -53,6 +75,11 @@ class Bound:
     value_s: float | None
     kind: str
     space: str
+
+    def __post_init__(self) -> None:
+        """Check the seconds."""
+        if self.value_s is not None:
+            _check_seconds(self.value_s, "value_s of the bound")
 
     @property
     def searched(self) -> bool:

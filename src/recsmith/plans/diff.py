@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from recsmith._types import noun
+from recsmith.files import Source
+from recsmith.plans.files import load_plan
 from recsmith.plans.plan import Placement, Plan
 from recsmith.workloads import Table
 
@@ -35,8 +37,13 @@ class PlanDiff:
     other_problem: tuple[str, ...] = ()
 
 
-def diff(before: Plan, after: Plan) -> PlanDiff:
-    """What changed between two plans: which tables move, how many bytes, and what the step costs in each."""
+def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
+    """What changed between two plans, or files of plans: which tables move, how many bytes, and what the step costs.
+
+    Raises:
+        UsageError: a file cannot be read; CorruptFile or PlanMismatch where it holds no plan.
+    """
+    before, after = load_plan(before), load_plan(after)
     old = {placement.table: placement for placement in before.placements}
     new = {placement.table: placement for placement in after.placements}
     names = sorted(old.keys() | new.keys())

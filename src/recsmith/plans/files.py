@@ -2,30 +2,30 @@
 
 import hashlib
 import json
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import cast
 
-from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw
 from recsmith.errors import CorruptFile, PlanMismatch
 from recsmith.files import (
     Raw,
+    Source,
     check_schema,
     decode,
     dump_json,
     encode,
     parse,
     read_text,
+    source_text,
     starts_with_schema,
     write_text,
 )
+from recsmith.plans.bodies import PRICE, Body, PricedBody
 from recsmith.plans.check import check_placements, check_shards
-from recsmith.plans.cost import Bound, StepCost
-from recsmith.plans.plan import Placement, Plan
+from recsmith.plans.plan import PlacedTables, Placement, Plan, shards_of
 from recsmith.plans.running.dumped import is_dump
 from recsmith.plans.running.printed import is_printed
-from recsmith.sharding import Shard
 from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
 from recsmith.workloads.torchrec_log import find_report, refuse_log
 
@@ -34,30 +34,27 @@ PLAN_FILE = starts_with_schema(SCHEMA)  # what `-o` may overwrite
 MOST_SHARDS = 250_000  # a file with more leaves `shards` out: they are derived, and readers could not read them
 
 
-@noun
-class _Body:
-    """The part of a plan file that is read by its types alone."""
-
-    placements: tuple[Placement, ...]
-    constraints: Raw
-    planner: str
-    cost_model: str
-    cost: StepCost
-    bound: Bound
-    gap: float | None
-    extrapolated: dict[str, float] = field(default_factory=dict[str, float])
-    digest: str = ""
-    shards: tuple[Shard, ...] | None = None
-
-
-def load_plan(source: str) -> Plan:
+def load_plan(source: Plan | Source) -> Plan:
     """The plan of a file ('-' is stdin), checked: legal placements, agreeing shards, untouched digest.
+
+    A Plan is taken as it is.
 
     Raises:
         UsageError: the file cannot be read.
         CorruptFile: it is not a plan, or was changed after it was written.
         PlanMismatch: the placements cannot be run, or shards and placements disagree.
     """
+    return _priced(load_placed(source), source)
+
+
+def load_placed(source: Plan | Source) -> Plan | PlacedTables:
+    """The plan of a file, or the tables that it places where it names no cost, as files written by hand may.
+
+    Raises what `load_plan` raises.
+    """
+    if isinstance(source, Plan):
+        return source
+    source = source_text(source, "a Plan")
     text = read_text(source)
     if find_report(text, source) is not None or is_printed(text):
         raise CorruptFile(_running_plan(source, "the log of a TorchRec job"))
@@ -65,7 +62,7 @@ def load_plan(source: str) -> Plan:
     raw = parse(text, source)
     if is_dump(raw):
         raise CorruptFile(_running_plan(source, "a dumped ShardingPlan"))
-    return plan_from_raw(raw, source)
+    return placed_from_raw(raw, source)
 
 
 def _running_plan(source: str, form: str) -> str:
@@ -75,9 +72,9 @@ def _running_plan(source: str, form: str) -> str:
     )
 
 
-def save_plan(plan: Plan, target: str) -> None:
+def save_plan(plan: Plan, target: Source) -> None:
     """Write the plan's file, whole or not at all."""
-    write_text(target, dump_json(plan_to_raw(plan)))
+    write_text(source_text(target, "an output"), dump_json(plan_to_raw(plan)))
 
 
 def plan_to_raw(plan: Plan) -> Raw:
@@ -140,28 +137,56 @@ def sorted_by_name(workload: Workload) -> Workload:
 
 def plan_from_raw(raw: Raw, source: str) -> Plan:
     """A plan from plain data of schema recsmith/plan/1, checked."""
+    return _priced(placed_from_raw(raw, source), source)
+
+
+def _priced(found: Plan | PlacedTables, source: Plan | Source) -> Plan:
+    if isinstance(found, Plan):
+        return found
+    raise CorruptFile(
+        f"'{source}' is a plan without a price: `{found.missing}` is missing; recsmith.simulate(file) and "
+        "`recsmith simulate` price it, `recsmith import` writes it with its price"
+    )
+
+
+def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
+    """A plan from plain data, checked; the tables that it places where a part of its price is left out."""
     body = check_schema(raw, SCHEMA, source)
-    missing = [key for key in ("workload", "cluster", "placements", "cost", "bound", "constraints") if key not in body]
+    missing = [key for key in ("workload", "cluster", "placements") if key not in body]
     if missing:
         raise CorruptFile(f"'{source}' is a plan without `{missing[0]}`; plan again")
     workload = workload_from_raw(cast(Raw, body.pop("workload")), source)
     cluster = cluster_from_raw(cast(Raw, body.pop("cluster")), source)
     body.pop("versions", None)
-    rest = decode(_Body, body, source)
-    plan = Plan(
-        workload=workload, cluster=cluster, placements=rest.placements, constraints=rest.constraints,
+    unpriced = next((key for key in PRICE if key not in body), None)
+    rest = decode(Body if unpriced else PricedBody, body, source)
+    _check(rest, workload, cluster, source)
+    if not isinstance(rest, PricedBody):
+        return PlacedTables(
+            workload=workload, cluster=cluster, constraints=rest.constraints, placements=rest.placements,
+            cost_model=rest.cost_model, missing=unpriced or "",
+        )  # fmt: skip
+    return Plan(
+        workload=workload, cluster=cluster, placements=rest.placements, constraints=rest.constraints or {},
         planner=rest.planner, cost_model=rest.cost_model, cost=rest.cost, bound=rest.bound, gap=rest.gap,
-        extrapolated=rest.extrapolated, digest=rest.digest,
+        extrapolated=rest.extrapolated, digest=digest_of(workload, cluster, rest.constraints or {}, rest.placements),
     )  # fmt: skip
+
+
+def _check(body: Body | PricedBody, workload: Workload, cluster: Cluster, source: str) -> None:
+    """Refuse placements that cannot be run, shards that are not theirs, and a digest of something else."""
     try:
-        check_placements(plan.placements, workload, cluster)
-        if rest.shards is not None:
-            check_shards(rest.shards, plan.shards(), workload.tables)
+        check_placements(body.placements, workload, cluster)
+        if body.shards is not None:
+            check_shards(body.shards, shards_of(body.placements, workload, cluster), workload.tables)
     except PlanMismatch as error:
         raise PlanMismatch(f"'{source}': {error}") from None
-    digest = digest_of(workload, cluster, plan.constraints, plan.placements)
-    if plan.digest not in ("", digest):
+    if isinstance(body, PricedBody) and len(body.cost.per_device) != cluster.world_size:
+        count = len(body.cost.per_device)
+        raise CorruptFile(
+            f"'{source}': the cost is of {count} devices, the cluster has {cluster.world_size}; plan again"
+        )
+    if body.digest not in ("", digest_of(workload, cluster, body.constraints or {}, body.placements)):
         raise CorruptFile(
             f"'{source}' was changed after it was written; plan again, or delete `digest` to accept the change"
         )
-    return replace(plan, digest=digest)

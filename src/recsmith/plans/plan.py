@@ -1,5 +1,6 @@
 """A plan: where every table goes, for which workload and cluster, and what that costs."""
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -88,17 +89,47 @@ class Plan:
 
     def shards(self) -> tuple[Shard, ...]:
         """Every shard, derived from the placements by the sharding types."""
-        tables = {table.name: table for table in self.workload.tables}
-        return tuple(
-            shard
-            for placement in self.placements
-            for shard in placement.kind.shards(
-                tables[placement.table],
-                placement.ranks,
-                placement.widths_of(tables[placement.table].embedding_dim),
-                self.cluster,
-            )
+        return shards_of(self.placements, self.workload, self.cluster)
+
+    def __repr__(self) -> str:
+        """What it places, and its price; never the tables one by one."""
+        gap = "" if self.gap is None else f", gap={self.gap:.3g}"
+        return (
+            f"Plan({len(self.placements)} tables on {self.cluster.describe()}; planner={self.planner!r}, "
+            f"cost_model={self.cost_model!r}, total_s={self.cost.total_s:.4g}{gap})"
         )
+
+
+@noun
+class PlacedTables:
+    """Placements that a plan file holds without their price.
+
+    constraints: None where the file names none.
+
+    missing: the first part of a price that the file leaves out.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    constraints: dict[str, Any] | None
+    placements: tuple[Placement, ...]
+    cost_model: str | None
+    missing: str
+
+
+def shards_of(placements: Sequence[Placement], workload: Workload, cluster: Cluster) -> tuple[Shard, ...]:
+    """Every shard of placements, placement by placement."""
+    tables = {table.name: table for table in workload.tables}
+    return tuple(
+        shard
+        for placement in placements
+        for shard in placement.kind.shards(
+            tables[placement.table],
+            placement.ranks,
+            placement.widths_of(tables[placement.table].embedding_dim),
+            cluster,
+        )
+    )
 
 
 def inexact_tables(plan: Plan) -> list[str]:

@@ -12,7 +12,14 @@ from recsmith.problems.footprint import (
 )
 from recsmith.problems.of_plans import in_space, problem_holding, problem_of, space_holding
 from recsmith.problems.problem import NO_PIECE, Problem, build_problem
-from recsmith.problems.space import Constraints, Space, TableRule, constraints_from_raw, constraints_to_raw, load_rules
+from recsmith.problems.space import (
+    Constraints,
+    Space,
+    TableRule,
+    constraints_from_raw,
+    constraints_to_raw,
+    load_constraints,
+)
 
 __all__ = [
     "NO_PIECE",
@@ -27,7 +34,7 @@ __all__ = [
     "fits",
     "footprint_of",
     "in_space",
-    "load_rules",
+    "load_constraints",
     "memory_used",
     "option_pieces",
     "ordered_footprint",

@@ -25,13 +25,13 @@ from recsmith.problems.modes import Modes, Rules, build_modes, no_mode
 from recsmith.problems.options import NO_PIECE, Options, PieceTable, build_options
 from recsmith.problems.replicated import check_replicated
 from recsmith.problems.sequences import barred_options, other_openings
-from recsmith.problems.space import Constraints, Space
+from recsmith.problems.space import LARGEST_WIDTH, Constraints, Space
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
-from recsmith.workloads import Table, Workload
+from recsmith.workloads import AccessProfile, Table, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
 
-LARGEST_DIM = 65_536  # columns: a guard for the search over splits, in steps of 4; not a limit of TorchRec
+LARGEST_DIM = LARGEST_WIDTH  # columns: a guard for the search over splits, in steps of 4; not a limit of TorchRec
 LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: integers sum up no more
 BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting charges
 
@@ -162,6 +162,13 @@ def _check_sizes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster) ->
         )
 
 
+def _access_words(access: AccessProfile | None) -> str:
+    """Words that put profiles in a fixed order."""
+    if access is None:
+        return "None"
+    return f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
+
+
 def canonical_order(tables: tuple[Table, ...], rules: Rules) -> tuple[Table, ...]:
     """Tables by what they are; names decide only between equal ones, so neither order nor names change a plan."""
 
@@ -171,7 +178,7 @@ def canonical_order(tables: tuple[Table, ...], rules: Rules) -> tuple[Table, ...
         limits = (
             (rule.sharding_types, rule.compute_kernels, rule.min_width or 0, rule.cache_factors or ()) if rule else ()
         )
-        what = (table.pooling, table.data_type, repr(table.access), table.collection)
+        what = (table.pooling, table.data_type, _access_words(table.access), table.collection)
         return -table.weight_bytes, table.num_embeddings, features, what, limits, table.name
 
     return tuple(sorted(tables, key=key))

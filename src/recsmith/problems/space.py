@@ -5,12 +5,13 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.errors import UsageError
-from recsmith.files import Raw, check_schema, decode, did_you_mean, encode, parse, read_text
+from recsmith.files import Raw, Source, check_schema, decode, did_you_mean, encode, parse, read_text, source_text
 from recsmith.plans import Cache
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 
 CONSTRAINTS_SCHEMA = "recsmith/constraints/1"
+LARGEST_WIDTH = 65_536  # columns of the widest table that can be planned
 CACHE_FACTORS = (0.05, 0.1, 0.2, 0.5)  # CACHE_LOAD_FACTOR, TorchRec's only one, and some that weigh less or miss less
 
 
@@ -81,8 +82,11 @@ class TableRule:
             _check_words(self.sharding_types, TYPE_NAMES, "sharding type")
         if self.compute_kernels is not None:
             _check_words(self.compute_kernels, KERNEL_NAMES, "compute kernel")
-        if self.min_width is not None and self.min_width < WIDTH_STEP:
-            raise UsageError(f"min_width of rule '{self.tables}' is {self.min_width}; it must be at least {WIDTH_STEP}")
+        if self.min_width is not None and not WIDTH_STEP <= self.min_width <= LARGEST_WIDTH:
+            raise UsageError(
+                f"min_width of rule '{self.tables}' is {self.min_width}; it must be at least {WIDTH_STEP} and at "
+                f"most {LARGEST_WIDTH:,} columns"
+            )
         if self.cache_factors is not None:
             object.__setattr__(self, "cache_factors", _check_factors(self.cache_factors))
 
@@ -156,7 +160,16 @@ def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
     return decode(Space, space, source), decode(Constraints, rest, source)
 
 
-def load_rules(source: str) -> tuple[TableRule, ...]:
-    """The rules of a constraints file: YAML or JSON of schema recsmith/constraints/1 with a list `rules`."""
+def load_constraints(source: Constraints | Source) -> Constraints:
+    """The constraints of a YAML or JSON file of schema recsmith/constraints/1, which lists `rules` ('-' is stdin).
+
+    Constraints are taken as they are.
+
+    Raises:
+        UsageError: the file cannot be read; CorruptFile where it holds no constraints.
+    """
+    if isinstance(source, Constraints):
+        return source
+    source = source_text(source, "Constraints")
     raw = check_schema(parse(read_text(source), source), CONSTRAINTS_SCHEMA, source)
-    return decode(Rules, raw, source).rules
+    return Constraints(rules=decode(Rules, raw, source).rules)

@@ -1,11 +1,12 @@
 """The planners and cost models that can be asked for by name: as tables for people, and as plain data."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
+from recsmith import _plugins
 from recsmith._types import noun
 from recsmith.costs import COST_MODELS, DEFAULT_COST_MODEL
 from recsmith.costs.neural.files import find_model, load_model, shipped_models
@@ -32,15 +33,20 @@ class Named:
 
 def planners() -> tuple[Named, ...]:
     """Every planner, the default one first."""
-    return tuple(
-        Named(name=name, about=_about(planner), needs=NEEDS.get(name, "nothing")) for name, planner in PLANNERS.items()
-    )
+    own = (Named(name=name, about=_about(each), needs=NEEDS.get(name, "nothing")) for name, each in PLANNERS.items())
+    return (*own, *_of_packages(_plugins.PLANNERS, PLANNERS))
 
 
 def cost_models() -> tuple[Named, ...]:
     """Every cost model: those with formulas, the default one first, and the learned ones that ship."""
     formulas = (Named(name=name, about=_about(model)) for name, model in COST_MODELS.items())
-    return (*formulas, *map(_learned, shipped_models()))
+    return (*formulas, *map(_learned, shipped_models()), *_of_packages(_plugins.COST_MODELS, COST_MODELS))
+
+
+def _of_packages(group: str, own: Container[str]) -> list[Named]:
+    """What other installed packages offer; they are not imported before they are asked for."""
+    names = (name for name in _plugins.plugin_names(group) if name not in own)
+    return [Named(name=name, about="Of another installed package.", needs="that package") for name in names]
 
 
 def _learned(name: str) -> Named:

@@ -43,15 +43,15 @@ def _plan() -> Raw:
         {
             "workload": workload_schema(),
             "cluster": plain_cluster_schema(),
-            "constraints": {"type": "object"},
             "placements": json_schema(tuple[Placement, ...]),
+        },
+        {
+            "constraints": {"type": "object"},
             "planner": text,
             "cost_model": text,
             "cost": json_schema(StepCost),
             "bound": json_schema(Bound),
             "gap": {"type": ["number", "null"]},
-        },
-        {
             "shards": json_schema(tuple[Shard, ...]),
             "versions": {"type": "object"},
             "digest": text,

@@ -10,6 +10,7 @@ from typing import Any, cast
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import (
     Raw,
+    Source,
     check_schema,
     decode,
     did_you_mean,
@@ -20,6 +21,7 @@ from recsmith.files import (
     parse_number,
     parse_yaml,
     read_text,
+    source_text,
     starts_with_schema,
     write_text,
 )
@@ -43,8 +45,12 @@ def builtins() -> tuple[str, ...]:
     return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
 
 
-def load_workload(source: str, *, batch_size: int | None = None, optimizer: str | None = None) -> Workload:
+def load_workload(
+    source: Workload | Source, *, batch_size: int | None = None, optimizer: str | None = None
+) -> Workload:
     """The workload of a built-in name or a file ('-' is stdin), optionally at another batch size or optimizer.
+
+    A Workload is taken as it is.
 
     CSV has no place for the two: batch_size must be given, and the optimizer is sgd unless given.
 
@@ -54,7 +60,10 @@ def load_workload(source: str, *, batch_size: int | None = None, optimizer: str 
     """
     if optimizer is not None and optimizer not in OPTIMIZERS:
         raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(OPTIMIZERS))}")
-    workload = _load(source, batch_size, optimizer)
+    if isinstance(source, Workload):
+        workload = source
+    else:
+        workload = _load(source_text(source, "a Workload"), batch_size, optimizer)
     changes: dict[str, Any] = {"batch_size": batch_size, "optimizer": optimizer}
     changes = {key: value for key, value in changes.items() if value not in (None, getattr(workload, key))}
     return replace(workload, **changes) if changes else workload
@@ -114,12 +123,13 @@ def _misspelt(table: Raw) -> str:
     return f" ('{unknown}' is not a known field{did_you_mean(unknown, known)})" if unknown else ""
 
 
-def save_workload(workload: Workload, target: str) -> None:
+def save_workload(workload: Workload, target: Source) -> None:
     """Write the workload's file (JSON), whole or not at all; `recsmith plan` and load_workload read it.
 
     Raises:
         UsageError: the target ends in .csv, which readers would take for CSV, or cannot be written.
     """
+    target = source_text(target, "an output")
     if target.endswith(".csv"):
         raise UsageError(f"cannot write '{target}': a workload is written as JSON; name the file .json")
     write_text(target, dump_json(workload_to_raw(workload)))

@@ -10,8 +10,9 @@ from recsmith.workloads.access import AccessProfile
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 from recsmith.workloads.table import Feature, Table
 from recsmith.workloads.table_population import table_population
-from recsmith.workloads.workload import Workload
+from recsmith.workloads.workload import MOST_TABLES, Workload
 
+LARGEST_SEED = 2**63
 BATCH_SIZE = 8192  # samples of a device and step, unless another is given
 POOL_TABLES, POOL_SEED = 856, 0  # of the pool that benchmarks share: as many tables as Meta's published data set has
 POOL_SHA256 = "da9ccc7fe032212430b185b45dcf5614dfe27916382adc45ddccd40d7cc3cc1f"
@@ -54,10 +55,10 @@ def shared_pool() -> Workload:
 
 
 def _check(tables: int, seed: int, max_bytes: int | None, least: int, optimizer: str) -> None:
-    if tables < 1:
-        raise UsageError(f"cannot sample {tables} tables; ask for at least 1")
-    if seed < 0:
-        raise UsageError(f"seed is {seed}; it must be 0 or more")
+    if not 1 <= tables <= MOST_TABLES:
+        raise UsageError(f"cannot sample {tables:,} tables; ask for at least 1 and at most {MOST_TABLES:,}")
+    if not 0 <= seed < LARGEST_SEED:
+        raise UsageError(f"seed is {seed}; it must be 0 or more, and below 2^63")
     if optimizer not in OPTIMIZERS:
         raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(OPTIMIZERS))}")
     if max_bytes is not None and max_bytes < least:

@@ -6,9 +6,11 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.errors import UsageError
+from recsmith.units import format_size
 from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.table import DataType, Table, check_count
 
+MOST_TABLES = 1_000_000  # more are taken for a mistake
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
 
 
@@ -37,9 +39,17 @@ class Workload:
         check_count(self.batch_size, "batch_size")
         if not self.tables:
             raise UsageError("the workload has no tables; list at least one")
+        if len(self.tables) > MOST_TABLES:
+            raise UsageError(f"the workload has {len(self.tables):,} tables; at most {MOST_TABLES:,} can be planned")
         twins = [name for name, count in Counter(table.name for table in self.tables).items() if count > 1]
         if twins:
             raise UsageError(f"two tables are named '{twins[0]}'; table names must be unique")
+
+    def __repr__(self) -> str:
+        """Its size and settings; never the tables one by one."""
+        name = f"{self.name!r}, " if self.name else ""
+        size = format_size(self.weight_bytes)
+        return f"Workload({name}{len(self.tables)} tables, {size}, batch_size={self.batch_size}, {self.optimizer!r})"
 
     def with_batch_size(self, batch_size: int) -> "Workload":
         """The same workload at another local batch size."""

@@ -1,6 +1,7 @@
 """The cases of a seed: within their scale, the same everywhere, evenly spread over their work."""
 
 import hashlib
+import json
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
 from recsmith.measuring.compute.cases import DATA_TYPES, SLOWER, Cases, table_pool
+from recsmith.workloads import workload_to_raw
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 from recsmith.workloads.sample import shared_pool
 
@@ -35,9 +37,10 @@ def test_the_pool_is_the_shared_one():
 
 def test_the_cases_are_frozen():
     """Samples on other machines are of the same cases: a change here makes another set of measurements."""
-    cases = repr([(case.seed, case.number, case.workload) for case in map(CPU.case, range(100))])
+    raw = [(case.seed, case.number, workload_to_raw(case.workload)) for case in map(CPU.case, range(100))]
+    cases = json.dumps(raw)
     assert (
-        hashlib.sha256(cases.encode()).hexdigest() == "3e34f173f97ad4463ade2ae90433ce8b5ce16cecaab69fc90d86d96ca67b3b55"
+        hashlib.sha256(cases.encode()).hexdigest() == "e6063efd98609a768dbf77d9950eb8a361023fe9de8cac64223266e891ff909f"
     )
 
 

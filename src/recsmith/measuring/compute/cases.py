@@ -17,7 +17,7 @@ from typing import get_args
 
 import numpy as np
 
-from recsmith._types import Floats, noun
+from recsmith._types import Floats, record
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.hardware import Case, Scale
@@ -38,7 +38,7 @@ WORK_COLUMNS = 64  # of the rows that work is counted in: half of a row's work d
 SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # times sgd, rowwise_adagrad and fp32; measured on one core
 
 
-@noun
+@record
 class Cases:
     """All cases of a seed at a scale."""
 

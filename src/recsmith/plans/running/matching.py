@@ -7,8 +7,8 @@ from recsmith.clusters import Cluster
 from recsmith.errors import CorruptFile, PlanMismatch
 from recsmith.files import Raw, did_you_mean, parse, read_text
 from recsmith.plans.check import check_placements
-from recsmith.plans.files import SCHEMA, plan_from_raw
-from recsmith.plans.plan import Cache, Placement, Plan
+from recsmith.plans.files import SCHEMA, placed_from_raw
+from recsmith.plans.plan import Cache, PlacedTables, Placement, Plan
 from recsmith.plans.running.dumped import is_dump, read_dump
 from recsmith.plans.running.printed import is_printed, read_printed
 from recsmith.plans.running.report import read_report
@@ -44,7 +44,7 @@ def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[
         return _fitted(read_dump(raw, source), source, workload, cluster)
     if raw.get("schema") != SCHEMA:
         raise CorruptFile(_unknown_form(raw, source))
-    return placements_for(plan_from_raw(raw, source), source, workload, cluster)
+    return placements_for(placed_from_raw(raw, source), source, workload, cluster)
 
 
 def _unknown_form(raw: Raw, source: str) -> str:
@@ -55,7 +55,9 @@ def _unknown_form(raw: Raw, source: str) -> str:
     )
 
 
-def placements_for(plan: Plan, source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
+def placements_for(
+    plan: Plan | PlacedTables, source: str, workload: Workload, cluster: Cluster
+) -> tuple[Placement, ...]:
     """The placements of a plan for a workload and a cluster; PlanMismatch where it was made for others."""
     own, other = (plan.cluster.local_world_size, plan.cluster.hosts), (cluster.local_world_size, cluster.hosts)
     if own != other:

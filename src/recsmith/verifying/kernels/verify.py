@@ -53,7 +53,7 @@ def verify_kernels(
     model = find_cost_model(cost_model or _common_model(plans))
     some = [plan for _, plan in plans]
     loads = [loads_of(plan, seed) for plan in some]
-    priced = [_predicted(price_plan(plan, model.name)) for plan in some]
+    priced = [_predicted(price_plan(plan, model)) for plan in some]
     references = reference_cases(some, hardware)
     others = [(case,) for case in references]
     opened = open_hardware(hardware, [load for ranks in loads for load in ranks] + others)

@@ -1,0 +1,55 @@
+"""What docs/extending.md and docs/files.md show is run as it stands there."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recsmith
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a page of the docs."""
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The names that the page's Python defines, from its planner to its tests."""
+    uses, *code = blocks("extending.md", "python")
+    assert uses.startswith("recsmith.plan(")
+    file = tmp_path_factory.mktemp("docs") / "shown.py"
+    file.write_text("\n".join(code), "utf-8")
+    return runpy.run_path(str(file))
+
+
+def test_the_planner_and_the_cost_model_of_the_page_plan(shown: dict[str, Any]):
+    made = recsmith.plan("criteo-kaggle", "h100:2", planner=shown["Restarts"](), cost_model=shown["ReadBytes"]()).plan
+    assert (made.planner, made.cost_model) == ("restarts", "read_bytes")
+
+
+@pytest.mark.parametrize(
+    ("contract", "law"),
+    [("TestRestarts", "test_recsmith_plans_with_it"), ("TestReadBytes", "test_loads_and_compute_say_what_head_says")],
+)
+def test_the_contracts_of_the_page_ask_their_laws(shown: dict[str, Any], contract: str, law: str):
+    getattr(shown[contract](), law)()
+
+
+def test_contracts_need_no_pytest():
+    code = "import sys, recsmith.testing; print('pytest' in sys.modules, 'torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60) == "False False\n"
+
+
+def test_the_plan_by_hand_of_the_page_is_priced(tmp_path: Path):
+    (shown,) = blocks("files.md", "json")
+    (tmp_path / "plan.json").write_text(shown)
+    assert recsmith.simulate(tmp_path / "plan.json").gap is not None
