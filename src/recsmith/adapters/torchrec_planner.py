@@ -1,32 +1,51 @@
 """Plans made by TorchRec's own planner (EmbeddingShardingPlanner), to compare RecSmith's with.
 
-It runs as it ships, but for what the comparison fixes: types and kernels, pooling factors, memory without a
-reservation, and a least width of half a table's columns, so that column_wise means two halves. By default TorchRec
-splits nothing below 128 columns.
+It runs as it ships, but for what a comparison fixes (types and kernels of the space, pooling factors, memory) and what
+its settings say (torchrec_settings.py).
 """
 
 import logging
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
 from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints, Topology
-from torchrec.distributed.planner.storage_reservations import FixedPercentageStorageReservation
-from torchrec.distributed.planner.types import PlannerError
+from torchrec.distributed.planner.partitioners import GreedyPerfPartitioner, SortBy
+from torchrec.distributed.planner.proposers import (
+    DynamicProgrammingProposer,
+    GreedyProposer,
+    GridSearchProposer,
+    UniformProposer,
+)
+from torchrec.distributed.planner.storage_reservations import (
+    FixedPercentageStorageReservation,
+    HeuristicalStorageReservation,
+)
+from torchrec.distributed.planner.types import PlannerError, Proposer, StorageReservation
 
 from recsmith.adapters.convert import from_sharding_plan
+from recsmith.adapters.topology import PER_S
+from recsmith.adapters.torchrec_settings import STOCK, TorchRecSettings, least_width
 from recsmith.clusters import Cluster
 from recsmith.errors import NoPlanFound
 from recsmith.plans import Placement
 from recsmith.problems import Space
-from recsmith.sharding import WIDTH_STEP
 from recsmith.workloads import Table, Workload
 
+PROPOSERS: dict[str, Callable[[], Proposer | None]] = {  # by the words of TorchRecSettings
+    "default": lambda: None,
+    "greedy": GreedyProposer,
+    "greedy_sum": lambda: GreedyProposer(use_depth=False),
+    "uniform": UniformProposer,
+    "grid": GridSearchProposer,
+    "dynamic_programming": DynamicProgrammingProposer,
+}
 COLLECTION = "tables"  # path of the one collection in the model that TorchRec's planner is given
 
 
@@ -38,7 +57,9 @@ class _OneCollection(nn.Module):
         self.tables = EmbeddingBagCollection(tables=tables, device=torch.device("meta"))
 
 
-def plan_with_torchrec(workload: Workload, cluster: Cluster, space: Space) -> tuple[Placement, ...]:
+def plan_with_torchrec(
+    workload: Workload, cluster: Cluster, space: Space, settings: TorchRecSettings = STOCK
+) -> tuple[Placement, ...]:
     """Placements that TorchRec's planner finds for tables of one feature, pooled by sums, in fp32.
 
     Raises:
@@ -47,7 +68,7 @@ def plan_with_torchrec(workload: Workload, cluster: Cluster, space: Space) -> tu
     model = _OneCollection([_config(table) for table in workload.tables])
     try:
         with quiet():
-            found = _planner(workload, cluster, space).plan(model, [EmbeddingBagCollectionSharder()])  # type: ignore[list-item]
+            found = _planner(workload, cluster, space, settings).plan(model, [EmbeddingBagCollectionSharder()])  # type: ignore[list-item]
     except PlannerError as error:
         raise NoPlanFound(f"TorchRec's planner: {str(error).splitlines()[0][:200]}") from None
     tables = tuple(replace(table, collection=COLLECTION) for table in workload.tables)
@@ -67,19 +88,30 @@ def quiet() -> Generator[None]:
         logging.disable(disabled)
 
 
-def _planner(workload: Workload, cluster: Cluster, space: Space) -> EmbeddingShardingPlanner:
+def _planner(
+    workload: Workload, cluster: Cluster, space: Space, settings: TorchRecSettings
+) -> EmbeddingShardingPlanner:
     return EmbeddingShardingPlanner(
-        topology=_topology(cluster),
+        topology=_topology(cluster, settings),
         batch_size=workload.batch_size,
-        constraints={table.name: _limits(table, space) for table in workload.tables},
-        storage_reservation=FixedPercentageStorageReservation(0.0),
+        constraints={table.name: _limits(table, space, settings) for table in workload.tables},
+        storage_reservation=_reservation(settings),
+        proposer=PROPOSERS[settings.proposers](),
+        partitioner=GreedyPerfPartitioner(sort_by=SortBy(settings.order)),
         stats=[],
         debug=False,
+        timeout_seconds=settings.timeout_s,
     )
 
 
-def _topology(cluster: Cluster) -> Topology:
-    """The cluster as TorchRec has it: counts and memory; its own bandwidths, by which it plans."""
+def _reservation(settings: TorchRecSettings) -> StorageReservation:
+    if settings.reserve == "heuristic":
+        return HeuristicalStorageReservation(percentage=0.15)  # what TorchRec's planner makes where none is given
+    return FixedPercentageStorageReservation(float(settings.reserve))
+
+
+def _topology(cluster: Cluster, settings: TorchRecSettings) -> Topology:
+    """The cluster as TorchRec has it: counts and memory, and the bandwidths that the settings name."""
     capacity = min(cluster.capacities)
     on_cpu = cluster.device.kind == "cpu"
     return Topology(
@@ -88,7 +120,20 @@ def _topology(cluster: Cluster) -> Topology:
         compute_device="cpu" if on_cpu else "cuda",
         ddr_cap=capacity if on_cpu else None,
         hbm_cap=None if on_cpu else capacity,
+        **(_bandwidths(cluster) if settings.bandwidths == "cluster" else {}),
     )
+
+
+def _bandwidths(cluster: Cluster) -> dict[str, Any]:
+    """The cluster's bandwidths as arguments of a Topology, in bytes per millisecond."""
+    device = cluster.device
+    found = {
+        "ddr_mem_bw" if device.kind == "cpu" else "hbm_mem_bw": device.hbm_bandwidth,
+        "hbm_to_ddr_mem_bw": device.host_link_bandwidth,
+        "intra_host_bw": cluster.links.intra_host_bandwidth,
+        "inter_host_bw": cluster.links.inter_host_bandwidth,
+    }
+    return {name: value / PER_S for name, value in found.items() if value is not None}
 
 
 def _config(table: Table) -> EmbeddingBagConfig:
@@ -100,10 +145,10 @@ def _config(table: Table) -> EmbeddingBagConfig:
     )
 
 
-def _limits(table: Table, space: Space) -> ParameterConstraints:
+def _limits(table: Table, space: Space, settings: TorchRecSettings) -> ParameterConstraints:
     return ParameterConstraints(
-        sharding_types=list(space.types),
+        sharding_types=list(settings.types_in(space)),
         compute_kernels=list(space.kernels),
         pooling_factors=[feature.pooling_factor for feature in table.features],
-        min_partition=max(WIDTH_STEP, table.embedding_dim // 2),
+        min_partition=least_width(settings.min_partition, table.embedding_dim),
     )

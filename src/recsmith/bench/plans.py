@@ -1,30 +1,32 @@
 """Plans of a task: every planner's, with the seconds that it took, or why it has none.
 
 A planner is named as on the command line, with a cost model of its own behind an @ where it is not to search under the
-run's: `auto`, `auto@analytic`, `auto@neural:mine.safetensors`; `torchrec` is TorchRec's own planner.
+run's: `auto`, `auto@analytic`, `auto@neural:mine.safetensors`. `torchrec` is TorchRec's own planner as it ships, and
+`torchrec_best` the best of its plans over a list of settings (adapters/torchrec_settings.py), judged by the run's cost
+model.
 """
 
 import time
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 from recsmith._types import noun
 from recsmith.adapters.installed import require_torchrec
+from recsmith.adapters.torchrec_settings import fair_settings
 from recsmith.bench.tasks import SPACE, Task
-from recsmith.clusters import Cluster
 from recsmith.costs import DEFAULT_COST_MODEL, Evaluator, cost_model
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
 from recsmith.planning import find_planner
 from recsmith.plans import Placement
-from recsmith.problems import Problem, Space, build_problem, placements_of
-from recsmith.workloads import Workload
+from recsmith.problems import Problem, build_problem, placements_of
 
-TORCHREC = "torchrec"
+TORCHREC, TORCHREC_BEST = "torchrec", "torchrec_best"
 NEEDS_TORCHREC = "needs TorchRec"
 DEFAULT_PLANNERS = (
     "auto", "neuroshard", "cost_greedy", "size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy", "random",
-    TORCHREC,
+    TORCHREC, TORCHREC_BEST,
 )  # fmt: skip
 
 
@@ -56,9 +58,9 @@ def default_model(hardware: str) -> str:
 def check_planner(word: str, model: str, task: Task) -> None:
     """UsageError where a planner's word is unknown, or its cost model is, or does not price such tasks."""
     name, own = _split(word, model)
-    if name == TORCHREC:
+    if name in (TORCHREC, TORCHREC_BEST):
         if "@" in word:
-            raise UsageError(f"'{word}': TorchRec's planner has a cost model of its own; write {TORCHREC}")
+            raise UsageError(f"'{word}': TorchRec's planner has a cost model of its own; write {name}")
         return
     find_planner(name)
     cost_model(own)  # which warns where no device was measured for it
@@ -68,12 +70,12 @@ def check_planner(word: str, model: str, task: Task) -> None:
 def attempt(word: str, task: Task, model: str, seed: int) -> Attempt:
     """The planner's placements of a task. seed: of planners that draw at random."""
     name, own = _split(word, model)
-    if name == TORCHREC:
+    if name in (TORCHREC, TORCHREC_BEST):
         try:
-            torchrec_planner = _torchrec_planner()
+            make = _torchrec_planner(name == TORCHREC_BEST)
         except MissingExtra:
             return Attempt(planner=word, error=NEEDS_TORCHREC, plan_s=0.0)
-        return _timed(word, lambda: torchrec_planner(task.workload, task.cluster, SPACE))
+        return _timed(word, lambda: make(task, own))
     return _timed(word, lambda: _placements(name, task, own, seed))
 
 
@@ -106,7 +108,19 @@ def _compiled(model: str, problem: Problem) -> Evaluator:
         return cost_model(model).compile(problem)
 
 
-def _torchrec_planner() -> Callable[[Workload, Cluster, Space], tuple[Placement, ...]]:
-    """TorchRec's planner, imported before its time is taken."""
+def _torchrec_planner(best: bool) -> Callable[[Task, str], tuple[Placement, ...]]:
+    """TorchRec's planner, stock or the best of its settings, imported before its time is taken."""
     require_torchrec()
-    return import_module("recsmith.adapters.torchrec_planner").plan_with_torchrec
+    if best:
+        return _best_of_torchrec(import_module("recsmith.adapters.torchrec_best").best_of_settings)
+    plan = import_module("recsmith.adapters.torchrec_planner").plan_with_torchrec
+    return lambda task, _: plan(task.workload, task.cluster, SPACE)
+
+
+def _best_of_torchrec(best_of_settings: Callable[..., Any]) -> Callable[[Task, str], tuple[Placement, ...]]:
+    def make(task: Task, model: str) -> tuple[Placement, ...]:
+        evaluator = _compiled(model, build_problem(task.workload, task.cluster, SPACE))
+        dims = [table.embedding_dim for table in task.workload.tables]
+        return best_of_settings(evaluator, fair_settings(SPACE, dims))[0]
+
+    return make
