@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from recsmith.adapters.torchrec_settings import PROPOSERS, STOCK, TorchRecSettings
 from recsmith.bench.plans import attempt
 from recsmith.bench.tasks import SPACE, Task, TaskRow, draw_tasks
 from recsmith.plans import check_placements
@@ -30,3 +31,39 @@ def test_without_room_it_finds_no_plan(task: Task):
     found = attempt("torchrec", tight, "analytic", 0)
     assert found.placements == ()
     assert (found.error or "").startswith("TorchRec's planner: ")
+
+
+@pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
+def test_stock_is_the_planner_that_somebody_gets_who_changes_nothing(task: Task):
+    from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
+
+    from recsmith.adapters import torchrec_planner
+
+    topology = Topology(world_size=4, local_world_size=4, compute_device="cuda", hbm_cap=2**40)
+    theirs = EmbeddingShardingPlanner(topology=topology, storage_reservation=torchrec_planner._reservation(STOCK))
+    ours = torchrec_planner._planner(task.workload, task.cluster, SPACE, STOCK)
+    assert [type(each) for each in ours._proposers] == [type(each) for each in theirs._proposers]
+    assert vars(ours._partitioner) == vars(theirs._partitioner)
+    for name in ("hbm_mem_bw", "ddr_mem_bw", "intra_host_bw", "inter_host_bw", "hbm_to_ddr_mem_bw"):
+        assert getattr(ours._topology, name) == getattr(topology, name)
+    assert all(each.min_partition is None for each in (ours._constraints or {}).values())
+
+
+@pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
+def test_settings_reach_the_planner(task: Task):
+    from recsmith.adapters import torchrec_planner
+
+    settings = TorchRecSettings(
+        bandwidths="cluster", min_partition=8, proposers="uniform", order="perf", types=("column_wise",), timeout_s=7,
+        reserve="heuristic",
+    )  # fmt: skip
+    with torchrec_planner.quiet():
+        made = torchrec_planner._planner(task.workload, task.cluster, SPACE, settings)
+    assert made._topology.hbm_mem_bw * 1000 == pytest.approx(3.35e12)
+    assert made._topology.intra_host_bw * 1000 == pytest.approx(450e9)
+    assert [type(each).__name__ for each in made._proposers] == ["UniformProposer"]
+    assert (made._partitioner._sort_by.value, made._timeout_seconds) == ("perf", 7)
+    assert type(made._storage_reservation).__name__ == "HeuristicalStorageReservation"
+    limits = (made._constraints or {})[task.workload.tables[0].name]
+    assert (limits.sharding_types, limits.min_partition) == (["column_wise"], 8)
+    assert set(torchrec_planner.PROPOSERS) == set(PROPOSERS)

@@ -11,7 +11,9 @@ from recsmith.bench.sharding import BenchResults
 from recsmith.errors import UsageError
 
 
-@pytest.mark.parametrize("word", ["aut", "auto@neurl", "torchrec@analytic", "auto@neural:none.safetensors"])
+@pytest.mark.parametrize(
+    "word", ["aut", "auto@neurl", "torchrec@analytic", "torchrec_best@analytic", "auto@neural:none.safetensors"]
+)
 def test_unknown_planners_and_cost_models_are_refused(word: str):
     with pytest.raises(UsageError):
         check_planner(word, "analytic", TASK)

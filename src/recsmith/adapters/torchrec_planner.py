@@ -30,6 +30,7 @@ from torchrec.distributed.planner.storage_reservations import (
 from torchrec.distributed.planner.types import PlannerError, Proposer, StorageReservation
 
 from recsmith.adapters.convert import from_sharding_plan
+from recsmith.adapters.limited_proposer import LimitedProposer
 from recsmith.adapters.topology import PER_S
 from recsmith.adapters.torchrec_settings import STOCK, TorchRecSettings, least_width
 from recsmith.clusters import Cluster
@@ -38,13 +39,13 @@ from recsmith.plans import Placement
 from recsmith.problems import Space
 from recsmith.workloads import Table, Workload
 
-PROPOSERS: dict[str, Callable[[], Proposer | None]] = {  # by the words of TorchRecSettings
-    "default": lambda: None,
-    "greedy": GreedyProposer,
-    "greedy_sum": lambda: GreedyProposer(use_depth=False),
-    "uniform": UniformProposer,
-    "grid": GridSearchProposer,
-    "dynamic_programming": DynamicProgrammingProposer,
+PROPOSERS: dict[str, Callable[[], list[Proposer]]] = {  # by the words of TorchRecSettings
+    "default": lambda: [GridSearchProposer(), GreedyProposer(), GreedyProposer(use_depth=False), UniformProposer()],
+    "greedy": lambda: [GreedyProposer()],
+    "greedy_sum": lambda: [GreedyProposer(use_depth=False)],
+    "uniform": lambda: [UniformProposer()],
+    "grid": lambda: [GridSearchProposer()],
+    "dynamic_programming": lambda: [DynamicProgrammingProposer()],
 }
 COLLECTION = "tables"  # path of the one collection in the model that TorchRec's planner is given
 
@@ -96,12 +97,17 @@ def _planner(
         batch_size=workload.batch_size,
         constraints={table.name: _limits(table, space, settings) for table in workload.tables},
         storage_reservation=_reservation(settings),
-        proposer=PROPOSERS[settings.proposers](),
+        proposer=_proposers(settings),
         partitioner=GreedyPerfPartitioner(sort_by=SortBy(settings.order)),
         stats=[],
         debug=False,
         timeout_seconds=settings.timeout_s,
     )
+
+
+def _proposers(settings: TorchRecSettings) -> list[Proposer]:
+    found, limit = PROPOSERS[settings.proposers](), settings.proposer_cpu_s
+    return found if limit is None else [LimitedProposer(each, limit) for each in found]
 
 
 def _reservation(settings: TorchRecSettings) -> StorageReservation:

@@ -32,7 +32,9 @@ class TorchRecSettings:
         PROPOSERS; the default tries grid, greedy (by the largest shard and by the sum of shards) and uniform. order:
         what GreedyPerfPartitioner places first: what takes most storage (its default) or most time. types: sharding
         types it may use; None for all of the space. reserve: share of the device memory kept free of tables;
-        'heuristic' is its default reservation with 15 %. timeout_s: seconds, which it checks only between proposals.
+        'heuristic' is its default reservation with 15 %. timeout_s: by the clock, for all proposers together, checked
+        only between proposals. proposer_cpu_s: CPU seconds of each proposer (limited_proposer.py), no setting of
+        TorchRec's: plans then do not depend on how busy the machine is.
 
     Raises:
         UsageError: an unknown proposer, or a number out of range.
@@ -45,6 +47,7 @@ class TorchRecSettings:
     types: tuple[str, ...] | None = None
     reserve: float | Literal["heuristic"] = 0.0
     timeout_s: int | None = None
+    proposer_cpu_s: float | None = None
 
     def __post_init__(self) -> None:
         """Check words and ranges."""
