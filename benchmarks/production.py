@@ -91,12 +91,9 @@ def main() -> None:
         for workload in (simplified(words.report), faithful(words.report)):
             files[workload.name] = Path(folder) / f"{workload.name}.json"
             files[workload.name].write_text(dump_json(workload_to_raw(workload)))
-        for place, case in enumerate(CASES, start=1):
-            if words.rows is None or place in words.rows:
-                print(
-                    f"| {_ours(case, files[case[0]], words.runs)} | {_theirs(case, files[case[0]], words)} |",
-                    flush=True,
-                )
+        for case in CASES if words.rows is None else [CASES[row - 1] for row in words.rows]:
+            file = files[case[0]]
+            print(f"| {_ours(case, file, words.runs)} | {_theirs(case, file, words)} |", flush=True)
 
 
 def _ours(case: Case, file: Path, runs: int) -> str:

@@ -2,9 +2,9 @@
 
 Each proposer of TorchRec's planner has a limit of CPU seconds, so that a busy machine finds the same plans. It is
 checked between proposals, after the enumeration; a process over the cap is killed, and its row says so. Seconds are of
-the planner alone (wall clock and CPU), from the tables to the finished ShardingPlan, without imports and pricing. Steps
-are of RecSmith's cost model `torchrec`, TorchRec's estimator. One result a line of the file (JSON), by problem and
-setting; what is in it is not run again.
+the planner alone (wall clock and CPU), from the tables to the finished ShardingPlan, without imports. Steps are of
+TorchRec's own estimator, also of plans that a job could not run. One result a line of the file (JSON), by problem and
+setting; what is in it is not run again. Kernel dense is allowed where data_parallel is, which needs it.
 """
 
 import json
@@ -21,17 +21,16 @@ from typing import Any
 
 from recsmith.adapters.torchrec_settings import TorchRecSettings
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.costs import cost_model, step_seconds
 from recsmith.errors import NoPlanFound
 from recsmith.files import decode, encode
-from recsmith.problems import Constraints, Space, build_problem, footprint_of
+from recsmith.problems import Space
 from recsmith.workloads import load_workload
 
 TWO = ("table_wise", "column_wise")
 THREE = (*TWO, "row_wise")
 SIX = (*THREE, "table_column_wise", "table_row_wise", "grid_shard")
 SEVEN = (*SIX, "data_parallel")
-PROPOSER_CPU_S, CAP_S = 20.0, 300  # CPU seconds: of each proposer, and of a process, which is killed then
+PROPOSER_CPU_S, CAP_S = 5.0, 120  # CPU seconds: of each proposer, and of a process, which is killed then
 
 
 @dataclass(frozen=True)
@@ -57,16 +56,15 @@ def stock(types: tuple[str, ...], cpu_s: float) -> TorchRecSettings:
 def settings_of(types: tuple[str, ...], cpu_s: float = PROPOSER_CPU_S) -> tuple[TorchRecSettings, ...]:
     """The list that a row with these types takes the best of, stock first.
 
-    These types, and TW + CW alone: each with both orders of the partitioner, and by perf also with dynamic programming.
-    By perf and TW + CW also min_partition 32 and 64. The default proposers are grid, greedy by the largest shard and by
-    the sum of shards, and uniform.
+    These types, and TW + CW alone, with both orders of the partitioner; these types by perf also with dynamic
+    programming. By perf and TW + CW also min_partition 64 and 32: for all tables, and for those that read at least 0.5
+    or 1 of a device's even share. The default proposers are grid, greedy by the largest shard, by the sum, and uniform.
     """
-    found: list[TorchRecSettings] = []
-    for each in dict.fromkeys((types, TWO)):
-        perf = replace(stock(each, cpu_s), order="perf")
-        found += [stock(each, cpu_s), perf, replace(perf, proposers="dynamic_programming")]
-    found += [replace(stock(TWO, cpu_s), order="perf", min_partition=width) for width in (32, 64)]
-    return tuple(found)
+    by_perf = replace(stock(types, cpu_s), order="perf")
+    two = replace(by_perf, types=TWO)
+    narrow = [replace(two, min_partition=width, heavy=heavy) for heavy in (1.0, 0.5, 0.0) for width in (64, 32)]
+    some = stock(types, cpu_s), by_perf, stock(TWO, cpu_s), two, *narrow
+    return *dict.fromkeys(some), replace(by_perf, proposers="dynamic_programming")
 
 
 def run_all(
@@ -130,31 +128,20 @@ def _cell(row: dict[str, Any]) -> str:
 
 def child() -> None:
     """Plan what standard input says and print the result."""
-    from recsmith.adapters.torchrec_planner import plan_with_torchrec
+    from recsmith.adapters.torchrec_planner import rate_with_torchrec
 
     given = json.loads(sys.stdin.read())
     resource.setrlimit(resource.RLIMIT_CPU, (given["cap_s"], given["cap_s"] + 1))
     problem = Problem(**given["problem"])
     settings = decode(TorchRecSettings, given["settings"], "the settings")
-    workload, space = load_workload(problem.workload), _space(settings, problem)
+    workload, types = load_workload(problem.workload), settings.types or SEVEN
+    space = Space(types=types, kernels=("fused", "dense") if "data_parallel" in types else ("fused",))
     wall, cpu = time.perf_counter(), time.process_time()
     try:
-        placements = plan_with_torchrec(workload, problem.devices, space, settings)
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"step_ms": rate_with_torchrec(workload, problem.devices, space, settings) * 1e3}
     except NoPlanFound as error:
-        placements, found = (), {"error": str(error)}
-    found |= {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
-    if placements:
-        made = build_problem(workload, problem.devices, Space(), Constraints(memory="torchrec"))
-        evaluator = cost_model("torchrec").compile(made)
-        found["step_ms"] = step_seconds(evaluator, footprint_of(made, placements)) * 1e3
-    print(json.dumps(found))
-
-
-def _space(settings: TorchRecSettings, problem: Problem) -> Space:
-    """The settings' types, grid_shard on several hosts only; kernel dense only with data_parallel, which needs it."""
-    types = tuple(name for name in settings.types or SEVEN if name != "grid_shard" or problem.devices.hosts > 1)
-    return Space(types=types, kernels=("fused", "dense") if "data_parallel" in types else ("fused",))
+        found = {"error": str(error)}
+    print(json.dumps(found | {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}))
 
 
 if __name__ == "__main__":

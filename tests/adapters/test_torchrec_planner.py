@@ -7,8 +7,10 @@ import pytest
 from recsmith.adapters.torchrec_settings import PROPOSERS, STOCK, TorchRecSettings
 from recsmith.bench.plans import attempt
 from recsmith.bench.tasks import SPACE, Task, TaskRow, draw_tasks
+from recsmith.clusters import load_cluster
+from recsmith.costs import cost_model, step_seconds
 from recsmith.plans import check_placements
-from recsmith.problems import build_problem, footprint_of
+from recsmith.problems import Constraints, build_problem, footprint_of
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 
@@ -50,6 +52,29 @@ def test_stock_is_the_planner_that_somebody_gets_who_changes_nothing(task: Task)
 
 
 @pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
+def test_its_own_rating_is_what_cost_model_torchrec_says_of_the_plan(task: Task):
+    from recsmith.adapters.torchrec_planner import plan_with_torchrec, rate_with_torchrec
+
+    cluster = load_cluster("torchrec-default:4").with_memory(2**36)
+    problem = build_problem(task.workload, cluster, SPACE, Constraints(memory="torchrec"))
+    placements = plan_with_torchrec(task.workload, cluster, SPACE)
+    step_s = step_seconds(cost_model("torchrec").compile(problem), footprint_of(problem, placements))
+    assert rate_with_torchrec(task.workload, cluster, SPACE) == pytest.approx(step_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
+def test_narrow_shards_may_be_for_tables_that_read_much_alone(task: Task):
+    from recsmith.adapters import torchrec_planner
+
+    some = TorchRecSettings(min_partition=4, heavy=0.5)
+    found = torchrec_planner._limits(task.workload, task.cluster, SPACE, some)
+    narrow = {name for name, each in found.items() if each.min_partition == 4}
+    read = {t.name: t.embedding_dim * t.features[0].pooling_factor for t in task.workload.tables}
+    assert narrow == {name for name, values in read.items() if values >= 0.5 * sum(read.values()) / 4}
+    assert 0 < len(narrow) < len(found)
+
+
+@pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
 def test_settings_reach_the_planner(task: Task):
     from recsmith.adapters import torchrec_planner
 
@@ -62,7 +87,8 @@ def test_settings_reach_the_planner(task: Task):
     assert made._topology.hbm_mem_bw * 1000 == pytest.approx(3.35e12)
     assert made._topology.intra_host_bw * 1000 == pytest.approx(450e9)
     assert [type(each).__name__ for each in made._proposers] == ["UniformProposer"]
-    assert (made._partitioner._sort_by.value, made._timeout_seconds) == ("perf", 7)
+    assert made._timeout_seconds == 7
+    assert vars(made._partitioner)["_sort_by"].value == "perf"
     assert type(made._storage_reservation).__name__ == "HeuristicalStorageReservation"
     limits = (made._constraints or {})[task.workload.tables[0].name]
     assert (limits.sharding_types, limits.min_partition) == (["column_wise"], 8)

@@ -28,6 +28,7 @@ from torchrec.distributed.planner.storage_reservations import (
     HeuristicalStorageReservation,
 )
 from torchrec.distributed.planner.types import PlannerError, Proposer, StorageReservation
+from torchrec.distributed.types import ShardingPlan
 
 from recsmith.adapters.convert import from_sharding_plan
 from recsmith.adapters.limited_proposer import LimitedProposer
@@ -66,14 +67,33 @@ def plan_with_torchrec(
     Raises:
         NoPlanFound: it found none; the message is the beginning of TorchRec's.
     """
+    _, found = _find(workload, cluster, space, settings)
+    tables = tuple(replace(table, collection=COLLECTION) for table in workload.tables)
+    return from_sharding_plan(found, replace(workload, tables=tables), cluster)
+
+
+def rate_with_torchrec(workload: Workload, cluster: Cluster, space: Space, settings: TorchRecSettings = STOCK) -> float:
+    """Seconds of a step of the plan that TorchRec's planner finds, by its own estimator and the settings' bandwidths.
+
+    The plan may have shards that a job cannot run, such as row blocks without rows; it is not converted.
+
+    Raises:
+        NoPlanFound: it found none; the message is the beginning of TorchRec's.
+    """
+    planner, _ = _find(workload, cluster, space, settings)
+    return planner._perf_model.rate(planner._best_plan or []) / 1e3  # milliseconds
+
+
+def _find(
+    workload: Workload, cluster: Cluster, space: Space, settings: TorchRecSettings
+) -> tuple[EmbeddingShardingPlanner, ShardingPlan]:
     model = _OneCollection([_config(table) for table in workload.tables])
     try:
         with quiet():
-            found = _planner(workload, cluster, space, settings).plan(model, [EmbeddingBagCollectionSharder()])  # type: ignore[list-item]
+            planner = _planner(workload, cluster, space, settings)
+            return planner, planner.plan(model, [EmbeddingBagCollectionSharder()])  # type: ignore[list-item]
     except PlannerError as error:
         raise NoPlanFound(f"TorchRec's planner: {str(error).splitlines()[0][:200]}") from None
-    tables = tuple(replace(table, collection=COLLECTION) for table in workload.tables)
-    return from_sharding_plan(found, replace(workload, tables=tables), cluster)
 
 
 @contextmanager
@@ -95,7 +115,7 @@ def _planner(
     return EmbeddingShardingPlanner(
         topology=_topology(cluster, settings),
         batch_size=workload.batch_size,
-        constraints={table.name: _limits(table, space, settings) for table in workload.tables},
+        constraints=_limits(workload, cluster, space, settings),
         storage_reservation=_reservation(settings),
         proposer=_proposers(settings),
         partitioner=GreedyPerfPartitioner(sort_by=SortBy(settings.order)),
@@ -151,10 +171,24 @@ def _config(table: Table) -> EmbeddingBagConfig:
     )
 
 
-def _limits(table: Table, space: Space, settings: TorchRecSettings) -> ParameterConstraints:
-    return ParameterConstraints(
-        sharding_types=list(settings.types_in(space)),
-        compute_kernels=list(space.kernels),
-        pooling_factors=[feature.pooling_factor for feature in table.features],
-        min_partition=least_width(settings.min_partition, table.embedding_dim),
-    )
+def _limits(
+    workload: Workload, cluster: Cluster, space: Space, settings: TorchRecSettings
+) -> dict[str, ParameterConstraints]:
+    values = {table.name: _values(table) for table in workload.tables}
+    heavy = settings.heavy * sum(values.values()) / cluster.world_size
+    return {
+        table.name: ParameterConstraints(
+            sharding_types=list(settings.types_in(space)),
+            compute_kernels=list(space.kernels),
+            pooling_factors=[feature.pooling_factor for feature in table.features],
+            min_partition=least_width(settings.min_partition, table.embedding_dim)
+            if values[table.name] >= heavy
+            else None,
+        )
+        for table in workload.tables
+    }
+
+
+def _values(table: Table) -> float:
+    """Values that a sample reads."""
+    return table.embedding_dim * sum(feature.pooling_factor for feature in table.features)

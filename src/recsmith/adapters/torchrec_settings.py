@@ -1,7 +1,8 @@
 """How TorchRec's own planner is set up where RecSmith is compared with it: stock, and settings that are fair to it.
 
 A comparison shows two columns: STOCK, what somebody gets who changes nothing, and the best plan of a stated list of
-settings that a user can choose without writing a planner. One setting holds for all tables. Imports no PyTorch.
+settings that a user can choose without writing a planner: the same for all tables, but that narrow shards may be for
+those alone that read much. Imports no PyTorch.
 """
 
 from collections.abc import Sequence
@@ -28,13 +29,14 @@ class TorchRecSettings:
     """Settings of TorchRec's EmbeddingShardingPlanner. The defaults are its own, but that no memory is reserved.
 
     bandwidths: of its Topology: TorchRec's constants, or the cluster's. min_partition: the least columns of a shard
-        (ParameterConstraints); None leaves TorchRec's 128, 'half' is half of each table's columns. proposers: one of
-        PROPOSERS; the default tries grid, greedy (by the largest shard and by the sum of shards) and uniform. order:
-        what GreedyPerfPartitioner places first: what takes most storage (its default) or most time. types: sharding
-        types it may use; None for all of the space. reserve: share of the device memory kept free of tables;
-        'heuristic' is its default reservation with 15 %. timeout_s: by the clock, for all proposers together, checked
-        only between proposals. proposer_cpu_s: CPU seconds of each proposer (limited_proposer.py), no setting of
-        TorchRec's: plans then do not depend on how busy the machine is.
+        (ParameterConstraints); None leaves TorchRec's 128, 'half' is half of each table's columns. heavy: it holds only
+        for tables that read at least so much of a device's even share of the values. proposers: one of PROPOSERS; the
+        default tries grid, greedy (by the largest shard and by the sum of shards) and uniform. order: what
+        GreedyPerfPartitioner places first: what takes most storage (its default) or most time. types: sharding types it
+        may use; None for all of the space. reserve: share of the device memory kept free of tables; 'heuristic' is its
+        default reservation with 15 %. timeout_s: by the clock, for all proposers together, checked only between
+        proposals. proposer_cpu_s: CPU seconds of each proposer (limited_proposer.py), no setting of TorchRec's: plans
+        then do not depend on how busy the machine is.
 
     Raises:
         UsageError: an unknown proposer, or a number out of range.
@@ -42,6 +44,7 @@ class TorchRecSettings:
 
     bandwidths: Literal["torchrec", "cluster"] = "torchrec"
     min_partition: MinPartition = None
+    heavy: float = 0.0
     proposers: str = "default"
     order: Literal["storage", "perf"] = "storage"
     types: tuple[str, ...] | None = None
@@ -69,7 +72,8 @@ class TorchRecSettings:
     def describe(self) -> str:
         """What differs from stock, in a few words."""
         words = [] if self.bandwidths == "torchrec" else ["cluster's bandwidths"]
-        words += [] if self.min_partition is None else [f"min_partition {self.min_partition}"]
+        where = f" for tables above {self.heavy:g} of a device" if self.heavy else ""
+        words += [] if self.min_partition is None else [f"min_partition {self.min_partition}{where}"]
         words += [] if self.proposers == "default" else [f"{self.proposers} proposer"]
         words += [] if self.order == "storage" else ["partitioner by perf"]
         words += [] if self.types is None else [" + ".join(SHORT[name] for name in self.types)]
