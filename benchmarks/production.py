@@ -43,8 +43,8 @@ CASES = (
     ("faithful", "8", 180.0, TWO, "any"),
     ("faithful", "8x12", 60.0, TWO, "any"),
 )
-HEADS = ("list", "devices", "space", "bound (ms)", "plan (ms)", "gap", "whole command (s)", "CPU (s)",
-         "TorchRec stock (ms)", "(s)", "TorchRec best (ms)", "(s)", "with")  # fmt: skip
+HEADS = ("list", "devices", "space", "bound (ms)", "plan (ms)", "gap", "seconds", "CPU s", "TorchRec stock (ms)",
+         "CPU s", "TorchRec best (ms)", "CPU s", "with", "CPU s of the list")  # fmt: skip
 LEAST_GIB = 60.0  # of a device, from which on TorchRec's planner runs
 
 
@@ -114,7 +114,7 @@ def _theirs(case: Case, file: Path, words: argparse.Namespace) -> str:
     """The cells of TorchRec's planner: stock, and the best of the list."""
     name, hosts, gib, types, _ = case
     if words.torchrec is None or name != "simplified" or gib < LEAST_GIB:
-        return "- | - | - | - | not run"
+        return "- | - | - | - | not run | -"
     problem = Problem(
         name=f"{name}, {hosts} x {gib:g} GiB", workload=str(file), cluster=f"torchrec-default:{hosts}", gib=gib
     )

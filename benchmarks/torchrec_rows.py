@@ -117,13 +117,14 @@ def words(row: dict[str, Any]) -> str:
 
 
 def cells(rows: Sequence[dict[str, Any]]) -> str:
-    """Stock's step and seconds, and the best's with its setting, as cells of a table; rows: stock first."""
+    """Stock's step and CPU seconds, the best's, its setting, and the CPU seconds of all; rows: stock first."""
     first, top = rows[0], best(rows)
-    return f"{_cell(first)} | {_cell(top)} | {top['setting'].partition(';')[0]}"
+    spent = sum(row.get("cpu_s", row["cap_s"]) for row in rows)
+    return f"{_cell(first)} | {_cell(top)} | {top['setting'].partition(';')[0]} | {spent:.0f}"
 
 
 def _cell(row: dict[str, Any]) -> str:
-    return f"{row['error']} | -" if "error" in row else f"{row['step_ms']:.3f} | {row['wall_s']:.1f}"
+    return f"{row['error']} | -" if "error" in row else f"{row['step_ms']:.3f} | {row['cpu_s']:.1f}"
 
 
 def child() -> None:

@@ -20,8 +20,9 @@ def task(request: pytest.FixtureRequest) -> Task:
     return draw_tasks(TaskRow(devices=4, max_dim=16), 1, 2026, *request.param).tasks[0]
 
 
-def test_its_plans_are_placements_of_the_space(task: Task):
-    found = attempt("torchrec", task, "analytic", 0)
+@pytest.mark.parametrize("word", ["torchrec", "torchrec_best"])
+def test_its_plans_are_placements_of_the_space(task: Task, word: str):
+    found = attempt(word, task, "analytic", 0)
     assert found.error is None
     check_placements(found.placements, task.workload, task.cluster)
     assert [placement.table for placement in found.placements] == sorted(t.name for t in task.workload.tables)
