@@ -34,6 +34,11 @@ def test_widths_that_split_all_tables_alike_are_tried_once():
     assert {each.min_partition for each in fair_settings(SPACE, [16])} == {None, 8}
 
 
+def test_the_proposer_that_needs_hbm_is_left_out_on_cpus():
+    assert {each.proposers for each in fair_settings(SPACE, [64])} == {"default", "dynamic_programming"}
+    assert {each.proposers for each in fair_settings(SPACE, [64], "cpu")} == {"default"}
+
+
 def test_settings_say_what_differs_from_stock():
     assert STOCK.describe() == "stock"
     changed = replace(STOCK, bandwidths="cluster", min_partition=32, order="perf", types=("table_wise",))

@@ -84,17 +84,18 @@ class TorchRecSettings:
 STOCK = TorchRecSettings()
 
 
-def fair_settings(space: Space, dims: Sequence[int]) -> tuple[TorchRecSettings, ...]:
-    """The settings that small problems take the best of, stock first; dims: of the tables.
+def fair_settings(space: Space, dims: Sequence[int], kind: str = "cuda") -> tuple[TorchRecSettings, ...]:
+    """The settings that small problems take the best of, stock first; dims: of the tables; kind: of the devices.
 
     Both bandwidths x least widths None, 8, 16, 32, 64 and half (those that split these dims alike once) x both orders
     of the partitioner x the default proposers, DynamicProgrammingProposer, and the default ones with column_wise alone;
-    and stock's widths with table_wise alone. Types that the space lacks are left out.
+    and stock's widths with table_wise alone. Types that the space lacks are left out, and on CPUs the
+    DynamicProgrammingProposer, which divides by the HBM of a device.
     """
     found: list[TorchRecSettings] = []
     for bandwidths, width, order in product(("torchrec", "cluster"), _distinct_widths(dims), ("storage", "perf")):
         one = TorchRecSettings(bandwidths=bandwidths, min_partition=width, order=order)
-        found += [one, replace(one, proposers="dynamic_programming")]
+        found += [one, *([replace(one, proposers="dynamic_programming")] if kind != "cpu" else [])]
         alone = ("column_wise",) if width is not None else ("column_wise", "table_wise")
         found += [replace(one, types=(name,)) for name in alone if name in space.types and len(space.types) > 1]
     return tuple(found)

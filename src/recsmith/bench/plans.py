@@ -121,6 +121,6 @@ def _best_of_torchrec(best_of_settings: Callable[..., Any]) -> Callable[[Task, s
     def make(task: Task, model: str) -> tuple[Placement, ...]:
         evaluator = _compiled(model, build_problem(task.workload, task.cluster, SPACE))
         dims = [table.embedding_dim for table in task.workload.tables]
-        return best_of_settings(evaluator, fair_settings(SPACE, dims))[0]
+        return best_of_settings(evaluator, fair_settings(SPACE, dims, task.cluster.device.kind))[0]
 
     return make
