@@ -112,13 +112,16 @@ def _ours(case: Case, file: Path, runs: int) -> str:
 
 def _theirs(case: Case, file: Path, words: argparse.Namespace) -> str:
     """The cells of TorchRec's planner: stock, and the best of the list."""
-    name, hosts, gib, types, _ = case
+    name, hosts, gib, types, widths = case
     if words.torchrec is None or name != "simplified" or gib < LEAST_GIB:
         return "- | - | - | - | not run | -"
     problem = Problem(
         name=f"{name}, {hosts} x {gib:g} GiB", workload=str(file), cluster=f"torchrec-default:{hosts}", gib=gib
     )
-    return cells(run_all(problem, settings_of(types, words.cpu), words.torchrec, words.cap))
+    settings = settings_of(types, words.cpu)
+    if widths == "torchrec":  # shards of 128 columns and more
+        settings = [each for each in settings if each.min_partition is None]
+    return cells(run_all(problem, settings, words.torchrec, words.cap))
 
 
 if __name__ == "__main__":
