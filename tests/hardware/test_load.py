@@ -87,7 +87,7 @@ def test_missing_and_mismatched_packages_are_named(
         load_hardware(name)
 
 
-@pytest.mark.parametrize(("torch", "fbgemm"), [("2.11.0", "1.6.0"), ("2.13.0+cpu", "1.8.0+cpu"), ("2.15.0", "1.9.0")])
+@pytest.mark.parametrize(("torch", "fbgemm"), [("2.11.0", "1.6.0"), ("2.14.1", "1.9.0"), ("2.16.0", "1.10.0")])
 def test_pairs_that_belong_together_and_pairs_yet_unknown_pass(
     monkeypatch: pytest.MonkeyPatch, torch: str, fbgemm: str
 ):

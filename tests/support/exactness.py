@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from recsmith import Bound, Cluster, Feature, Placement, Plan, StepCost, Table, Workload, load_cluster
-from recsmith.plans import sorted_by_name
+from recsmith.plans import PARTS, DeviceCost, sorted_by_name
 from support.build import table
 
 COLUMN_SPLITS = {"cw", "cw_uneven", "cw_two_on_a_rank", "twcw", "grid", "seq_cw", "weighted_cw"}
@@ -55,9 +55,21 @@ def every_type(cluster: Cluster) -> Plan:
     return Plan(
         workload=sorted_by_name(workload), cluster=cluster,
         placements=tuple(sorted(placements, key=lambda placement: placement.table)),
-        planner="hand", cost_model="torchrec", cost=StepCost(total_s=0.0, per_device=()),
+        planner="hand", cost_model="torchrec", cost=_no_cost(cluster),
         bound=Bound(value_s=None, kind="none", space=""), gap=None,
     )  # fmt: skip
+
+
+def _no_cost(cluster: Cluster) -> StepCost:
+    """A cost that names every device, as plan files need, and says nothing."""
+    parts = dict.fromkeys(PARTS, 0.0)
+    return StepCost(
+        total_s=0.0,
+        per_device=tuple(
+            DeviceCost(rank=rank, **parts, wait_s=0.0, hbm_bytes=0, hbm_capacity_bytes=size)
+            for rank, size in enumerate(cluster.capacities)
+        ),
+    )
 
 
 def cpu_cluster(local: int, hosts: int) -> Cluster:

@@ -107,7 +107,7 @@ def test_names_that_lead_nowhere_say_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read '.*none\.safetensors': No such file"):
         cost_model(f"neural:{tmp_path}/none.safetensors")
     (tmp_path / "a.safetensors").mkdir()
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match=r"it is no file; give the path of a \.safetensors file"):
         cost_model(f"neural:{tmp_path}/a.safetensors")
 
 
