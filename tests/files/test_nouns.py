@@ -1,5 +1,7 @@
 """Plain data to nouns and back: what is refused, and what it says."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,8 +10,8 @@ from hypothesis import strategies as st
 from support.values import PRINTABLE, VALUES, raw_workload
 
 from recsmith.errors import CorruptFile
-from recsmith.files import did_you_mean, dump_json, parse
-from recsmith.workloads import workload_from_raw
+from recsmith.files import decode, did_you_mean, dump_json, parse
+from recsmith.workloads import Workload, workload_from_raw
 
 
 def refusal(raw: Any) -> str:
@@ -99,10 +101,27 @@ def test_a_misspelt_short_form_is_refused_with_the_nearest_name():
     assert "did you mean 'pooling_factor'?" in refusal(raw)
 
 
-def test_further_errors_are_counted():
-    raw = raw_workload(embedding_dim="1", pooling="max") | {"batch_size": "8"}
-    assert refusal(raw).endswith("(and 2 more)")
-    assert "more" not in refusal(raw_workload(embedding_dim="1"))
+def test_all_wrong_fields_are_told_at_once():
+    raw = raw_workload(embedding_dim="1", pooling="max") | {"batch_size": "8", "optimiser": "sgd"}
+    said = refusal(raw)
+    assert said.startswith("'w.json': 4 fields are wrong: optimiser is not a known field")
+    for name in ("batch_size", "embedding_dim", "pooling"):
+        assert f"{name} is " in said
+    many = refusal(raw_workload() | {f"x{i}": 1 for i in range(20)})
+    assert "20 fields are wrong" in many
+    assert many.endswith("; and 12 more")
+
+
+@pytest.mark.parametrize("text", ["batch_size: x\noptimizer: sgd\n", '{\n "optimizer": "sgd",\n "batch_size": "8"\n}'])
+def test_lines_of_wrong_fields_are_told(text: str, tmp_path: Path):
+    """Of a file, in YAML and in JSON; a missing field has the line of what it is missing in."""
+    file = tmp_path / "w.yaml"
+    file.write_text(text)
+    with pytest.raises(CorruptFile) as refused:
+        decode(Workload, parse(text, "w.yaml"), str(file))
+    line = 1 + text[: text.index("batch_size")].count("\n")
+    assert re.search(rf"batch_size is \"\w\": [\w ]+ \(line {line}\)", str(refused.value))
+    assert "tables is missing (line 1)" in str(refused.value)
 
 
 def test_a_word_like_no_other_gets_the_whole_list():

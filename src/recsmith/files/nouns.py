@@ -10,12 +10,14 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from recsmith._printable import printable_json
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.files.lines import lines_of
 from recsmith.files.parsing import Raw
 
 Noun = TypeVar("Noun")
 SHOWN_VALUE = 60  # characters of a wrong value that an error shows
 LONGEST_WORD = 200  # characters of an unknown word: longer ones are shown in part, and nothing is near them
 LARGE = 2**16  # characters of JSON, above which only the first error of a list is looked for
+MOST_ERRORS = 8  # wrong fields that one error tells of
 SHOWN_NAMES = 40  # known names that an error lists at most
 
 
@@ -58,7 +60,7 @@ def _stopping_early(schema: Any) -> Any:
 
 
 def decode(noun: type[Noun], raw: object, source: str) -> Noun:
-    """A noun from plain data, every field checked; CorruptFile names the first wrong place."""
+    """A noun from plain data, every field checked; CorruptFile names every wrong field."""
     from pydantic import ValidationError
 
     try:
@@ -67,7 +69,7 @@ def decode(noun: type[Noun], raw: object, source: str) -> Noun:
     except MemoryError:
         raise CorruptFile(f"'{source}' does not fit into memory") from None
     except ValidationError as error:
-        raise CorruptFile(f"'{source}': {_describe(noun, raw, error)}") from None
+        raise CorruptFile(f"'{source}': {_describe(noun, raw, error, source)}") from None
     except UsageError as error:
         raise CorruptFile(f"'{source}': {error}") from None
     except RecursionError:
@@ -87,17 +89,28 @@ def json_schema(noun: Any) -> Raw:
 _UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def _describe(noun: Any, raw: object, error: Any) -> str:
-    errors = error.errors(include_url=False)
-    first = next((each for each in errors if each["type"] in _UNKNOWN_FIELD), errors[0])
-    place, value = _place(raw, first["loc"])
-    others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    if first["type"] in _UNKNOWN_FIELD:
-        hint = did_you_mean(str(first["loc"][-1]), _names_at(noun, first["loc"]))
-        return f"{place} is not a known field{hint}{others}"
-    if first["type"] in ("missing", "missing_argument"):
-        return f"{place} is missing{others}"
-    return f"{place} is {_beginning(value)}: {first['msg'][0].lower()}{first['msg'][1:]}{others}"
+def _describe(noun: Any, raw: object, error: Any, source: str) -> str:
+    """Every wrong field, unknown ones first, with the line that it stands in where that can be told."""
+    errors = sorted(error.errors(include_url=False), key=lambda each: each["type"] not in _UNKNOWN_FIELD)
+    shown = errors[:MOST_ERRORS]
+    lines = lines_of(source, [each["loc"] for each in shown])
+    said = [
+        _wrong_field(noun, raw, each) + (f" (line {line})" if line else "")
+        for each, line in zip(shown, lines, strict=True)
+    ]
+    more = error.error_count() - len(said)
+    if len(said) == 1 and not more:
+        return said[0]
+    return f"{error.error_count()} fields are wrong: {'; '.join(said)}" + (f"; and {more} more" if more else "")
+
+
+def _wrong_field(noun: Any, raw: object, error: Any) -> str:
+    place, value = _place(raw, error["loc"])
+    if error["type"] in _UNKNOWN_FIELD:
+        return f"{place} is not a known field{did_you_mean(str(error['loc'][-1]), _names_at(noun, error['loc']))}"
+    if error["type"] in ("missing", "missing_argument"):
+        return f"{place} is missing"
+    return f"{place} is {_beginning(value)}: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
 def _beginning(value: object) -> str:
