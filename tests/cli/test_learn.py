@@ -54,6 +54,7 @@ def test_from_samples_to_a_plan(run: Run, measured: str, tables: Path) -> None:
     assert done.code == 0
     assert done.out.startswith("device    h100, simulated (simulated:h100)\nsamples   30, 0 left out")
     assert "epoch 2 of 2, off by " in done.err
+    assert "samples to train on is few; measure more, or begin with the weights of a model: --start cpu" in done.err
     assert "note: wrote m.safetensors; plan with --cost-model neural:m.safetensors" in done.err
     assert json.loads(Path("m.json").read_text())["held_out"]["samples"] > 0
     done = run("plan", tables, "--cluster", "h100:2", "--cost-model", "neural:m.safetensors", "--format", "json")

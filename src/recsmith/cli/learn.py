@@ -7,7 +7,9 @@ import click
 from recsmith.cli.options import force_option, inputs_of, read_time
 from recsmith.cli.progress import end_line, note, progress_printer
 from recsmith.reports.progress import training_words
+from recsmith.units import counted
 
+FEW_SAMPLES = 400  # with 100, errors on another processor were almost twice as large (docs/learning.md)
 LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
 
 
@@ -50,6 +52,11 @@ def cost(
     card = learn_cost(folders, output, words, progress_printer(training_words, LOG_EVERY_S, _is_last), start)
     end_line()
     show_lines(cost_card_lines(card))
+    if card.train < FEW_SAMPLES:
+        note(
+            f"{counted(card.train, 'sample')} to train on is few; measure more"
+            + ("" if start else ", or begin with the weights of a model: --start cpu (docs/learning.md)")
+        )
     note(f"wrote {output}; plan with --cost-model neural:{output}")
 
 
