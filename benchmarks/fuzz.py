@@ -58,6 +58,10 @@ def copy(made: Class, target: Path) -> None:
         shutil.copy(made.real, target)
 
 
+UNCHANGEABLE = (ValueError, LookupError, TypeError, OSError, MemoryError, struct.error)
+"""What a change raises for data that are too damaged, or too large, for it: the file is read as it is by then."""
+
+
 def damage(made: Class, target: Path, draw: Random) -> Read:
     """Damage a copy; returns what is to read it."""
     name = draw.choice(sorted(made.changes))
@@ -67,13 +71,7 @@ def damage(made: Class, target: Path, draw: Random) -> Read:
         change = draw.choice(made.changes[name])
         try:
             data = change(data, draw)
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            OSError,
-            struct.error,
-        ):  # too damaged already for a second change of its kind
+        except UNCHANGEABLE:
             break
     file.write_bytes(data)
     return draw.choice(made.reads)

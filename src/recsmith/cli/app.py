@@ -72,7 +72,7 @@ def main() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted before a plan was found", NoPlanFound.exit_code)
+        _fail(_interrupted(sys.argv[1:2]), NoPlanFound.exit_code)
     except BrokenPipeError:  # the reader of stdout went away, as `head` does
         _drop_stdout()
     except RecSmithError as error:
@@ -100,6 +100,13 @@ def _run() -> None:
     with app.make_context("recsmith", sys.argv[1:]) as context:
         app.invoke(context)
     sys.stdout.flush()
+
+
+def _interrupted(command: list[str]) -> str:
+    """What was reached: commands that keep what they have say so themselves, so nothing was."""
+    if command and command[0] in SEARCHING:
+        return "interrupted before a plan was found"
+    return "interrupted before there was a result; nothing was written"
 
 
 def _out_of_memory(command: list[str]) -> str:
