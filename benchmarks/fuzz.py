@@ -58,6 +58,7 @@ def copy(made: Class, target: Path) -> None:
         shutil.copy(made.real, target)
 
 
+MOST_CHANGED = 8 * 2**20  # bytes of a file that is changed again; changes of larger ones need gigabytes themselves
 UNCHANGEABLE = (ValueError, LookupError, TypeError, OSError, MemoryError, struct.error)
 """What a change raises for data that are too damaged, or too large, for it: the file is read as it is by then."""
 
@@ -68,6 +69,8 @@ def damage(made: Class, target: Path, draw: Random) -> Read:
     file = sorted(target.glob(name))[0] if name else target
     data = file.read_bytes()
     for _ in range(draw.choice((1, 1, 2))):
+        if len(data) > MOST_CHANGED:
+            break
         change = draw.choice(made.changes[name])
         try:
             data = change(data, draw)
