@@ -58,7 +58,7 @@ def copy(made: Class, target: Path) -> None:
         shutil.copy(made.real, target)
 
 
-MOST_CHANGED = 8 * 2**20  # bytes of a file that is changed again; changes of larger ones need gigabytes themselves
+MOST_CHANGED = 10**6  # bytes of a file that is changed again: of a larger one, a change could make one without end
 UNCHANGEABLE = (ValueError, LookupError, TypeError, OSError, MemoryError, struct.error)
 """What a change raises for data that are too damaged, or too large, for it: the file is read as it is by then."""
 

@@ -68,6 +68,8 @@ def json_changed(data: bytes, draw: Random) -> bytes:
     raw = json.loads(data)
     for _ in range(draw.choice((1, 1, 2)) if isinstance(raw, dict | list) else 0):
         _change_value(raw, draw)
+        if len(json.dumps(raw)) > GROWN // 2:  # its items may be one object: changed again, all of them would grow
+            break
     return json.dumps(raw, ensure_ascii=draw.random() < 0.5).encode("utf-8", "surrogatepass")
 
 
