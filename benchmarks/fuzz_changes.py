@@ -8,6 +8,7 @@ import json
 import re
 import struct
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any, cast
 
@@ -109,10 +110,10 @@ def _change_entry(here: Any, key: Any, draw: Random) -> None:
     elif kind == 3 and isinstance(here, list):
         here *= _times(here, draw)
     elif kind == 4 and draw.random() < 0.2:
-        nasty = [draw.choice(NASTY)]
+        nasty = [deepcopy(draw.choice(NASTY))]
         here[key] = nasty * max(_times(nasty, draw), 20)  # megabytes of wrong values
     else:
-        here[key] = draw.choice(NASTY)
+        here[key] = deepcopy(draw.choice(NASTY))  # which a second change may change
 
 
 def _times(values: list[Any], draw: Random) -> int:
