@@ -22,9 +22,10 @@ from support.cases import (
 )
 
 from recsmith.bounds import lower_bound
+from recsmith.bounds.lower_bound import may_gain
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.plans import Placement
-from recsmith.problems import Constraints, Space, TableRule
+from recsmith.problems import Constraints, Space, TableRule, build_problem
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 
 
@@ -174,3 +175,11 @@ def test_hand_made_shards_cover_their_table() -> None:
         )  # fmt: skip
         copies = case.cluster.world_size if placement.sharding_type == "data_parallel" else 1
         assert cells == copies * t.num_embeddings * t.embedding_dim
+
+
+@pytest.mark.parametrize(
+    ("tables", "devices", "sought"), [(150, 64, True), (300, 8, True), (300, 16, False), (301, 1, False)]
+)
+def test_the_tighter_bound_is_sought_where_it_may_gain(tables: int, devices: int, sought: bool) -> None:
+    work = workload(*(table(f"t{i}", 10, 4) for i in range(tables)))
+    assert may_gain(build_problem(work, cluster(local=devices))) is sought

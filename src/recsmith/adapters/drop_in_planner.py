@@ -19,6 +19,7 @@ from recsmith.adapters.constraints import check_constraints, rules_of
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER
 from recsmith.adapters.embedding_collections import collections
+from recsmith.adapters.managed_collisions import remapping_bytes
 from recsmith.adapters.reserve import Reserve, ReserveRequest
 from recsmith.adapters.sharders import check_sharders, sharder_rules
 from recsmith.adapters.two_dimensional import CollectionArguments, collection_arguments
@@ -112,7 +113,8 @@ class RecSmithPlanner(ShardingPlanner):
         )
         rules = (*rules_of(constraints, found), *sharder_rules(found, constraints, self.cluster))
         limits = replace(self.limits, rules=(*self.limits.rules, *rules))
-        self.reserve = self.reserving.of(self.cluster, module, found, workload, sharders, constraints)
+        reserve = self.reserving.of(self.cluster, module, found, workload, sharders, constraints)
+        self.reserve = reserve.with_remapping(remapping_bytes(found, workload, self.cluster.world_size))
         with self.reserve.explained():
             return plan_with(self.options, workload, self.reserve.cluster, planner=self.planner, constraints=limits)
 

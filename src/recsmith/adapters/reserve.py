@@ -12,7 +12,6 @@ from torchrec.distributed.types import ModuleSharder
 
 from recsmith.adapters.dense_memory import DenseMemory, check_dense_optimizer, dense_memory
 from recsmith.adapters.embedding_collections import Collection
-from recsmith.adapters.managed_collisions import remapping_bytes
 from recsmith.adapters.reservations import check_reservation, with_reservation
 from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
@@ -32,6 +31,14 @@ class Reserve:
     cluster: Cluster
     words: str
     estimate: DenseMemory | None = None
+
+    def with_remapping(self, size: int) -> "Reserve":
+        """The same, with bytes besides for what remaps the ids of managed-collision collections."""
+        if not size:
+            return self
+        more = self.cluster.with_memory(reserve_bytes=self.cluster.reserve_bytes + size)
+        words = f"{self.words} Besides, {format_size(size)} for what remaps ids of managed-collision collections."
+        return Reserve(more, words, self.estimate)
 
     def tell(self) -> None:
         """Log what is kept free: a warning where it was estimated, since nobody stated it."""
@@ -78,29 +85,10 @@ class ReserveRequest:
     ) -> Reserve:
         """The reserve for a model: reserve_bytes, else the storage reservation, else the cluster's, else the estimate.
 
-        What remaps the ids of managed-collision collections comes on top of any of them.
-
         Raises:
             UsageError: the storage reservation leaves nothing, or the model cannot be estimated.
             Infeasible: the estimate leaves nothing for tables.
         """
-        made = self._without_remapping(cluster, model, found, workload, sharders, constraints)
-        remapping = remapping_bytes(found, workload, cluster.world_size)
-        if not remapping:
-            return made
-        more = made.cluster.with_memory(reserve_bytes=made.cluster.reserve_bytes + remapping)
-        words = f"{made.words} Besides, {format_size(remapping)} for what remaps ids of managed-collision collections."
-        return Reserve(more, words, made.estimate)
-
-    def _without_remapping(
-        self,
-        cluster: Cluster,
-        model: nn.Module,
-        found: Sequence[Collection],
-        workload: Workload,
-        sharders: Sequence[ModuleSharder[nn.Module]],
-        constraints: Mapping[str, ParameterConstraints],
-    ) -> Reserve:
         if self.reservation is not None:
             made = with_reservation(
                 cluster, self.reservation, model, sharders, batch_size=workload.batch_size, constraints=constraints

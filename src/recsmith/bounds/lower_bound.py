@@ -23,10 +23,9 @@ from recsmith.plans import Bound
 from recsmith.problems import Problem
 
 REACH = 1.5  # times the first bound: up to which step time the second one looks; a gap above 50 % stays as it is
-MOST_TABLES = 150  # of a problem for which the second bound is sought; with 120 it adds 1 %, with 300 nothing in 1.3 s
-MOST_PROVED_TABLES = (
-    300  # of a problem for which it is sought on request, for a minute: its work grows with their square
-)
+MOST_TABLES = 300  # of a problem for which the second bound is sought: its work grows with their square
+FEW_TABLES = 150  # up to which it is sought on any number of devices
+MOST_CELLS = 3_000  # tables times devices beyond: 200 tables gain 1.1 % on 8, 2.7 % on 4; 250 and 300 nothing on 16
 PHASE_WORK = 400_000  # numbers that the second bound may work on, for each pair of tables
 MOST_PHASE_WORK = 500_000_000  # numbers, for all pairs together: about a second
 WORK_AT_ONCE = 25_000_000  # numbers between two questions whether to go on: a twentieth of a second
@@ -71,7 +70,7 @@ def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = al
     keep_on: asked now and then whether to go on. Takes about a minute where the gap stays open.
     """
     known = lower_bound(evaluator).bound
-    if known.value_s is None or known.value_s >= total_s or len(evaluator.problem.tables) > MOST_PROVED_TABLES:
+    if known.value_s is None or known.value_s >= total_s or len(evaluator.problem.tables) > MOST_TABLES:
         return known
     branching = _phase_branching(evaluator, total_s, max(each.price for each in lower_bound(evaluator).promising))
     while branching.work < PROOF_WORK and branching.bound < total_s and not branching.done and keep_on():
@@ -99,13 +98,19 @@ def _bound_of_planes(evaluator: Evaluator, keep_on: Callable[[], bool]) -> Lower
         return LowerBound(none, None, (SelectionLimits(),))
     linear = tightest_linear_bound(evaluator)
     value, promising = GroupBranching(evaluator, linear).solve()
-    if value is not None and len(problem.tables) <= MOST_TABLES and keep_on():
+    if value is not None and may_gain(problem) and keep_on():
         value = _tightened(evaluator, value, promising[0].price if promising else 0.0, keep_on)
     kind = "additive: mean load, largest piece, memory"
     if not evaluator.additive:
         kind = "convex: planes below the cost, fusion groups, mean load, largest piece, memory"
     everything = SelectionLimits(limit=value or np.inf)
     return LowerBound(Bound(value_s=value, kind=kind, space=describe_space(problem)), linear, (*promising, everything))
+
+
+def may_gain(problem: Problem) -> bool:
+    """Whether the second bound is sought without being asked for: where it may be above the first in its time."""
+    tables = len(problem.tables)
+    return tables <= FEW_TABLES or (tables <= MOST_TABLES and tables * problem.cluster.world_size <= MOST_CELLS)
 
 
 def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool]) -> float:

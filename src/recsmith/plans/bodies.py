@@ -29,7 +29,7 @@ class PricedBody:
 
 @noun
 class Body:
-    """The same of a plan that is not priced, or not in full: a price that is there is found anew."""
+    """The same of a plan without a price, or with a part of one, which is then worked out again."""
 
     placements: tuple[Placement, ...]
     constraints: Raw | None = None

@@ -104,9 +104,7 @@ class Plan:
 class PlacedTables:
     """Placements that a plan file holds without their price.
 
-    constraints: None where the file names none.
-
-    missing: the first part of a price that the file leaves out.
+    constraints: None where the file names none. missing: the first part of a price that the file leaves out.
     """
 
     workload: Workload
