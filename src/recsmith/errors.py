@@ -25,9 +25,17 @@ class RecSmithError(Exception):
 
 
 class UsageError(RecSmithError):
-    """A value, a name or an option breaks a rule."""
+    """A value, a name or an option breaks a rule, or several rules are broken at once.
+
+    rules: what is said of each.
+    """
 
     exit_code = 2
+
+    def __init__(self, *rules: object) -> None:
+        several = f"{len(rules)} rules are broken: " if len(rules) > 1 else ""
+        super().__init__(several + "; ".join(map(str, rules)))
+        self.rules = tuple(printable(str(rule)) for rule in rules)
 
 
 class CorruptFile(UsageError):
@@ -50,3 +58,10 @@ class Infeasible(RecSmithError):
 
 class NoPlanFound(RecSmithError):
     """The search found no plan; one may still exist."""
+
+
+def check_rules(*broken: str | None) -> None:
+    """Raise UsageError of all rules that are broken; None stands for one that is kept."""
+    rules = [rule for rule in broken if rule is not None]
+    if rules:
+        raise UsageError(*rules)

@@ -1,6 +1,7 @@
 """Plain data to nouns and back: what is refused, and what it says."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.values import PRINTABLE, VALUES, raw_workload
 
-from recsmith.errors import CorruptFile
+from recsmith.clusters import Links, load_cluster
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import decode, did_you_mean, dump_json, parse
-from recsmith.workloads import Workload, workload_from_raw
+from recsmith.problems import load_constraints
+from recsmith.workloads import Workload, load_workload, workload_from_raw
 
 
 def refusal(raw: Any) -> str:
@@ -122,6 +125,104 @@ def test_lines_of_wrong_fields_are_told(text: str, tmp_path: Path):
     line = 1 + text[: text.index("batch_size")].count("\n")
     assert re.search(rf"batch_size is \"\w\": [\w ]+ \(line {line}\)", str(refused.value))
     assert "tables is missing (line 1)" in str(refused.value)
+
+
+BROKEN: dict[str, tuple[Callable[[str], object], str, list[tuple[str, int]]]] = {
+    "workload": (
+        load_workload,
+        """\
+schema: recsmith/workload/1
+batch_size: 8
+optimizer: sgd
+tables:
+- {name: a, num_embeddings: 0, embedding_dim: 8, pooling_factor: 1}
+- name: b
+  num_embeddings: 0
+  embedding_dim: 0
+  features: [{name: f, pooling_factor: 1}]
+- name: c
+  num_embeddings: 4
+  embedding_dim: 4
+  features:
+  - name: f
+    pooling_factor: -1
+""",
+        [
+            ("num_embeddings of table 'a' is 0", 5),
+            ("num_embeddings of table 'b' is 0", 7),
+            ("embedding_dim of table 'b' is 0", 8),
+            ("pooling_factor of feature 'f' is -1.0", 15),
+        ],
+    ),
+    "cluster": (
+        load_cluster,
+        """\
+schema: recsmith/cluster/1
+device:
+  base: h100
+  hbm_bandwidth: 0
+  l2_bytes: 0
+links:
+  intra_host_latency_s: 0
+""",
+        [
+            ("hbm_bandwidth of device 'h100' is 0.0", 4),
+            ("l2_bytes of device 'h100' is 0", 5),
+            ("intra_host_latency_s is 0.0", 7),
+        ],
+    ),
+    "constraints": (
+        load_constraints,
+        """\
+schema: recsmith/constraints/1
+rules:
+- tables: a
+  min_width: 1
+- {tables: b, sharding_types: [x], compute_kernels: []}
+""",
+        [
+            ("min_width of rule 'a' is 1", 4),
+            ("no sharding type is called 'x'", 5),
+            ("at least one compute kernel must be allowed", 5),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_all_broken_rules_are_told_at_once_with_their_lines(kind: str, tmp_path: Path):
+    load, text, rules = BROKEN[kind]
+    file = tmp_path / f"{kind}.yaml"
+    file.write_text(text)
+    with pytest.raises(CorruptFile) as refused:
+        load(str(file))
+    said = str(refused.value)
+    assert said.startswith(f"'{file}': {len(rules)} rules are broken: ")
+    for words, line in rules:
+        assert re.search(rf"{re.escape(words)}[^()]*\(line {line}\)", said), (words, said)
+
+
+def test_broken_rules_and_wrong_fields_are_told_together():
+    raw = raw_workload(num_embeddings=0)
+    raw["tables"].append(raw["tables"][0] | {"name": "other", "embedding_dim": "8"})
+    said = refusal(raw)
+    assert said.startswith("'w.json': 2 things are wrong: ")
+    assert "num_embeddings of table 'user_id' is 0" in said
+    assert "('other').embedding_dim is \"8\"" in said
+
+
+def test_all_broken_rules_of_a_value_are_told_in_python_too():
+    with pytest.raises(
+        UsageError, match=r"^2 rules are broken: intra_host_bandwidth is 0.*; inter_host_bandwidth is 0"
+    ):
+        Links(intra_host_bandwidth=0, inter_host_bandwidth=0)
+
+
+def test_a_large_file_tells_its_first_broken_rule_only():
+    """As of wrong fields: each error of a list takes a kilobyte until all are known."""
+    raw = raw_workload(num_embeddings=0)
+    raw["tables"] *= 2**10
+    assert refusal(raw) == "'w.json': num_embeddings of table 'user_id' is 0; it must be at least 1 and below 2^53"
 
 
 def test_a_word_like_no_other_gets_the_whole_list():

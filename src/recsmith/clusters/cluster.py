@@ -6,7 +6,7 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.clusters.replication import Replication
-from recsmith.errors import UsageError
+from recsmith.errors import UsageError, check_rules
 from recsmith.units import counted, format_size
 
 LARGEST_WORLD = 65_536  # devices; larger clusters are taken for mistakes
@@ -15,19 +15,22 @@ LONGEST_LATENCY_S = 60.0  # of a launch or a message: longer ones are taken for 
 LARGEST_SIZE = 2**53  # bytes; sizes below it are exact as floating-point numbers
 
 
-def _check_speed(value: float | None, what: str) -> None:
-    if value is not None and not SLOWEST <= value <= FASTEST:
-        raise UsageError(f"{what} is {value}; it must lie between {SLOWEST:g} and {FASTEST:g} bytes per second")
+def _wrong_speed(value: float | None, what: str) -> str | None:
+    if value is None or SLOWEST <= value <= FASTEST:
+        return None
+    return f"{what} is {value}; it must lie between {SLOWEST:g} and {FASTEST:g} bytes per second"
 
 
-def _check_latency(value: float | None, what: str) -> None:
-    if value is not None and not 0 < value <= LONGEST_LATENCY_S:
-        raise UsageError(f"{what} is {value}; it must lie above 0 and at most at {LONGEST_LATENCY_S:g} seconds")
+def _wrong_latency(value: float | None, what: str) -> str | None:
+    if value is None or 0 < value <= LONGEST_LATENCY_S:
+        return None
+    return f"{what} is {value}; it must lie above 0 and at most at {LONGEST_LATENCY_S:g} seconds"
 
 
-def _check_bytes(value: int | None, what: str, *, least: int = 1) -> None:
-    if value is not None and not least <= value < LARGEST_SIZE:
-        raise UsageError(f"{what} is {value} bytes; it must be at least {least} and below 2^53")
+def _wrong_bytes(value: int | None, what: str, *, least: int = 1) -> str | None:
+    if value is None or least <= value < LARGEST_SIZE:
+        return None
+    return f"{what} is {value} bytes; it must be at least {least} and below 2^53"
 
 
 @noun
@@ -52,11 +55,13 @@ class Device:
 
     def __post_init__(self) -> None:
         """Check sizes and speeds."""
-        _check_bytes(self.hbm_bytes, f"hbm_bytes of device '{self.name}'")
-        _check_bytes(self.l2_bytes, f"l2_bytes of device '{self.name}'")
-        for field in ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth"):
-            _check_speed(getattr(self, field), f"{field} of device '{self.name}'")
-        _check_latency(self.launch_s, f"launch_s of device '{self.name}'")
+        speeds = ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth")
+        check_rules(
+            _wrong_bytes(self.hbm_bytes, f"hbm_bytes of device '{self.name}'"),
+            _wrong_bytes(self.l2_bytes, f"l2_bytes of device '{self.name}'"),
+            *(_wrong_speed(getattr(self, field), f"{field} of device '{self.name}'") for field in speeds),
+            _wrong_latency(self.launch_s, f"launch_s of device '{self.name}'"),
+        )
 
     def is_called(self, name: str) -> bool:
         """Whether a GPU that gives a name is this device: 'NVIDIA A100-SXM4-80GB' is a100-80, by the words of both.
@@ -79,8 +84,12 @@ class Links:
 
     def __post_init__(self) -> None:
         """Check speeds."""
-        for field in Links.__dataclass_fields__:
-            (_check_latency if field.endswith("_s") else _check_speed)(getattr(self, field), field)
+        check_rules(
+            _wrong_speed(self.intra_host_bandwidth, "intra_host_bandwidth"),
+            _wrong_speed(self.inter_host_bandwidth, "inter_host_bandwidth"),
+            _wrong_latency(self.intra_host_latency_s, "intra_host_latency_s"),
+            _wrong_latency(self.inter_host_latency_s, "inter_host_latency_s"),
+        )
 
 
 @noun
@@ -116,18 +125,19 @@ class Cluster:
                 f"hbm_bytes lists {counted(len(self.hbm_bytes), 'device')}, the cluster has {self.world_size}; "
                 "give one per rank"
             )
-        _check_bytes(self.reserve_bytes, "reserve_bytes", least=0)
-        _check_bytes(self.ddr_bytes_per_host, "ddr_bytes_per_host", least=0)
-        _check_bytes(self.ssd_bytes_per_host, "ssd_bytes_per_host", least=0)
-        for size in set(self.hbm_per_rank):
-            _check_bytes(size, "hbm_bytes")
-            if size <= self.reserve_bytes:
-                raise UsageError(
-                    f"the reserve of {format_size(self.reserve_bytes)} leaves nothing of a device's "
-                    f"{format_size(size)}; reserve less"
-                )
-        if self.replication is not None:
-            _check_layout(self.replication, self.world_size, self.local_world_size)
+        least = min(self.hbm_per_rank)
+        check_rules(
+            _wrong_bytes(self.reserve_bytes, "reserve_bytes", least=0),
+            _wrong_bytes(self.ddr_bytes_per_host, "ddr_bytes_per_host", least=0),
+            _wrong_bytes(self.ssd_bytes_per_host, "ssd_bytes_per_host", least=0),
+            _wrong_bytes(least, "hbm_bytes") or _wrong_bytes(max(self.hbm_per_rank), "hbm_bytes"),
+            self.replication and _wrong_layout(self.replication, self.world_size, self.local_world_size),
+        )
+        if least <= self.reserve_bytes:
+            reserve = format_size(self.reserve_bytes)
+            raise UsageError(
+                f"the reserve of {reserve} leaves nothing of a device's {format_size(least)}; reserve less"
+            )
 
     @property
     def world_size(self) -> int:
@@ -175,17 +185,18 @@ class Cluster:
         return f"{self.device.name}:{local}{hosts}, {memory}{reserve} a device{groups}"
 
 
-def _check_layout(replication: Replication, group_size: int, local_world_size: int) -> None:
-    """Refuse a group that no job has: the job fills its hosts, and they decide which ranks of a group share one."""
+def _wrong_layout(replication: Replication, group_size: int, local_world_size: int) -> str | None:
+    """What is wrong with a group that no job has: jobs fill hosts, which decide what ranks of a group share one."""
     devices, local = group_size * replication.replicas, replication.job_local_world_size
     if devices % local or devices > LARGEST_WORLD:
-        raise UsageError(
+        return (
             f"{replication.replicas} sharding groups of {group_size} devices are {devices}; "
             f"they must fill hosts of {local} and be at most {LARGEST_WORLD:,}"
         )
     expected = replication.group_local_world_size(group_size)
     if local_world_size != expected:
-        raise UsageError(
+        return (
             f"local_world_size of the sharding group is {local_world_size}; {expected} of its neighbouring ranks share "
             f"a host of {local} in this layout: set it to {expected}"
         )
+    return None

@@ -3,7 +3,7 @@
 import math
 
 from recsmith._types import noun
-from recsmith.errors import UsageError
+from recsmith.errors import check_rules
 
 
 @noun
@@ -23,12 +23,13 @@ class Replication:
 
     def __post_init__(self) -> None:
         """Check counts."""
-        if self.replicas < 2:
-            raise UsageError(f"replicas is {self.replicas}; a job of 2D parallelism has at least 2 sharding groups")
-        if self.job_local_world_size < 1:
-            raise UsageError(f"job_local_world_size is {self.job_local_world_size}; a host has at least 1 device")
-        if self.steps_per_sync < 1:
-            raise UsageError(f"steps_per_sync is {self.steps_per_sync}; replicas sync every so many steps, at least 1")
+        local, steps = self.job_local_world_size, self.steps_per_sync
+        check_rules(
+            f"replicas is {self.replicas}; a job of 2D parallelism has at least 2 sharding groups"
+            if self.replicas < 2 else None,
+            f"job_local_world_size is {local}; a host has at least 1 device" if local < 1 else None,
+            f"steps_per_sync is {steps}; replicas sync every so many steps, at least 1" if steps < 1 else None,
+        )  # fmt: skip
 
     def describe(self) -> str:
         """A few words for a report: `3 replicas, sync every step`."""

@@ -5,13 +5,13 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
-from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from recsmith._printable import printable_json
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files.lines import lines_of
 from recsmith.files.parsing import Raw
+from recsmith.files.validators import BROKEN_RULE, adapter, brief_validator, rules_validator
 
 Noun = TypeVar("Noun")
 SHOWN_VALUE = 60  # characters of a wrong value that an error shows
@@ -34,63 +34,46 @@ def check_schema(raw: Raw, schema: str, source: str) -> Raw:
     return {key: value for key, value in raw.items() if key != "schema"}
 
 
-@cache
-def _adapter(noun: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(noun)
-
-
-@cache
-def _brief_validator(noun: Any) -> Any:
-    """A validator that stops at the first wrong item of every list: each error takes a kilobyte until all are known."""
-    from pydantic_core import SchemaValidator
-
-    return SchemaValidator(_stopping_early(_adapter(noun).core_schema))
-
-
-def _stopping_early(schema: Any) -> Any:
-    """A core schema of pydantic whose lists and tuples stop at their first wrong item."""
-    if isinstance(schema, list | tuple):
-        return [_stopping_early(each) for each in cast(list[Any], schema)]
-    if not isinstance(schema, dict):
-        return schema
-    made = {key: _stopping_early(value) for key, value in cast(Raw, schema).items()}
-    return made | {"fail_fast": True} if made.get("type") in ("list", "tuple") else made
-
-
 def decode(noun: type[Noun], raw: object, source: str) -> Noun:
-    """A noun from plain data, every field checked; CorruptFile names every wrong field."""
+    """A noun from plain data, every field checked; CorruptFile names every wrong field and every broken rule.
+
+    The rules of a noun are asked once its fields are right, so those of a whole wait for its parts.
+    """
     from pydantic import ValidationError
 
     try:
-        text = json.dumps(raw)
-        return (_brief_validator if len(text) > LARGE else _adapter)(noun).validate_json(text, strict=True)
+        return _validated(noun, json.dumps(raw))
     except MemoryError:
         raise CorruptFile(f"'{source}' does not fit into memory") from None
     except ValidationError as error:
         raise CorruptFile(f"'{source}': {_describe(noun, raw, error, source)}") from None
-    except UsageError as error:
-        raise CorruptFile(f"'{source}': {error}") from None
     except RecursionError:
         raise CorruptFile(f"'{source}' is nested too deeply") from None
 
 
+def _validated(noun: type[Noun], text: str) -> Noun:
+    """The noun of a JSON text; the first broken rule ends pydantic's look at it, so that a second look finds all."""
+    try:
+        return (brief_validator if len(text) > LARGE else adapter)(noun).validate_json(text, strict=True)
+    except UsageError:
+        return rules_validator(noun, brief=len(text) > LARGE).validate_json(text, strict=True)
+
+
 def encode(noun: object) -> Any:
     """Plain data of a noun, without the fields that have their default value."""
-    return _adapter(type(noun)).dump_python(noun, mode="json", exclude_defaults=True)
+    return adapter(type(noun)).dump_python(noun, mode="json", exclude_defaults=True)
 
 
 def json_schema(noun: Any) -> Raw:
     """JSON Schema of a noun, as files hold it."""
-    return _adapter(noun).json_schema()
+    return adapter(noun).json_schema()
 
 
 _UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def _describe(noun: Any, raw: object, error: Any, source: str) -> str:
-    """Every wrong field, unknown ones first, with the line that it stands in where that can be told."""
+    """Every wrong field and broken rule, unknown fields first, with its line where that can be told."""
     errors = sorted(error.errors(include_url=False), key=lambda each: each["type"] not in _UNKNOWN_FIELD)
     shown = errors[:MOST_ERRORS]
     lines = lines_of(source, [each["loc"] for each in shown])
@@ -101,10 +84,17 @@ def _describe(noun: Any, raw: object, error: Any, source: str) -> str:
     more = error.error_count() - len(said)
     if len(said) == 1 and not more:
         return said[0]
-    return f"{error.error_count()} fields are wrong: {'; '.join(said)}" + (f"; and {more} more" if more else "")
+    return f"{error.error_count()} {_wrong(errors)}: {'; '.join(said)}" + (f"; and {more} more" if more else "")
+
+
+def _wrong(errors: list[Any]) -> str:
+    rules = {each["type"] == BROKEN_RULE for each in errors}
+    return "things are wrong" if len(rules) > 1 else "rules are broken" if True in rules else "fields are wrong"
 
 
 def _wrong_field(noun: Any, raw: object, error: Any) -> str:
+    if error["type"] == BROKEN_RULE:
+        return error["msg"]
     place, value = _place(raw, error["loc"])
     if error["type"] in _UNKNOWN_FIELD:
         return f"{place} is not a known field{did_you_mean(str(error['loc'][-1]), _names_at(noun, error['loc']))}"

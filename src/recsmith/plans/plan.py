@@ -6,12 +6,17 @@ from typing import Any
 
 from recsmith._types import noun
 from recsmith.clusters import Cluster
-from recsmith.errors import UsageError
+from recsmith.errors import check_rules
 from recsmith.plans.cost import Bound, StepCost
 from recsmith.sharding import UVM_CACHING, Shard, ShardingType, sharding_type
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 from recsmith.workloads import Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
+
+
+def wrong_load_factor(share: float) -> str | None:
+    """What is wrong with shares of a table's rows that no cache can hold."""
+    return None if 0 < share <= 1 else f"load_factor is {share}; it must lie above 0 and at most at 1"
 
 
 @noun
@@ -22,8 +27,7 @@ class Cache:
 
     def __post_init__(self) -> None:
         """Check the share."""
-        if not 0 < self.load_factor <= 1:
-            raise UsageError(f"load_factor is {self.load_factor}; it must lie above 0 and at most at 1")
+        check_rules(wrong_load_factor(self.load_factor))
 
 
 def kernel_words(kernel: str, cache: Cache | None) -> str:

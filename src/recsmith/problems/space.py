@@ -4,9 +4,9 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import UsageError
+from recsmith.errors import UsageError, check_rules
 from recsmith.files import Raw, Source, check_schema, decode, did_you_mean, encode, parse, read_text, source_text
-from recsmith.plans import Cache
+from recsmith.plans.plan import wrong_load_factor
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 
@@ -15,19 +15,26 @@ LARGEST_WIDTH = 65_536  # columns of the widest table that can be planned
 CACHE_FACTORS = (0.05, 0.1, 0.2, 0.5)  # CACHE_LOAD_FACTOR, TorchRec's only one, and some that weigh less or miss less
 
 
-def _check_words(words: tuple[str, ...], known: tuple[str, ...], what: str) -> None:
+def _wrong_words(words: tuple[str, ...] | None, known: tuple[str, ...], what: str) -> str | None:
+    if words is None:
+        return None
     unknown = next((word for word in words if word not in known), None)
     if unknown is not None:
-        raise UsageError(f"no {what} is called '{unknown}'{did_you_mean(unknown, list(known))}")
-    if not words:
-        raise UsageError(f"at least one {what} must be allowed; known: {', '.join(known)}")
+        return f"no {what} is called '{unknown}'{did_you_mean(unknown, list(known))}"
+    return None if words else f"at least one {what} must be allowed; known: {', '.join(known)}"
 
 
-def _check_factors(factors: tuple[float, ...]) -> tuple[float, ...]:
-    """The factors in rising order, once each."""
-    if not factors:
-        raise UsageError(f"at least one cache factor must be allowed, such as {CACHE_LOAD_FACTOR}")
-    return tuple(sorted({Cache(load_factor=float(factor)).load_factor for factor in factors}))
+def _wrong_width(width: int | None, table: str) -> str | None:
+    if width is None or WIDTH_STEP <= width <= LARGEST_WIDTH:
+        return None
+    limits = f"at least {WIDTH_STEP} and at most {LARGEST_WIDTH:,} columns"
+    return f"min_width of rule '{table}' is {width}; it must be {limits}"
+
+
+def _wrong_factors(factors: tuple[float, ...] | None) -> str | None:
+    if factors == ():
+        return f"at least one cache factor must be allowed, such as {CACHE_LOAD_FACTOR}"
+    return next(filter(None, (wrong_load_factor(factor) for factor in factors or ())), None)
 
 
 @noun
@@ -48,11 +55,14 @@ class Space:
 
     def __post_init__(self) -> None:
         """Check the words; keep them in the house order, once each."""
-        _check_words(self.types, TYPE_NAMES, "sharding type")
-        _check_words(self.kernels, KERNEL_NAMES, "compute kernel")
+        check_rules(
+            _wrong_words(self.types, TYPE_NAMES, "sharding type"),
+            _wrong_words(self.kernels, KERNEL_NAMES, "compute kernel"),
+            _wrong_factors(self.cache_factors),
+        )
         object.__setattr__(self, "types", tuple(name for name in TYPE_NAMES if name in self.types))
         object.__setattr__(self, "kernels", tuple(name for name in KERNEL_NAMES if name in self.kernels))
-        factors = _check_factors(self.cache_factors)
+        factors = tuple(sorted(set(self.cache_factors)))
         object.__setattr__(self, "cache_factors", factors if UVM_CACHING.name in self.kernels else CACHE_FACTORS)
 
     def describe(self) -> str:
@@ -78,17 +88,14 @@ class TableRule:
 
     def __post_init__(self) -> None:
         """Check the words."""
-        if self.sharding_types is not None:
-            _check_words(self.sharding_types, TYPE_NAMES, "sharding type")
-        if self.compute_kernels is not None:
-            _check_words(self.compute_kernels, KERNEL_NAMES, "compute kernel")
-        if self.min_width is not None and not WIDTH_STEP <= self.min_width <= LARGEST_WIDTH:
-            raise UsageError(
-                f"min_width of rule '{self.tables}' is {self.min_width}; it must be at least {WIDTH_STEP} and at "
-                f"most {LARGEST_WIDTH:,} columns"
-            )
+        check_rules(
+            _wrong_words(self.sharding_types, TYPE_NAMES, "sharding type"),
+            _wrong_words(self.compute_kernels, KERNEL_NAMES, "compute kernel"),
+            _wrong_width(self.min_width, self.tables),
+            _wrong_factors(self.cache_factors),
+        )
         if self.cache_factors is not None:
-            object.__setattr__(self, "cache_factors", _check_factors(self.cache_factors))
+            object.__setattr__(self, "cache_factors", tuple(sorted(set(self.cache_factors))))
 
 
 @noun

@@ -4,7 +4,7 @@ import math
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import UsageError
+from recsmith.errors import check_rules
 from recsmith.workloads.access import AccessProfile
 
 DataType = Literal["fp32", "fp16", "bf16", "int8"]
@@ -14,24 +14,25 @@ ELEMENT_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}  # 
 LARGEST_COUNT = 2**53  # counts stay exact as floating-point numbers
 
 
-def check_name(name: str, what: str) -> None:
-    """Refuse names that would break a line of text or a file."""
+def _wrong_name(name: str, what: str) -> str | None:
+    """What is wrong with names that would break a line of text or a file."""
     if not name:
-        raise UsageError(f"a {what} needs a name; the empty string is not one")
+        return f"a {what} needs a name; the empty string is not one"
     bad = next((c for c in name if not c.isprintable()), None)
-    if bad is not None:
-        raise UsageError(f"{what} name {name!r} holds the control character {bad!r}; names are printable text")
+    return bad and f"{what} name {name!r} holds the control character {bad!r}; names are printable text"
 
 
-def check_count(value: int, what: str) -> None:
-    """Refuse counts outside 1 .. 2^53."""
-    if not 1 <= value < LARGEST_COUNT:
-        raise UsageError(f"{what} is {value}; it must be at least 1 and below 2^53")
+def wrong_count(value: int | None, what: str) -> str | None:
+    """What is wrong with counts outside 1 .. 2^53."""
+    if value is None or 1 <= value < LARGEST_COUNT:
+        return None
+    return f"{what} is {value}; it must be at least 1 and below 2^53"
 
 
-def _check_amount(value: float, what: str) -> None:
-    if not (math.isfinite(value) and 0 <= value < LARGEST_COUNT):
-        raise UsageError(f"{what} is {value}; it must be a finite number, 0 or more, below 2^53")
+def _wrong_amount(value: float, what: str) -> str | None:
+    if math.isfinite(value) and 0 <= value < LARGEST_COUNT:
+        return None
+    return f"{what} is {value}; it must be a finite number, 0 or more, below 2^53"
 
 
 @noun
@@ -52,11 +53,24 @@ class Feature:
 
     def __post_init__(self) -> None:
         """Check names and amounts."""
-        check_name(self.name, "feature")
-        _check_amount(self.pooling_factor, f"pooling_factor of feature '{self.name}'")
-        _check_amount(self.num_poolings, f"num_poolings of feature '{self.name}'")
-        if self.batch_size is not None:
-            check_count(self.batch_size, f"batch_size of feature '{self.name}'")
+        check_rules(
+            _wrong_name(self.name, "feature"),
+            _wrong_amount(self.pooling_factor, f"pooling_factor of feature '{self.name}'"),
+            _wrong_amount(self.num_poolings, f"num_poolings of feature '{self.name}'"),
+            wrong_count(self.batch_size, f"batch_size of feature '{self.name}'"),
+        )
+
+
+def _wrong_features(features: tuple[Feature, ...], table: str) -> str | None:
+    if not features:
+        return f"table '{table}' has no features; give at least one, or a pooling_factor"
+    names = [feature.name for feature in features]
+    twin = next((name for name in names if names.count(name) > 1), None)
+    if twin is not None:
+        return f"table '{table}' lists feature '{twin}' twice; list it once"
+    if len({feature.weighted for feature in features}) > 1:
+        return f"table '{table}' mixes weighted and unweighted features; TorchRec keeps them in two collections"
+    return None
 
 
 @noun
@@ -79,21 +93,12 @@ class Table:
 
     def __post_init__(self) -> None:
         """Check names, counts, and that the features agree."""
-        check_name(self.name, "table")
-        check_count(self.num_embeddings, f"num_embeddings of table '{self.name}'")
-        check_count(self.embedding_dim, f"embedding_dim of table '{self.name}'")
-        if not self.features:
-            raise UsageError(f"table '{self.name}' has no features; give at least one, or a pooling_factor")
-        if len(self.features) > 1:
-            names = [feature.name for feature in self.features]
-            twin = next((name for name in names if names.count(name) > 1), None)
-            if twin is not None:
-                raise UsageError(f"table '{self.name}' lists feature '{twin}' twice; list it once")
-            if len({feature.weighted for feature in self.features}) > 1:
-                raise UsageError(
-                    f"table '{self.name}' mixes weighted and unweighted features; "
-                    "TorchRec keeps them in two collections"
-                )
+        check_rules(
+            _wrong_name(self.name, "table"),
+            wrong_count(self.num_embeddings, f"num_embeddings of table '{self.name}'"),
+            wrong_count(self.embedding_dim, f"embedding_dim of table '{self.name}'"),
+            _wrong_features(self.features, self.name) if len(self.features) != 1 else None,
+        )
 
     @property
     def weighted(self) -> bool:

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import UsageError
+from recsmith.errors import check_rules
 from recsmith.units import format_size
 from recsmith.workloads.optimizers import OptimizerName
-from recsmith.workloads.table import DataType, Table, check_count
+from recsmith.workloads.table import DataType, Table, wrong_count
 
 MOST_TABLES = 1_000_000  # more are taken for a mistake
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
@@ -36,14 +36,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         """Check counts and that table names are unique."""
-        check_count(self.batch_size, "batch_size")
-        if not self.tables:
-            raise UsageError("the workload has no tables; list at least one")
-        if len(self.tables) > MOST_TABLES:
-            raise UsageError(f"the workload has {len(self.tables):,} tables; at most {MOST_TABLES:,} can be planned")
-        twins = [name for name, count in Counter(table.name for table in self.tables).items() if count > 1]
-        if twins:
-            raise UsageError(f"two tables are named '{twins[0]}'; table names must be unique")
+        check_rules(wrong_count(self.batch_size, "batch_size"), _wrong_tables(self.tables))
 
     def __repr__(self) -> str:
         """Its size and settings; never the tables one by one."""
@@ -64,3 +57,12 @@ class Workload:
     def weight_bytes(self) -> int:
         """Bytes of all tables."""
         return sum(table.weight_bytes for table in self.tables)
+
+
+def _wrong_tables(tables: tuple[Table, ...]) -> str | None:
+    if not tables:
+        return "the workload has no tables; list at least one"
+    if len(tables) > MOST_TABLES:
+        return f"the workload has {len(tables):,} tables; at most {MOST_TABLES:,} can be planned"
+    twin = next((name for name, count in Counter(table.name for table in tables).items() if count > 1), None)
+    return None if twin is None else f"two tables are named '{twin}'; table names must be unique"
