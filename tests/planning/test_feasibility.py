@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import time
 from dataclasses import replace
 from functools import cache
 
@@ -22,8 +23,9 @@ from support.cases import (
     workload,
 )
 
-from recsmith.clusters import Cluster, sharding_group
+from recsmith.clusters import Cluster, load_cluster, sharding_group
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.planning import remedies
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.problems import Space
 from recsmith.units import parse_size
@@ -112,6 +114,29 @@ def test_the_named_types_are_enough() -> None:
     assert found
     wide = replace(case, space=Space(types=tuple(found[1].split(",")), widths="any"))
     assert _is_planned(wide)
+
+
+@pytest.mark.parametrize("name", ["tables larger than the cluster", "tables larger than two hosts"])
+def test_what_is_tried_in_short_is_enough_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As very many tables and very wide ones are tried: once, of few widths."""
+    monkeypatch.setattr(remedies, "MANY_OPTIONS", 0)
+    monkeypatch.setattr(remedies, "MANY_PLACES", 0)
+    case = CASES[name]
+    with pytest.raises(Infeasible) as caught:
+        case.plan()
+    assert _is_planned(replace(case, cluster=_with_hbm(case.cluster, str(caught.value))))
+    assert _is_planned(replace(case, cluster=_with_devices(case.cluster, str(caught.value))))
+
+
+@pytest.mark.parametrize("shape", [(2000, 10**8, 128), (20, 10**8, 16_384)], ids=["many", "wide"])
+def test_a_way_out_of_what_is_absurdly_large_is_found_fast(shape: tuple[int, int, int]) -> None:
+    """It took 10 and 20 CPU seconds where each try placed every table, split at will and moved again."""
+    count, rows, dim = shape
+    tables = workload(*(table(f"t{i}", rows, dim) for i in range(count)))
+    begun = time.process_time()
+    message = _message(Case(tables, load_cluster("h100:8"), cost_model="analytic"))
+    assert time.process_time() - begun < 6
+    assert re.search(r"Checked to work: --hbm \S+GiB; or [0-9,]+ devices \([0-9,]+ hosts\)", message), message
 
 
 HOSTS = cluster(4, hbm=256 * MIB, ddr_bytes_per_host=4 * 2**30)

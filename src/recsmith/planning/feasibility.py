@@ -1,4 +1,4 @@
-"""Proofs that no plan exists, with the smallest change that was checked to help.
+"""Proofs that no plan exists; what would help is in remedies.py.
 
 Two proofs, both exact: a table has no placement whose pieces fit a device; or all tables at their lightest weigh more
 than all devices together. Anything else may still be unplannable, and then a search says NoPlanFound.
@@ -6,37 +6,15 @@ than all devices together. Anything else may still be unplannable, and then a se
 Legend: T tables, W ranks.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
-from recsmith.bounds.relaxation import DEAREST
-from recsmith.bounds.selection import SelectionLimits
 from recsmith.bounds.shared_relaxations import shared_relaxation
-from recsmith.bounds.table_totals import TableTotals
-from recsmith.clusters import larger_groups
 from recsmith.costs import CostModel, Evaluator
-from recsmith.errors import Infeasible, UsageError
-from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.fewest_pieces import place_in_fewest_pieces
-from recsmith.problems import Problem, build_problem
-from recsmith.sharding import UVM_CACHING
+from recsmith.errors import Infeasible
+from recsmith.planning.remedies import LIGHTEST, roomy_weights, weights, what_helps
+from recsmith.problems import Problem
 from recsmith.units import counted, format_size
 from recsmith.workloads import Table
-
-HBM_STEPS = (
-    1.0,
-    1.02,
-    1.05,
-    1.1,
-    1.2,
-    1.5,
-    2.0,
-    4.0,
-)  # over the proven minimum, tried in turn
-DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # over the least number of hosts, tried in turn
-GIB = 2**30  # bytes
-LIGHTEST = SelectionLimits(price=DEAREST)
 
 
 def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
@@ -46,7 +24,7 @@ def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
     room = float(problem.capacity.sum())
     if np.isfinite(light.seconds).all() and light.bytes.sum() <= room:
         return  # the options at hand fit already; no need to ask for every split
-    least = TableTotals(evaluator).per_table(LIGHTEST)
+    least = weights(problem).per_table(LIGHTEST)
     unplaceable = np.flatnonzero(~np.isfinite(least.value))
     if unplaceable.size:
         raise Infeasible(_unplaceable_message(problem, model, unplaceable.tolist()))
@@ -82,7 +60,8 @@ def _buffer_words(problem: Problem, table: Table) -> str:
 
 def _overfull_message(problem: Problem, model: CostModel, need: float, room: float) -> str:
     world = problem.cluster.world_size
-    least = float(_roomy_totals(problem, model).per_table(LIGHTEST).bytes.sum())
+    roomy = roomy_weights(problem)
+    least = float(roomy.per_table(LIGHTEST).bytes.sum())
     floor = (
         f": no plan exists below {format_size(least / world)} a device, {_fewest(problem, least)}"
         if least > room
@@ -91,7 +70,7 @@ def _overfull_message(problem: Problem, model: CostModel, need: float, room: flo
     return (
         f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
         f"{counted(world, 'device')} offer{'s' if world == 1 else ''} {format_size(room)}. "
-        f"Proved{floor}. {what_helps(problem, model)}"
+        f"Proved{floor}. {what_helps(problem, model, roomy)}"
     )
 
 
@@ -105,89 +84,3 @@ def _fewest(problem: Problem, least: float) -> str:
         return f"nor below {counted(devices, 'device')} of this size"
     local = cluster.local_world_size
     return f"nor below {-(-devices // local) * local} devices of this size in hosts of {local}"
-
-
-def what_helps(problem: Problem, model: CostModel) -> str:
-    """Changes that were tried and gave a plan."""
-    changes = (_more_memory, _more_hosts, _larger_groups, _more_types, _host_memory)
-    checked = [text for change in changes if (text := change(problem, model))]
-    return f"Checked to work: {'; or '.join(checked)}." if checked else "No single change that was tried is enough."
-
-
-def _more_memory(problem: Problem, model: CostModel) -> str | None:
-    """The least device memory of a few that gives a plan."""
-    reserve, world = problem.cluster.reserve_bytes, problem.cluster.world_size
-    totals = _roomy_totals(problem, model)
-    roomy = totals.relaxation.problem
-    least = totals.per_table(LIGHTEST).bytes
-    heaviest = np.minimum.reduceat(totals.relaxation.option_heaviest, roomy.options.start[:-1]).max()
-    start = max(float(least.sum()) / world, float(heaviest))
-    for step in HBM_STEPS:
-        hbm = int(np.ceil((start * step + reserve) / GIB * 10) / 10 * GIB)
-        if hbm > 2**50:
-            return None
-        if _has_plan(problem, model, hbm_bytes=hbm):
-            return f"--hbm {hbm / GIB:.1f}GiB"
-    return None
-
-
-def _roomy_totals(problem: Problem, model: CostModel) -> TableTotals:
-    """What tables weigh at their lightest on devices of any size: larger pieces carry fewer extra bytes."""
-    roomy = build_problem(problem.workload, problem.cluster.with_memory(2**52), problem.space, problem.constraints)
-    return TableTotals(model.compile(roomy))
-
-
-def _more_hosts(problem: Problem, model: CostModel) -> str | None:
-    """The least number of hosts of a few that gives a plan; only where every device is alike, in one group."""
-    cluster = problem.cluster
-    if isinstance(cluster.hbm_bytes, tuple) or cluster.replication is not None:
-        return None
-    need = TableTotals(model.compile(problem)).per_table(LIGHTEST).bytes.sum()
-    least = max(cluster.hosts + 1, int(np.ceil(need / problem.capacity.max() / cluster.local_world_size)))
-    tried = sorted({int(np.ceil(least * step)) for step in DEVICE_STEPS})
-    for hosts in tried:
-        if _has_plan(problem, model, hosts=hosts):
-            return f"{counted(hosts * cluster.local_world_size, 'device')} ({counted(hosts, 'host')})"
-    return None
-
-
-def _larger_groups(problem: Problem, model: CostModel) -> str | None:
-    """The least size of a 2D job's sharding groups that gives a plan."""
-    for cluster in larger_groups(problem.cluster):
-        if _has_plan(replace(problem, cluster=cluster), model):
-            return f"--group-size {cluster.world_size}"
-    return None
-
-
-def _more_types(problem: Problem, model: CostModel) -> str | None:
-    wide = replace(
-        problem.space, types=(*problem.space.types, "column_wise", "row_wise", "table_row_wise"), widths="any"
-    )
-    if wide == problem.space or problem.constraints.rules:
-        return None
-    return f"--types {','.join(wide.types)} --widths any" if _has_plan(replace(problem, space=wide), model) else None
-
-
-def _host_memory(problem: Problem, model: CostModel) -> str | None:
-    """Tables in host memory behind caches, where hosts have memory and devices reach it."""
-    space, device = problem.space, problem.cluster.device
-    reached = device.kind == "cuda" and device.host_link_bandwidth is not None
-    if UVM_CACHING.name in space.kernels or not reached or problem.cluster.ddr_bytes_per_host is None:
-        return None
-    wide = replace(space, kernels=(*space.kernels, UVM_CACHING.name))
-    return f"--kernels {','.join(wide.kernels)}" if _has_plan(replace(problem, space=wide), model) else None
-
-
-def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
-    """Whether a changed problem, on a changed cluster, is legal and has a plan."""
-    try:
-        cluster_ = replace(changed.cluster, **cluster)
-        problem = build_problem(changed.workload, cluster_, changed.space, changed.constraints)
-    except UsageError:  # such as more ranks than a table has blocks of rows
-        return False
-    evaluator = model.compile(problem)
-    relaxation = shared_relaxation(evaluator)
-    light = relaxation.choose(LIGHTEST)
-    if not np.isfinite(light.seconds).all() or light.bytes.sum() > problem.capacity.sum():
-        return False
-    return place_in_fewest_pieces(DeviceState(evaluator), relaxation) is not None

@@ -10,9 +10,10 @@ from recsmith.errors import Infeasible, PlanMismatch, UsageError
 from recsmith.files import Source
 from recsmith.planners import OnImprove, Planner, Solution
 from recsmith.planning.assemble import make_plan
-from recsmith.planning.feasibility import check_feasible, what_helps
+from recsmith.planning.feasibility import check_feasible
 from recsmith.planning.options import SearchOptions
 from recsmith.planning.registry import PLANNERS, find_planner
+from recsmith.planning.remedies import what_helps
 from recsmith.planning.result import Result
 from recsmith.plans import Bound, Plan, check_placements, load_plan
 from recsmith.problems import (
