@@ -36,7 +36,7 @@ def test_a_terminal_gets_one_line_that_is_written_over(
     on_progress = progress_printer(str, 60.0, at_once=True)
     on_progress(1)
     on_progress(2)  # too soon
-    assert capsys.readouterr().err == "\rrecsmith: 1   "
+    assert capsys.readouterr().err == "\rrecsmith: 1"  # click drops the erasing code here
 
 
 def test_notes_go_to_stderr(capsys: pytest.CaptureFixture[str]):
@@ -56,6 +56,4 @@ def test_a_search_is_followed_on_a_terminal_once_it_has_taken_a_while(
     on_improve(0.002)
     on_improve(0.001)
     end_line()
-    assert (
-        capsys.readouterr().err == "\rrecsmith: 7 s, best step 1 ms; Ctrl-C ends with it   \r"
-    )  # click drops the erasing code here
+    assert capsys.readouterr().err == "\rrecsmith: 7 s, best step 1 ms; Ctrl-C ends with it\r"  # as above

@@ -3,13 +3,14 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import click
 
 from recsmith._printable import printable
 
 QUIET_S = 2.0  # seconds of a search before its progress is printed: shorter ones are not worth a line
+CLEAR = "\x1b[K"  # what makes a terminal erase the rest of a line
 WATCHED_S = 0.5  # seconds between two lines on a terminal: often enough to see that the run lives
 
 
@@ -33,7 +34,7 @@ def progress_printer(
             return
         printed = time.monotonic()
         text = printable(f"recsmith: {words(progress)}")
-        click.echo(f"\r{text}   " if watched else text, err=True, nl=not watched)
+        click.echo(f"\r{text}{CLEAR}" if watched else text, err=True, nl=not watched)
 
     return on_progress
 
@@ -59,12 +60,13 @@ def search_printer(quiet_s: float = QUIET_S) -> Callable[[float], None] | None:
 def end_line() -> None:
     """Erase the line of progress on a terminal, so that what follows begins at its left."""
     if is_watched():
-        click.echo("\r\x1b[K", err=True, nl=False)
+        click.echo(f"\r{CLEAR}", err=True, nl=False)
 
 
-def is_watched() -> bool:
-    """Whether stderr is a terminal; it may be closed."""
-    return cast(Any, sys.stderr) is not None and sys.stderr.isatty()
+def is_watched(stream: TextIO | None = None) -> bool:
+    """Whether a stream, by default stderr, is a terminal; it may be closed."""
+    stream = cast(TextIO | None, stream or sys.stderr)
+    return stream is not None and stream.isatty()
 
 
 def note(text: str) -> None:

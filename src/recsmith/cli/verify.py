@@ -1,11 +1,13 @@
 """`recsmith verify`."""
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from recsmith.cli.options import MOST_VISITS, format_option
-from recsmith.cli.progress import end_line, note, progress_printer
+from recsmith.cli.progress import end_line, is_watched, note, progress_printer
 from recsmith.reports.progress import verifying_words
 from recsmith.units import counted
 
@@ -58,13 +60,23 @@ def _verify_job(plan: str, *, format_: str, words: dict[str, Any]) -> None:
     from recsmith.reports.job_verifications import job_verification_report, job_verification_to_raw
     from recsmith.verifying.jobs.verify import verify_job
 
-    done = verify_job(load_plan(plan), **words)
+    shown = format_ != "json" and is_watched(sys.stdout)
+    done = verify_job(load_plan(plan), **words, on_progress=_job_printer() if shown else None)
+    if shown:
+        end_line()
     if format_ == "json":
         click.echo(dump_json(job_verification_to_raw(done)), nl=False)
     else:
         from recsmith.reports.layout import show
 
         show(job_verification_report(done))
+
+
+def _job_printer() -> Callable[[Any], None]:
+    """What prints each stage of a job at once, and its steps as often as a reader follows."""
+    from recsmith.reports.progress import job_words
+
+    return progress_printer(job_words, LOG_EVERY_S, lambda progress: progress.step <= 1)
 
 
 def _verify_kernels(plans: tuple[str, ...], format_: str, words: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from recsmith.jobs.agent import PARENT
 from recsmith.jobs.loopback import LOOPBACK, free_port, loopback_interface
 from recsmith.jobs.machine import free_cores
 from recsmith.jobs.safe_path import places_of_modules
+from recsmith.jobs.telling import TOLD, Listener
 
 TIMEOUT_S = 600.0  # seconds of a job, where its caller knows no better
 LAST_LINES = 25  # of a failing rank's output that an error shows: a traceback and what led to it
@@ -34,13 +35,15 @@ POLL_S = 0.05  # seconds between two checks of the agents: short beside the seco
 
 
 def launch(
-    function: str, arguments: dict[str, Any], *, ranks: int, hosts: int = 1, timeout_s: float = TIMEOUT_S
-) -> list[Any]:
+    function: str, arguments: dict[str, Any], *, ranks: int, hosts: int = 1, timeout_s: float = TIMEOUT_S,
+    on_told: Callable[[Any], object] | None = None,
+) -> list[Any]:  # fmt: skip
     """What `function` (written 'package.module:name') returned on each of `ranks` local ranks, in order of ranks.
 
-    hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data. The function
-    is found wherever this process finds modules (sys.path), so a script can name one of its own; jobs of RecSmith's own
-    import nothing from the working folder. The ranks use nccl where each has a GPU of its own, gloo on CPU elsewhere.
+    hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data.
+    on_told(words): hears what rank 0 tells (telling.py). The function is found wherever this process finds modules
+    (sys.path), so a script can name one of its own; jobs of RecSmith's own import nothing from the working folder. The
+    ranks use nccl where each has a GPU of its own, gloo on CPU elsewhere.
 
     Raises:
         UsageError: ranks are not a multiple of hosts.
@@ -53,8 +56,11 @@ def launch(
     with tempfile.TemporaryDirectory(prefix="recsmith-job-") as name:
         folder = Path(name)
         (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments}))
-        with _agents(folder, ranks, hosts, _environment(ranks, function)) as agents:
-            _wait(agents, folder, timeout_s)
+        told = folder / "told.jsonl"
+        with _agents(folder, ranks, hosts, _environment(ranks, function) | {TOLD: str(told)}) as agents:
+            for words in _until_ended(agents, folder, timeout_s, Listener(told)):
+                if on_told:
+                    on_told(words)
         return [_result(folder, rank) for rank in range(ranks)]
 
 
@@ -113,9 +119,13 @@ def _end(agents: list[subprocess.Popen[bytes]]) -> None:
             agent.wait()
 
 
-def _wait(agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float) -> None:
+def _until_ended(
+    agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float, listener: Listener
+) -> Generator[Any]:
+    """What the job tells until all of its agents have ended well."""
     deadline = time.monotonic() + timeout_s
     while any(agent.poll() is None for agent in agents):
+        yield from listener.news()
         if any(agent.poll() for agent in agents):
             break
         if time.monotonic() > deadline:
@@ -125,6 +135,7 @@ def _wait(agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float)
         time.sleep(POLL_S)
     if any(agent.poll() for agent in agents):
         raise RecSmithError(f"a rank of the local job failed\n{_failing_output(folder)}")
+    yield from listener.news()
 
 
 def _failing_output(folder: Path) -> str:

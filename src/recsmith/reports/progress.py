@@ -2,10 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from recsmith.units import counted
+
 if TYPE_CHECKING:  # modules that import torch or numpy, which printing help does not need
     from recsmith.bench.sharding import BenchProgress
     from recsmith.learning.training_loop import Epoch
     from recsmith.measuring.compute.run import MeasuringProgress
+    from recsmith.verifying.jobs.verification import JobProgress
     from recsmith.verifying.kernels.visits import VisitProgress
 
 
@@ -19,6 +22,13 @@ def verifying_words(progress: "VisitProgress") -> str:
     seconds = progress.elapsed_s * (progress.total / progress.done - 1)
     done = f"{progress.done} of {progress.total} measured"
     return f"visit {progress.visit} of {progress.visits}, {done}{time_left(seconds)}"
+
+
+def job_words(progress: "JobProgress") -> str:
+    """Of `recsmith verify --torchrec`."""
+    steps = f" step {progress.step} of {progress.steps}" if progress.steps else ""
+    ranks = f" {counted(progress.ranks, 'rank')}" if progress.stage == "starting" else ""
+    return f"{progress.stage}{ranks}{steps}"
 
 
 def training_words(epoch: "Epoch") -> str:

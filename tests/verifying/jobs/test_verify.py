@@ -1,6 +1,8 @@
 """`recsmith verify`: a plan runs in a real TorchRec job, and its memory is what was predicted."""
 
 import json
+import re
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from support.build import table, workload
 from support.plans import two_tables
 
 from recsmith import Plan, Space, load_cluster, plan, save_plan, save_workload
+from recsmith.cli import progress, verify
 from recsmith.cli.app import app
 from recsmith.clusters import sharding_group
 from recsmith.errors import UsageError
@@ -24,16 +27,60 @@ def verified(made: Plan, folder: Path, *words: str) -> Result:
     return CliRunner().invoke(app, ["verify", str(folder / "plan.json"), *words])
 
 
+def measured(*, ranks: int, on_told: Callable[[Any], object], **_: Any) -> list[dict[str, float]]:
+    """What a job of so many ranks finds, with a step to warm up and one that is timed told."""
+    on_told(0)
+    on_told(3)
+    return [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.0, "peak": 10**8} for _ in range(ranks)]
+
+
+STAGES = ["starting 2 ranks", "warming up step 1 of 2", "training step 2 of 5", "comparing"]
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "words", "shown"),
+    [
+        (True, True, (), STAGES),
+        (True, False, (), STAGES),
+        (True, True, ("--format", "json"), []),
+        (False, True, (), []),
+    ],
+)
+def test_what_is_under_way_is_shown_where_somebody_reads_the_report(
+    stdout: bool, stderr: bool, words: tuple[str, ...], shown: list[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+):  # fmt: skip
+    """Over one line on a terminal, in lines elsewhere, and not at all where stdout is read by a program."""
+    monkeypatch.setattr(room, "launch", lambda *_, **words: measured(**words))
+    monkeypatch.setattr(room, "require_torchrec", lambda: None)
+    monkeypatch.setattr(progress, "is_watched", lambda: stderr)
+    monkeypatch.setattr(progress, "WATCHED_S", 0.0)
+    monkeypatch.setattr(verify, "LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(verify, "is_watched", lambda _: stdout)
+    done = verified(two_tables(), tmp_path, "--torchrec", *words)
+    assert done.exception is None, done.exception
+    assert re.findall(r"recsmith: ([\w ]*\w)", done.stderr) == shown
+    assert ("\r" in done.stderr) is (stderr and bool(shown))
+
+
 @needs_torchrec
 def test_a_plan_runs_and_takes_the_memory_that_was_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It also imports nothing from the working folder, where files of the libraries' names lie."""
+    """It tells each step, and imports nothing from the working folder, where files of the libraries' names lie."""
     monkeypatch.chdir(tmp_path)
     for name in ("secrets.py", "fbgemm_gpu.py"):
         Path(name).write_text(
             f"from pathlib import Path\nPath({str(tmp_path / 'imported')!r}).touch()\nraise SystemExit(7)\n"
         )
+    told: list[Any] = []
+    launch = room.launch
+
+    def overheard(*given: Any, on_told: Callable[[Any], object], **words: Any) -> Any:
+        return launch(*given, on_told=lambda word: (told.append(word), on_told(word)), **words)
+
+    monkeypatch.setattr(room, "launch", overheard)
     done = verified(two_tables(), tmp_path, "--torchrec", "--steps", "1", "--batch-size", "512", "--format", "json")
     assert done.exception is None, done.exception
+    assert told == [0, 1, 2]  # the step that begins: two to warm up, and one that is timed
     said = json.loads(done.output)
     assert (said["schema"], said["steps"], said["batch_size"]) == ("recsmith/verification/1", 1, 512)
     assert [rank["rank"] for rank in said["ranks"]] == [0, 1]
@@ -63,9 +110,9 @@ def test_a_plan_for_a_sharding_group_runs_in_all_groups(tmp_path: Path):
 
 
 def test_the_report_shows_each_rank_and_says_what_times_mean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    def answer(function: str, arguments: dict[str, Any], *, ranks: int, hosts: int) -> list[dict[str, float]]:
+    def answer(function: str, arguments: dict[str, Any], *, hosts: int, **words: Any) -> list[dict[str, float]]:
         assert (function, arguments["steps"], hosts) == ("recsmith.verifying.jobs.ranks:measure", 5, 1)
-        return [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.0, "peak": 10**8} for _ in range(ranks)]
+        return measured(**words)
 
     monkeypatch.setattr(room, "launch", answer)
     monkeypatch.setattr(room, "require_torchrec", lambda: None)

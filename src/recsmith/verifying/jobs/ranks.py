@@ -8,11 +8,13 @@ state is written before the first step. Peaks are of forward and backward, over 
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from recsmith._process import proc_bytes, return_freed_memory, settle
+from recsmith.jobs.telling import tell
 from recsmith.plans import Plan, plan_from_raw
 
 WARM_UP = 2  # steps that are not timed; trade-off: more of them leave out more of the start, and take longer
@@ -23,10 +25,10 @@ def measure(plan: dict[str, Any], steps: int, seed: int = 0) -> dict[str, float]
     """Train a plan on this rank: medians of the steps' seconds, and the bytes that embeddings take at their peak."""
     made = plan_from_raw(plan, "job")
     return_freed_memory()
-    _train(_shrunk(made), 1, seed)
+    _train(_shrunk(made), 1, seed, lambda _: None)
     settle()
     before = proc_bytes("self/status", "VmRSS")
-    done = _train(made, WARM_UP + steps, seed)
+    done = _train(made, WARM_UP + steps, seed, tell)
     timed = done[WARM_UP:]
     return {
         "peak": max(step["peak"] for step in done) - before,
@@ -40,8 +42,8 @@ def _shrunk(plan: Plan) -> Plan:
     return replace(plan, workload=replace(plan.workload, tables=tuple(tables), batch_size=SMALL_BATCH))
 
 
-def _train(plan: Plan, steps: int, seed: int) -> list[dict[str, float]]:
-    """Seconds and peak of each step; batches differ from step to step and rank to rank."""
+def _train(plan: Plan, steps: int, seed: int, on_step: Callable[[int], object]) -> list[dict[str, float]]:
+    """Seconds and peak of each step; batches differ from step to step and rank to rank. on_step: hears of the next."""
     import torch
     import torch.distributed as dist
 
@@ -54,7 +56,8 @@ def _train(plan: Plan, steps: int, seed: int) -> list[dict[str, float]]:
             tensor.mul_(1)
     generator = torch.Generator().manual_seed(seed * dist.get_world_size() + dist.get_rank())
     done: list[dict[str, float]] = []
-    for _ in range(steps):
+    for number in range(steps):
+        on_step(number)
         batch = random_batch(plan.workload, plan.workload.batch_size, generator)
         settle()
         dist.barrier()

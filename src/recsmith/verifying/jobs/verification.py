@@ -1,5 +1,7 @@
 """What verifying a plan by a job finds."""
 
+from typing import Literal
+
 from recsmith._types import noun
 from recsmith.plans import Plan
 
@@ -25,6 +27,16 @@ class RankMeasure:
     def predicted_bytes(self) -> int:
         """What the rank should allocate for embeddings at the peak of a step."""
         return self.shards_bytes + self.base_bytes
+
+
+@noun
+class JobProgress:
+    """What of a verification is under way; step: of so many `steps` that warm up, or of those that are timed."""
+
+    stage: Literal["starting", "warming up", "training", "comparing"]
+    ranks: int
+    step: int = 0
+    steps: int = 0
 
 
 @noun
