@@ -49,6 +49,17 @@ def test_a_plan_of_another_number_of_ranks_is_refused(job: Path):
     done = run(import_plan, job, "--cluster", "h100:8")
     assert isinstance(done.exception, PlanMismatch)
     assert "runs on 4 ranks, the cluster has 8 devices" in str(done.exception)
+    assert "of a 2D job the --group-size" in str(done.exception)
+
+
+def test_the_plan_of_a_sharding_group_is_read_with_its_job(job: Path, tmp_path: Path):
+    target = tmp_path / "running.json"
+    done = run(import_plan, job, "--cluster", "h100:8", "--group-size", 4, "--steps-per-sync", 5, "-o", target)
+    assert done.exit_code == 0, (done.output, done.exception)
+    made = load_plan(str(target)).cluster
+    assert (made.world_size, made.job_world_size) == (4, 8)
+    assert made.replication is not None
+    assert made.replication.steps_per_sync == 5
 
 
 def test_a_dump_needs_the_tables(tmp_path: Path):

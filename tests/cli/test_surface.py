@@ -47,6 +47,7 @@ WORDS = {
         "running",
         "--workload",
         *("--cluster -c", "--batch-size", "--hbm", "--reserve", "--optimizer", "--memory"),
+        *("--group-size", "--steps-per-sync", "--inter-host-allreduce"),
         "--cost-model",
         "-o --output",
         "--force",

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import cluster_options, force_option, format_option, inputs_of, read_cluster
+from recsmith.cli.options import cluster_options, force_option, format_option, group_options, inputs_of, read_group
 from recsmith.cli.progress import note
 
 
@@ -12,6 +12,7 @@ from recsmith.cli.progress import note
 @click.argument("running")
 @click.option("--workload", metavar="W", help="The tables of the job (default: RUNNING, if it is a planner's log).")
 @cluster_options
+@group_options
 @click.option("--cost-model", metavar="M", help="Cost model (default: analytic).")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @force_option
@@ -21,6 +22,9 @@ def command(running: str, workload: str | None, output: str | None, force: bool,
 
     RUNNING is a file, '-' for stdin: the log of the job with the report of TorchRec's planner in it, a ShardingPlan
     dumped by `json.dump(plan._serialize(), file)`, what `print(plan)` writes, or a plan of RecSmith.
+
+    The plan of a 2D job (--group-size) is that of one sharding group, as it was before it was given to DMPCollection,
+    which renames its ranks.
 
     \b
     recsmith import job.log --cluster h100:8x12 -o running.json
@@ -37,7 +41,7 @@ def command(running: str, workload: str | None, output: str | None, force: bool,
     check_target(output, inputs=inputs_of(running, workload, *words.values()), kind=PLAN_FILE, force=force)
     found = price(
         load_workload(workload or _log_of(running), batch_size=words["batch_size"], optimizer=words["optimizer"]),
-        read_cluster(words["cluster"], words),
+        read_group(words),
         running,
         cost_model=words["cost_model"],
         constraints=Constraints(memory=words["memory"]),

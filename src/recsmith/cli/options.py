@@ -89,7 +89,9 @@ _GROUP_SIZE = click.option(
     help="Devices of a sharding group of a 2D job (DMPCollection); the cluster is the whole job's.",
 )  # fmt: skip
 
-problem_options = _stack(_CLUSTER, _BATCH, _GROUP_SIZE, replication_options, shape_options)
+group_options = _stack(_GROUP_SIZE, replication_options)  # of a 2D job whose cluster is given
+
+problem_options = _stack(_CLUSTER, _BATCH, group_options, shape_options)
 
 limit_options = _stack(
     click.option(
@@ -133,12 +135,15 @@ def inputs_of(*words: Any) -> list[str]:
 
 def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:
     """The words of `problem_options` as the arguments `workload`, `cluster`, `constraints` and `space` of `plan`."""
+    return {"cluster": read_group(options)} | read_shape(workload, options["batch_size"], options)
+
+
+def read_group(options: dict[str, Any]) -> Any:
+    """The cluster that a plan is for: that of the words, or one sharding group of it where `group_options` ask so."""
     from recsmith.clusters import sharding_group
 
     cluster, replication = read_cluster(options["cluster"], options), read_replication(options)
-    if options["group_size"] is not None:
-        cluster = sharding_group(cluster, options["group_size"], **replication)
-    return {"cluster": cluster} | read_shape(workload, options["batch_size"], options)
+    return cluster if options["group_size"] is None else sharding_group(cluster, options["group_size"], **replication)
 
 
 def read_replication(options: dict[str, Any]) -> dict[str, Any]:

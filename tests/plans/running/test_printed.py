@@ -1,10 +1,12 @@
 """What `print(plan)` writes, read as it is, within a log, and refused where a cell cannot be read."""
 
+import re
 from pathlib import Path
 
 import pytest
 from support.build import cluster, placed, table, workload
 
+from recsmith.clusters import sharding_group
 from recsmith.errors import CorruptFile, PlanMismatch
 from recsmith.plans import Placement, load_plan
 from recsmith.plans.running.matching import load_placements
@@ -55,6 +57,18 @@ def read(folder: Path, text: str) -> tuple[Placement, ...]:
     return load_placements(str(folder / "printed.log"), WORK, MACHINES)
 
 
+def test_the_plan_of_a_2d_job_is_read_as_it_was_before_its_ranks_were_renamed(tmp_path: Path):
+    """DMPCollection renames the ranks of group 1 of two from 0, 1, 2, 3 to 1, 3, 5, 7, in the plan itself."""
+    group = sharding_group(cluster(hosts=2, local=4), 4)
+    file = tmp_path / "printed.log"
+    file.write_text(PRINTED)
+    assert load_placements(str(file), WORK, group) == WANTED
+    ranks = re.compile(r"(?<=rank:)\d|(?<=\[)\d(?:, \d)*(?=\] *$)", re.MULTILINE)
+    file.write_text(ranks.sub(lambda found: re.sub(r"\d", lambda rank: str(2 * int(rank[0]) + 1), found[0]), PRINTED))
+    with pytest.raises(PlanMismatch, match=r"names rank 7, .* ranks 0 \.\. 3: DMPCollection has renamed them"):
+        load_placements(str(file), WORK, group)
+
+
 def test_a_printed_plan_gives_its_placements(tmp_path: Path):
     assert read(tmp_path, PRINTED) == WANTED
 
@@ -81,7 +95,21 @@ def test_it_is_read_out_of_logs(tmp_path: Path, text: str):
         ("[200, 8] ", "[200, x] ", CorruptFile, r"'\[200, x\]' for table 't1'; wanted numbers"),
         ("[0, 0]        | [50, 8] ", "[0, 0, 0]     | [50, 8] ", CorruptFile, "wanted 2 numbers"),
         ("rank:1/cuda:1\n", "cuda:1       \n", CorruptFile, "placement 'cuda:1'"),
-        ("t2    | row_wise      | fused          | [0, 1, 2, 3]\n", "", PlanMismatch, "'t2'"),
+        (
+            "t2    | row_wise      | fused          | [0, 1, 2, 3]\n",
+            "",
+            CorruptFile,
+            "shards of table 't2' and not the",
+        ),
+        (
+            "t2    | [0, 0] ",
+            "loss 0.69\nt2    | [0, 0] ",
+            CorruptFile,
+            "0 shards of table 't2' in module 'm.ebc', wanted 4",
+        ),
+        ("t2    | [150, 0]", "t2 [150, 0]  ", CorruptFile, "2 shards of table 't2' in module 'm.ebc', wanted 4"),
+        ("t1    | [0, 0]", "t1    |[0, 0] ", CorruptFile, "0 shards of table 't1' in module 'm.ebc', wanted 2"),
+        ("t1    | column_wise  ", "t1    |column_wise   ", CorruptFile, "shards of table 't1' and not the table"),
         ("[75, 32]    | rank:1/cuda:1", "[75, 32]    | rank:0/cuda:1", PlanMismatch, "must be all ranks 0"),
     ],
 )

@@ -90,11 +90,24 @@ def _fitted(running: RunningPlan, source: str, workload: Workload, cluster: Clus
     if running.world_size not in (None, cluster.world_size):
         raise PlanMismatch(
             f"'{source}' runs on {counted(running.world_size or 0, 'rank')}, "
-            f"the cluster has {counted(cluster.world_size, 'device')}; name the cluster that the job runs on"
+            f"the cluster has {counted(cluster.world_size, 'device')}; name the cluster that the job runs on, "
+            "and of a 2D job the --group-size"
         )
+    _check_ranks(running, source, cluster)
     names = _Names(workload)
     placements = [_placement(entry, names.claim(entry, source), source, cluster) for entry in running.tables]
     return _checked(placements, source, workload, cluster)
+
+
+def _check_ranks(running: RunningPlan, source: str, cluster: Cluster) -> None:
+    """Refuse a 2D job's plan whose ranks DMPCollection has renamed to those of the job, where that shows."""
+    last = max((rank for entry in running.tables for rank in entry.ranks), default=0)
+    if cluster.replication is not None and last >= cluster.world_size:
+        raise PlanMismatch(
+            f"'{source}' names rank {last}, and sharding groups of {cluster.world_size} devices have ranks 0 .. "
+            f"{cluster.world_size - 1}: DMPCollection has renamed them to ranks of the job; "
+            "dump or print the plan before it is given to DMPCollection"
+        )
 
 
 class _Names:

@@ -21,11 +21,14 @@ from typing import NamedTuple
 
 from recsmith.errors import CorruptFile
 from recsmith.plans.running.tables import Rectangle, RunningPlan, RunningTable, plan_of, rectangle, table_of
+from recsmith.units import counted
 
 _HEADER = re.compile(r"param +\| +sharding type +\| +compute kernel +\| +ranks")
 _MODULE = re.compile(r"(?:^|[\s:\]])module: (\S*)\s*$")
 _RULER = re.compile(r"-+(?: \| -+){3}\s*$")
 _GAP = " | "  # between the columns of a table
+_LOST = "a line among its rows breaks the layout or is missing: give the output of print(plan) as it was written"
+UNSHARDED = "data_parallel"  # the sharding type whose copies are not listed as shards
 
 Row = tuple[str, str, str, str]
 
@@ -47,7 +50,7 @@ def read_printed(text: str, source: str) -> RunningPlan:
     """The plan of a text; of a module that is printed several times, the last.
 
     Raises:
-        CorruptFile: a cell cannot be read, or a table has neither shards nor ranks.
+        CorruptFile: a cell cannot be read, a table has neither shards nor ranks, or rows of shards are missing.
     """
     parameters: dict[str, list[Row]] = {}
     shards: dict[str, list[Row]] = {}
@@ -65,9 +68,27 @@ def read_printed(text: str, source: str) -> RunningPlan:
 def _tables(
     module: str, rows: Sequence[Row], shards: dict[str, list[Rectangle]], source: str
 ) -> Iterator[RunningTable]:
+    _check_rows(module, rows, shards, source)
     for name, kind, kernel, ranks in rows:
         places = None if ranks == "None" else _numbers(name, ranks, source)
         yield table_of(module, name, kind, kernel, places, shards.get(name, ()), source)
+
+
+def _check_rows(module: str, rows: Sequence[Row], shards: dict[str, list[Rectangle]], source: str) -> None:
+    """Refuse tables and shards that do not go together: a line broke the layout, and the rows after it are lost."""
+    unknown = shards.keys() - {name for name, *_ in rows}
+    if unknown:
+        raise CorruptFile(
+            f"'{source}': the printed plan has shards of table '{min(unknown)}' and not the table in module '{module}'; "
+            f"{_LOST}"
+        )
+    for name, kind, _, ranks in rows:
+        found, wanted = len(shards.get(name, ())), 1 if ranks == "None" else ranks.count(",") + 1
+        if kind != UNSHARDED and (found < wanted or (found > wanted and ranks != "None")):
+            raise CorruptFile(
+                f"'{source}': the printed plan has {counted(found, 'shard')} of table '{name}' in module '{module}', "
+                f"wanted {wanted}; {_LOST}"
+            )
 
 
 def _rectangles(rows: Sequence[Row], source: str) -> dict[str, list[Rectangle]]:
