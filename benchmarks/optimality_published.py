@@ -5,7 +5,7 @@ tables, split in the same way, are placed anew: RecSmith's bound and planner `au
 the place of a cost model. A table's milliseconds are divided evenly over its shards, as equal shards cost the same.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from recsmith._types import Floats
 from recsmith.bounds import lower_bound
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.clusters import load_cluster
-from recsmith.costs.torchrec import TorchRecCostModel, TorchRecEvaluator
+from recsmith.costs import AdditiveEvaluator
 from recsmith.files import read_text
 from recsmith.planning import find_planner
 from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem, memory_used
@@ -27,15 +27,16 @@ RESERVE_GIB = 62.667 + 18.2  # its dense storage and its KJT storage a rank
 
 
 @dataclass(frozen=True)
-class GivenEvaluator(TorchRecEvaluator):
-    """TorchRec's evaluator, its formulas replaced by the seconds of whole tables (T,), summed over all ranks.
+class GivenSeconds:
+    """The seconds of whole tables (T,), summed over all ranks, in the place of a formula.
 
     All seconds stand in the first of the four parts; only their sum counts.
     """
 
-    seconds: Floats = field(kw_only=True)
+    problem: Problem
+    seconds: Floats
 
-    def terms(self, modes: np.ndarray, widths: np.ndarray) -> Floats:
+    def __call__(self, modes: np.ndarray, widths: np.ndarray) -> Floats:
         """Seconds (N, 4) of pieces on each rank that they cover: in proportion to columns and ranks."""
         table, made = self.problem.modes.table[modes], np.zeros((len(modes), 4))
         share = widths / self.problem.demand.dim[table] / self.problem.modes.coverage[modes]
@@ -67,7 +68,7 @@ def published(report: str) -> None:
     )
 
 
-def _posed(report: str, rows: list[Cells]) -> GivenEvaluator:
+def _posed(report: str, rows: list[Cells]) -> AdditiveEvaluator:
     """The tables under names that tell how the report lays them, which rules then keep."""
     workload = load_workload(report)
     tables = [_named(table, row) for table, row in zip(workload.tables, rows, strict=True)]
@@ -79,9 +80,8 @@ def _posed(report: str, rows: list[Cells]) -> GivenEvaluator:
         Constraints(memory="torchrec", rules=rules),
     )  # fmt: skip
     _check_widths(problem, {table.name: row for table, row in zip(tables, rows, strict=True)})
-    compiled = TorchRecCostModel().compile(problem)
     given = np.array([seconds[table.name] for table in problem.tables])
-    return GivenEvaluator(problem=problem, bandwidth=compiled.bandwidth, group=compiled.group, seconds=given)
+    return AdditiveEvaluator(problem, GivenSeconds(problem, given))
 
 
 def _named(table: Table, row: Cells) -> Table:
@@ -108,7 +108,7 @@ def _check_widths(problem: Problem, rows: dict[str, Cells]) -> None:
         assert problem.pieces.width[piece] * parts == table.embedding_dim
 
 
-def _forced(evaluator: GivenEvaluator) -> float:
+def _forced(evaluator: AdditiveEvaluator) -> float:
     """Seconds that no plan undercuts where each table has one layout: all that every rank carries, and a shard."""
     relaxation = Relaxation(evaluator)
     everywhere = relaxation.option_worldwide

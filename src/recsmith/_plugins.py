@@ -7,13 +7,15 @@ An entry point leads to an object, or to a class or function without arguments t
 importing anything; a package is imported when its name is asked for.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from recsmith.errors import UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+Named = TypeVar("Named")
 PLANNERS, COST_MODELS = "recsmith.planners", "recsmith.cost_models"  # groups of entry points
 
 
@@ -53,6 +55,33 @@ def load_plugin(group: str, name: str, what: str, method: str) -> object | None:
             "give both one name"
         )
     return made
+
+
+def find_named(
+    wanted: object, own: Mapping[str, Named], group: str, protocol: type[Named], what: str, method: str
+) -> Named:
+    """What is wanted: by name, of RecSmith's `own` first and then of other packages; or the object itself.
+
+    group, what, method: as of load_plugin. protocol: what the object must fulfil; it has no name of RecSmith's own.
+
+    Raises:
+        UsageError: there is none of that name, its package cannot be loaded, or the object breaks a rule.
+    """
+    from recsmith.files import did_you_mean
+
+    if isinstance(wanted, str) and wanted in own:
+        return own[wanted]
+    found = load_plugin(group, wanted, what, method) if isinstance(wanted, str) else wanted
+    if found is None and isinstance(wanted, str):
+        known = list(dict.fromkeys((*own, *plugin_names(group))))
+        raise UsageError(f"no {what} is called '{wanted}'{did_you_mean(wanted, known)}")
+    name = getattr(found, "name", None)
+    if isinstance(found, type) or not isinstance(name, str) or not isinstance(found, protocol):
+        kind = f"the class {found.__name__}" if isinstance(found, type) else f"a {type(found).__name__}"
+        raise UsageError(f"{kind} is no {what}; give a name, or an object with a `name` and a method `{method}`")
+    if name in own and not isinstance(found, type(own[name])):
+        raise UsageError(f"a {what} of your own is called '{name}' as RecSmith's is; give it another name")
+    return found
 
 
 def _package(point: "EntryPoint") -> str:

@@ -63,29 +63,25 @@ def sweep(
     """
     workload = load_workload(workload)
     fixed, sizes = _batches(workload, batch_sizes, global_batches)
-    grid = grid_of(
-        (device,) if isinstance(device, Cluster | str | PathLike) else device, devices, fixed, sizes, group_sizes
-    )
-    options = SearchOptions(**search)
-    model, searcher = find_cost_model(options.cost_model).name, find_planner(planner)
+    sources = (device,) if isinstance(device, Cluster | str | PathLike) else device
+    grid = grid_of(sources, devices, fixed, sizes, group_sizes)
+    options, searcher = SearchOptions(**search), find_planner(planner)
     limits = None if constraints is None else load_constraints(constraints)
     plan_point = partial(plan_with, options, planner=searcher, constraints=limits)
     layout = partial(sharding_group, steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce)
-
-    def search_spot(spot: Spot) -> Result:
-        cluster = spot.cluster if spot.group_size is None else layout(spot.cluster, spot.group_size)
-        return plan_point(workload.with_batch_size(spot.batch_size), cluster)
-
-    done = _visit(grid, search_spot, on_point)
-    if all(point.outcome == "refused" for point, _ in done):
-        raise UsageError(done[0][0].error)
-    points, knees = with_knees([point for point, _ in done], fixed)
-    made = [result.plan for _, result in done if result]
-    return Sweep(
-        workload=workload, planner=searcher.name, cost_model=model, fixed=fixed, points=points, knees=knees,
-        space=made[0].bound.space if made else (options.space or Space()).describe(),
-        left=len(grid) - len(points), plans={each.digest: each for each in made},
+    model = find_cost_model(options.cost_model).name
+    empty = Sweep(
+        workload=workload, planner=searcher.name, cost_model=model, fixed=fixed, points=(), knees=(),
+        space=(options.space or Space()).describe(), left=len(grid), plans={},
     )  # fmt: skip
+    return _with_points(empty, _visit(grid, partial(_plan_spot, workload, plan_point, layout), on_point))
+
+
+def _plan_spot(
+    workload: Workload, plan_point: Callable[..., Result], layout: Callable[[Cluster, int], Cluster], spot: Spot
+) -> Result:
+    cluster = spot.cluster if spot.group_size is None else layout(spot.cluster, spot.group_size)
+    return plan_point(workload.with_batch_size(spot.batch_size), cluster)
 
 
 def _batches(
@@ -102,6 +98,18 @@ def _batches(
 # --- the points ---------------------------------------------------------------------------------------------------
 
 Done = tuple[Point, Result | None]
+
+
+def _with_points(empty: Sweep, done: Sequence[Done]) -> Sweep:
+    """The sweep of these points; UsageError where all of them were refused."""
+    if all(point.outcome == "refused" for point, _ in done):
+        raise UsageError(done[0][0].error)
+    points, knees = with_knees([point for point, _ in done], empty.fixed)
+    made = [result.plan for _, result in done if result]
+    return replace(
+        empty, points=points, knees=knees, space=made[0].bound.space if made else empty.space,
+        left=empty.left - len(points), plans={each.digest: each for each in made},
+    )  # fmt: skip
 
 
 def _visit(grid: Sequence[Spot], search: Callable[[Spot], Result], on_point: OnPoint | None) -> list[Done]:

@@ -4,7 +4,7 @@ Legend: N pieces, M modes, G = 1 fusion group, F = 1 phase; the four parts are r
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,11 +31,11 @@ class AdditiveEvaluator:
     groups: int = 1
     additive: bool = True
     step_rule: StepRule = LARGEST_SUM
+    group: Ints = field(init=False, repr=False, compare=False)
 
-    @property
-    def group(self) -> Ints:
+    def __post_init__(self) -> None:
         """All modes (M,) are in one group."""
-        return np.zeros(len(self.problem.modes.table), dtype=np.int64)
+        object.__setattr__(self, "group", np.zeros(len(self.problem.modes.table), dtype=np.int64))
 
     @property
     def extrapolated(self) -> dict[str, float]:

@@ -15,10 +15,8 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster, Device
-from recsmith.costs.protocol import Evaluator, Plane
-from recsmith.costs.step_rules import LARGEST_SUM, StepRule
+from recsmith.costs.additive import AdditiveEvaluator
 from recsmith.errors import UsageError
-from recsmith.plans import PARTS
 from recsmith.problems import Problem
 from recsmith.sharding import (
     DENSE,
@@ -54,37 +52,13 @@ _BACKWARD: Way = [sharding.backward for sharding in SHARDING_TYPES]
 
 
 @dataclass(frozen=True)
-class TorchRecEvaluator:
-    """TorchRec's estimate for one problem; terms are the seconds of the four parts."""
+class TorchRecSeconds:
+    """TorchRec's formula for one problem: the seconds of the four parts that pieces cost each rank they cover."""
 
     problem: Problem
     bandwidth: Floats  # of the kernel of each mode (M,)
-    group: Ints
-    groups: int = 1
-    additive: bool = True
-    step_rule: StepRule = LARGEST_SUM
 
-    @property
-    def extrapolated(self) -> dict[str, float]:
-        """Empty: it was not trained."""
-        return {}
-
-    @property
-    def shared(self) -> Floats:
-        """Zeros: the estimator has no latencies."""
-        return np.zeros((self.groups, len(PARTS)))
-
-    @property
-    def planes(self) -> tuple[Plane, ...]:
-        """The sum of the parts itself."""
-        return (Plane(np.ones((1, len(PARTS))), 0.0),)
-
-    @property
-    def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
-        """Empty: the plane does not lie below zero."""
-        return ()
-
-    def terms(self, modes: Ints, widths: Ints) -> Floats:
+    def __call__(self, modes: Ints, widths: Ints) -> Floats:
         """Seconds (N, 4) of forward compute, backward compute, forward comm and backward comm."""
         demand, table, kind = self.problem.demand, self.problem.modes.table[modes], self.problem.modes.type[modes]
         whole_rows, split_rows, copies = np.isin(kind, _WHOLE_ROWS), np.isin(kind, _SPLIT_ROWS), kind == _DATA_PARALLEL
@@ -127,18 +101,6 @@ class TorchRecEvaluator:
                 seconds[mine] += sent[mine] * _seconds_per_byte(call, self.problem.cluster)
         return seconds
 
-    def head(self, sums: Floats) -> Floats:
-        """The terms are seconds already."""
-        return sums
-
-    def loads(self, sums: Floats) -> Floats:
-        """The sum of the four parts (1, ...)."""
-        return sums.sum(axis=-1)[None]
-
-    def compute(self, sums: Floats) -> Floats:
-        """Forward and backward compute."""
-        return sums[..., 0] + sums[..., 1]
-
 
 def _penalty(widths: Ints) -> Floats:
     """What narrow rows cost in table- and column-wise kernels (compute_block_usage_penalty)."""
@@ -164,11 +126,9 @@ class TorchRecCostModel:
     name = "torchrec"
     about = "TorchRec 1.8's estimator with its default constants."
 
-    def compile(self, problem: Problem) -> TorchRecEvaluator:
+    def compile(self, problem: Problem) -> AdditiveEvaluator:
         """The estimator for a problem; UsageError ('not covered') outside of what TorchRec estimates."""
-        return TorchRecEvaluator(
-            problem=problem, bandwidth=_bandwidth(problem), group=np.zeros(len(problem.modes.table), dtype=np.int64)
-        )
+        return AdditiveEvaluator(problem, TorchRecSeconds(problem, _bandwidth(problem)))
 
 
 def _bandwidth(problem: Problem) -> Floats:

@@ -30,8 +30,7 @@ from support.cases import (
     workload,
 )
 
-from recsmith.costs import Plane
-from recsmith.costs.torchrec import TorchRecEvaluator
+from recsmith.costs import AdditiveEvaluator, Plane
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
 from recsmith.files import dump_json, parse
 from recsmith.planners.exact import planner as exact
@@ -217,7 +216,7 @@ def test_narrow_problems_may_have_many_tables() -> None:
 
 
 @dataclass(frozen=True)
-class Bent(TorchRecEvaluator):
+class Bent(AdditiveEvaluator):
     """Neither convex nor monotone: the second table of a rank may make it faster."""
 
     additive: bool = False
@@ -240,8 +239,8 @@ def test_cost_models_without_planes_are_enumerated(bend: Callable[[Any], Any]) -
     for seed in SEEDS[:8]:
         case, _ = known(seed, "torchrec")
         plain = COST_MODELS["torchrec"].compile(case.problem)
-        assert isinstance(plain, TorchRecEvaluator)
-        evaluator = Bent(case.problem, plain.bandwidth, plain.group, bend=bend)
+        assert isinstance(plain, AdditiveEvaluator)
+        evaluator = Bent(case.problem, plain.seconds, bend=bend)
         bent = replace(case)
         bent.__dict__.update(problem=case.problem, evaluator=evaluator)
         least = brute_force(bent).least_s
@@ -255,9 +254,9 @@ def test_cost_models_without_planes_are_enumerated(bend: Callable[[Any], Any]) -
 def test_faces_are_refused_where_they_do_not_add_up_to_the_cost() -> None:
     case, _ = known(100, "torchrec")
     evaluator = case.evaluator
-    assert isinstance(evaluator, TorchRecEvaluator)
+    assert isinstance(evaluator, AdditiveEvaluator)
     terms = all_shares(evaluator).terms
     assert linear_pieces_of(evaluator, terms) is not None
-    bent = Bent(evaluator.problem, evaluator.bandwidth, evaluator.group)
+    bent = Bent(evaluator.problem, evaluator.seconds)
     assert linear_pieces_of(bent, terms) is None
     assert linear_pieces_of(replace(bent, given=evaluator.planes), terms) is None

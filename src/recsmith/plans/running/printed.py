@@ -79,8 +79,8 @@ def _check_rows(module: str, rows: Sequence[Row], shards: dict[str, list[Rectang
     unknown = shards.keys() - {name for name, *_ in rows}
     if unknown:
         raise CorruptFile(
-            f"'{source}': the printed plan has shards of table '{min(unknown)}' and not the table in module '{module}'; "
-            f"{_LOST}"
+            f"'{source}': the printed plan has shards of table '{min(unknown)}' and not the table, in module "
+            f"'{module}'; {_LOST}"
         )
     for name, kind, _, ranks in rows:
         found, wanted = len(shards.get(name, ())), 1 if ranks == "None" else ranks.count(",") + 1
