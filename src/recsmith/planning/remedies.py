@@ -1,8 +1,8 @@
 """What would help where no plan exists: changes of the problem, each tried and found to have a plan.
 
-A change is tried as planners begin: every table in as few pieces as fit. Very wide tables are split into the few widths
-that TorchRec's planner knows, and where there is very much to place, nothing is moved again to make room: what is found
-so is a plan all the same, and what is missed is found at a larger change.
+A change is tried as planners begin: every table in as few pieces as fit. Where tables can be split in very many ways, a
+change is tried with the few widths that TorchRec's planner knows: what is found so is a plan all the same, and what is
+missed is found at a larger change.
 
 Legend: T tables, W ranks.
 """
@@ -12,17 +12,15 @@ from dataclasses import replace
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.bounds.relaxation import DEAREST, Relaxation
+from recsmith.bounds.relaxation import DEAREST
 from recsmith.bounds.selection import SelectionLimits
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.clusters import larger_groups
 from recsmith.costs import AdditiveEvaluator, CostModel
 from recsmith.errors import UsageError
-from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.fewest_pieces import fewest_pieces_options, place_in_fewest_pieces
-from recsmith.planners.search.placement import place_longest_first
+from recsmith.planners.search.fewest_pieces import place_in_fewest_pieces
 from recsmith.plans import PARTS
 from recsmith.problems import Problem, build_problem
 from recsmith.sharding import UVM_CACHING
@@ -32,7 +30,6 @@ HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimu
 DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # over the least number of hosts, tried in turn
 GIB = 2**30  # bytes
 MANY_OPTIONS = 40_000  # of a problem: with more of them, a try is of TorchRec's widths alone
-MANY_PLACES = 10_000  # tables times ranks: with more of them, a try moves nothing again
 LIGHTEST = SelectionLimits(price=DEAREST)
 
 
@@ -121,8 +118,8 @@ def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
     """Whether a changed problem, on a changed cluster, is legal and has a plan."""
     try:
         cluster_ = replace(changed.cluster, **cluster)
-        many_options = len(changed.options.table) > MANY_OPTIONS
-        space = replace(changed.space, widths="torchrec") if many_options else changed.space
+        many = len(changed.options.table) > MANY_OPTIONS
+        space = replace(changed.space, widths="torchrec") if many else changed.space
         problem = build_problem(changed.workload, cluster_, space, changed.constraints)
     except UsageError:  # such as more ranks than a table has blocks of rows
         return False
@@ -131,20 +128,4 @@ def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
     light = relaxation.choose(LIGHTEST)
     if not np.isfinite(light.seconds).all() or light.bytes.sum() > problem.capacity.sum():
         return False
-    devices = DeviceState(evaluator)
-    if len(problem.tables) * cluster_.world_size > MANY_PLACES:
-        return _fits_at_once(devices, relaxation)
-    return place_in_fewest_pieces(devices, relaxation) is not None
-
-
-def _fits_at_once(devices: DeviceState, relaxation: Relaxation) -> bool:
-    """Whether every table in as few pieces as fit a device, or at its lightest, finds room with none moved again."""
-    choice, order = fewest_pieces_options(relaxation), devices.seconds
-    if not relaxation.option_fits[choice].all():
-        return False
-    if relaxation.option_bytes[choice].sum() > devices.problem.capacity.sum():
-        choice, order = relaxation.choose(LIGHTEST).option, relaxation.piece_bytes
-    devices.clear()
-    assignment = Assignment.of(devices.problem, choice)
-    place_longest_first(devices, assignment, order)
-    return assignment.complete
+    return place_in_fewest_pieces(DeviceState(evaluator), relaxation) is not None
