@@ -131,11 +131,11 @@ def test_what_is_tried_in_short_is_enough_too(name: str, monkeypatch: pytest.Mon
     ("count", "dim", "on"), [(2000, 128, "h100:8"), (20, 16_384, "h100:8x4")], ids=["many", "wide"]
 )
 def test_a_way_out_of_what_is_absurdly_large_is_found_fast(count: int, dim: int, on: str) -> None:
-    """It took 20 and 10 CPU seconds where every try split tables at will and cost models were asked for weights."""
+    """It took 21 and 11 CPU seconds, not 2, where every try split at will and cost models were asked for weights."""
     tables = workload(*(table(f"t{i}", 10**8, dim, 10.0) for i in range(count)), batch_size=1024)
     begun = time.process_time()
     message = _message(Case(tables, load_cluster(on), cost_model="analytic"))
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 8
     assert re.search(r"Checked to work: --hbm \S+GiB; or [0-9,]+ devices \([0-9,]+ hosts\)", message), message
 
 
