@@ -2,9 +2,11 @@
 
 The options of a problem hold a sample of all splits; bounds must hold for every split, so they ask here.
 
-Recurrence: the cheapest cover of the first s width steps ends with some piece of w steps, beside the cheapest cover of
-the first s - w. It takes n additions of arrays of up to n steps, so very wide tables get a bound below it instead,
-which takes n divisions: a cover costs no less than n times the least cost of a step, that is of a piece over its steps.
+Recurrence: the cheapest cover of s width steps is one piece, or the cheapest covers of i and of s - i steps side by
+side, with i at most s / 2; where the bytes of the split are asked for as well, it is a last piece of w steps beside the
+cheapest cover of s - w. It takes n additions of arrays of up to n steps, so very wide tables get a bound below it
+instead, which takes n divisions: a cover costs no less than n times the least cost of a step, that is of a piece over
+its steps.
 
 Legend: ... modes of one dim (and nodes side by side), n = dim / 4 width steps; cost[..., j] is of a piece of
 (j + 1) * 4 columns, and inf where no such piece is allowed.
@@ -25,10 +27,13 @@ def least_cost(cost: Floats) -> Floats:
     steps = cost.shape[-1]
     if steps > MOST_STEPS:
         return steps * _cost_of_a_step(cost).min(axis=-1)
-    best = np.zeros((*cost.shape[:-1], steps + 1))
-    for filled in range(1, steps + 1):
-        np.min(_totals(cost, best, filled), axis=-1, out=best[..., filled])
-    return best[..., steps]
+    best = np.empty((steps + 1, cost.size // steps))  # steps first: the least of many rows is taken side by side
+    best[0], best[1:] = 0.0, cost.reshape(-1, steps).T
+    for filled in range(2, steps + 1):
+        half = filled // 2
+        pairs = best[1 : half + 1] + best[filled - 1 : filled - half - 1 : -1]
+        np.minimum(best[filled], np.minimum.reduce(pairs, axis=0), out=best[filled])
+    return best[steps].reshape(cost.shape[:-1])
 
 
 def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
