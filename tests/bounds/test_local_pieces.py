@@ -14,7 +14,8 @@ from recsmith.problems import Space
 def _pieces(case: Case) -> LocalPieces:
     evaluator = case.evaluator
     slopes = np.stack([plane.slopes for plane in evaluator.planes])
-    return LocalPieces(evaluator, Relaxation(evaluator, barred=True), least_opening(evaluator), slopes)
+    nothing = np.zeros(evaluator.groups, dtype=bool)
+    return LocalPieces(evaluator, Relaxation(evaluator, barred=True), least_opening(evaluator), slopes, nothing)
 
 
 def _price(pieces: LocalPieces, low: float, high: float) -> float:

@@ -29,7 +29,7 @@ def _start(model: str) -> tuple[Case, MultiplierAscent, PhaseNode, float]:
         0.0, 0, PhaseRanges((0.0, total), rest), np.ones((3, groups), dtype=bool), np.zeros(groups, dtype=bool),
         Multipliers(0.3, 0.7, 0.0, np.full((groups, planes), 1 / planes), 0), 0.5, np.zeros((3, groups)),
     )  # fmt: skip
-    return case, MultiplierAscent(TablePrices(evaluator), 0.0), node, total
+    return case, MultiplierAscent(TablePrices(evaluator, np.zeros(groups, dtype=bool)), 0.0), node, total
 
 
 @pytest.mark.parametrize("model", ["analytic", "torchrec"])
@@ -55,3 +55,15 @@ def test_nodes_side_by_side_are_those_one_by_one_and_work_is_counted() -> None:
     assert ascent.work == CALL + 2 * ascent.prices.numbers
     alone = [ascent.evaluate([node], [each])[0][0] for each in (node.multipliers, other)]
     assert both == pytest.approx(alone, rel=1e-12)
+
+
+def test_what_raised_another_node_is_tried() -> None:
+    """Multipliers that no small change leads to: they are taken where they are better, and as they were."""
+    _, ascent, node, _ = _start("analytic")
+    twin, far = replace(node), replace(node.multipliers, ready_multiplier=1.0, rest_multiplier=1.0)
+    ascent.improve([node], 1)
+    (value,), _ = ascent.evaluate([twin], [far])
+    assert value > node.value
+    ascent.remember(far)
+    ascent.improve([twin], 1)
+    assert twin.value >= value

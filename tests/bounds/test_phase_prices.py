@@ -7,10 +7,13 @@ from hypothesis import strategies as st
 from support.bounds import MEDIUM, ONE_DOZEN, SOME, hand_made, total_of
 from support.cases import Case, drawn, fits
 
+from recsmith._types import Bools
+from recsmith.bounds.dominated_groups import groups_dominated_by_type
 from recsmith.bounds.multipliers import Multipliers, PhaseRanges
 from recsmith.bounds.phase_prices import TablePrices
 from recsmith.bounds.selection import SelectionLimits
 from recsmith.bounds.table_totals import TableTotals
+from recsmith.costs.protocol import Evaluator
 
 
 def _random(draw: np.random.Generator, groups: int, planes: int) -> Multipliers:
@@ -23,6 +26,10 @@ def _random(draw: np.random.Generator, groups: int, planes: int) -> Multipliers:
     )
 
 
+def _none(evaluator: Evaluator) -> Bools:
+    return np.zeros(evaluator.groups, dtype=bool)
+
+
 @ONE_DOZEN
 @given(drawn(hand_made, **SOME), st.integers(0, 10**6))
 def test_no_plan_within_the_ranges_costs_less_than_the_prices_of_its_tables(made, seed: int) -> None:
@@ -31,10 +38,13 @@ def test_no_plan_within_the_ranges_costs_less_than_the_prices_of_its_tables(made
     total = total_of(case, placements)
     rest = total if evaluator.step_rule.several_phases else 0.0
     multipliers = [_random(draw, evaluator.groups, len(evaluator.planes)) for _ in range(8)]
-    least, constant = TablePrices(evaluator).least([PhaseRanges((0.0, total), (0.0, rest))] * 8, multipliers)
-    assert least.shape == (8, len(case.problem.tables), evaluator.groups)
-    if fits(case, placements):
-        assert (least.min(axis=2).sum(axis=1) + constant <= total * (1 + 1e-9)).all()
+    for dominated in (_none(evaluator), groups_dominated_by_type(evaluator)):
+        prices = TablePrices(evaluator, dominated)
+        least, constant = prices.least([PhaseRanges((0.0, total), (0.0, rest))] * 8, multipliers)
+        assert least.shape == (8, len(case.problem.tables), evaluator.groups)
+        assert np.isinf(least[:, :, dominated]).all()
+        if fits(case, placements):
+            assert (least.min(axis=2).sum(axis=1) + constant <= total * (1 + 1e-9)).all()
 
 
 @ONE_DOZEN
@@ -42,7 +52,7 @@ def test_no_plan_within_the_ranges_costs_less_than_the_prices_of_its_tables(made
 def test_without_limits_tables_cost_what_the_relaxation_says(case: Case) -> None:
     evaluator, planes = case.evaluator, len(case.evaluator.planes)
     mean = Multipliers(1.0, 1.0, 0.0, np.full((evaluator.groups, planes), 1 / planes), 0)
-    least, constant = TablePrices(evaluator).least([PhaseRanges((0.0, 1e9), (0.0, 1e9))], [mean])
+    least, constant = TablePrices(evaluator, _none(evaluator)).least([PhaseRanges((0.0, 1e9), (0.0, 1e9))], [mean])
     relaxed = TableTotals(evaluator).per_table(SelectionLimits()).value / case.cluster.world_size
     assert least[0].min(axis=1) == pytest.approx(relaxed, rel=1e-9)
     assert constant.tolist() == [0.0]
@@ -52,7 +62,7 @@ def test_without_limits_tables_cost_what_the_relaxation_says(case: Case) -> None
 @given(MEDIUM)
 def test_a_narrower_range_is_never_cheaper_and_bars_pieces_that_exceed_it(case: Case) -> None:
     evaluator, planes = case.evaluator, len(case.evaluator.planes)
-    prices = TablePrices(evaluator)
+    prices = TablePrices(evaluator, _none(evaluator))
     mean = Multipliers(1.0, 1.0, 0.0, np.full((evaluator.groups, planes), 1 / planes), 0)
     highs = (1e9, float(np.median(prices.pieces.alone[prices.pieces.fits])) if prices.pieces.fits.any() else 1.0, 0.0)
     least, _ = prices.least([PhaseRanges((0.0, high), (0.0, 1e9)) for high in highs], [mean] * 3)

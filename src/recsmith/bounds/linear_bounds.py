@@ -8,6 +8,7 @@ Legend: N pieces, T tables, G fusion groups, O options, k work terms, J planes.
 import numpy as np
 
 from recsmith._types import Floats, Ints
+from recsmith.bounds.per_evaluator import kept_for
 from recsmith.bounds.selection import LinearBound
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE
@@ -23,11 +24,18 @@ def tightest_linear_bound(evaluator: Evaluator) -> LinearBound:
     Any mix of planes lies below the head, so any gives a valid bound; the best mix gives the tightest. It is sought by
     dual ascent: each step moves every group's mix towards the plane that costs the selected options most.
     """
+    return LinearBound(tightest_mix(evaluator) @ _slopes(evaluator), least_opening(evaluator))
+
+
+def tightest_mix(evaluator: Evaluator) -> Floats:
+    """The shares of the planes (G, J) in the tightest linear bound; not to be changed by its users."""
+    return kept_for(evaluator, "tightest mix", lambda: _tightest_mix(evaluator))
+
+
+def _tightest_mix(evaluator: Evaluator) -> Floats:
     slopes = _slopes(evaluator)
-    mix = np.full((evaluator.groups, len(slopes)), 1 / len(slopes))  # (G, J)
-    if len(slopes) > 1:
-        mix = _ascended(evaluator, slopes, mix)
-    return LinearBound(mix @ slopes, least_opening(evaluator))
+    mix = np.full((evaluator.groups, len(slopes)), 1 / len(slopes))
+    return _ascended(evaluator, slopes, mix) if len(slopes) > 1 else mix
 
 
 def mean_linear_bound(evaluator: Evaluator) -> LinearBound:

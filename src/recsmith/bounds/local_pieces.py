@@ -34,11 +34,17 @@ class LocalPieces:
     rows: first the modes whose columns may be split at will, then single options of all others.
     """
 
-    def __init__(self, evaluator: Evaluator, relaxation: Relaxation, opening: float, slopes: Floats) -> None:
-        """Slopes (J, F, k): of the planes. opening: the least that a rank pays for holding a piece of a group."""
+    def __init__(
+        self, evaluator: Evaluator, relaxation: Relaxation, opening: float, slopes: Floats, dominated: Bools
+    ) -> None:
+        """Slopes (J, F, k): of the planes. opening: the least that a rank pays for holding a piece of a group.
+
+        dominated: groups (G,) that no table needs to be placed in; their pieces are left out.
+        """
         self.problem = problem = evaluator.problem
         self.families: list[Ints] = []  # each (m, n): pieces of m modes by width
         split = self._split_at_will()
+        split = split[~dominated[evaluator.group[split]]]
         modes, widths = self._every_width(split)
         whole = np.flatnonzero(
             relaxation.option_fits & ~relaxation.option_worldwide & ~np.isin(problem.options.mode, split)
@@ -88,7 +94,7 @@ class LocalPieces:
     @cached_property
     def numbers(self) -> int:
         """Numbers that one evaluation works on, about."""
-        return OPERATIONS * self.ready.size + sum(family.size * family.shape[1] // 2 for family in self.families)
+        return OPERATIONS * self.ready.size + sum(family.size * family.shape[1] // 4 for family in self.families)
 
     def cheapest(self, nodes: NodeArrays, byte_price: Floats) -> Floats:
         """Least price (K, rows) of a row's table, placed by its mode with pieces that fit the ranges of the nodes."""
@@ -109,9 +115,11 @@ class LocalPieces:
         big: Bools = own > nodes.ready[:, 1:] / 2
         beside = self.fits & ~big  # pieces that may share a rank with a big one
         free: Bools = (beside & (own <= 0)).any(axis=1)  # some of them take no time: then nothing is left unused
+        inverse = np.divide(1.0, own, where=beside & (own > 0), out=np.zeros_like(own))
+        first_ratio, last_ratio = first * inverse, last * inverse
         alone = np.full_like(first, -np.inf)
         for share in REST_SHARES:
-            ratio = np.divide(first + (1 - share) * last, own, where=beside & (own > 0), out=np.zeros_like(own))
+            ratio = first_ratio + (1 - share) * last_ratio
             fill, rest_fill = ratio.max(axis=1, initial=0.0), share * nodes.rest_multiplier
             unused = (
                 least_product(nodes.ready_multiplier - fill, nodes.ready)

@@ -23,11 +23,11 @@ from recsmith.plans import Bound
 from recsmith.problems import Problem
 
 REACH = 1.5  # times the first bound: up to which step time the second one looks; a gap above 50 % stays as it is
-MOST_TABLES = 300  # of a problem for which the second bound is sought: its work grows with their square
+MOST_TABLES = 300  # of a problem for which the second bound is sought: the work on a node grows with their number
 FEW_TABLES = 150  # up to which it is sought on any number of devices
 MOST_CELLS = 3_000  # tables times devices beyond: 200 tables gain 1.1 % on 8, 2.7 % on 4; 250 and 300 nothing on 16
-PHASE_WORK = 400_000  # numbers that the second bound may work on, for each pair of tables
-MOST_PHASE_WORK = 500_000_000  # numbers, for all pairs together: about a second
+PHASE_WORK = 400_000  # numbers that the second bound may work on, times the third power of the tables
+MOST_PHASE_WORK = 500_000_000  # numbers at most, which 11 tables reach: 0.5 to 1 second
 WORK_AT_ONCE = 25_000_000  # numbers between two questions whether to go on: a twentieth of a second
 PROOF_WORK = 20_000_000_000  # numbers that a bound on request may work on: about a minute
 PROOF_WORK_AT_ONCE = 100_000_000  # numbers between two questions whether to go on
@@ -116,7 +116,7 @@ def may_gain(problem: Problem) -> bool:
 def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool]) -> float:
     """The bound after branching over the seconds of the phases, where the problem is small enough for it."""
     branching = _phase_branching(evaluator, REACH * value, price)
-    work = min(MOST_PHASE_WORK, PHASE_WORK * len(evaluator.problem.tables) ** 2)
+    work = min(MOST_PHASE_WORK, PHASE_WORK * len(evaluator.problem.tables) ** 3)
     while branching.work < work and branching.bound < REACH * value and not branching.done and keep_on():
         branching.solve(min(work, branching.work + WORK_AT_ONCE), REACH * value)
     return max(value, min(branching.bound, REACH * value))

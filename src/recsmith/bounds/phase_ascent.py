@@ -1,6 +1,8 @@
 """Better multipliers for nodes of phase_branching.py: changes are tried, and those that raise the bound are taken.
 
-Any multipliers give a valid bound (docs/bounds.md), so the ascent may stop anywhere.
+Small changes of its own multipliers leave many a node at a local optimum. What raised the bound of another node lately
+often raises it further, so that is tried as well. Any multipliers give a valid bound (docs/bounds.md), so the ascent
+may stop anywhere.
 
 Legend: K nodes side by side, T tables, G fusion groups.
 """
@@ -19,6 +21,7 @@ from recsmith.bounds.tolerances import ROUNDING
 LEAST_STEP = 0.06  # relative change of multipliers below which an ascent ends
 GAIN = 2e-4  # relative rise of a bound for which an ascent goes on with the same step; with less, the step is halved
 LEAST_BYTE_PRICE = 0.1  # of the byte price of the root, from where a price that has fallen to 0 may rise again
+MOST_RECENT = 4  # multipliers of other nodes that are tried; 8 gained no more in the same work
 CALL = 500_000  # numbers that could be worked on while Python sets up one evaluation: so many are counted for it
 
 
@@ -28,10 +31,18 @@ class MultiplierAscent:
     work: numbers worked on so far, about; the same on every machine.
     """
 
-    def __init__(self, prices: TablePrices, byte_price: float) -> None:
-        """byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without."""
-        self.prices, self.byte_price = prices, byte_price
+    def __init__(self, prices: TablePrices, byte_price: float, always: Sequence[Multipliers] = ()) -> None:
+        """byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without.
+
+        always: multipliers that are tried in every node.
+        """
+        self.prices, self.byte_price, self.always = prices, byte_price, always
         self.work = 0
+        self._recent: list[Multipliers] = []
+
+    def remember(self, multipliers: Multipliers) -> None:
+        """Have other nodes try these multipliers, until MOST_RECENT others are remembered after them."""
+        self._recent = [*self._recent, multipliers][-MOST_RECENT:]
 
     def evaluate(self, nodes: Sequence[PhaseNode], multipliers: Sequence[Multipliers]) -> tuple[Floats, Floats]:
         """(bounds (K,), least price of each table in each group (K, T, G)) of nodes with these multipliers."""
@@ -58,14 +69,16 @@ class MultiplierAscent:
                 gained = values[best] - values[first] > GAIN * abs(values[best])
                 node.value = max(node.value, float(values[best]))
                 node.multipliers, node.least = changes[best - first], least[best]
-                if not gained:
+                if gained:
+                    self.remember(node.multipliers)
+                else:
                     node.step /= 2
                 if gained or node.step > LEAST_STEP:
                     live.append(node)
                 first += len(changes)
 
     def _changes(self, node: PhaseNode) -> list[Multipliers]:
-        """The multipliers of a node as they are, and small changes of them."""
+        """The multipliers of a node as they are, small changes of them, and those of other nodes."""
         now, step = node.multipliers, node.step
         scales = ((1, 1), (1 - step, 1 - step), (1 + step, 1 + step), (1, 1 - step), (1, 1 + step), (1 - step, 1))
         changes = [
@@ -73,6 +86,7 @@ class MultiplierAscent:
             for a, b in scales
         ]
         changes += self._other_planes(now, step)
+        changes += [each for each in (*self.always, *self._recent) if each is not now]
         if self.byte_price:
             higher = max(now.byte_price, LEAST_BYTE_PRICE * self.byte_price) * (1 + step)
             changes += [replace(now, byte_price=price) for price in (0.0, now.byte_price * (1 - step), higher)]

@@ -18,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from recsmith._types import Bools, Floats
+from recsmith.bounds.linear_bounds import tightest_mix
 from recsmith.bounds.multipliers import Multipliers, PhaseRanges
 from recsmith.bounds.phase_ascent import MultiplierAscent
 from recsmith.bounds.phase_nodes import Pair, PhaseNode, split_by_group, split_by_range, split_by_table
@@ -40,10 +41,11 @@ class PhaseBranching:
 
         byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without.
         """
-        self.prices = TablePrices(evaluator)
-        self.ascent = MultiplierAscent(self.prices, byte_price)
+        self.prices = TablePrices(evaluator, dominated)
         groups, tables, planes = evaluator.groups, len(evaluator.problem.tables), len(evaluator.planes)
         start = Multipliers(1.0, 1.0, byte_price, np.full((groups, planes), 1 / planes), 0)
+        tightest = replace(start, mix=tightest_mix(evaluator))
+        self.ascent = MultiplierAscent(self.prices, byte_price, always=[tightest])
         rest = (0.0, below if evaluator.step_rule.several_phases else 0.0)
         root = PhaseNode(
             0.0, 0, PhaseRanges((0.0, below), rest), np.tile(~dominated, (tables, 1)), np.zeros(groups, dtype=bool),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from recsmith._types import Floats
+from recsmith._types import Bools, Floats
 from recsmith.bounds.group_costs import GroupCosts
 from recsmith.bounds.linear_bounds import least_opening
 from recsmith.bounds.local_pieces import LocalPieces
@@ -27,16 +27,18 @@ class TablePrices:
     costs: what the groups in use cost. numbers: how many numbers one evaluation of one node works on, about.
     """
 
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: Evaluator, dominated: Bools) -> None:
+        """dominated: groups (G,) that no table needs to be placed in; what they cost is not worked out."""
         problem = evaluator.problem
         self.tables, self.groups, self.world = len(problem.tables), evaluator.groups, problem.cluster.world_size
         self.capacity = float(problem.capacity.sum())
         opening = least_opening(evaluator)
         self.costs = GroupCosts(evaluator, opening)
         slopes: Floats = np.stack([plane.slopes for plane in evaluator.planes])  # (J, F, k)
-        relaxation = shared_relaxation(evaluator, barred=True)
+        relaxation = shared_relaxation(evaluator)
+        relaxation = relaxation.reopened(dominated[relaxation.option_group])
         self._set_worldwide(evaluator, relaxation, slopes)
-        self.pieces = LocalPieces(evaluator, relaxation, opening, slopes)
+        self.pieces = LocalPieces(evaluator, relaxation, opening, slopes, dominated)
         key = np.concatenate([self.worldwide_key, self.pieces.key])  # table * G + group of each price
         self.order = np.argsort(key, kind="stable")
         self.cells, self.first = np.unique(key[self.order], return_index=True)
