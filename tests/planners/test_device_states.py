@@ -18,11 +18,11 @@ from support.placing import random_assignment
 from recsmith._types import Floats, Ints
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import device_sums, step_seconds
-from recsmith.planners.search.annealing_options import AnnealingOptions
+from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population import Population
+from recsmith.planners.annealing.random_changes import RandomChanges
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.plan_copies import PlanCopies
-from recsmith.planners.search.population import Population
-from recsmith.planners.search.random_changes import RandomChanges
 from recsmith.problems import Footprint, memory_used
 
 CHANGES = 12  # of each game

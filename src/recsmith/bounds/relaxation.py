@@ -93,6 +93,12 @@ class Relaxation:
         other.option_fits = self.option_room & ~barred
         return other
 
+    def within(self, groups: Bools) -> "Relaxation":
+        """The same prices, where only options of these fusion groups (G,) may be selected."""
+        other = copy(self)
+        other.option_fits = self.option_fits & groups[self.option_group]
+        return other
+
     def choose(self, limits: SelectionLimits = UNLIMITED) -> Choice:
         """The cheapest option of each table within some limits; of equally cheap ones the first."""
         limit = np.where(self.option_worldwide, limits.limit, min(limits.limit, limits.local))

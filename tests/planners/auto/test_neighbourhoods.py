@@ -14,6 +14,7 @@ from recsmith.clusters import load_cluster
 from recsmith.costs import step_seconds
 from recsmith.errors import RecSmithError
 from recsmith.planners.auto import planner as auto
+from recsmith.planners.auto.annealing_turns import AnnealingTurns
 from recsmith.planners.auto.neighbourhoods import Neighbourhoods
 from recsmith.planners.solver.dominance import useful_shares
 from recsmith.planners.solver.fixed_tables import FixedTables, merged
@@ -140,8 +141,9 @@ def test_a_poor_plan_gets_better_and_stays_legal() -> None:
 @pytest.fixture
 def solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Annealing and local search find nothing, so that there is something left."""
-    for member in ("_anneal", "_improve"):
-        monkeypatch.setattr(auto._Team, member, lambda team: False)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(AnnealingTurns, "tournament", None)
+    monkeypatch.setattr(AnnealingTurns, "turn", lambda turns: False)
+    monkeypatch.setattr(auto._Team, "_improve", lambda team: False)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(auto, "WORK", 0.3)
 
 

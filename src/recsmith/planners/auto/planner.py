@@ -2,28 +2,25 @@
 
 What tables select under the limits of the bound, placed longest first (search/candidates.py), is within a per cent of
 the best where pieces are many and small. Where they are few, or memory is tight, other planners draft as well
-(auto/drafts.py), annealing (search/annealing.py) and local search (auto/improvement.py) go on from the best drafts;
-and, with OR-Tools, large neighbourhoods (auto/neighbourhoods.py).
+(auto/drafts.py), and annealing goes on from the best drafts (auto/annealing_turns.py). Where it is not compiled, local
+search follows (auto/improvement.py), and with OR-Tools large neighbourhoods (auto/neighbourhoods.py).
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
-
-import numpy as np
 
 from recsmith.bounds import lower_bound
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
+from recsmith.planners.auto.annealing_turns import AnnealingTurns
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import Improvement
 from recsmith.planners.auto.neighbourhoods import WORK, Neighbourhoods
 from recsmith.planners.auto.stopping import StoppingRule
 from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
-from recsmith.planners.search.annealing import Annealing
-from recsmith.planners.search.annealing_options import AnnealingOptions
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.solver import is_installed
 from recsmith.planners.solver.arrangements import arrangements_of
@@ -34,8 +31,6 @@ from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.problems import Footprint, Problem
 
 MOST_STARTS = 3  # drafts that local search starts from; trade-off: more find more, each gets less of the effort
-LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of annealing: at least, for each table, and at most
-AT_ONCE = 20  # steps of annealing between two checks of the budget
 MOST_TABLES = 7  # of a problem that is enumerated
 MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # of all tables, and partial plans followed, of an enumeration
 BOUND_SHARE = 0.25  # of a time limit, after which no tighter bound is sought; trade-off: the rest is the search's
@@ -105,26 +100,36 @@ class _Team:
         self.stopping = StoppingRule(search, known.bound.value_s or 0.0, size)
         relaxation = shared_relaxation(self.evaluator, known.linear)
         self.drafts = Drafts(search, self.devices, relaxation, self.stopping, seed, finished)
+        self.annealing = AnnealingTurns(self.stopping, self.drafts, known)
 
     def work(self) -> None:
-        """Drafts first, then local search from the best few, then what is left of a budget."""
+        """Drafts first, then annealing, local search or enumeration, and last what is left of a budget."""
         if not self.drafts.work():
             return
-        for name, member in (("annealing", self._anneal), ("local_search", self._improve)):
-            if self.drafts.starts and not self.stopping.reached and member():
-                self.finished.append(name)
+        self._take_part("annealing", self.annealing.first_turns)
+        if not self.annealing.is_compiled:
+            self._take_part("local_search", self._improve)
         if not self.stopping.reached and self._enumerate():
             self.finished.append("enumeration")
         elif self.search.best is not None and self._may_solve and not self.stopping.reached:
-            if is_installed():
-                self._solve(self.search.best)
-                self.finished.append("neighbourhoods")
-            else:
-                self.left_out.append(LEFT_OUT)
-        turn = 1
-        while self._goes_on and self.drafts.starts and not self.stopping.reached and self._anneal(turn):
-            self._improve()
-            turn += 1
+            self._solve_if_installed(self.search.best)
+        while self._goes_on and self.drafts.starts and not self.stopping.reached and self.annealing.turn():
+            if not self.annealing.is_compiled:
+                self._improve()
+
+    def _take_part(self, name: str, member: Callable[[], bool]) -> None:
+        if self.drafts.starts and not self.stopping.reached and member():
+            self.finished.append(name)
+
+    def _solve_if_installed(self, best: Footprint) -> None:
+        """Neighbourhoods; after compiled annealing they gain next to nothing in the time that they take by default."""
+        if self.annealing.is_compiled and not self.stopping.has_budget:
+            return
+        if is_installed():
+            self._solve(best)
+            self.finished.append("neighbourhoods")
+        else:
+            self.left_out.append(LEFT_OUT)
 
     @property
     def _may_solve(self) -> bool:
@@ -135,37 +140,6 @@ class _Team:
         """Whether a budget is to be spent by annealing again and again: there is one, and no solver that spends it."""
         solves = self._may_solve and is_installed()
         return self.stopping.has_budget and not solves and "annealing" in self.finished
-
-    @cached_property
-    def annealing_options(self) -> AnnealingOptions:
-        """The options that annealing tries."""
-        return AnnealingOptions(self.devices, self.drafts.relaxation)
-
-    def _anneal(self, turn: int = 0) -> bool:
-        """Many plans at once, cooled down together; not where a step of that would take long, or little is to gain.
-
-        Every turn cools half as fast as the one before.
-        """
-        if not AnnealingOptions.suit(self.problem) or self.stopping.near_bound(self.search.total_s):
-            return False
-        options = self.annealing_options
-        starts = [draft for _, _, draft in self.drafts.starts if options.usable and options.reaches(draft)]
-        if not starts:
-            return False
-        annealing = Annealing(self.devices, options, starts, self.seed + turn)
-        steps = min(MOST_STEPS, LEAST_STEPS + STEPS * len(self.problem.tables)) * 2**turn
-        priced, total = np.inf, np.inf  # what annealing said of its best plan when that was priced, and its price
-        for first in range(0, steps, AT_ONCE):
-            annealing.cool(first, min(first + AT_ONCE, steps), steps)
-            if annealing.best_s < priced:
-                priced = annealing.best_s
-                total = self.search.try_(annealing.assignment().footprint(self.problem))
-            else:
-                self.search.try_(None)
-            if self.stopping.reached:
-                return True
-        self.drafts.keep(annealing.assignment(), total)
-        return True
 
     def _improve(self) -> bool:
         """Local search from the best starts, with an effort that they share; with a budget, until that is spent."""

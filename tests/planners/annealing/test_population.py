@@ -6,10 +6,10 @@ from support.searched import heap, lopsided
 
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import step_seconds
-from recsmith.planners.search.annealing_options import AnnealingOptions
+from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population import Population
+from recsmith.planners.annealing.random_changes import RandomChanges
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.population import Population
-from recsmith.planners.search.random_changes import RandomChanges
 
 
 def population(plans: int = 4) -> tuple[Population, RandomChanges]:

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from planners.search.test_population import population
+from planners.annealing.test_population import population
 from support.cases import LOOSE, medium_case, seeded
 from support.placing import random_assignment
 
 from recsmith.bounds.shared_relaxations import shared_relaxation
-from recsmith.planners.search import random_changes
-from recsmith.planners.search.annealing_options import AnnealingOptions
+from recsmith.planners.annealing import random_changes
+from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population import Population
+from recsmith.planners.annealing.random_changes import RandomChanges
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.population import Population
-from recsmith.planners.search.random_changes import RandomChanges
 from recsmith.plans import check_placements
 from recsmith.problems import placements_of
 

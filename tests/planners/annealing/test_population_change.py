@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from recsmith.planners.search.population_change import (
+from recsmith.planners.annealing.population_change import (
     GroupChange,
     PopulationChange,
     bytes_between,

@@ -7,8 +7,8 @@ from support.cases import Case, cluster, fits, make_workload, medium_case, seede
 from recsmith.bounds import lower_bound
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.costs import step_seconds
-from recsmith.planners.search.annealing import Annealing
-from recsmith.planners.search.annealing_options import AnnealingOptions
+from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population_annealing import Annealing
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.candidates import candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState

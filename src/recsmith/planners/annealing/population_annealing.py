@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.planners.search.annealing_options import AnnealingOptions
+from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population import Population
+from recsmith.planners.annealing.population_change import PopulationChange
+from recsmith.planners.annealing.random_changes import RandomChanges
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.population import Population
-from recsmith.planners.search.population_change import PopulationChange
-from recsmith.planners.search.random_changes import RandomChanges
 
 MOST_PLANS, LEAST_PLANS = 128, 16  # side by side; trade-off: more meet more, and a step takes longer
 NUMBERS = 60_000  # loads of all plans (plans times AnnealingOptions.numbers): as many plans as give so many take part

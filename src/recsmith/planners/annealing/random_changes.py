@@ -6,16 +6,16 @@ Legend: K plans, T tables, P pieces of an option at most, W ranks, F phases.
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.planners.search.annealing_options import AnnealingOptions
-from recsmith.planners.search.assignment import NOWHERE
-from recsmith.planners.search.population import Population
-from recsmith.planners.search.population_change import (
+from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population import Population
+from recsmith.planners.annealing.population_change import (
     GroupChange,
     PopulationChange,
     bytes_between,
     merged_parts,
     terms_between,
 )
+from recsmith.planners.search.assignment import NOWHERE
 from recsmith.sharding.coverage import by_target
 
 GUIDED = 0.5  # share of steps that change something on a slowest rank; the others keep the search from going in circles

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.planners.search.annealing_options import AnnealingOptions
+from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population_change import PopulationChange
 from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.population_change import PopulationChange
 from recsmith.planners.search.smooth_max import smooth_norm
 from recsmith.sharding.coverage import covers, holds_tail
 

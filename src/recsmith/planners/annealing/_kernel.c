@@ -1,0 +1,761 @@
+/* Annealing of one plan, compiled: the loop of planners/annealing/annealer.py, several million changes a second.
+
+A plan gives each table a mode, and places the mode's pieces on targets. A change moves pieces, passes columns between
+them, or gives a table another option. It is made at once, priced, and taken back where it is not taken. What a rank
+costs is, for each fusion group, the largest of some linear functions of its summed terms (solver/linear_pieces.py).
+
+Legend, as in Python: T tables, M modes, U units (a mode's pieces by width), O options, W ranks, H hosts, G fusion
+groups, F phases, J linear functions of a phase, k terms, S slots for the pieces of a table. Every array is contiguous,
+of int64 or double. Callers guarantee that numbers in arrays are indices of what they name.
+*/
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int64_t i64;
+typedef double f64;
+
+#define MOST_PHASES 4
+#define MOST_PIECES 32     /* of memory */
+#define CAP 1e250          /* powers are cut there, so that sums of them stay finite */
+#define PARTNERS 8         /* to trade places with, of which the best is taken */
+#define REFRESH 65536      /* steps after which loads are worked out anew: clears what rounding has left */
+#define EXACT 1e-6         /* of what they were: sums that fall below are added up anew, because of rounding */
+#define SIMILAR 1.2        /* times the best step: only plans whose score is below are priced exactly */
+
+enum { MOVE, SWAP, SHIFT, SPLIT, REPLACE, KINDS };
+
+typedef struct {
+    const i64 *sizes;                                      /* T M U O W H G F k S, in this order */
+    i64 T, M, U, O, W, H, G, F, k, S, per_host;
+    /* (M,): fixed 1 where pieces do not move one by one; unit: the narrowest, or -1 where widths are not free */
+    const i64 *mode_group, *mode_coverage, *mode_fixed, *mode_unit, *mode_least;
+    const f64 *unit_terms, *unit_loads;                    /* (U, k); (U, F): seconds alone on a rank */
+    const i64 *unit_bytes;                                 /* (U, 4): device head and tail, host head and tail */
+    const i64 *option_mode, *option_unit, *option_count, *option_near;  /* (O,), (O, 2), (O, 2), (O, 2) */
+    const i64 *tried_start, *tried;                        /* (T + 1,), options of each table */
+    const i64 *planes;                                     /* (F,): J of each phase */
+    const f64 *slopes, *opening, *shared;                  /* (sum J, k), (F,), (G,) */
+    const i64 *capacity, *host_capacity;                   /* (W,), (H,) */
+    i64 lucks;
+    const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,) */
+} Problem;
+
+typedef struct {
+    i64 *option, *mode, *count, *unit, *target;            /* (T,), (T,), (T,), (T, S), (T, S); option -1: no listed one */
+} Plan;
+
+typedef struct {
+    i64 cell, count;                                       /* rank * G + group */
+} Cell;
+
+typedef struct {
+    const Problem *p;
+    Plan plan, best;
+    f64 best_s;
+    uint64_t random[2];
+    f64 *sums, *cell_loads;                                /* (W, G, k), (W, G, F) */
+    i64 *cell_count;                                       /* (W, G) */
+    f64 *loads, *powers;                                   /* (F, W) */
+    f64 level[MOST_PHASES], power_sum[MOST_PHASES], kept_sum[MOST_PHASES];
+    i64 *free_, *host_free, *in_group;
+    int sharpness;
+    i64 **lists, *listed, *list_room, *place;      /* pieces on each rank, then on each host; and where they stand */
+    /* what a change has touched, to take it back */
+    i64 cells, ranks;
+    Cell *old_cell;
+    f64 *old_sums, *old_cell_loads, *old_loads, *old_powers;
+    i64 *old_rank, *old_free, *old_host_free, *old_in_group;
+    unsigned char *touched;
+    void *memory[MOST_PIECES];
+    int pieces, failed;
+} Annealer;
+
+/* --- chance ------------------------------------------------------------------------------------------------------ */
+
+static inline uint64_t draw(Annealer *a) {                 /* xorshift128+ */
+    uint64_t x = a->random[0], y = a->random[1];
+    a->random[0] = y;
+    x ^= x << 23;
+    a->random[1] = x ^ y ^ (x >> 17) ^ (y >> 26);
+    return a->random[1] + y;
+}
+
+static inline i64 below(Annealer *a, i64 n) { return (i64)(((draw(a) >> 32) * (uint64_t)n) >> 32); }
+static inline int heads(Annealer *a) { return (int)(draw(a) >> 63); }
+
+/* --- prices ------------------------------------------------------------------------------------------------------ */
+
+static f64 power(f64 ratio, int exponent) {                /* of exponents 3 * 2 ** i, by squaring */
+    f64 result = ratio * ratio * ratio;
+    for (exponent /= 3; exponent > 1; exponent /= 2) result *= result;
+    return result < CAP ? result : CAP;
+}
+
+static void price_cell(Annealer *a, i64 cell) {
+    const Problem *p = a->p;
+    f64 *loads = a->cell_loads + cell * p->F;
+    if (!a->cell_count[cell]) {
+        memset(loads, 0, p->F * sizeof(f64));
+        memset(a->sums + cell * p->k, 0, p->k * sizeof(f64));
+        return;
+    }
+    const f64 *sums = a->sums + cell * p->k, *slope = p->slopes;
+    for (i64 f = 0; f < p->F; f++) {
+        f64 most = 0;
+        for (i64 j = 0; j < p->planes[f]; j++, slope += p->k) {
+            f64 seconds = 0;
+            for (i64 i = 0; i < p->k; i++) seconds += slope[i] * sums[i];
+            if (seconds > most) most = seconds;
+        }
+        loads[f] = most + p->opening[f];
+    }
+}
+
+static void price_rank(Annealer *a, i64 rank) {
+    const Problem *p = a->p;
+    for (i64 f = 0; f < p->F; f++) {
+        f64 load = 0;
+        for (i64 g = 0; g < p->G; g++) load += a->cell_loads[(rank * p->G + g) * p->F + f];
+        a->loads[f * p->W + rank] = load;
+        a->powers[f * p->W + rank] = power(load / a->level[f], a->sharpness);
+    }
+}
+
+static void sum_powers(Annealer *a) {
+    const Problem *p = a->p;
+    for (i64 f = 0; f < p->F; f++) {
+        const f64 *x = a->powers + f * p->W;
+        f64 even = 0, odd = 0;
+        i64 w = 0;
+        for (; w + 1 < p->W; w += 2) even += x[w], odd += x[w + 1];
+        a->power_sum[f] = even + odd + (w < p->W ? x[w] : 0);
+    }
+}
+
+static f64 common(const Annealer *a) {
+    f64 seconds = 0;
+    for (i64 g = 0; g < a->p->G; g++) seconds += a->in_group[g] > 0 ? a->p->shared[g] : 0;
+    return seconds;
+}
+
+static f64 score(const Annealer *a) {                      /* a smooth stand-in of the step */
+    f64 seconds = common(a);
+    for (i64 f = 0; f < a->p->F; f++) seconds += a->level[f] * pow(a->power_sum[f], 1.0 / a->sharpness);
+    return seconds;
+}
+
+static f64 slowest_load(const Annealer *a, i64 f) {
+    f64 most = 0;
+    for (i64 w = 0; w < a->p->W; w++) most = a->loads[f * a->p->W + w] > most ? a->loads[f * a->p->W + w] : most;
+    return most;
+}
+
+static f64 step(const Annealer *a) {
+    f64 seconds = common(a);
+    for (i64 f = 0; f < a->p->F; f++) seconds += slowest_load(a, f);
+    return seconds;
+}
+
+static void refresh(Annealer *a) {
+    const Problem *p = a->p;
+    for (i64 f = 0; f < p->F; f++) a->level[f] = 1;
+    for (i64 w = 0; w < p->W; w++) price_rank(a, w);
+    for (i64 f = 0; f < p->F; f++) {
+        f64 most = slowest_load(a, f);
+        a->level[f] = most > 0 ? most : 1;
+    }
+    for (i64 w = 0; w < p->W; w++) price_rank(a, w);
+    sum_powers(a);
+}
+
+/* --- pieces come and go ------------------------------------------------------------------------------------------ */
+
+static void keep(Annealer *a, i64 rank, i64 cell) {        /* note what a cell and a rank were before a change */
+    const Problem *p = a->p;
+    i64 n = a->cells++;
+    a->old_cell[n] = (Cell){cell, a->cell_count[cell]};
+    memcpy(a->old_sums + n * p->k, a->sums + cell * p->k, p->k * sizeof(f64));
+    memcpy(a->old_cell_loads + n * p->F, a->cell_loads + cell * p->F, p->F * sizeof(f64));
+    if (a->touched[rank]) return;
+    a->touched[rank] = 1;
+    n = a->ranks++;
+    a->old_rank[n] = rank;
+    a->old_free[n] = a->free_[rank];
+    for (i64 f = 0; f < p->F; f++) {
+        a->old_loads[n * p->F + f] = a->loads[f * p->W + rank];
+        a->old_powers[n * p->F + f] = a->powers[f * p->W + rank];
+    }
+}
+
+static void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) {
+    const Problem *p = a->p;
+    i64 size = p->mode_coverage[mode], group = p->mode_group[mode], first = target * size, last = first + size - 1;
+    const f64 *terms = p->unit_terms + unit * p->k;
+    const i64 *bytes = p->unit_bytes + unit * 4;
+    for (i64 rank = first; rank <= last; rank++) {
+        i64 cell = rank * p->G + group, tail = rank == last;
+        keep(a, rank, cell);
+        f64 *sums = a->sums + cell * p->k;
+        for (i64 i = 0; i < p->k; i++) sums[i] += sign * terms[i];
+        a->cell_count[cell] += sign;
+        a->free_[rank] -= sign * bytes[tail];
+        a->host_free[rank / p->per_host] -= sign * bytes[2 + tail];
+        price_cell(a, cell);
+    }
+    a->in_group[group] += sign;
+}
+
+static void forget(Annealer *a) {
+    for (i64 n = 0; n < a->ranks; n++) a->touched[a->old_rank[n]] = 0;
+    a->cells = a->ranks = 0;
+}
+
+static void begin(Annealer *a) {
+    memcpy(a->old_in_group, a->in_group, a->p->G * sizeof(i64));
+    memcpy(a->old_host_free, a->host_free, a->p->H * sizeof(i64));
+    memcpy(a->kept_sum, a->power_sum, sizeof a->power_sum);
+}
+
+static void take_back(Annealer *a) {
+    const Problem *p = a->p;
+    for (i64 n = a->cells - 1; n >= 0; n--) {
+        i64 cell = a->old_cell[n].cell;
+        a->cell_count[cell] = a->old_cell[n].count;
+        memcpy(a->sums + cell * p->k, a->old_sums + n * p->k, p->k * sizeof(f64));
+        memcpy(a->cell_loads + cell * p->F, a->old_cell_loads + n * p->F, p->F * sizeof(f64));
+    }
+    for (i64 n = 0; n < a->ranks; n++) {
+        i64 rank = a->old_rank[n];
+        a->free_[rank] = a->old_free[n];
+        for (i64 f = 0; f < p->F; f++) {
+            a->loads[f * p->W + rank] = a->old_loads[n * p->F + f];
+            a->powers[f * p->W + rank] = a->old_powers[n * p->F + f];
+        }
+    }
+    memcpy(a->in_group, a->old_in_group, p->G * sizeof(i64));
+    memcpy(a->host_free, a->old_host_free, p->H * sizeof(i64));
+    memcpy(a->power_sum, a->kept_sum, sizeof a->power_sum);
+    forget(a);
+}
+
+static int fits(const Annealer *a) {
+    for (i64 n = 0; n < a->ranks; n++) {
+        i64 rank = a->old_rank[n];
+        if (a->free_[rank] < 0 || a->host_free[rank / a->p->per_host] < 0) return 0;
+    }
+    return 1;
+}
+
+/* --- which pieces are where -------------------------------------------------------------------------------------- */
+
+static i64 list_of(const Annealer *a, i64 table, i64 slot) {  /* -1 for what spans the world */
+    const Problem *p = a->p;
+    i64 size = p->mode_coverage[a->plan.mode[table]], target = a->plan.target[table * p->S + slot];
+    return size == p->W && p->W > 1 ? -1 : size == 1 ? target : p->W + target;
+}
+
+static int widen(Annealer *a, i64 list) {
+    i64 size = a->list_room[list] ? 2 * a->list_room[list] : 16;
+    i64 *wider = realloc(a->lists[list], size * sizeof(i64));
+    if (!wider) return a->failed = 1, 0;
+    a->lists[list] = wider, a->list_room[list] = size;
+    return 1;
+}
+
+static void enlist(Annealer *a, i64 table) {
+    for (i64 slot = 0; slot < a->plan.count[table]; slot++) {
+        i64 list = list_of(a, table, slot), piece = table * a->p->S + slot;
+        if (list < 0) continue;
+        if (a->listed[list] == a->list_room[list] && !widen(a, list)) return;
+        a->place[piece] = a->listed[list];
+        a->lists[list][a->listed[list]++] = piece;
+    }
+}
+
+static void delist(Annealer *a, i64 table) {
+    for (i64 slot = 0; slot < a->plan.count[table]; slot++) {
+        i64 list = list_of(a, table, slot), piece = table * a->p->S + slot;
+        if (list < 0) continue;
+        i64 last = a->lists[list][--a->listed[list]];
+        a->lists[list][a->place[piece]] = last;
+        a->place[last] = a->place[piece];
+    }
+}
+
+static i64 any_piece(Annealer *a) {
+    i64 table = below(a, a->p->T);
+    return table * a->p->S + below(a, a->plan.count[table]);
+}
+
+static i64 slow_piece(Annealer *a, i64 phase) {            /* of the slowest rank of a phase, where it has any */
+    const Problem *p = a->p;
+    const f64 *loads = a->loads + phase * p->W;
+    i64 rank = 0;
+    for (i64 w = 1; w < p->W; w++) if (loads[w] > loads[rank]) rank = w;
+    i64 host = p->W + rank / p->per_host, mine = a->listed[rank], all = mine + a->listed[host];
+    if (!all) return any_piece(a);
+    i64 i = below(a, all);
+    return i < mine ? a->lists[rank][i] : a->lists[host][i - mine];
+}
+
+/* How full a rank would be with one unit more and another less (-1 for none): the fullest of its phases. */
+static f64 pressure(const Annealer *a, i64 rank, i64 more, i64 less) {
+    const Problem *p = a->p;
+    f64 most = 0;
+    for (i64 f = 0; f < p->F; f++) {
+        f64 load = a->loads[f * p->W + rank];
+        if (more >= 0) load += p->unit_loads[more * p->F + f];
+        if (less >= 0) load -= p->unit_loads[less * p->F + f];
+        most = load > most * a->level[f] ? load / a->level[f] : most;
+    }
+    return most;
+}
+
+static i64 quiet_target(Annealer *a, i64 size, i64 unit, int tries) {  /* of some, the one that a unit fills least */
+    i64 targets = a->p->W / size, best = below(a, targets);
+    f64 least = INFINITY;
+    for (; targets > 1 && tries > 1; tries--) {
+        i64 target = below(a, targets);
+        f64 most = 0;
+        for (i64 rank = target * size; rank < (target + 1) * size; rank++) {
+            f64 full = pressure(a, rank, unit, -1);
+            most = full > most ? full : most;
+        }
+        if (most < least) least = most, best = target;
+    }
+    return best;
+}
+
+static i64 partner_of(Annealer *a, i64 piece) {            /* of some pieces, the best to trade places with */
+    i64 S = a->p->S, here = a->plan.target[piece], unit = a->plan.unit[piece], best = any_piece(a);
+    if (a->p->mode_coverage[a->plan.mode[piece / S]] > 1) return best;
+    f64 least = INFINITY;
+    for (int tries = heads(a) ? PARTNERS : 0; tries; tries--) {
+        i64 other = any_piece(a), there = a->plan.target[other];
+        if (there == here || a->p->mode_coverage[a->plan.mode[other / S]] > 1) continue;
+        f64 mine = pressure(a, here, a->plan.unit[other], unit), theirs = pressure(a, there, unit, a->plan.unit[other]);
+        f64 most = mine > theirs ? mine : theirs;
+        if (most < least) least = most, best = other;
+    }
+    return best;
+}
+
+/* --- changes: each proposes a table (two, for a swap) as it would be; 0 where it may not be ---------------------- */
+
+typedef struct {
+    i64 table, option, mode, count, *unit, *target;
+} Proposal;
+
+static void propose_same(const Annealer *a, Proposal *to, i64 table) {
+    const Problem *p = a->p;
+    to->table = table, to->option = a->plan.option[table], to->mode = a->plan.mode[table];
+    to->count = a->plan.count[table];
+    memcpy(to->unit, a->plan.unit + table * p->S, to->count * sizeof(i64));
+    memcpy(to->target, a->plan.target + table * p->S, to->count * sizeof(i64));
+}
+
+static void drop_slot(Proposal *to, i64 slot) {
+    to->count--;
+    to->unit[slot] = to->unit[to->count], to->target[slot] = to->target[to->count];
+}
+
+static int lawful(const Annealer *a, const Proposal *to) {  /* pieces that share a rank are equally wide; no two share a host */
+    int wide = a->p->mode_coverage[to->mode] > 1;
+    for (i64 i = 1; i < to->count; i++)
+        for (i64 j = 0; j < i; j++)
+            if (to->target[i] == to->target[j] && (wide || to->unit[i] != to->unit[j])) return 0;
+    return 1;
+}
+
+static i64 on_target(const Proposal *to, i64 target) {     /* how many pieces are there */
+    i64 count = 0;
+    for (i64 i = 0; i < to->count; i++) count += to->target[i] == target;
+    return count;
+}
+
+static void widen_share(Proposal *to, i64 target, i64 columns) {  /* of every piece there; less than 0 for narrower */
+    for (i64 i = 0; i < to->count; i++) if (to->target[i] == target) to->unit[i] += columns;
+}
+
+static void drop_share(Proposal *to, i64 target) {
+    for (i64 i = to->count - 1; i >= 0; i--) if (to->target[i] == target) drop_slot(to, i);
+}
+
+static void add_share(Proposal *to, i64 target, i64 count, i64 unit) {
+    while (count--) to->unit[to->count] = unit, to->target[to->count++] = target;
+}
+
+static int moves(const Annealer *a, i64 mode) { return a->p->mode_coverage[mode] < a->p->W && !a->p->mode_fixed[mode]; }
+
+static int propose_move(Annealer *a, Proposal *to, i64 piece) {
+    i64 slot = piece % a->p->S, size = a->p->mode_coverage[a->plan.mode[piece / a->p->S]];
+    propose_same(a, to, piece / a->p->S);
+    if (!moves(a, to->mode)) return 0;
+    i64 target = quiet_target(a, size, to->unit[slot], heads(a) ? 6 : 1);
+    i64 here = to->target[slot];
+    if (target == here) return 0;
+    if (heads(a)) to->target[slot] = target;
+    else for (i64 i = 0; i < to->count; i++) if (to->target[i] == here) to->target[i] = target;
+    return lawful(a, to);
+}
+
+static int propose_swap(Annealer *a, Proposal *to, Proposal *other, i64 piece) {
+    i64 partner = partner_of(a, piece), S = a->p->S;
+    if (partner / S == piece / S) return 0;
+    propose_same(a, to, piece / S);
+    propose_same(a, other, partner / S);
+    if (!moves(a, to->mode) || !moves(a, other->mode)) return 0;
+    if (a->p->mode_coverage[to->mode] != a->p->mode_coverage[other->mode]) return 0;
+    i64 *here = to->target + piece % S, *there = other->target + partner % S, kept = *here;
+    if (*here == *there) return 0;
+    *here = *there, *there = kept;
+    return lawful(a, to) && lawful(a, other);
+}
+
+static int propose_near(Annealer *a, Proposal *to) {       /* a listed option of other widths in as many pieces */
+    const Problem *p = a->p;
+    if (to->option < 0) return 0;
+    i64 option = p->option_near[to->option * 2 + heads(a)], wide = p->option_count[option * 2];
+    if (option == to->option) return 0;
+    to->option = option;
+    for (i64 i = 0; i < to->count; i++) to->unit[i] = p->option_unit[option * 2 + (i >= wide)];
+    return lawful(a, to);
+}
+
+static i64 greatest_divisor(i64 x, i64 y) {                /* that both have */
+    while (y) { i64 rest = x % y; x = y, y = rest; }
+    return x;
+}
+
+static int propose_shift(Annealer *a, Proposal *to, i64 piece) {  /* columns of one rank pass to a sibling's, some or all */
+    const Problem *p = a->p;
+    i64 slot = piece % p->S, base, sibling;
+    propose_same(a, to, piece / p->S);
+    if (to->count < 2 || p->mode_fixed[to->mode]) return 0;
+    if ((base = p->mode_unit[to->mode]) < 0) return propose_near(a, to);
+    sibling = below(a, to->count);
+    i64 here = to->target[slot], there = to->target[sibling];
+    if (here == there) return 0;
+    i64 mine = on_target(to, here), theirs = on_target(to, there), width = to->unit[slot] - base + 1;
+    i64 quantum = mine * theirs / greatest_divisor(mine, theirs), all = mine * width / quantum;
+    if (!all) return 0;
+    i64 columns = quantum * (1 + below(a, heads(a) || all < 2 ? all : 2));
+    if (width - columns / mine < p->mode_least[to->mode]) columns = mine * width;
+    if (columns % theirs) return 0;
+    to->option = -1;
+    widen_share(to, there, columns / theirs);
+    if (columns == mine * width) drop_share(to, here);
+    else widen_share(to, here, -columns / mine);
+    return lawful(a, to);
+}
+
+static int propose_split(Annealer *a, Proposal *to, i64 piece) {  /* columns go to another rank, or in other pieces */
+    const Problem *p = a->p;
+    i64 slot = piece % p->S, base, least;
+    propose_same(a, to, piece / p->S);
+    base = p->mode_unit[to->mode], least = p->mode_least[to->mode];
+    if (base < 0 || p->mode_fixed[to->mode]) return 0;
+    i64 here = to->target[slot], mine = on_target(to, here), width = to->unit[slot] - base + 1;
+    to->option = -1;
+    if (heads(a)) {
+        i64 pieces = 1 + below(a, 8), columns = mine * width;
+        if (pieces == mine || columns % pieces || columns / pieces < least || to->count - mine + pieces > p->S) return 0;
+        drop_share(to, here);
+        add_share(to, here, pieces, base + columns / pieces - 1);
+        return 1;
+    }
+    if (width < 2 * least) return 0;
+    i64 columns = least + below(a, width - 2 * least + 1), pieces = heads(a) ? mine : 1;
+    i64 there = quiet_target(a, p->mode_coverage[to->mode], base + columns - 1, heads(a) ? 6 : 1);
+    if (to->count + pieces > p->S || on_target(to, there)) return 0;
+    widen_share(to, here, -columns);
+    add_share(to, there, pieces, base + columns * mine / pieces - 1);
+    return 1;
+}
+
+static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another option; pieces stay where they can */
+    const Problem *p = a->p;
+    i64 table = piece / p->S, first = p->tried_start[table], number = p->tried_start[table + 1] - first;
+    propose_same(a, to, table);
+    i64 size = p->mode_coverage[to->mode], count = to->count;
+    if (!number) return 0;
+    i64 option = p->tried[first + below(a, number)];
+    if (option == to->option) return 0;
+    int stay = heads(a);
+    to->option = option, to->mode = p->option_mode[option];
+    to->count = p->option_count[option * 2] + p->option_count[option * 2 + 1];
+    i64 covers = p->mode_coverage[to->mode];
+    for (i64 i = 0; i < to->count; i++) {
+        to->unit[i] = p->option_unit[option * 2 + (i >= p->option_count[option * 2])];
+        if (!(stay && size == covers && i < count)) to->target[i] = quiet_target(a, covers, to->unit[i], draw(a) & 3 ? 6 : 1);
+    }
+    return lawful(a, to);
+}
+
+static int propose(Annealer *a, int kind, i64 piece, Proposal to[2]) {
+    switch (kind) {
+    case MOVE: return propose_move(a, to, piece);
+    case SWAP: return propose_swap(a, to, to + 1, piece);
+    case SHIFT: return propose_shift(a, to, piece);
+    case SPLIT: return propose_split(a, to, piece);
+    default: return propose_option(a, to, piece);
+    }
+}
+
+/* --- the loop ---------------------------------------------------------------------------------------------------- */
+
+static void replace_table(Annealer *a, const Proposal *to) {  /* pieces that stay as they are are not touched */
+    const Problem *p = a->p;
+    const i64 *unit = a->plan.unit + to->table * p->S, *target = a->plan.target + to->table * p->S;
+    i64 mode = a->plan.mode[to->table], count = a->plan.count[to->table];
+    for (i64 i = 0; i < count; i++)
+        if (mode != to->mode || i >= to->count || unit[i] != to->unit[i] || target[i] != to->target[i])
+            put(a, mode, unit[i], target[i], -1);
+    for (i64 i = 0; i < to->count; i++)
+        if (mode != to->mode || i >= count || unit[i] != to->unit[i] || target[i] != to->target[i])
+            put(a, to->mode, to->unit[i], to->target[i], 1);
+}
+
+static void adopt(Annealer *a, const Proposal *to) {
+    i64 table = to->table, S = a->p->S;
+    delist(a, table);
+    a->plan.option[table] = to->option, a->plan.mode[table] = to->mode, a->plan.count[table] = to->count;
+    memcpy(a->plan.unit + table * S, to->unit, to->count * sizeof(i64));
+    memcpy(a->plan.target + table * S, to->target, to->count * sizeof(i64));
+    enlist(a, table);
+}
+
+static void remember(Annealer *a) {
+    const Problem *p = a->p;
+    f64 seconds = step(a);
+    if (!(seconds < a->best_s)) return;
+    a->best_s = seconds;
+    memcpy(a->best.option, a->plan.option, p->T * sizeof(i64));
+    memcpy(a->best.mode, a->plan.mode, p->T * sizeof(i64));
+    memcpy(a->best.count, a->plan.count, p->T * sizeof(i64));
+    memcpy(a->best.unit, a->plan.unit, p->T * p->S * sizeof(i64));
+    memcpy(a->best.target, a->plan.target, p->T * p->S * sizeof(i64));
+}
+
+static void price_touched(Annealer *a) {
+    const Problem *p = a->p;
+    int few = 4 * a->ranks < p->W;
+    for (i64 n = 0; n < a->ranks; n++) {
+        price_rank(a, a->old_rank[n]);
+        for (i64 f = 0; few && f < p->F; f++)
+            a->power_sum[f] += a->powers[f * p->W + a->old_rank[n]] - a->old_powers[n * p->F + f];
+    }
+    for (i64 f = 0; few && f < p->F; f++) few = a->power_sum[f] > EXACT * a->kept_sum[f];
+    if (!few) sum_powers(a);
+}
+
+static int kind_of(Annealer *a) {
+    f64 share = (f64)(draw(a) >> 11) * 0x1p-53;
+    int kind = 0;
+    while (kind < KINDS - 1 && share >= a->p->kinds[kind]) kind++;
+    return kind;
+}
+
+typedef struct {
+    long long first, last, steps;                          /* of this call, and of the whole cooling */
+    f64 hot, cold;                                         /* temperatures as shares of the score */
+    int blunt, stages;                                     /* the power of the norm at first, and how often it doubles, plus one */
+} Schedule;
+
+static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
+    i64 stage_steps = s->steps / s->stages + 1;
+    f64 now = 0;
+    for (i64 n = s->first; n < s->last && !a->failed; n++) {
+        if (n == s->first || n % stage_steps == 0 || n % REFRESH == 0) {
+            a->sharpness = s->blunt << (n / stage_steps);
+            refresh(a);
+            now = score(a);
+            remember(a);
+        }
+        int kind = kind_of(a);
+        i64 phase = below(a, a->p->F), piece = heads(a) ? slow_piece(a, phase) : any_piece(a);
+        if (!propose(a, kind, piece, to)) continue;
+        begin(a);
+        for (int i = 0; i <= (kind == SWAP); i++) replace_table(a, to + i);
+        if (!fits(a)) { take_back(a); continue; }
+        price_touched(a);
+        f64 then = score(a), heat = s->hot * pow(s->cold / s->hot, (f64)n / s->steps);
+        if (then > now * (1 + heat * a->p->luck[below(a, a->p->lucks)])) { take_back(a); continue; }
+        for (int i = 0; i <= (kind == SWAP); i++) adopt(a, to + i);
+        forget(a);
+        now = then;
+        if (now < a->best_s * SIMILAR) remember(a);
+    }
+}
+
+/* --- from Python ------------------------------------------------------------------------------------------------- */
+
+enum {  /* the arrays, in the order of the call */
+    SIZES, MODE_GROUP, MODE_COVERAGE, MODE_FIXED, MODE_UNIT, MODE_LEAST, UNIT_TERMS, UNIT_LOADS, UNIT_BYTES, OPTION_MODE, OPTION_UNIT,
+    OPTION_COUNT, OPTION_NEAR, TRIED_START, TRIED, PLANES, SLOPES, OPENING, SHARED, CAPACITY, HOST_CAPACITY, LUCK, SHARES,
+    PLAN, BEST = PLAN + 5, RANDOM = BEST + 5, BEST_S, ARRAYS
+};
+static const char *const NAMES[ARRAYS] = {
+    "sizes", "mode_group", "mode_coverage", "mode_fixed", "mode_unit", "mode_least", "unit_terms", "unit_loads", "unit_bytes",
+    "option_mode", "option_unit", "option_count", "option_near", "tried_start", "tried", "planes", "slopes",
+    "opening", "shared", "capacity", "host_capacity", "luck", "shares", "plan.option", "plan.mode",
+    "plan.count", "plan.unit", "plan.target", "best.option", "best.mode", "best.count", "best.unit", "best.target",
+    "random", "best_s",
+};
+
+static void *room(Annealer *a, i64 number, size_t size) {
+    void *memory = calloc(number > 0 ? (size_t)number : 1, size);
+    a->failed |= memory == NULL;
+    a->memory[a->pieces++] = memory;
+    return memory;
+}
+
+static void allocate(Annealer *a, Proposal to[2]) {
+    const Problem *p = a->p;
+    i64 W = p->W, widest = 1;
+    for (i64 m = 0; m < p->M; m++)
+        if (p->mode_coverage[m] < W && p->mode_coverage[m] > widest) widest = p->mode_coverage[m];
+    i64 cells = 4 * (p->S * widest + W);                   /* two tables leave and come */
+    a->sums = room(a, W * p->G * p->k, sizeof(f64));
+    a->cell_loads = room(a, W * p->G * p->F, sizeof(f64));
+    a->cell_count = room(a, W * p->G, sizeof(i64));
+    a->loads = room(a, p->F * W, sizeof(f64));
+    a->powers = room(a, p->F * W, sizeof(f64));
+    a->free_ = room(a, W, sizeof(i64));
+    a->host_free = room(a, p->H, sizeof(i64));
+    a->in_group = room(a, p->G, sizeof(i64));
+    a->lists = room(a, W + p->H, sizeof(i64 *));
+    a->listed = room(a, W + p->H, sizeof(i64));
+    a->list_room = room(a, W + p->H, sizeof(i64));
+    a->place = room(a, p->T * p->S, sizeof(i64));
+    a->old_cell = room(a, cells, sizeof(Cell));
+    a->old_sums = room(a, cells * p->k, sizeof(f64));
+    a->old_cell_loads = room(a, cells * p->F, sizeof(f64));
+    a->old_rank = room(a, W, sizeof(i64));
+    a->old_free = room(a, W, sizeof(i64));
+    a->old_loads = room(a, W * p->F, sizeof(f64));
+    a->old_powers = room(a, W * p->F, sizeof(f64));
+    a->old_host_free = room(a, p->H, sizeof(i64));
+    a->old_in_group = room(a, p->G, sizeof(i64));
+    a->touched = room(a, W, 1);
+    for (int i = 0; i < 2; i++) {
+        to[i].unit = room(a, p->S, sizeof(i64));
+        to[i].target = room(a, p->S, sizeof(i64));
+    }
+}
+
+static void release(Annealer *a) {
+    for (i64 i = 0; a->lists && i < a->p->W + a->p->H; i++) free(a->lists[i]);
+    while (a->pieces) free(a->memory[--a->pieces]);
+}
+
+static void set_up(Annealer *a) {
+    const Problem *p = a->p;
+    memcpy(a->free_, p->capacity, p->W * sizeof(i64));
+    memcpy(a->host_free, p->host_capacity, p->H * sizeof(i64));
+    for (i64 f = 0; f < p->F; f++) a->level[f] = 1;
+    a->sharpness = 3;
+    for (i64 t = 0; t < p->T; t++) {
+        for (i64 i = 0; i < a->plan.count[t]; i++) {
+            put(a, a->plan.mode[t], a->plan.unit[t * p->S + i], a->plan.target[t * p->S + i], 1);
+            forget(a);
+        }
+        enlist(a, t);
+    }
+}
+
+static void read_problem(Problem *p, Annealer *a, void *const array[], const i64 lengths[]) {
+    const i64 *sizes = p->sizes = array[SIZES];
+    p->T = sizes[0], p->M = sizes[1], p->U = sizes[2], p->O = sizes[3], p->W = sizes[4], p->H = sizes[5];
+    p->G = sizes[6], p->F = sizes[7], p->k = sizes[8], p->S = sizes[9], p->per_host = p->W / p->H;
+    p->lucks = lengths[LUCK];
+    p->mode_group = array[MODE_GROUP], p->mode_coverage = array[MODE_COVERAGE], p->mode_fixed = array[MODE_FIXED];
+    p->mode_unit = array[MODE_UNIT], p->mode_least = array[MODE_LEAST];
+    p->unit_terms = array[UNIT_TERMS], p->unit_loads = array[UNIT_LOADS], p->unit_bytes = array[UNIT_BYTES];
+    p->option_mode = array[OPTION_MODE], p->option_unit = array[OPTION_UNIT], p->option_count = array[OPTION_COUNT];
+    p->option_near = array[OPTION_NEAR], p->tried_start = array[TRIED_START], p->tried = array[TRIED];
+    p->planes = array[PLANES], p->slopes = array[SLOPES], p->opening = array[OPENING], p->shared = array[SHARED];
+    p->capacity = array[CAPACITY], p->host_capacity = array[HOST_CAPACITY];
+    p->luck = array[LUCK], p->kinds = array[SHARES];
+    a->p = p;
+    a->plan = (Plan){array[PLAN], array[PLAN + 1], array[PLAN + 2], array[PLAN + 3], array[PLAN + 4]};
+    a->best = (Plan){array[BEST], array[BEST + 1], array[BEST + 2], array[BEST + 3], array[BEST + 4]};
+}
+
+static const char *wrong_length(const Problem *p, const i64 lengths[]) {
+    i64 planes = 0, TS = p->T * p->S;
+    for (i64 f = 0; f < p->F; f++) planes += p->planes[f];
+    const i64 expected[ARRAYS] = {
+        10, p->M, p->M, p->M, p->M, p->M, p->U * p->k, p->U * p->F, p->U * 4, p->O, p->O * 2, p->O * 2, p->O * 2, p->T + 1,
+        p->tried_start[p->T], p->F, planes * p->k, p->F, p->G, p->W, p->H, p->lucks, KINDS,
+        p->T, p->T, p->T, TS, TS, p->T, p->T, p->T, TS, TS, 2, 1,
+    };
+    for (int i = 0; i < ARRAYS; i++)
+        if (lengths[i] != expected[i]) return NAMES[i];
+    return NULL;
+}
+
+static PyObject *run(void *const array[], const i64 lengths[], const Schedule *schedule) {
+    Problem problem;
+    Annealer annealer = {0}, *a = &annealer;
+    Proposal to[2] = {{0}, {0}};
+    if (lengths[SIZES] != 10) return PyErr_Format(PyExc_ValueError, "sizes: 10 numbers are needed");
+    read_problem(&problem, a, array, lengths);
+    if (problem.F > MOST_PHASES || lengths[PLANES] != problem.F || lengths[TRIED_START] != problem.T + 1)
+        return PyErr_Format(PyExc_ValueError, "planes or tried_start: wrong length");
+    const char *wrong = wrong_length(&problem, lengths);
+    if (wrong) return PyErr_Format(PyExc_ValueError, "%s: wrong length", wrong);
+    Py_BEGIN_ALLOW_THREADS
+    allocate(a, to);
+    if (!a->failed) {
+        uint64_t *random = array[RANDOM];
+        f64 *best_s = array[BEST_S];
+        memcpy(a->random, random, sizeof a->random);
+        a->best_s = *best_s;
+        set_up(a);
+        anneal(a, to, schedule);
+        memcpy(random, a->random, sizeof a->random);
+        *best_s = a->best_s;
+    }
+    release(a);
+    Py_END_ALLOW_THREADS
+    if (a->failed) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *anneal_arrays(PyObject *self, PyObject *arguments) {
+    (void)self;
+    PyObject *arrays;
+    Schedule schedule;
+    if (!PyArg_ParseTuple(arguments, "O!LLLddii", &PyTuple_Type, &arrays, &schedule.first, &schedule.last,
+                          &schedule.steps, &schedule.hot, &schedule.cold, &schedule.blunt, &schedule.stages)) return NULL;
+    if (PyTuple_Size(arrays) != ARRAYS) return PyErr_Format(PyExc_ValueError, "%d arrays are needed", (int)ARRAYS);
+    Py_buffer views[ARRAYS];
+    void *array[ARRAYS];
+    i64 lengths[ARRAYS];
+    int held = 0;
+    PyObject *result = NULL;
+    for (; held < ARRAYS; held++) {
+        int writable = held >= PLAN ? PyBUF_WRITABLE : 0;
+        if (PyObject_GetBuffer(PyTuple_GetItem(arrays, held), views + held, PyBUF_C_CONTIGUOUS | writable) < 0) break;
+        array[held] = views[held].buf;
+        lengths[held] = (i64)(views[held].len / 8);
+        if (views[held].itemsize != 8) {
+            PyErr_Format(PyExc_ValueError, "%s: 8 bytes an item are needed", NAMES[held]);
+            held++;
+            break;
+        }
+    }
+    if (!PyErr_Occurred()) result = run(array, lengths, &schedule);
+    while (held) PyBuffer_Release(views + --held);
+    return result;
+}
+
+static PyMethodDef METHODS[] = {{"anneal", anneal_arrays, METH_VARARGS, "Change a plan in place; see kernel.py."}, {0}};
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernel", NULL, 0, METHODS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__kernel(void) { return PyModule_Create(&MODULE); }

@@ -1,0 +1,197 @@
+"""What the compiled annealing reads and writes: a problem as flat arrays, and plans that it changes in place.
+
+Where TorchRec takes columns of any widths, pieces may have any, not only those of the problem's options. So a piece is
+a unit here: a mode with a number of width steps.
+
+Legend: T tables, M modes, U units, O options, W ranks, H hosts, G fusion groups, F phases, J linear pieces of a phase,
+k work terms, S slots for the pieces of a table, N pieces placed.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs import Evaluator
+from recsmith.planners.annealing.tried_options import TriedOptions
+from recsmith.planners.search.assignment import Assignment
+from recsmith.planners.solver.linear_pieces import LinearPieces
+from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
+from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
+
+MOST_UNITS = 1_000_000  # above it, tables keep to the widths of their options: arrays would take too much memory
+MOST_SLOTS = 64  # pieces of a table; a start with more is not annealed
+LUCKS = 65_536  # quantiles of what chance allows a change to make worse
+KINDS = (0.25, 0.2, 0.2, 0.15, 0.2)
+"""How often a piece moves, two trade places, columns pass between ranks, columns go to a rank of their own or are cut
+otherwise where they are, and a table takes another option."""
+BLUNT, STAGES = (
+    24,
+    5,
+)  # the power of the norm that stands for the slowest rank, at first, and how often it doubles, plus 1
+_FIXED = TYPE_NAMES.index("table_column_wise")  # its pieces move together: all on one host
+
+
+@cache
+def is_compiled() -> bool:
+    """Whether the package was built with a C compiler, and so has the compiled annealing."""
+    try:
+        _kernel()
+    except ImportError:
+        return False
+    return True
+
+
+def _kernel() -> Any:
+    from recsmith.planners.annealing import _kernel as module
+
+    return module
+
+
+@dataclass
+class FlatPlan:
+    """A plan as the compiled code changes it: option and mode (T,), count (T,) of pieces, unit and target (T, S).
+
+    option is -1 where a table is split otherwise than by any option.
+    """
+
+    option: Ints
+    mode: Ints
+    count: Ints
+    unit: Ints
+    target: Ints
+
+    def copy(self) -> "FlatPlan":
+        """The same plan in arrays of its own."""
+        return FlatPlan(*(each.copy() for each in self.arrays))
+
+    @property
+    def arrays(self) -> tuple[Ints, ...]:
+        """The arrays in the order of the compiled code."""
+        return self.option, self.mode, self.count, self.unit, self.target
+
+
+class FlatProblem:
+    """A problem and its cost as arrays that do not depend on which options are tried.
+
+    mode, width (U,): of each unit. piece_unit (P + 1,): the unit of each of the problem's pieces.
+    """
+
+    def __init__(self, evaluator: Evaluator, linear_pieces: LinearPieces) -> None:
+        problem = self.problem = evaluator.problem
+        modes, cluster = problem.modes, problem.cluster
+        self.slots = MOST_SLOTS
+        self._set_units(problem)
+        terms = evaluator.terms(self.mode, self.width)
+        head, tail = problem.memory(self.mode, self.width)
+        least = np.minimum(problem.least_width, problem.demand.dim)[modes.table]
+        sizes = (len(problem.tables), len(modes.table), len(self.mode), len(problem.options.mode), cluster.world_size,
+                 cluster.hosts, evaluator.groups, len(linear_pieces.slopes), terms.shape[1], self.slots)  # fmt: skip
+        alone = evaluator.loads(terms).T - linear_pieces.opening
+        memory = np.stack([head.device, tail.device, head.host, tail.host], axis=1)
+        self.before_options = (
+            _ints(sizes), _ints(evaluator.group), _ints(modes.coverage), _ints(modes.type == _FIXED),
+            _ints(self.first_unit), _ints(np.maximum(1, -(-least // WIDTH_STEP))), _floats(terms),
+            _floats(alone), _ints(memory),
+        )  # fmt: skip
+        luck = -np.log1p(-(np.arange(LUCKS) + 0.5) / LUCKS)
+        self.after_options = (
+            _ints([len(slopes) for slopes in linear_pieces.slopes]),
+            _floats(np.concatenate([slopes.ravel() for slopes in linear_pieces.slopes])),
+            _floats(linear_pieces.opening), _floats(evaluator.shared.sum(axis=1)),
+            _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck), _floats(np.cumsum(KINDS)),
+        )  # fmt: skip
+
+    def _set_units(self, problem: Problem) -> None:
+        """A unit for each width of the modes whose widths are free, and one for each piece of all others."""
+        modes, pieces = problem.modes, problem.pieces
+        steps = np.where(_free_modes(problem), problem.demand.dim[modes.table] // WIDTH_STEP, 0)
+        steps = steps if steps.sum() <= MOST_UNITS else np.zeros_like(steps)
+        start = np.cumsum(steps) - steps
+        self.first_unit = np.where(steps > 0, start, -1)
+        free, total = steps[pieces.mode] > 0, int(steps.sum())
+        listed = np.flatnonzero(~free)
+        self.piece_unit = np.zeros(len(pieces.mode) + 1, dtype=np.int64)
+        self.piece_unit[:-1] = np.where(free, start[pieces.mode] + pieces.width // WIDTH_STEP - 1, 0)
+        self.piece_unit[listed] = total + np.arange(len(listed))
+        mode = np.repeat(np.arange(len(steps)), steps)
+        width = WIDTH_STEP * (1 + np.arange(total) - np.repeat(start, steps))
+        self.mode: Ints = np.concatenate([mode, pieces.mode[listed]])
+        self.width: Ints = np.concatenate([width, pieces.width[listed]])
+
+    def plan(self, draft: Assignment) -> FlatPlan | None:
+        """A draft as the compiled code sees it; None where a table has too many pieces."""
+        tables = len(draft.option)
+        count = np.bincount(draft.table, minlength=tables)
+        if count.max(initial=0) > self.slots:
+            return None
+        slot = np.arange(len(draft.table)) - np.searchsorted(draft.table, np.arange(tables))[draft.table]
+        unit, target = np.zeros((2, tables, self.slots), dtype=np.int64)
+        unit[draft.table, slot], target[draft.table, slot] = self.piece_unit[draft.piece], draft.target
+        mode = self.problem.options.mode[draft.option]
+        return FlatPlan(_ints(draft.option).copy(), _ints(mode), _ints(count), unit, target)
+
+    def footprint(self, plan: FlatPlan) -> Footprint:
+        """The placed pieces of a plan."""
+        placed = np.arange(self.slots) < plan.count[:, None]
+        unit = plan.unit[placed]
+        return ordered_footprint(self.problem, self.mode[unit], self.width[unit], plan.target[placed])
+
+
+class Cooling:
+    """One plan that cools down; `go_on` may be called again until all steps are done.
+
+    best, best_s: the best plan met so far, and its seconds.
+    """
+
+    def __init__(self, flat: FlatProblem, options: "FlatOptions", start: FlatPlan, seed: int) -> None:
+        self.plan, self.best = start.copy(), start.copy()
+        self._seconds = np.array([np.inf])
+        state = np.random.SeedSequence(seed).generate_state(2, np.uint64) | np.uint64(1)
+        self._arrays = (*flat.before_options, *options.arrays, *flat.after_options,
+                        *self.plan.arrays, *self.best.arrays, state, self._seconds)  # fmt: skip
+
+    @property
+    def best_s(self) -> float:
+        """Seconds of the best plan met; infinite before the first step."""
+        return float(self._seconds[0])
+
+    def go_on(self, first: int, last: int, steps: int, heat: tuple[float, float]) -> None:
+        """Steps `first` to `last` of as many as the cooling takes; heat: temperatures at its start and its end."""
+        _kernel().anneal(self._arrays, first, last, steps, *heat, BLUNT, STAGES)
+
+
+class FlatOptions:
+    """The options that tables are given at random, as arrays. usable: whether every table has one."""
+
+    def __init__(self, flat: FlatProblem, options: TriedOptions) -> None:
+        problem = flat.problem
+        self.usable = bool(options.count.all())
+        tried = [options.tried[table, :count] for table, count in enumerate(options.count.tolist())]
+        unit = flat.piece_unit[np.where(problem.options.piece == NO_PIECE, -1, problem.options.piece)]
+        self.arrays = (
+            _ints(problem.options.mode), _ints(unit), _ints(problem.options.count), _ints(options.near),
+            _ints(np.concatenate([[0], np.cumsum(options.count)])), _ints(np.concatenate(tried)),
+        )  # fmt: skip
+
+
+def _free_modes(problem: Problem) -> Bools:
+    """Modes (M,) whose pieces may have any widths."""
+    modes, free = problem.modes, np.zeros(len(problem.modes.table), dtype=bool)
+    if problem.space.widths != "any":
+        return free
+    for number, kind in enumerate(SHARDING_TYPES):
+        if kind.splits_columns and number != _FIXED:
+            for mode in np.flatnonzero((modes.type == number) & (modes.span != Span.WORLD)).tolist():
+                free[mode] = not kind.equal_widths(problem.tables[int(modes.table[mode])], problem.cluster)
+    return free
+
+
+def _ints(values: object) -> Ints:
+    return np.ascontiguousarray(cast(Any, values), dtype=np.int64)
+
+
+def _floats(values: object) -> Floats:
+    return np.ascontiguousarray(cast(Any, values), dtype=np.float64)

@@ -1,0 +1,126 @@
+"""Compiled annealing of many plans side by side: each round cools the best of the last one again, for longer.
+
+Plans begin in different sets of fusion groups (group_sets.py) and at two temperatures. They cool on threads of their
+own, as many as there are cores, and the outcome does not depend on how many these are.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith.bounds.relaxation import Relaxation
+from recsmith.planners.annealing.group_sets import Start
+from recsmith.planners.annealing.kernel import Cooling, FlatOptions, FlatPlan, FlatProblem
+from recsmith.planners.annealing.tried_options import TriedOptions
+from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.solver.linear_pieces import LinearPieces, linear_pieces_of
+from recsmith.problems import Footprint
+
+STEPS, PIECE_STEPS, MOST_STEPS = 50_000, 200, 400_000  # of a first cooling: at least, a piece of the best start, most
+AT_ONCE = 50_000  # steps between two questions whether to stop: 10 to 50 ms
+HEAT, CROWD = 0.28, 1.5  # the temperature at first is HEAT / devices ** CROWD: one rank of many changes the step less
+COLD = 0.01  # of it, at the end
+
+
+class Round(NamedTuple):
+    """One round: how many of the best plans cool, at which shares of HEAT, and for how many times the first steps."""
+
+    plans: int
+    heats: tuple[float, ...]
+    times: int
+
+
+ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
+LONG_ROUNDS = (Round(4, (0.35,), 1), Round(2, (0.35,), 4), Round(1, (0.35, 0.1), 8))  # of problems of many pieces
+MANY_PIECES = 300
+
+
+@dataclass
+class Entrant:
+    """A plan that takes part: its seconds, the options that it may take, and the plan itself."""
+
+    seconds: float
+    options: FlatOptions
+    plan: FlatPlan
+
+
+class Tournament:
+    """The rounds of one search. `play` may be called again: the next turn goes on from the best of the last."""
+
+    def __init__(
+        self, devices: DeviceState, relaxation: Relaxation, linear_pieces: LinearPieces, starts: Sequence[Start],
+        seed: int,
+    ) -> None:  # fmt: skip
+        self.flat = FlatProblem(devices.evaluator, linear_pieces)
+        self.seed, self.turn, self.devices = seed, 0, len(devices.free)
+        self.entrants: list[Entrant] = []
+        for start in starts:
+            options = FlatOptions(self.flat, TriedOptions(devices, relaxation.within(start.groups)))
+            plan = self.flat.plan(start.draft)
+            if options.usable and plan is not None:
+                self.entrants.append(Entrant(start.seconds, options, plan))
+        pieces = len(starts[0].draft.piece) if starts else 0
+        self.steps = min(MOST_STEPS, max(STEPS, PIECE_STEPS * pieces))
+        self.rounds = ROUNDS if pieces <= MANY_PIECES else LONG_ROUNDS
+
+    def play(self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool]) -> None:
+        """All rounds once more, each turn twice as long; hear(plan) gets the best after a round, and may end it.
+
+        keep_on: asked now and then whether to go on; what has cooled by then counts.
+        """
+        entrants = self.entrants
+        for number, each in enumerate(self.rounds):
+            entrants = self._cooled(entrants[: each.plans], each, number, keep_on)
+            best = min((*entrants, *self.entrants[:1]), key=lambda entrant: entrant.seconds)
+            self.entrants = [best, *(other for other in self.entrants if other is not best)]
+            if hear(self.flat.footprint(best.plan)) or not keep_on():
+                break
+        self.turn += 1
+
+    def _cooled(
+        self, entrants: Sequence[Entrant], each: Round, number: int, keep_on: Callable[[], bool]
+    ) -> list[Entrant]:
+        """What entrants became in a round, best first."""
+        steps, first = each.times * self.steps * 2**self.turn, HEAT / self.devices**CROWD
+        jobs = [(entrant, share * first) for share in each.heats for entrant in entrants]
+        seeds = np.random.SeedSequence((self.seed, self.turn, number)).generate_state(len(jobs)).tolist()
+        over = Event()
+        with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1) or 1) as pool:
+            try:
+                runs = [
+                    pool.submit(_cool, self.flat, entrant, heat, steps, seed, lambda: keep_on() and not over.is_set())
+                    for (entrant, heat), seed in zip(jobs, seeds, strict=True)
+                ]
+                found = [run.result() for run in runs]
+            except BaseException:
+                over.set()  # before the pool waits for its threads
+                raise
+        return sorted(found, key=lambda entrant: entrant.seconds)
+
+
+def tournament_of(
+    devices: DeviceState, relaxation: Relaxation, starts: Sequence[Start], seed: int
+) -> Tournament | None:
+    """A tournament; None for a cost model that is not the largest of linear pieces, and without a usable start."""
+    linear_pieces = linear_pieces_of(devices.evaluator, devices.terms)
+    if linear_pieces is None or not starts:
+        return None
+    made = Tournament(devices, relaxation, linear_pieces, starts, seed)
+    return made if made.entrants else None
+
+
+def _cool(
+    flat: FlatProblem, entrant: Entrant, heat: float, steps: int, seed: int, keep_on: Callable[[], bool]
+) -> Entrant:
+    """The best plan that an entrant becomes while it cools; as far as it gets."""
+    cooling = Cooling(flat, entrant.options, entrant.plan, seed)
+    for first in range(0, steps, AT_ONCE):
+        cooling.go_on(first, min(first + AT_ONCE, steps), steps, (heat, COLD * heat))
+        if not keep_on():
+            break
+    return Entrant(cooling.best_s, entrant.options, cooling.best)

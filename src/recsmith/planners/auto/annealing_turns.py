@@ -1,0 +1,92 @@
+"""Annealing in planner auto: turns that each take longer than the last, compiled where that is possible."""
+
+from functools import cached_property
+
+import numpy as np
+
+from recsmith.bounds import LowerBound
+from recsmith.planners.annealing.group_sets import starts_of
+from recsmith.planners.annealing.kernel import is_compiled
+from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population_annealing import Annealing
+from recsmith.planners.annealing.tournament import Tournament, tournament_of
+from recsmith.planners.auto.drafts import Drafts
+from recsmith.planners.auto.stopping import StoppingRule
+from recsmith.problems import Footprint
+
+FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
+LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of array operations: at least, for each table, and at most
+AT_ONCE = 20  # steps of them between two checks of the budget
+
+
+class AnnealingTurns:
+    """Annealing from the best drafts of a search, which keeps what is found."""
+
+    def __init__(self, stopping: StoppingRule, drafts: Drafts, known: LowerBound) -> None:
+        self.stopping, self.drafts, self.known = stopping, drafts, known
+        self.search, self.devices = stopping.search, drafts.devices
+        self.turns = 0
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the problem is annealed by compiled code."""
+        return self.tournament is not None
+
+    def first_turns(self) -> bool:
+        """One turn, or two where that takes no more than about a second; False where nothing could be done."""
+        begun = self.turn()
+        if begun and self.is_compiled and self.stopping.size <= FEW_CELLS and not self.stopping.reached:
+            self.turn()
+        return begun
+
+    def turn(self) -> bool:
+        """The next turn, twice as long as the one before; False where nothing could be done."""
+        if self.tournament is not None:
+            self.tournament.play(self._hear, lambda: not self.stopping.reached)
+        elif not self._anneal():
+            return False
+        self.turns += 1
+        return True
+
+    @cached_property
+    def tournament(self) -> Tournament | None:
+        """The compiled annealing; None where the package or the cost model has none, or little is to gain."""
+        if not is_compiled() or self.stopping.near_bound(self.search.total_s):
+            return None
+        drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
+        starts = starts_of(self.devices, self.drafts.relaxation, self.known, drafts)
+        return tournament_of(self.devices, self.drafts.relaxation, starts, self.drafts.seed)
+
+    def _hear(self, footprint: Footprint) -> bool:
+        self.search.try_(footprint)
+        return self.stopping.reached
+
+    # --- array operations, for any cost model -----------------------------------------------------------------------
+
+    @cached_property
+    def _options(self) -> AnnealingOptions:
+        return AnnealingOptions(self.devices, self.drafts.relaxation)
+
+    def _anneal(self) -> bool:
+        """Many plans at once, cooled down together; not where a step of that would take long, or little is to gain."""
+        problem, seed = self.devices.problem, self.drafts.seed + self.turns
+        if not AnnealingOptions.suit(problem) or self.stopping.near_bound(self.search.total_s):
+            return False
+        options = self._options
+        starts = [draft for _, _, draft in self.drafts.starts if options.usable and options.reaches(draft)]
+        if not starts:
+            return False
+        annealing = Annealing(self.devices, options, starts, seed)
+        steps = min(MOST_STEPS, LEAST_STEPS + STEPS * len(problem.tables)) * 2**self.turns
+        priced, total = np.inf, np.inf  # what annealing said of its best plan when that was priced, and its price
+        for first in range(0, steps, AT_ONCE):
+            annealing.cool(first, min(first + AT_ONCE, steps), steps)
+            if annealing.best_s < priced:
+                priced = annealing.best_s
+                total = self.search.try_(annealing.assignment().footprint(problem))
+            else:
+                self.search.try_(None)
+            if self.stopping.reached:
+                return True
+        self.drafts.keep(annealing.assignment(), total)
+        return True
