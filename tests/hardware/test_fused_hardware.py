@@ -14,7 +14,7 @@ from support.measured import group
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.hardware import SCALES, load_hardware
-from recsmith.verifying.kernels.loads import scale_for
+from recsmith.hardware.loads import scale_for
 
 pytestmark = pytest.mark.usefixtures("fbgemm")
 

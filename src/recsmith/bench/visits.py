@@ -18,11 +18,11 @@ from recsmith.bench.plans import Attempt
 from recsmith.bench.tasks import SPACE, Task
 from recsmith.costs import Evaluator, cost_model, price
 from recsmith.hardware import Hardware
+from recsmith.hardware.loads import Load, loads_of
 from recsmith.measuring.columns import origin_columns
 from recsmith.plans import Bound, Plan, StepCost
 from recsmith.problems import build_problem, constraints_to_raw, footprint_of
 from recsmith.problems.space import Constraints
-from recsmith.verifying.kernels.loads import Load, loads_of
 from recsmith.verifying.kernels.visits import measure_load, turns
 
 COMM_MODEL = "analytic"  # the cost model that prices collectives

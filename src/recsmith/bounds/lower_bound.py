@@ -79,32 +79,33 @@ def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = al
 
 
 def _best_of_lifts(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
-    """The best bound of the model as it is and of its lifted versions."""
-    best = _bound_of_planes(evaluator, keep_on)
-    for lift, lifted in evaluator.lifted if best.bound.value_s is not None else ():
-        found = _bound_of_planes(lifted, keep_on)
-        below = (found.bound.value_s or 0.0) - lift * evaluator.groups
-        if below > (best.bound.value_s or 0.0):
-            linear = found.linear and replace(found.linear, opening=0.0)
-            best = LowerBound(replace(found.bound, value_s=below), linear, found.promising)
-    return best
+    """The best bound of the model as it is and of its lifted versions; only the best is tightened."""
+    best, model, lifted_by = _bound_of_planes(evaluator), evaluator, 0.0
+    value = best.bound.value_s
+    for lift, lifted in evaluator.lifted if value is not None else ():
+        found = _bound_of_planes(lifted)
+        if (found.bound.value_s or 0.0) - lift * evaluator.groups > (value or 0.0) - lifted_by:
+            best, model, lifted_by, value = found, lifted, lift * evaluator.groups, found.bound.value_s
+    if value is not None and may_gain(evaluator.problem) and keep_on():
+        value = _tightened(model, value, best.promising[0].price if best.promising else 0.0, keep_on)
+    below = None if value is None else value - lifted_by
+    linear = best.linear and replace(best.linear, opening=best.linear.opening if model is evaluator else 0.0)
+    everything = SelectionLimits(limit=value or np.inf)
+    return LowerBound(replace(best.bound, value_s=below), linear, (*best.promising, everything))
 
 
-def _bound_of_planes(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
-    """The bound that rests on the planes of a model as they are."""
+def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
+    """The bound that rests on the planes of a model as they are, and its limits but the last; not yet tightened."""
     problem = evaluator.problem
     if not evaluator.planes:
         none = Bound(value_s=None, kind="none: the cost model is not convex", space=describe_space(problem))
-        return LowerBound(none, None, (SelectionLimits(),))
+        return LowerBound(none, None, ())
     linear = tightest_linear_bound(evaluator)
     value, promising = GroupBranching(evaluator, linear).solve()
-    if value is not None and may_gain(problem) and keep_on():
-        value = _tightened(evaluator, value, promising[0].price if promising else 0.0, keep_on)
     kind = "additive: mean load, largest piece, memory"
     if not evaluator.additive:
         kind = "convex: planes below the cost, fusion groups, mean load, largest piece, memory"
-    everything = SelectionLimits(limit=value or np.inf)
-    return LowerBound(Bound(value_s=value, kind=kind, space=describe_space(problem)), linear, (*promising, everything))
+    return LowerBound(Bound(value_s=value, kind=kind, space=describe_space(problem)), linear, tuple(promising))
 
 
 def may_gain(problem: Problem) -> bool:

@@ -26,7 +26,8 @@ def command() -> None:
 @click.option("--hardware", required=True, metavar="H", help="cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].")
 @budget_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Stop once the folder holds N steady samples.")
-@click.option("--scale", metavar="S", help="How large cases get: cpu, gpu or jobs (default: the hardware's).")
+@click.option("--scale", metavar="S", help="How large cases get: cpu, gpu, jobs or pools (default: the hardware's).")
+@click.option("--planned", metavar="MODEL", help="Groups of plans under a cost model, not random ones.")
 @click.option("--optimizers", callback=words, metavar="A,B", help="Only these optimizers.")
 @click.option("--data-types", callback=words, metavar="A,B", help="Only these data types.")
 @seed_option
@@ -34,7 +35,7 @@ def command() -> None:
 @output_option
 def compute(
     hardware: str, budget: float | None, samples: int | None, scale: str | None, optimizers: tuple[str, ...] | None,
-    data_types: tuple[str, ...] | None, seed: int, check: bool, output: str | None,
+    data_types: tuple[str, ...] | None, seed: int, check: bool, output: str | None, planned: str | None,
 ) -> None:  # fmt: skip
     """Time fused embedding kernels, forward and backward with update, on random groups of tables.
 
@@ -44,6 +45,7 @@ def compute(
     \b
     recsmith measure compute --hardware cpu --budget 20m
     recsmith measure compute --hardware simulated:h100 --samples 1000 -o simulated
+    recsmith measure compute --hardware cpu --planned neural:cpu --budget 20m -o planned
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     if check:
         _check(hardware)
@@ -57,7 +59,15 @@ def compute(
     limit = Limit(budget_s=budget, samples=samples)
     opened = load_hardware(hardware, scale)
     chosen = {"optimizers": optimizers or CPU_OPTIMIZERS, "data_types": data_types or DATA_TYPES}
-    cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
+    if planned:
+        from recsmith.costs import cost_model
+        from recsmith.measuring.compute.planned_cases import PlannedCases, device_of
+
+        cases = PlannedCases(
+            seed=seed, scale=opened.scale, device=device_of(hardware), model=cost_model(planned), **cast(Any, chosen)
+        )
+    else:
+        cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
     folder = _folder(output, hardware)
     done = measure_compute(opened, cases, folder, limit, progress_printer(measuring_words, LOG_EVERY_S))
     end_line()

@@ -4,11 +4,14 @@ Legend: T tables of a case; G cases that a device runs in one step.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.units import format_size
 from recsmith.workloads import Table, Workload
+
+Draw = Literal["any", "few", "cold", "narrow"]
 
 
 @noun
@@ -18,6 +21,8 @@ class Scale:
     least_work, most_work: of an iteration, in rows of 64 columns (measuring/compute/cases.py).
     lookups: ids of an iteration; elements: of all weights; outputs: elements that are returned.
     tables: of a case at most; dims, batch: least and most of a table and of a case.
+    rows, pooling: of a table at most. draws: how cases are drawn, one word for each number in turn: any (tables of all
+    sizes), few (one to four), cold (large tables read much, row after row seldom again), narrow (4 to 32 columns).
     """
 
     name: str
@@ -29,6 +34,9 @@ class Scale:
     tables: int = 100
     dims: tuple[int, int] = (4, 1024)
     batch: tuple[int, int] = (1, 2**18)
+    rows: int = 2_000_000
+    pooling: float = 500.0
+    draws: tuple[Draw, ...] = ("any",)
 
     @property
     def size(self) -> int:
@@ -56,12 +64,16 @@ SCALES = {
         Scale(name="gpu", least_work=2**15, most_work=1.4e8, lookups=2**26, elements=2**31, outputs=2**29),
         Scale(name="jobs", least_work=2**16, most_work=1.4e8, lookups=200_000_000, elements=2**31, outputs=2**29,
               tables=60, dims=(4, 512), batch=(2048, 65_536)),
+        Scale(name="pools", least_work=2**15, most_work=4e8, lookups=2**28, elements=2**36, outputs=2**31,
+              dims=(4, 2048), batch=(2048, 2**18), rows=100_000_000, pooling=1000.0,
+              draws=("any", "few", "any", "cold", "narrow", "any", "cold")),
     )
 }  # fmt: skip
 """Sizes by name.
 
 check: small enough to compare with PyTorch. cpu: up to about 0.3 s of a core for an iteration. gpu: 16 GiB of weights
-and states. jobs: what one GPU of a training job serves (docs/gpu.md), in the memory of gpu.
+and states. jobs: what one GPU of a training job serves (docs/gpu.md), in the memory of gpu. pools: all that plans of
+the shared pool of tables put on a GPU; its largest cases fit none, so it is for simulated ones, which hold no weights.
 """
 
 ALIGNED_ELEMENTS = 64  # cases of a device begin at multiples of it (256 bytes in fp32), so that none share a cache line

@@ -10,6 +10,7 @@ import numpy as np
 from recsmith._types import Floats
 
 CASES, IDS, EXCHANGES, NOISE = range(4)  # streams of one key, one for each purpose; visit v draws noise from NOISE + v
+PLANS = 2**32  # a stream that no visit reaches: of tasks that are planned for their cases
 TO_UNIT = 2.0**-53  # 53 random bits to a number below 1: as many as a double holds
 DROPPED_BITS = np.uint64(11)  # of a word's 64
 

@@ -155,11 +155,11 @@ def _slower_level(work: Work) -> float:
 
 
 def _reuse_bins(case: Case) -> Ints:
-    """Expected counts of rows read 1, 2, 3-4 ... times (T, 17)."""
-    lookups = np.array(case.lookups, dtype=np.float64)
+    """Expected counts of rows read 1, 2, 3-4 ... times (T, 17); of a block of rows, its share of the whole table's."""
+    lookups = np.array(case.lookups, dtype=np.float64) * case.blocks
     zipf = np.array([(table.access and table.access.zipf) or 0.0 for table in case.tables])
-    rows = np.array([table.num_embeddings for table in case.tables], dtype=np.float64)
-    return np.rint(zipf_reuse_bins(zipf, rows, lookups)).astype(np.int64)
+    rows = np.array([table.num_embeddings for table in case.tables], dtype=np.float64) * case.blocks
+    return np.rint(zipf_reuse_bins(zipf, rows, lookups) / case.blocks).astype(np.int64)
 
 
 def _answer(cases: tuple[Case, ...], forward_s: float, backward_s: float, bins: Ints) -> Measurement:

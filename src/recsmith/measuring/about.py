@@ -20,7 +20,8 @@ LONGEST_WORD = 200  # characters
 class About:
     """What a folder holds; a run that adds to the folder must say the same.
 
-    scale, optimizers, data_types: of compute measurements. ranks: of comm measurements.
+    scale, optimizers, data_types: of compute measurements. planned: the cost model under which tasks were planned for
+    their cases; empty where cases are random, as in folders that do not say. ranks: of comm measurements.
     """
 
     kind: MeasurementKind
@@ -30,6 +31,7 @@ class About:
     optimizers: tuple[str, ...] = ()
     data_types: tuple[str, ...] = ()
     ranks: int = 1
+    planned: str = ""
 
     def __post_init__(self) -> None:
         """Check numbers and words."""
@@ -37,7 +39,7 @@ class About:
             raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^31")
         if not 1 <= self.ranks <= LARGEST_WORLD:
             raise UsageError(f"ranks is {self.ranks}; it must be at least 1 and at most {LARGEST_WORLD:,}")
-        for word in (self.hardware, self.scale, *self.optimizers, *self.data_types):
+        for word in (self.hardware, self.scale, self.planned, *self.optimizers, *self.data_types):
             if len(word) > LONGEST_WORD:
                 raise UsageError(f"'{word[:20]}…' has {len(word):,} characters; at most {LONGEST_WORD} are read")
 
@@ -45,6 +47,7 @@ class About:
         """In words."""
         words = [f"{self.kind} measurements of {self.hardware}", f"seed {self.seed}"]
         words += [f"{self.ranks} ranks"] if self.kind == "comm" else [f"scale {self.scale}"]
+        words += [f"planned under {self.planned}"] if self.planned else []
         return ", ".join([*words, *self.optimizers, *self.data_types])
 
 

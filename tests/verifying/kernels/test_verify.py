@@ -19,7 +19,7 @@ from recsmith.planning.simulate import price_plan, simulate
 from recsmith.verifying.kernels import machine_factor
 from recsmith.verifying.kernels import verify as room
 from recsmith.verifying.kernels.collectives import exchanges_of
-from recsmith.verifying.kernels.loads import loads_of
+from recsmith.hardware.loads import loads_of
 from recsmith.verifying.kernels.skewed_steps import by_links, by_model, step_with_skew
 from recsmith.verifying.kernels.verify import verify_kernels
 from recsmith.verifying.kernels.visits import open_hardware
@@ -171,6 +171,6 @@ def test_the_cpu_is_measured(monkeypatch: pytest.MonkeyPatch):
 def small(name: str, loads: Sequence[Any]) -> Any:
     """The CPU with a small probe."""
     from recsmith.hardware import load_hardware
-    from recsmith.verifying.kernels.loads import scale_for
+    from recsmith.hardware.loads import scale_for
 
     return load_hardware(name, replace(scale_for(loads, name), most_work=SCALES["check"].most_work))

@@ -15,8 +15,16 @@ from recsmith.costs.analytic.model import BACKWARD_COMM as ANALYTIC_BACKWARD_COM
 from recsmith.costs.analytic.model import FORWARD_COMM as ANALYTIC_FORWARD_COMM
 from recsmith.costs.analytic.model import AnalyticEvaluator
 from recsmith.costs.neural.files import Card, Weights
-from recsmith.costs.neural.heads import ConvexHead
-from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, inputs_of, work_of
+from recsmith.costs.neural.heads import ConvexHead, CorrectedHead
+from recsmith.costs.neural.inputs import (
+    DATA_TYPES,
+    OPTIMIZERS,
+    PieceWork,
+    corrected_work_of,
+    inputs_of,
+    missing_shares,
+    work_of,
+)
 from recsmith.costs.protocol import Evaluator, Plane
 from recsmith.costs.step_rules import StepRule, ready_and_forward
 from recsmith.problems import Problem
@@ -74,17 +82,29 @@ class NeuralEvaluator:
         learned = len(self.weights.base)
         terms = np.zeros((len(modes), 1 + learned + AROUND))
         terms[:, PIECES] = 1.0
-        covered = self.covered[modes]
+        covered, analytic = self.covered[modes], self.analytic.terms(modes, widths)
         known = np.flatnonzero(covered)
         for start in range(0, len(known), PIECE_BLOCK):
             some = known[start : start + PIECE_BLOCK]
             piece = self._piece(modes[some], widths[some])
-            terms[some, 1 : 1 + learned] = self.weights.terms(work_of(piece), inputs_of(piece))
-        analytic = self.analytic.terms(modes, widths)
+            work = self._work(piece, modes[some], analytic[some, 1:5])
+            terms[some, 1 : 1 + learned] = self.weights.terms(work, inputs_of(piece))
         other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]]) * self.card.analytic_factor
         terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = np.where(covered[:, None], 0.0, other)
         terms[:, [FORWARD_COMM, BACKWARD_COMM]] = analytic[:, [ANALYTIC_FORWARD_COMM, ANALYTIC_BACKWARD_COMM]]
         return terms
+
+    def _work(self, piece: PieceWork, modes: Ints, analytic: Floats) -> Floats:
+        """The figures of pieces (N, b or c) that the model takes. analytic: seconds of that cost model (N, 4)."""
+        if not isinstance(self.weights.head, CorrectedHead):
+            return work_of(piece)
+        return corrected_work_of(piece, analytic, self._missing[modes])
+
+    @cached_property
+    def _missing(self) -> Floats:
+        """What caches of several sizes miss of each mode's reads (M, 4)."""
+        kernels, table = self.kernels, self.problem.modes.table
+        return missing_shares(lambda rows: kernels.reuse.hot_share(table, rows * kernels.blocks), kernels.unique)
 
     def _piece(self, modes: Ints, widths: Ints) -> PieceWork:
         found, table = self.problem.modes, self.problem.modes.table[modes]
@@ -140,7 +160,7 @@ class NeuralEvaluator:
     @cached_property
     def _planes(self) -> tuple[Plane, ...]:
         head = self.weights.head
-        if not isinstance(head, ConvexHead):
+        if not isinstance(head, ConvexHead | CorrectedHead):
             return ()
         return tuple(_plane(slopes, opening + self.lift) for slopes, opening in head.planes()
                      if opening + self.lift >= 0)  # fmt: skip

@@ -10,15 +10,16 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from recsmith._types import Floats, noun
-from recsmith.costs.neural.heads import ConvexHead, FreeHead, Head
-from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, WORK
+from recsmith.costs.neural.heads import ConvexHead, CorrectedHead, FreeHead, Head
+from recsmith.costs.neural.inputs import CORRECTED, DATA_TYPES, INPUTS, OPTIMIZERS, WORK
+from recsmith.costs.neural.reach import FIGURES, Region
 from recsmith.costs.weight_files import COMM, check_tensors, damaged, find_weights, read_weights, shipped, write_weights
 from recsmith.files import check_schema, decode, encode
 
 SCHEMA = "recsmith/cost-model-card/1"
 MADE_BY = "recsmith learn cost"
 BEND = 2.5  # the network moves a unit cost by at most a factor of e ** BEND = 12 from its base
-Variant = Literal["convex", "linear", "free"]
+Variant = Literal["convex", "corrected", "linear", "free"]
 
 
 @noun
@@ -61,6 +62,7 @@ class Card:
     not used (docs/learning.md). train, validation: samples used; those of `held_out` are the rest. ranges: of tables
     and of whole groups (`device ids`, `device tables` ...). analytic_factor: what the seconds of cost model analytic
     are multiplied with for kernels that were not measured. start: the model whose weights training began with.
+    regions: `held_out` by kinds of groups; none in cards of before.
     """
 
     hardware: str
@@ -81,6 +83,7 @@ class Card:
     ranges: dict[str, Range]
     analytic_factor: float = 1.0
     start: str | None = None
+    regions: tuple[Region, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class Weights:
     """The piece network and the head.
 
     centre, spread (x,): of the inputs. layers: (weight, bias) pairs, ReLU between them. base (t, b): log of what a unit
-    of each figure of work adds to each term.
+    of each figure of work adds to each term. cells (c, 4): where trained tables lie
+    (reach.py); None in files of before.
     """
 
     centre: Floats
@@ -96,6 +100,7 @@ class Weights:
     layers: tuple[tuple[Floats, Floats], ...]
     base: Floats
     head: Head
+    cells: Floats | None = None
 
     def terms(self, work: Floats, inputs: Floats) -> Floats:
         """Learned terms (N, t) of pieces with figures of work (N, b) and inputs (N, x); 0 or more."""
@@ -149,22 +154,26 @@ def card_from_raw(raw: object, source: str) -> Card:
     return decode(Card, check_schema(cast(dict[str, Any], raw), SCHEMA, source), source)
 
 
+CELLS = "cells"  # the tensor that says where trained tables lie
 _FREE = ("hidden", "hidden_bias", "out", "out_bias")
 _CONVEX = ("hinges", "offsets")
+_CORRECTED = ("peaks", "extra", "behind", "behind_bias", "gate", "gate_bias")
+_HEADS = {"convex": (ConvexHead, ("linear", *_CONVEX)), "linear": (ConvexHead, ("linear", *_CONVEX)),
+          "corrected": (CorrectedHead, _CORRECTED), "free": (FreeHead, ("linear", *_FREE))}  # fmt: skip
 
 
 def weights_of(tensors: dict[str, Floats], variant: Variant, source: str) -> Weights:
     """The weights of tensors, every one of which is known, of its shape, and finite."""
     check_tensors(tensors, _shapes(tensors, variant), source, MADE_BY)
-    for name in {"launch", "linear", *_CONVEX} & set(tensors):
+    for name in {"launch", "linear", "peaks", "extra", *_CONVEX} & set(tensors):
         if (tensors[name] < 0).any():
             damaged(source, f"tensor '{name}' holds numbers below 0", MADE_BY)
     if (tensors["spread"] <= 0).any():
         damaged(source, "tensor 'spread' holds numbers that are not above 0", MADE_BY)
-    head = {name: tensors[name] for name in ("launch", "linear", *(_FREE if variant == "free" else _CONVEX))}
+    head, names = _HEADS[variant]
     return Weights(
         tensors["centre"], tensors["spread"], tuple((tensors[f"weight{i}"], tensors[f"bias{i}"]) for i in range(3)),
-        tensors["base"], FreeHead(**head) if variant == "free" else ConvexHead(**head),
+        tensors["base"], head(**{name: tensors[name] for name in ("launch", *names)}), tensors.get(CELLS),
     )  # fmt: skip
 
 
@@ -175,12 +184,20 @@ def _shapes(tensors: dict[str, Floats], variant: Variant) -> dict[str, tuple[int
         shape = tensors[name].shape if name in tensors else ()
         return shape[axis] if len(shape) > axis else 0
 
-    x, b, t, first, second = len(INPUTS), len(WORK), size("base", 0), size("weight0", 0), size("weight1", 0)
+    work = CORRECTED if variant == "corrected" else WORK
+    x, b, t, first, second = len(INPUTS), len(work), size("base", 0), size("weight0", 0), size("weight1", 0)
     shapes: dict[str, tuple[int, ...]] = {
         "centre": (x,), "spread": (x,), "weight0": (first, x), "bias0": (first,), "weight1": (second, first),
         "bias1": (second,), "weight2": (t * b, second), "bias2": (t * b,), "base": (t, b), "launch": (2,),
-        "linear": (2, 1 + t),
     }  # fmt: skip
+    shapes |= {CELLS: (size(CELLS, 0), len(FIGURES))} if CELLS in tensors else {}
+    if variant == "corrected":
+        peaks, gates, hidden = size("peaks", 1), size("gate", 0), size("behind", 0)
+        return shapes | {
+            "peaks": (2, peaks, 1 + t), "extra": (2, gates, 1 + t), "behind": (hidden, 1 + t),
+            "behind_bias": (hidden,), "gate": (gates, hidden), "gate_bias": (gates,),
+        }  # fmt: skip
+    shapes["linear"] = (2, 1 + t)
     if variant != "free":
         hinges = size("offsets", 1) if variant == "convex" else 0
         return shapes | {"hinges": (2, hinges, 1 + t), "offsets": (2, hinges)}

@@ -5,10 +5,17 @@
     seconds = launch + a . S + sum over hinges of max(0, h . S - c)
 
 The hinges are what a kernel takes longer for once its tables together outgrow a cache. `linear`: the same without
-hinges, so that two groups never cost less than one of both. `free`: launch + a . S times a bounded factor, a small
-network of log S. It gives no planes.
+hinges, so that two groups never cost less than one of both. `corrected`: for pieces that carry the seconds of cost
+model `analytic` among their terms:
 
-Legend: N groups on ranks, k terms, H hinges, m hidden units, J planes.
+    seconds = launch + the largest p . S of its peaks + sum over gates of share(S) * (e . S)
+
+Peaks are memory and cache, whichever is slower. Each share lies between 0 and 1 and is a small network's of log S: how
+much of what could miss a cache does, once all tables of the group share it. That is no convex function, so planes leave
+it out; they lie below, as it costs 0 or more. `free`: launch + a . S times a bounded factor, a small network of log S.
+It gives no planes.
+
+Legend: N groups on ranks, k terms, H hinges, p peaks, G gates, m hidden units, J planes.
 """
 
 from dataclasses import dataclass
@@ -91,6 +98,77 @@ class ConvexHead:
                 slopes = self.linear.sum(axis=0) + hinges[chosen].sum(axis=0)
                 found.append((slopes, float(self.launch.sum() - offsets[chosen].sum())))
         return found
+
+
+@dataclass(frozen=True)
+class CorrectedHead:
+    """The largest of peaks, and shares of extra.
+
+    launch (2,), peaks (2, p, k), extra (2, G, k), none below 0; behind (m, k), behind_bias (m,), gate (G, m), gate_bias
+    (G,) of the shares.
+    """
+
+    launch: Floats
+    peaks: Floats
+    extra: Floats
+    behind: Floats
+    behind_bias: Floats
+    gate: Floats
+    gate_bias: Floats
+
+    def seconds(self, sums: Floats) -> Floats:
+        """The largest peak + shares of extra, (2, N)."""
+        found = np.empty((2, len(sums)))
+        for start in range(0, len(sums), BLOCK):
+            block = sums[start : start + BLOCK].T
+            shares = self._shares(block)
+            for part in (0, 1):
+                rising = self.extra[part] @ block
+                rising *= shares
+                found[part, start : start + BLOCK] = (self.peaks[part] @ block).max(axis=0) + rising.sum(axis=0)
+        return found
+
+    def total(self, sums: Floats) -> Floats:
+        """The sum of both, (N,)."""
+        found = np.empty(len(sums))
+        for start in range(0, len(sums), BLOCK):
+            block = sums[start : start + BLOCK].T
+            rising = self._both @ block
+            rising *= self._shares(block)
+            here = rising.sum(axis=0)
+            for peaks in self.peaks:
+                here += (peaks @ block).max(axis=0)
+            found[start : start + BLOCK] = here
+        return found
+
+    def planes(self) -> list[tuple[Floats, float]]:
+        """(slopes (k,), seconds at no work) of every pair of peaks, forward and backward.
+
+        Extra is left out: it is 0 or more, so that each plane lies below.
+        """
+        launch = float(self.launch.sum())
+        return [(forward + backward, launch) for forward in self.peaks[0] for backward in self.peaks[1]]
+
+    def _shares(self, block: Floats) -> Floats:
+        """Shares (G, n), 0 to 1, of summed terms (k, n)."""
+        behind, bias, gate, gate_bias = self._narrow
+        hidden = behind @ np.log1p(block.astype(np.float32) * np.float32(LOG_UNIT))
+        hidden += bias
+        np.maximum(hidden, 0, out=hidden)
+        power = gate @ hidden
+        power += gate_bias
+        return 1.0 / (1.0 + np.exp(-power.astype(np.float64)))
+
+    @cached_property
+    def _both(self) -> Floats:
+        """Extra of forward and backward together (G, k)."""
+        return self.extra.sum(axis=0)
+
+    @cached_property
+    def _narrow(self) -> tuple[npt.NDArray[np.float32], ...]:
+        """The weights of the shares in single precision, with the constants around them."""
+        columns = (self.behind / LOG_SPAN, self.behind_bias[:, None], self.gate, self.gate_bias[:, None])
+        return tuple(each.astype(np.float32) for each in columns)
 
 
 @dataclass(frozen=True)

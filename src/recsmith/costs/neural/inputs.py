@@ -3,9 +3,10 @@
 Reuse enters through the different rows that a batch reads: with ids and rows given, the shape of the reuse bins added
 nothing that could be measured (docs/learning.md).
 
-Legend: N pieces, b = 7 figures of work, x = 16 inputs.
+Legend: N pieces, b = 7 figures of work, c = 15 of a corrected model, x = 16 inputs.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +16,14 @@ from recsmith._types import Floats, Ints
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")  # those that measurements have
 DATA_TYPES = ("fp32", "fp16")
 ELEMENT = np.array([4.0, 2.0])  # bytes, in order of DATA_TYPES
+LEAST_SHARE = 1e-12  # of reads; stands for none, which nothing is divided by
 WORK = ("pieces", "bags", "ids", "bag columns", "id columns", "rows", "row columns")
 UNIT = np.array([1e-6, 1e-8, 1e-8, 3e-10, 3e-10, 2e-8, 1e-9])
 """Seconds of each figure on one CPU core, about: they only bring inputs near 1, training finds the rest."""
+CACHED_SHARES = (1 / 2, 1 / 8, 1 / 64, 0.0)  # of its different rows that a cache holds of a table
+CORRECTED = (*WORK, "forward memory", "forward cache", "backward memory", "backward cache",
+             *(f"columns missed, {share:.2g} cached" for share in CACHED_SHARES))  # fmt: skip
+"""Figures of a corrected model: seconds of cost model `analytic`, and columns that are read again and miss."""
 INPUTS = ("width", "pooling", "bags", "ids", "unique share", "unique rows", "unique bytes", "table bytes", "rows",
           "output bytes", "width % 8", "width % 16", *OPTIMIZERS, "fp16")  # fmt: skip
 
@@ -39,6 +45,23 @@ def work_of(piece: PieceWork) -> Floats:
     figures = (np.ones(len(piece.ids)), piece.bags, piece.ids, piece.bags * piece.width, piece.ids * piece.width,
                piece.unique, piece.unique * piece.width)  # fmt: skip
     return np.stack(figures, axis=1) * UNIT
+
+
+def corrected_work_of(piece: PieceWork, analytic: Floats, missing: Floats) -> Floats:
+    """Figures (N, c) of a corrected model.
+
+    analytic: its seconds, memory and cache, forward and backward (N, 4). missing: of the reads of rows that were read
+    before, the share that a cache misses which holds CACHED_SHARES of the different rows (N, 4).
+    """
+    again = np.maximum(piece.ids - piece.unique, 0.0) * piece.width * UNIT[WORK.index("id columns")]
+    return np.hstack([work_of(piece), analytic, again[:, None] * missing])
+
+
+def missing_shares(hot: Callable[[Floats], Floats], unique: Floats) -> Floats:
+    """The shares (N, 4) of corrected_work_of. hot: the share of reads on so many hottest rows (N,), of each table."""
+    all_hot = np.maximum(hot(unique), LEAST_SHARE)
+    found = [1 - np.minimum(hot(unique * share) / all_hot, 1.0) for share in CACHED_SHARES]
+    return np.where(unique[:, None] > 0, np.stack(found, axis=1), 0.0)
 
 
 def inputs_of(piece: PieceWork) -> Floats:

@@ -52,11 +52,12 @@ class NeuralCostModel:
         """
         self._check(problem)
         covered = _covered(problem)
-        beyond = extrapolations(problem, covered, self.card)
+        analytic = AnalyticCostModel().compile(problem)
+        beyond = extrapolations(problem, covered, self.card, analytic.kernels.unique, self.weights.cells)
         if beyond:
             words = ", ".join(f"{name} {factor:.3g} times" for name, factor in beyond.items())
             warnings.warn(f"cost model {self.name} extrapolates beyond what it was trained on: {words}", stacklevel=2)
-        return NeuralEvaluator(problem, self.weights, self.card, AnalyticCostModel().compile(problem), covered, beyond)
+        return NeuralEvaluator(problem, self.weights, self.card, analytic, covered, beyond)
 
     def _check(self, problem: Problem) -> None:
         device, card = problem.cluster.device, self.card

@@ -3,18 +3,25 @@
 Legend: N groups, f figures of work.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from recsmith._types import Floats
 from recsmith.clusters import Cluster, Device, catalogue, load_cluster
 from recsmith.costs import cost_model
+from recsmith.costs.analytic.model import BACKWARD_CACHE, FORWARD_MEMORY
 from recsmith.costs.groups import group_seconds, one_device
-from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, corrected_work_of, missing_shares
 from recsmith.costs.neural.model import is_device
 from recsmith.learning.costs.data import Groups, Origin
 from recsmith.learning.least_squares import non_negative_fit
+from recsmith.problems import Space, build_problem
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.zipf import zipf_hot_share
 
+WHOLE = Space(types=("table_wise",), kernels=("fused",), widths="torchrec")
+ANALYTIC_SECONDS = slice(FORWARD_MEMORY, BACKWARD_CACHE + 1)  # columns of its terms
 LAUNCH_SCALE_S = 1e-6  # of the column of launches: seconds, so that its weight is near those of the others
 
 
@@ -47,6 +54,22 @@ def analytic_seconds(groups: Groups, cluster: Cluster) -> Floats:
     """Seconds (N, 2) of cost model `analytic` on one device of a cluster; about 10 ms a group."""
     model = cost_model("analytic")
     return np.stack([group_seconds(model, workload_of(groups, i), cluster) for i in range(len(groups))]).reshape(-1, 2)
+
+
+def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
+    """The groups with the figures of a corrected model: seconds of `analytic` on a device, and what caches miss."""
+    model, found = cost_model("analytic"), list[Floats]()
+    for index in range(len(groups)):
+        problem = build_problem(workload_of(groups, index), cluster, WHOLE)
+        modes = np.arange(len(problem.tables))
+        found.append(model.compile(problem).terms(modes, problem.demand.dim[problem.modes.table])[:, ANALYTIC_SECONDS])
+    owner = groups.owner
+    piece = PieceWork(
+        groups.ids, groups.bags, groups.unique, groups.rows, groups.dim, groups.optimizer[owner],
+        groups.data_type[owner],
+    )  # fmt: skip
+    missing = missing_shares(lambda rows: zipf_hot_share(groups.zipf, groups.rows, rows), groups.unique)
+    return replace(groups, work=corrected_work_of(piece, np.concatenate(found), missing))
 
 
 def workload_of(groups: Groups, index: int) -> Workload:

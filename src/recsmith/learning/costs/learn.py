@@ -11,6 +11,7 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs.neural.files import (
+    CELLS,
     Card,
     Range,
     Variant,
@@ -22,9 +23,11 @@ from recsmith.costs.neural.files import (
     weights_of,
 )
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
+from recsmith.costs.neural.reach import cells_of
 from recsmith.errors import UsageError
-from recsmith.learning.costs.baselines import analytic_factor, analytic_seconds, cluster_of
+from recsmith.learning.costs.baselines import analytic_factor, analytic_seconds, cluster_of, with_corrected_work
 from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups
+from recsmith.learning.costs.regions import figures, regions_of
 from recsmith.learning.preparation import check_output, import_training
 from recsmith.learning.scores import held_out
 from recsmith.learning.splits import noise_floor_of, split
@@ -56,19 +59,21 @@ def learn_cost(
     groups, left_out, origin = read_groups(folders)
     training = import_training("recsmith.learning.costs.training")
     recipe = training.Recipe(**words)
+    digest, groups = groups.digest, _with_figures(groups, origin, recipe.variant)
     parts = [groups.take(part) for part in split(groups.case, recipe.seed)]
     learning, choosing, judging = parts
     factor = _factor(learning, origin)
     network, epochs = training.train(recipe, learning, choosing, on_epoch)
-    tensors = network.tensors()
+    tensors = network.tensors() | {CELLS: cells_of(figures(learning))}
+    predicted = predict(weights_of(tensors, recipe.variant, output), judging)
     card = Card(
         hardware=origin.hardware, device=origin.device, versions=origin.versions, variant=recipe.variant,
-        seed=recipe.seed, data=groups.digest, samples=len(groups), left_out=left_out, train=len(learning),
+        seed=recipe.seed, data=digest, samples=len(groups), left_out=left_out, train=len(learning),
         validation=len(choosing), epochs=epochs, noise=noise_floor_of(noise_floor(groups)), ranges=ranges_of(learning),
-        held_out=held_out(predict(weights_of(tensors, recipe.variant, output), judging), judging.seconds),
+        held_out=held_out(predicted, judging.seconds),
         optimizers=tuple(word for i, word in enumerate(OPTIMIZERS) if i in groups.optimizer),
         data_types=tuple(word for i, word in enumerate(DATA_TYPES) if i in groups.data_type),
-        analytic_factor=factor, start=start,
+        analytic_factor=factor, start=start, regions=regions_of(judging, predicted),
     )  # fmt: skip
     save_model(output, tensors, card)
     load_model(Path(output))
@@ -80,7 +85,20 @@ def _start_weights(path: Path, variant: Variant) -> dict[str, Any]:
     tensors, card = load_tensors(path)
     if card.variant != variant:
         raise UsageError(f"'{path}' is {card.variant}, the model to train is {variant}; add --variant {card.variant}")
-    return tensors
+    return {name: value for name, value in tensors.items() if name != CELLS}
+
+
+def _with_figures(groups: Groups, origin: Origin, variant: Variant) -> Groups:
+    """The groups with the figures of work that a variant takes."""
+    if variant != "corrected":
+        return groups
+    cluster = cluster_of(origin)
+    if cluster is None:
+        raise UsageError(
+            f"variant corrected begins with figures of the catalogue, which has no {origin.device}; "
+            "take --variant convex"
+        )
+    return with_corrected_work(groups, cluster)
 
 
 def predict(weights: Weights, groups: Groups) -> Floats:

@@ -13,12 +13,14 @@ from torch.nn.functional import softplus
 
 from recsmith.costs.neural.files import BEND, Variant
 from recsmith.costs.neural.heads import LOG_SPAN, LOG_UNIT, REACH
-from recsmith.costs.neural.inputs import INPUTS, WORK
+from recsmith.costs.neural.inputs import CORRECTED, INPUTS, WORK
 
 TERMS = 5  # learned, beside the count of pieces. Trade-off, as of the sizes below: more follow more, and search slower
 WIDTH = 64  # units of both hidden layers
 HINGES = 3  # of head `convex`, forward, and as many backward
 FREE_WIDTH = 16  # hidden units of head `free`
+GATES, GATE_WIDTH = 4, 16  # of head `corrected`: shares between 0 and 1, and hidden units behind them
+FAINT = 1e-3  # first weight, relative to 1, of what a corrected model has that `analytic` has not
 SPREAD = 0.5  # standard deviation of the weights that training begins with, before softplus and exp
 LAST_LAYER, LAST_FREE = 0.3, 0.1  # factors of the last layers' first weights: the network begins near its base
 LEAST_SPREAD = 1e-3  # added to deviations of inputs, which may all be equal
@@ -35,17 +37,24 @@ class Network(nn.Module):
     def __init__(self, variant: Variant, terms: int = TERMS, hinges: int = HINGES) -> None:
         super().__init__()
         self.variant, hinges = variant, hinges if variant == "convex" else 0
+        corrected = variant == "corrected"
+        figures, terms = (CORRECTED, len(CORRECTED) - len(WORK) + 1) if corrected else (WORK, terms)
         self.register_buffer("centre", torch.zeros(len(INPUTS)))
         self.register_buffer("spread", torch.ones(len(INPUTS)))
         self.layers = nn.ModuleList(
-            [nn.Linear(len(INPUTS), WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, terms * len(WORK))]
+            [nn.Linear(len(INPUTS), WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, terms * len(figures))]
         )
-        self.base = nn.Parameter(SPREAD * torch.randn(terms, len(WORK)) - 1)
+        self.base = nn.Parameter(SPREAD * torch.randn(terms, len(figures)) - 1)
         self.launch = nn.Parameter(torch.zeros(2))  # logarithm
         self.linear = nn.Parameter(SPREAD * torch.randn(2, 1 + terms) - 1)  # before softplus, as are the hinges
         self.hinges = nn.Parameter(SPREAD * torch.randn(2, hinges, 1 + terms) - 1)
         self.offsets = nn.Parameter(torch.zeros(2, hinges))  # logarithm
         self.hidden, self.out = nn.Linear(1 + terms, FREE_WIDTH), nn.Linear(FREE_WIDTH, 2)
+        gates, peaks = (GATES, 2) if corrected else (0, 0)
+        self.behind = nn.Linear(1 + terms, GATE_WIDTH)
+        self.gate, self.gate_bias = (nn.Parameter(torch.zeros(size)) for size in ((gates, GATE_WIDTH), (gates,)))
+        self.extra = nn.Parameter(SPREAD * torch.randn(2, gates, 1 + terms) - 1)
+        self.peaks = nn.Parameter(SPREAD * torch.randn(2, peaks, 1 + terms) - 1)
         with torch.no_grad():
             self.layers[-1].get_parameter("weight").mul_(LAST_LAYER)
             self.out.weight *= LAST_FREE
@@ -62,16 +71,37 @@ class Network(nn.Module):
             if inner:
                 self.offsets.copy_(torch.as_tensor(np.log(np.stack(inner, axis=1) / 3)))
 
+    def start_analytic(self, launch_s: tuple[float, float]) -> None:
+        """Start at cost model `analytic`, from which training moves on: its four terms, and the larger one of each two.
+
+        Behind them stand terms of what is missed in smaller and smaller caches, and of different rows; they are faint.
+        """
+        known = len(CORRECTED) - len(WORK)
+        with torch.no_grad():
+            self.layers[-1].get_parameter("weight").mul_(FAINT)
+            self.layers[-1].get_parameter("bias").zero_()
+            self.base.fill_(math.log(FAINT**2))
+            self.base[range(known), range(len(WORK), len(CORRECTED))] = 0.0
+            self.base[known, WORK.index("row columns")] = 0.0
+            self.launch.copy_(torch.log(torch.tensor(launch_s)))
+            self.peaks.copy_(softplus_inverse(torch.full_like(self.peaks, FAINT**2)))
+            for direction in (0, 1):
+                for peak in (0, 1):
+                    self.peaks[direction, peak, 1 + 2 * direction + peak] = softplus_inverse(torch.ones(()))
+            self.extra.copy_(softplus_inverse(torch.full_like(self.extra, FAINT)))
+            self.gate.normal_(std=SPREAD)
+
     def start_from(self, tensors: dict[str, np.ndarray], factor: float) -> None:
         """Start at the weights of a file (as of `tensors`), with all of its seconds multiplied by a factor."""
         given = {name: torch.tensor(value, dtype=torch.float32) for name, value in tensors.items()}
-        slopes = {name: given[name] for name in ("linear", "hinges") if name in given}
+        slopes = {name: given[name] for name in ("linear", "hinges", "extra", "peaks") if name in given}
         for each in slopes.values():
             each[..., 0] *= factor  # the count of pieces; the other terms grow with `base`
         given |= {name: softplus_inverse(each / self._scale(each)) for name, each in slopes.items()}
         given["base"] += math.log(factor)
         given |= {name: (factor * given[name]).log() for name in ("launch", "offsets") if name in given}
-        words = {"hidden": "hidden.weight", "hidden_bias": "hidden.bias", "out": "out.weight", "out_bias": "out.bias"}
+        words = {"hidden": "hidden.weight", "hidden_bias": "hidden.bias", "out": "out.weight", "out_bias": "out.bias",
+                 "behind": "behind.weight", "behind_bias": "behind.bias"}  # fmt: skip
         words |= {f"{kind}{i}": f"layers.{i}.{kind}" for kind in ("weight", "bias") for i in range(len(self.layers))}
         self.load_state_dict(self.state_dict() | {words.get(name, name): each for name, each in given.items()})
 
@@ -92,12 +122,21 @@ class Network(nn.Module):
 
     def head(self, sums: Tensor) -> Tensor:
         """Seconds (N, 2) beyond the launch of summed terms (N, k)."""
+        if self.variant == "corrected":
+            return self._corrected(sums)
         linear = sums @ self._slopes(self.linear).T
         if self.variant == "free":
             hidden = self.hidden(torch.log1p(sums * LOG_UNIT) / LOG_SPAN).relu()
             return linear * (REACH * torch.tanh(self.out(hidden) / REACH)).exp()
         rising = torch.einsum("nk,dhk->ndh", sums, self._slopes(self.hinges)) - self.offsets.exp()
         return linear + rising.relu().sum(dim=2)
+
+    def _corrected(self, sums: Tensor) -> Tensor:
+        """The largest of all peaks, and shares of extra (N, 2)."""
+        largest = torch.einsum("nk,dpk->ndp", sums, self._slopes(self.peaks)).amax(dim=2)
+        behind = self.behind(torch.log1p(sums * LOG_UNIT) / LOG_SPAN).relu()
+        shares = torch.sigmoid(behind @ self.gate.T + self.gate_bias)
+        return largest + torch.einsum("nk,dgk,ng->nd", sums, self._slopes(self.extra), shares)
 
     @classmethod
     def _slopes(cls, unbounded: Tensor) -> Tensor:
@@ -120,6 +159,11 @@ class Network(nn.Module):
         if self.variant == "free":
             tensors |= {"hidden": self.hidden.weight, "hidden_bias": self.hidden.bias, "out": self.out.weight,
                      "out_bias": self.out.bias}  # fmt: skip
+        elif self.variant == "corrected":
+            del tensors["linear"]
+            tensors |= {"peaks": self._slopes(self.peaks), "extra": self._slopes(self.extra),
+                     "behind": self.behind.weight, "behind_bias": self.behind.bias, "gate": self.gate,
+                     "gate_bias": self.gate_bias}  # fmt: skip
         else:
             tensors |= {"hinges": self._slopes(self.hinges), "offsets": self.offsets.exp()}
         return {name: value.detach().numpy().astype(np.float32) for name, value in tensors.items()}

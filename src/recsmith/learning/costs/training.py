@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from recsmith._types import noun
+from recsmith.costs.analytic.model import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.costs.neural.files import Variant
 from recsmith.learning.costs.data import Groups
 from recsmith.learning.costs.network import HINGES, TERMS, Network
@@ -18,6 +19,7 @@ from recsmith.learning.training_loop import Epoch, TrainingLoop, relative_loss
 
 BATCH, LEAST_BATCHES = 128, 8  # groups of a step, and steps of an epoch at least; not tuned further
 PART_WEIGHT = 0.5  # of the errors of forward and of backward, beside that of both together
+LAUNCHES_S = (FORWARD_KERNELS * LAUNCH_S, BACKWARD_KERNELS * LAUNCH_S)  # that a corrected model begins with
 PREDICT_AT_ONCE = 500  # groups; bounds memory, and changes no result beyond rounding
 
 
@@ -63,6 +65,8 @@ def _first_network(recipe: Recipe, groups: Groups) -> Network:
     """The network before training: near the data, or the given one with its seconds brought to the data's."""
     network = Network(recipe.variant, recipe.terms, recipe.hinges)
     network.fit_scale(groups.work, groups.inputs, groups.start, groups.seconds)
+    if recipe.variant == "corrected":
+        network.start_analytic(LAUNCHES_S)
     if recipe.start:
         network.start_from(recipe.start, 1.0)
         network.start_from(recipe.start, float(np.median(groups.total / predict(network, groups).sum(axis=1))))

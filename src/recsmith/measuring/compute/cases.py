@@ -26,8 +26,7 @@ from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OPTIMIZERS, OptimizerName
 from recsmith.workloads.table import DataType
 
-MOST_ROWS = 2_000_000  # of a table; one such table of 128 columns nearly fills the weights of scale cpu
-MOST_POOLING = 500.0  # ids a bag; the few tables of the pool that read more are cut to it
+MOST_ROWS = 2_000_000  # of a table of scale cpu; one such table of 128 columns nearly fills its weights
 LEAST_POOLING = 1e-3  # ids a bag; the pool is rounded to three decimals, and less than ten times this counts as 0
 LEAST_DRAWN_POOLING = 0.1  # ids a bag, of pooling factors that are not the pool's
 MOST_ZIPF = 1.6  # exponent; the pool's lie between 0.3 and 1.0
@@ -35,6 +34,9 @@ STRETCH = 4.0  # factor, up or down, by which rows and pooling factors of the po
 HIGH_EVERY = 5  # every fifth case is drawn from the upper quarter of the work: more of the large groups
 DATA_TYPES: tuple[DataType, ...] = ("fp32", "fp16")
 WORK_COLUMNS = 64  # of the rows that work is counted in: half of a row's work does not depend on its columns
+FEW_TABLES = 4  # of a case that is drawn as few
+COLD_ROWS, COLD_POOLING, COLD_ZIPF = 100_000, 20.0, 0.6  # least rows and ids a bag, and most exponent, of cold tables
+NARROW_DIM = 32  # columns at most of the tables of a narrow case: what column splits leave of wide ones
 SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # times sgd, rowwise_adagrad and fp32; measured on one core
 
 
@@ -54,6 +56,11 @@ class Cases:
         _check_words(self.optimizers, tuple(OPTIMIZERS), "optimizer")
         _check_words(self.data_types, get_args(DataType), "data type")
 
+    @property
+    def planned(self) -> str:
+        """Empty: no cost model has a say in what is drawn."""
+        return ""
+
     def case(self, number: int) -> Case:
         """The case of a number."""
         draws = KeyedRandom(self.seed, number, CASES)
@@ -63,7 +70,11 @@ class Cases:
         high = number % HIGH_EVERY == HIGH_EVERY - 1
         least = self.scale.most_work / 4 if high else self.scale.least_work
         work = float(draws.between(least, self.scale.most_work, 1)[0])
-        figures = _augment(draws, int(draws.between(1, self.scale.tables + 1, 1)[0]), self.scale.dims)
+        draw = self.scale.draws[number % len(self.scale.draws)]
+        most = FEW_TABLES if draw == "few" else self.scale.tables
+        figures = _augment(draws, int(draws.between(1, most + 1, 1)[0]), self.scale)
+        if draw in ("cold", "narrow"):
+            figures = _cold(draws, figures, self.scale) if draw == "cold" else _narrow(draws, figures)
         figures = self._fitting(figures, work / factor)
         batch = self._batch(figures, work / factor)
         tables = tuple(_table(i, figures[:, i], data_type) for i in range(figures.shape[1]))
@@ -108,23 +119,39 @@ def _work(figures: Floats) -> Floats:
     return work_rows(pooling + 1, dim)
 
 
-def _augment(draws: KeyedRandom, count: int, dims: tuple[int, int]) -> Floats:
+def _augment(draws: KeyedRandom, count: int, scale: Scale) -> Floats:
     """Rows, dims, pooling factors and Zipf exponents (4, N) of tables."""
-    pool = table_pool()
+    pool, dims = table_pool(), scale.dims
     rows, dim, pooling, zipf = pool[:, (draws.uniform(count) * pool.shape[1]).astype(int)]
     stretched = np.rint(rows * draws.between(1 / STRETCH, STRETCH, count))
-    rows = _either(draws, stretched, draws.between(1, MOST_ROWS, count))
+    rows = _either(draws, stretched, draws.between(1, scale.rows, count))
     dim = _either(draws, dim, draws.between(*dims, count))
     stretched = pooling * draws.between(1 / STRETCH, STRETCH, count)
-    pooling = _either(draws, stretched, draws.between(LEAST_DRAWN_POOLING, MOST_POOLING, count))
+    pooling = _either(draws, stretched, draws.between(LEAST_DRAWN_POOLING, scale.pooling, count))
     zipf = _either(draws, zipf, draws.uniform(count) * MOST_ZIPF)
     pooling = np.where(pooling < 10 * LEAST_POOLING, 0.0, np.round(pooling, 3))
     return np.stack([
-        np.clip(np.floor(rows), 1, MOST_ROWS),
+        np.clip(np.floor(rows), 1, scale.rows),
         np.clip(np.rint(dim / 4) * 4, *dims),
-        np.clip(pooling, 0, MOST_POOLING),
+        np.clip(pooling, 0, scale.pooling),
         np.clip(np.round(zipf, 3), 0, MOST_ZIPF),
     ])  # fmt: skip
+
+
+def _cold(draws: KeyedRandom, figures: Floats, scale: Scale) -> Floats:
+    """The tables with rows, pooling factors and exponents of cold ones: each row is seldom read again."""
+    rows, dim, pooling, zipf = figures
+    count = len(rows)
+    rows = _either(draws, rows, np.floor(draws.between(COLD_ROWS, scale.rows, count)))
+    pooling = np.round(draws.between(COLD_POOLING, scale.pooling, count), 3)
+    return np.stack([rows, dim, pooling, np.minimum(zipf, np.round(draws.uniform(count) * COLD_ZIPF, 3))])
+
+
+def _narrow(draws: KeyedRandom, figures: Floats) -> Floats:
+    """The tables as column splits leave them."""
+    rows, dim, pooling, zipf = figures
+    width = np.rint(draws.between(4, NARROW_DIM, len(dim)) / 4) * 4
+    return np.stack([rows, np.minimum(dim, width), pooling, zipf])
 
 
 def _either(draws: KeyedRandom, first: Floats, second: Floats) -> Floats:

@@ -4,18 +4,53 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from recsmith._types import noun
-from recsmith.hardware import Case, Hardware, Measurement
+from recsmith.hardware import Case, Hardware, Measurement, Scale
 from recsmith.measuring.about import About
 from recsmith.measuring.columns import origin_columns
-from recsmith.measuring.compute.cases import Cases
 from recsmith.measuring.compute.samples import BLOCK_SAMPLES, MOST_VISITS, VISIT_COLUMNS, schedule_of, visit_of
 from recsmith.measuring.folder import NOTHING, Folder, open_folder
 from recsmith.measuring.journal import Row
 from recsmith.measuring.limit import Limit
 from recsmith.measuring.revisits import case_of
 from recsmith.measuring.rows import read_columns
+from recsmith.workloads.optimizers import OptimizerName
+from recsmith.workloads.table import DataType
+
+
+class CaseSource(Protocol):
+    """Cases by number: random ones (cases.py), or groups of planned tasks (planned_cases.py)."""
+
+    @property
+    def seed(self) -> int:
+        """Of the cases."""
+        ...
+
+    @property
+    def scale(self) -> Scale:
+        """How large they get."""
+        ...
+
+    @property
+    def optimizers(self) -> tuple[OptimizerName, ...]:
+        """Of which each case has one."""
+        ...
+
+    @property
+    def data_types(self) -> tuple[DataType, ...]:
+        """Of which each case has one."""
+        ...
+
+    @property
+    def planned(self) -> str:
+        """The cost model that they were planned under; empty for random ones."""
+        ...
+
+    def case(self, number: int) -> Case:
+        """The case of a number."""
+        ...
 
 
 @noun
@@ -40,7 +75,7 @@ class MeasuringProgress:
 
 def measure_compute(
     hardware: Hardware,
-    cases: Cases,
+    cases: CaseSource,
     path: Path,
     limit: Limit,
     on_progress: Callable[[MeasuringProgress], None] | None = None,
@@ -57,7 +92,7 @@ def measure_compute(
     hardware.refuse(cases.optimizers, cases.data_types)
     about = About(
         kind="compute", hardware=hardware.name, seed=cases.seed, scale=cases.scale.name,
-        optimizers=cases.optimizers, data_types=cases.data_types,
+        optimizers=cases.optimizers, data_types=cases.data_types, planned=cases.planned,
     )  # fmt: skip
     with open_folder(path, about) as folder:
         run = _MeasuringRun(folder, limit)
@@ -108,10 +143,12 @@ class _MeasuringRun:
         )
 
 
-_drawn = lru_cache(2 * BLOCK_SAMPLES)(Cases.case)  # samples of a block take turns, so their cases come again
+@lru_cache(2 * BLOCK_SAMPLES)  # samples of a block take turns, so their cases come again
+def _drawn(cases: CaseSource, number: int) -> Case:
+    return cases.case(number)
 
 
-def _visit(folder: Folder, hardware: Hardware, cases: Cases, sample: int, visit: int) -> Row:
+def _visit(folder: Folder, hardware: Hardware, cases: CaseSource, sample: int, visit: int) -> Row:
     """Measure a visit of a sample and store its row."""
     begun, position = time.monotonic(), folder.position
     number, before = case_of(sample)

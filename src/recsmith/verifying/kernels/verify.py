@@ -17,12 +17,12 @@ from recsmith._types import Floats
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
 from recsmith.hardware import Hardware
+from recsmith.hardware.loads import loads_of
 from recsmith.measuring.intervals import draw_visits, interval
 from recsmith.measuring.rank_correlation import kendall_tau
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import Plan, StepCost
 from recsmith.verifying.kernels.collectives import is_simulated, measure_collectives, not_measured
-from recsmith.verifying.kernels.loads import loads_of
 from recsmith.verifying.kernels.machine_factor import MachineFactor, factor_of, reference_cases
 from recsmith.verifying.kernels.simulated_collectives import SimulatedCollectives
 from recsmith.verifying.kernels.steps import median_step, resampled_steps, step_seconds

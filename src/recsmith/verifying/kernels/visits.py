@@ -15,9 +15,9 @@ import numpy as np
 from recsmith._types import Floats, noun
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.hardware import Hardware, load_hardware
+from recsmith.hardware.loads import Load, scale_for
 from recsmith.jobs.machine import free_bytes
 from recsmith.units import format_size
-from recsmith.verifying.kernels.loads import Load, scale_for
 
 VISITS = 7  # of a run: trade-off, more visits narrow the intervals and take longer
 ENOUGH = 3  # visits that a run which was interrupted can report: fewer give no interval

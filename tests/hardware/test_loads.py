@@ -12,7 +12,7 @@ from recsmith.errors import UsageError
 from recsmith.hardware import load_hardware
 from recsmith.plans import Plan
 from recsmith.problems import Problem, Space, build_problem, footprint_of
-from recsmith.verifying.kernels.loads import loads_of, scale_for
+from recsmith.hardware.loads import loads_of, scale_for
 from recsmith.workloads import AccessProfile, Feature, Table
 
 
