@@ -1,6 +1,7 @@
 """What training made of measurements, as lines: a cost model's card, and that of a model of all-to-alls."""
 
 from recsmith.costs.neural.files import Card, NoiseFloor
+from recsmith.costs.neural.reach import Region
 from recsmith.costs.neural_comm.files import CommCard, CommHeldOut
 from recsmith.reports.layout import plain_line
 
@@ -20,7 +21,14 @@ def cost_card_lines(card: Card) -> list[str]:
         ),
         _line("parts", f"{off.forward_median:.1%} forward, {off.backward_median:.1%} backward (medians)"),
         _line("noise", f"{_noise_words(card.noise)}: what two samples of one case differ by"),
-    ]
+        *([_line("regions", "mean error, by the heaviest table of a group"), *map(region_line, card.regions)]
+          if card.regions else []),
+    ]  # fmt: skip
+
+
+def region_line(region: Region) -> str:
+    """Errors of a region, and what groups they are of."""
+    return f"  {region.mean:>6.1%} ({region.bias:+.1%}) of {region.samples:,} groups: {region.name}"
 
 
 def comm_card_lines(card: CommCard) -> list[str]:

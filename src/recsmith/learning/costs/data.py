@@ -108,9 +108,9 @@ class Groups:
 GROUP_FIELDS = ("seconds", "case", "batch", "optimizer", "data_type")
 
 
-def groups_of(samples: Samples, seed: int = 0) -> Groups:
-    """Steady samples, measured with cases of a seed, as groups."""
-    owner, batch = samples.owner, samples.batch_size
+def groups_of(samples: Samples, seed: int = 0, *, planned: bool = False) -> Groups:
+    """Steady samples, measured with cases of a seed, as groups; planned cases share no number with random ones."""
+    owner, batch, case = samples.owner, samples.batch_size, samples.number + seed * SEEDS_APART
     optimizer = np.array([OPTIMIZERS.index(str(word)) for word in samples.optimizer], dtype=np.int64)
     data_type = np.array([DATA_TYPES.index(str(word)) for word in samples.data_type], dtype=np.int64)
     rows, dim, ids, unique = (
@@ -118,7 +118,7 @@ def groups_of(samples: Samples, seed: int = 0) -> Groups:
     )
     piece = PieceWork(ids, batch[owner].astype(np.float64), unique, rows, dim, optimizer[owner], data_type[owner])
     return Groups(
-        start=samples.start, work=work_of(piece), inputs=inputs_of(piece), case=samples.number + seed * SEEDS_APART,
+        start=samples.start, work=work_of(piece), inputs=inputs_of(piece), case=-1 - case if planned else case,
         seconds=np.stack([samples.forward_s, samples.backward_s], axis=1), batch=batch, optimizer=optimizer,
         data_type=data_type, rows=rows, dim=dim, ids=ids, unique=unique, zipf=samples.zipf,
     )  # fmt: skip
@@ -140,7 +140,7 @@ def read_groups(folders: Sequence[Path]) -> tuple[Groups, int, Origin]:
         samples_read += len(samples)
         columns = read_columns(folder, ["device", "versions"])
         origins |= {(about.hardware, *pair) for pair in zip(columns["device"], columns["versions"], strict=True)}
-        groups = groups_of(samples, about.seed)
+        groups = groups_of(samples, about.seed, planned=bool(about.planned))
         parts.append(groups.take(~mapped(groups)) if about.hardware == "cpu" else groups)
     if len({(hardware, device) for hardware, device, _ in origins}) > 1:
         names = ", ".join(sorted({f"{hardware} ({device})" for hardware, device, _ in origins}))

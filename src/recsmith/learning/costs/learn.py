@@ -27,7 +27,7 @@ from recsmith.costs.neural.reach import cells_of
 from recsmith.errors import UsageError
 from recsmith.learning.costs.baselines import analytic_factor, analytic_seconds, cluster_of, with_corrected_work
 from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups
-from recsmith.learning.costs.regions import figures, regions_of
+from recsmith.learning.costs.regions import figures, names_of, regions_of
 from recsmith.learning.preparation import check_output, import_training
 from recsmith.learning.scores import held_out
 from recsmith.learning.splits import noise_floor_of, split
@@ -73,7 +73,8 @@ def learn_cost(
         held_out=held_out(predicted, judging.seconds),
         optimizers=tuple(word for i, word in enumerate(OPTIMIZERS) if i in groups.optimizer),
         data_types=tuple(word for i, word in enumerate(DATA_TYPES) if i in groups.data_type),
-        analytic_factor=factor, start=start, regions=regions_of(judging, predicted),
+        analytic_factor=factor, start=start,
+        regions=regions_of(names_of(judging), predicted.sum(axis=1) / judging.total - 1),
     )  # fmt: skip
     save_model(output, tensors, card)
     load_model(Path(output))

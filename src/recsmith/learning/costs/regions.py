@@ -5,17 +5,46 @@ A group is of the kind of its heaviest table, the one with most ids times column
 Legend: N groups, P pieces.
 """
 
-from collections.abc import Iterator
-from itertools import pairwise, product
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from recsmith._types import Bools, Floats
+from recsmith._types import Floats, Ints
 from recsmith.costs.neural.reach import Region, figures_of
 from recsmith.learning.costs.data import Groups
 
-ROWS, POOLING, COLUMNS = (0, 1e4, 1e6, np.inf), (0, 10, 100, np.inf), (0, 33, np.inf)  # edges of the kinds
+EDGES: dict[str, tuple[int, ...]] = {
+    "rows": (10_000, 1_000_000),
+    "ids a bag": (10, 100),
+    "columns": (33,),
+}  # between kinds of tables
 LEAST_GROUPS = 5  # of a region: fewer say nothing about it
+
+
+def region_name(rows: float, pooling: float, columns: float) -> str:
+    """The kind of a table, in words."""
+    return ", ".join(_words(what, value) for what, value in zip(EDGES, (rows, pooling, columns), strict=True))
+
+
+def regions_of(names: Iterable[str], off: Floats) -> tuple[Region, ...]:
+    """The regions of groups by their names (N,) and predicted / measured - 1 (N,), the worst first."""
+    where = np.array(list(names))
+    found = [(name, off[where == name]) for name in sorted(set(where.tolist()))]
+    regions = [
+        Region(name=name, samples=len(here), mean=float(np.abs(here).mean()), bias=float(here.mean()))
+        for name, here in found
+        if len(here) >= LEAST_GROUPS
+    ]
+    return tuple(sorted(regions, key=lambda region: -region.mean))
+
+
+def names_of(groups: Groups) -> Iterator[str]:
+    """The region of each group (N,)."""
+    heavy = _heaviest(groups)
+    pooling = groups.ids / np.maximum(groups.bags, 1)
+    for figures in zip(groups.rows[heavy], pooling[heavy], groups.dim[heavy], strict=True):
+        yield region_name(*map(float, figures))
 
 
 def figures(groups: Groups) -> Floats:
@@ -23,35 +52,17 @@ def figures(groups: Groups) -> Floats:
     return figures_of(groups.rows, groups.ids, groups.bags, groups.dim, groups.unique)
 
 
-def regions_of(groups: Groups, predicted: Floats) -> tuple[Region, ...]:
-    """The regions that groups reach, by predictions (N, 2) of their seconds."""
-    off = predicted.sum(axis=1) / groups.total - 1
-    return tuple(
-        Region(name=name, samples=int(here.sum()), mean=float(np.abs(off[here]).mean()), bias=float(off[here].mean()))
-        for name, here in _kinds(groups)
-        if here.sum() >= LEAST_GROUPS
-    )
-
-
-def _kinds(groups: Groups) -> Iterator[tuple[str, Bools]]:
-    """Words for each kind, and the groups (N,) of it."""
-    heavy = heaviest(groups)
-    pooling = groups.ids / np.maximum(groups.bags, 1)
-    for rows, reads, columns in product(pairwise(ROWS), pairwise(POOLING), pairwise(COLUMNS)):
-        pairs = ((groups.rows, rows), (pooling, reads), (groups.dim, columns))
-        here = np.logical_and.reduce([(values[heavy] >= low) & (values[heavy] < high) for values, (low, high) in pairs])
-        width = "below 33 columns" if columns[0] == 0 else "33 columns and more"
-        yield f"{_words('rows', rows)}, {_words('ids a bag', reads)}, {width}", here
-
-
-def heaviest(groups: Groups) -> np.ndarray:
+def _heaviest(groups: Groups) -> Ints:
     """The piece (N,) of each group with most ids times columns."""
-    order = np.lexsort((groups.ids * groups.dim, groups.owner))
+    order: Ints = np.lexsort((groups.ids * groups.dim, groups.owner))
     return order[groups.start[1:] - 1]
 
 
-def _words(what: str, edges: tuple[float, float]) -> str:
-    low, high = edges
-    if low == 0:
-        return f"below {high:,.0f} {what}"
-    return f"{low:,.0f} {what} and more" if np.isinf(high) else f"{low:,.0f} to {high:,.0f} {what}"
+def _words(what: str, value: float) -> str:
+    edges = EDGES[what]
+    place = bisect_right(edges, value)
+    if place == 0:
+        return f"below {edges[0]:,} {what}"
+    if place == len(edges):
+        return f"{edges[-1]:,} {what} and more"
+    return f"{edges[place - 1]:,} to {edges[place]:,} {what}"
