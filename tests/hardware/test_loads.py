@@ -10,9 +10,9 @@ from support.build import cluster, placed, plan_of, table, workload
 from recsmith.costs.analytic.kernels import EmbeddingKernels
 from recsmith.errors import UsageError
 from recsmith.hardware import load_hardware
+from recsmith.hardware.loads import loads_of, scale_for
 from recsmith.plans import Plan
 from recsmith.problems import Problem, Space, build_problem, footprint_of
-from recsmith.hardware.loads import loads_of, scale_for
 from recsmith.workloads import AccessProfile, Feature, Table
 
 

@@ -6,10 +6,19 @@ from typing import Any
 import numpy as np
 
 from recsmith.costs.neural.files import Card, HeldOut, NoiseFloor, Range, save_model
-from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, WORK, PieceWork, inputs_of, work_of
+from recsmith.costs.neural.inputs import (
+    CORRECTED,
+    DATA_TYPES,
+    INPUTS,
+    OPTIMIZERS,
+    WORK,
+    PieceWork,
+    inputs_of,
+    work_of,
+)
 from recsmith.learning.costs.data import Groups
 
-TERMS, HINGES, HIDDEN = 3, 2, 5
+TERMS, HINGES, HIDDEN, GATES = 3, 2, 5, 2
 RANGES = {
     name: Range(least=0.0, most=1e12) for name in ("ids", "bags", "rows", "columns", "device ids", "device tables")
 }
@@ -30,22 +39,28 @@ def card(**fields: Any) -> Card:
 def tensors(variant: str = "convex", seed: int = 0, **fields: Any) -> dict[str, Any]:
     """Random weights of the right shapes and signs."""
     draw = np.random.default_rng(seed)
-    sizes = ((HIDDEN, len(INPUTS)), (HIDDEN, HIDDEN), (TERMS * len(WORK), HIDDEN))
+    work = CORRECTED if variant == "corrected" else WORK
+    sizes = ((HIDDEN, len(INPUTS)), (HIDDEN, HIDDEN), (TERMS * len(work), HIDDEN))
     made: dict[str, Any] = {
         "centre": draw.normal(size=len(INPUTS)), "spread": draw.uniform(0.5, 2, len(INPUTS)),
-        "base": draw.normal(size=(TERMS, len(WORK))), "launch": draw.uniform(1e-6, 1e-4, 2),
+        "base": draw.normal(size=(TERMS, len(work))), "launch": draw.uniform(1e-6, 1e-4, 2),
         "linear": draw.uniform(0, 1, (2, 1 + TERMS)),
     }  # fmt: skip
     for i, size in enumerate(sizes):
         made |= {f"weight{i}": draw.normal(size=size) / 3, f"bias{i}": draw.normal(size=size[0])}
-    if variant != "free":
+    if variant == "corrected":
+        del made["linear"]
+        made |= {"peaks": draw.uniform(0, 1, (2, 2, 1 + TERMS)), "extra": draw.uniform(0, 1, (2, GATES, 1 + TERMS)),
+                 "behind": draw.normal(size=(HIDDEN, 1 + TERMS)), "behind_bias": draw.normal(size=HIDDEN),
+                 "gate": draw.normal(size=(GATES, HIDDEN)), "gate_bias": draw.normal(size=GATES)}  # fmt: skip
+    elif variant != "free":
         hinges = HINGES if variant == "convex" else 0
         offsets = draw.choice([1e-6, 1e-5, 1e-4, 1e-2], size=(2, hinges))
         made |= {"hinges": draw.uniform(0, 1, (2, hinges, 1 + TERMS)), "offsets": offsets}
     else:
         made |= {"hidden": draw.normal(size=(HIDDEN, 1 + TERMS)), "hidden_bias": draw.normal(size=HIDDEN),
                  "out": draw.normal(size=(2, HIDDEN)), "out_bias": draw.normal(size=2)}  # fmt: skip
-    for weights in ("linear", "hinges"):
+    for weights in ("linear", "hinges", "peaks", "extra"):
         if weights in made:
             made[weights][..., 0] *= 1e-6  # of the count of pieces, in seconds
     return made | fields

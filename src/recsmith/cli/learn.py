@@ -21,8 +21,8 @@ def command() -> None:
 @command.command(name="cost")
 @click.option("--data", required=True, metavar="FOLDER[,FOLDER]", help="Measurements, or shipped:NAME.")
 @click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
-@click.option("--variant", type=click.Choice(["convex", "corrected", "linear", "free"]), default="convex",
-              show_default=True, help="Head: convex, corrected, linear or free; free gives no bound.")  # fmt: skip
+@click.option("--variant", type=click.Choice(["convex", "corrected", "linear", "free"]), default=None,
+              help="convex (default), corrected, linear or free (no bound); that of --start.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Seed of the split and of the weights.")  # fmt: skip
 @click.option("--epochs", type=click.IntRange(min=1), default=250, show_default=True, metavar="N",

@@ -36,6 +36,7 @@ def command(workload: str, prove: bool, output: str | None, force: bool, format_
     recsmith plan dlrm-v2 --cluster h100:8
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
     """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.cli.other_processor import note_other_processor
     from recsmith.files import check_target
     from recsmith.planning import plan
     from recsmith.plans import PLAN_FILE, save_plan
@@ -46,6 +47,7 @@ def command(workload: str, prove: bool, output: str | None, force: bool, format_
         on_improve=search_printer(),
     )  # fmt: skip
     end_line()
+    note_other_processor(result.plan.cost_model)
     if result.truncated:
         note("the search was cut short; this is the best plan by then")
     if output and output != "-":

@@ -67,7 +67,7 @@ def test_what_was_not_measured_costs_the_analytic_seconds_times_the_factor(
     assert found[-2:] == pytest.approx(analytic[-2:])
 
 
-@pytest.mark.parametrize("variant", ["convex", "linear", "free"])
+@pytest.mark.parametrize("variant", ["convex", "corrected", "linear", "free"])
 def test_loads_and_compute_are_sums_of_the_parts(tmp_path: Path, variant: str) -> None:
     evaluator = evaluator_of(tmp_path, variant=variant)
     sums = sums_of(evaluator, 0, (3, BLOCK + 5))

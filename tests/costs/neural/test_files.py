@@ -19,7 +19,7 @@ from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.problems import Space
 
 
-@pytest.mark.parametrize("variant", ["convex", "linear", "free"])
+@pytest.mark.parametrize("variant", ["convex", "corrected", "linear", "free"])
 def test_what_is_written_is_read(tmp_path: Path, variant: Any) -> None:
     path = tmp_path / "m.safetensors"
     write_model(path, variant)

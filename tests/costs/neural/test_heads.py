@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.learned import TERMS, tensors
 
 from recsmith.costs.neural.files import weights_of
-from recsmith.costs.neural.heads import ConvexHead
+from recsmith.costs.neural.heads import ConvexHead, CorrectedHead
 
 SEEDS = st.integers(0, 2**31)
 
@@ -31,3 +31,19 @@ def test_the_highest_plane_is_the_convex_head(seed: int) -> None:
     sums = 10 ** np.random.default_rng(seed).uniform(-7, 1, (50, 1 + TERMS))
     highest = np.max([sums @ slopes + opening for slopes, opening in head.planes()], axis=0)
     assert head.total(sums) + head.launch.sum() == pytest.approx(highest, rel=1e-9)
+
+
+@settings(max_examples=30)
+@given(SEEDS)
+def test_planes_of_a_corrected_head_lie_below_it_and_touch_it_where_no_share_is_lost(seed: int) -> None:
+    given_tensors = tensors("corrected", seed=seed % 100)
+    sums = 10 ** np.random.default_rng(seed).uniform(-7, 1, (50, 1 + TERMS))
+    for part, extra in ((1.0, given_tensors["extra"]), (0.0, 0 * given_tensors["extra"])):
+        head = weights_of(given_tensors | {"extra": extra}, "corrected", "").head
+        assert isinstance(head, CorrectedHead)
+        highest = np.max([sums @ slopes + opening for slopes, opening in head.planes()], axis=0)
+        total = head.total(sums) + head.launch.sum()
+        assert head.seconds(sums).sum(axis=0) == pytest.approx(head.total(sums), rel=1e-9)
+        assert (total >= highest * (1 - 1e-12)).all()
+        if not part:
+            assert total == pytest.approx(highest, rel=1e-9)

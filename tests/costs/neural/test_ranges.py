@@ -3,14 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.cases import table
-from support.learned import write_model
+from support.learned import card, tensors, write_model
 from support.learned_cases import case_of
 
 from recsmith.costs import cost_model
 from recsmith.costs.neural.evaluator import NeuralEvaluator
-from recsmith.costs.neural.files import Range
+from recsmith.costs.neural.files import Range, save_model
+from recsmith.costs.neural.reach import cells_of, figures_of
 from recsmith.planning.simulate import simulate
 from recsmith.plans import plan_from_raw, plan_to_raw
 
@@ -24,6 +26,21 @@ def test_inputs_beyond_the_trained_range_are_said_with_the_factor(tmp_path: Path
         found = cost_model(name).compile(case.problem)
     assert isinstance(found, NeuralEvaluator)
     assert found.extrapolated == {"rows": 4.0, "device ids": 1.25}
+
+
+def test_the_table_that_is_farthest_from_what_was_trained_is_named(tmp_path: Path) -> None:
+    near, far = table("near", 1000, 128, 5.0), table("far", 1000, 128, 5.0 * 4**5)
+    unique = cost_model("analytic").compile(case_of(near, batch_size=8).problem).kernels.unique  # pyright: ignore
+    figures = [figures_of(*map(np.atleast_1d, (1000.0 / part, 80.0 / part, 16.0, 128.0, unique.max() / part)))
+               for part in (1, 2)]  # fmt: skip
+    cells = cells_of(np.concatenate(figures))
+    save_model(str(tmp_path / "m.safetensors"), tensors() | {"cells": cells}, card())
+    model = cost_model(f"neural:{tmp_path / 'm.safetensors'}")
+    assert isinstance(model.compile(case_of(near, batch_size=8).problem), NeuralEvaluator)
+    with pytest.warns(UserWarning, match="extrapolates .* table 'far'"):
+        found = model.compile(case_of(near, far, batch_size=8).problem)
+    assert list(found.extrapolated) == ["table 'far'"]
+    assert found.extrapolated["table 'far'"] > 4**4
 
 
 @pytest.mark.filterwarnings("ignore:cost model .* extrapolates")

@@ -51,14 +51,14 @@ def test_a_case_is_within_its_scale_and_what_was_promised(scale: str, seed: int,
     case.check(SCALES[scale])
     assert (case.seed, case.number) == (seed, number)
     assert 1 <= len(case.tables) <= (60 if scale == "jobs" else 100)
-    least, most = (2048, 65_536) if scale == "jobs" else (1, 2**18)
+    least, most = {"jobs": (2048, 65_536), "pools": (2048, 2**18)}.get(scale, (1, 2**18))
     assert least <= case.workload.batch_size <= most
     assert case.workload.optimizer in CPU_OPTIMIZERS
     assert case.data_type in DATA_TYPES
     for table in case.tables:
-        assert 1 <= table.num_embeddings <= 2_000_000
-        assert table.embedding_dim in range(4, 513 if scale == "jobs" else 1025, 4)
-        assert 0 <= table.features[0].pooling_factor <= 500
+        assert 1 <= table.num_embeddings <= (100_000_000 if scale == "pools" else 2_000_000)
+        assert table.embedding_dim in range(4, {"jobs": 513, "pools": 2049}.get(scale, 1025), 4)
+        assert 0 <= table.features[0].pooling_factor <= (1000 if scale == "pools" else 500)
         assert table.access is not None
         assert 0 <= (table.access.zipf or 0) <= 1.6
 
@@ -88,6 +88,17 @@ def test_cases_reach_all_corners():
         assert max(figures) > 0.9
     trained = {(case.workload.optimizer, case.data_type) for case in cases}
     assert len(trained) == len(CPU_OPTIMIZERS) * len(DATA_TYPES)
+
+
+def test_pools_have_heavy_cold_few_and_narrow_tables_in_turn():
+    cases, kinds = Cases(seed=0, scale=SCALES["pools"]), SCALES["pools"].draws
+    drawn = {kind: [cases.case(n) for n in range(280) if kinds[n % len(kinds)] == kind] for kind in set(kinds)}
+    assert max(len(case.tables) for case in drawn["few"]) <= 4
+    assert max(t.embedding_dim for case in drawn["narrow"] for t in case.tables) == 32
+    cold = [t for case in drawn["cold"] for t in case.tables]
+    assert min(t.features[0].pooling_factor for t in cold) >= 20
+    heavy_and_cold = [t for t in cold if t.features[0].pooling_factor > 500 and t.num_embeddings > 2_000_000]
+    assert len(heavy_and_cold) > 10
 
 
 def test_only_what_was_asked_for_is_drawn():

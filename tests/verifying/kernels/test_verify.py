@@ -14,12 +14,12 @@ from recsmith import Plan
 from recsmith.costs.neural_comm.files import load_comm_model
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES, Case, Measurement, load_links
+from recsmith.hardware.loads import loads_of
 from recsmith.measuring.intervals import Interval
 from recsmith.planning.simulate import price_plan, simulate
 from recsmith.verifying.kernels import machine_factor
 from recsmith.verifying.kernels import verify as room
 from recsmith.verifying.kernels.collectives import exchanges_of
-from recsmith.hardware.loads import loads_of
 from recsmith.verifying.kernels.skewed_steps import by_links, by_model, step_with_skew
 from recsmith.verifying.kernels.verify import verify_kernels
 from recsmith.verifying.kernels.visits import open_hardware

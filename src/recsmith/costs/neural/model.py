@@ -19,7 +19,7 @@ from recsmith._types import Bools
 from recsmith.clusters import Device
 from recsmith.costs.analytic.model import AnalyticCostModel
 from recsmith.costs.neural.evaluator import NeuralEvaluator
-from recsmith.costs.neural.files import find_model, load_model
+from recsmith.costs.neural.files import Card, find_model, load_model
 from recsmith.costs.neural.ranges import extrapolations
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
@@ -62,9 +62,12 @@ class NeuralCostModel:
     def _check(self, problem: Problem) -> None:
         device, card = problem.cluster.device, self.card
         if not is_device(card.hardware, card.device, device):
+            start = self.name.removeprefix(PREFIX)
             raise UsageError(
                 f"cost model {self.name} was measured on {card.hardware} ({card.device}), the cluster's device is "
-                f"'{device.name}'; plan for that device, or measure yours and train (docs/learning.md)"
+                f"'{device.name}'; plan by analytic, or adapt the model in five minutes: recsmith measure compute "
+                f"--hardware {_hardware_of(card, device)} --budget 3m -o here && recsmith learn cost --data here "
+                f"-o here.safetensors --start {start} (docs/learning.md)"
             )
         types = sorted({table.data_type for table in problem.tables} - set(card.data_types))
         wanted = {"optimizer": [problem.workload.optimizer], "data type": types}
@@ -75,6 +78,13 @@ class NeuralCostModel:
                     f"cost model {self.name} was trained on {what}s {', '.join(known)}, not {odd}; take another cost "
                     "model, such as analytic"
                 )
+
+
+def _hardware_of(card: Card, device: Device) -> str:
+    """What a model of a device is measured on, of the kind of a card's."""
+    if device.kind == "cpu":
+        return "cpu"
+    return f"{SIMULATED if card.hardware.startswith(SIMULATED) else 'cuda:'}{device.name}"
 
 
 def is_device(hardware: str, measured: str, device: Device) -> bool:

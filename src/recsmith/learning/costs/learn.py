@@ -55,7 +55,8 @@ def learn_cost(
     """
     check_output(output)
     if start:
-        words = words | {"start": _start_weights(find_model(start), words["variant"])}
+        words = words | _start_words(find_model(start), words.get("variant"))
+    words = words | {"variant": words.get("variant") or "convex"}
     groups, left_out, origin = read_groups(folders)
     training = import_training("recsmith.learning.costs.training")
     recipe = training.Recipe(**words)
@@ -81,12 +82,13 @@ def learn_cost(
     return card
 
 
-def _start_weights(path: Path, variant: Variant) -> dict[str, Any]:
-    """The weights of a file, which must be of a variant."""
+def _start_words(path: Path, variant: Variant | None) -> dict[str, Any]:
+    """The weights and the variant of a file, which must be of the given variant if there is one."""
     tensors, card = load_tensors(path)
-    if card.variant != variant:
+    if variant and card.variant != variant:
         raise UsageError(f"'{path}' is {card.variant}, the model to train is {variant}; add --variant {card.variant}")
-    return {name: value for name, value in tensors.items() if name != CELLS}
+    weights = {name: value for name, value in tensors.items() if name != CELLS}
+    return {"start": weights, "variant": card.variant}
 
 
 def _with_figures(groups: Groups, origin: Origin, variant: Variant) -> Groups:
