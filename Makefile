@@ -6,6 +6,7 @@
 # make lint   ruff and pyright
 # make bench  the tables of docs/benchmarks
 # make measurements  the samples that ship with the package: two hours of one quiet core
+# make simulated-model  the learned model of a simulated GPU that ships: half an hour of one core
 # make comm-models  the models of all-to-alls that ship with the package: half an hour of one core
 #
 # Without a GPU on Linux, `make test TORCH_INDEX=https://download.pytorch.org/whl/cpu` takes PyTorch's CPU build and
@@ -16,7 +17,7 @@ TORCH_INDEX ?=
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo wheel test soak lint venv bench measurements comm-models
+.PHONY: demo wheel test soak lint venv bench measurements simulated-model comm-models
 
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
@@ -51,6 +52,16 @@ WEIGHTS := src/recsmith/costs/weights
 SIMULATED := measurements/comm-simulated-h100
 comma := ,
 list = $(subst $() ,$(comma),$(strip $(foreach ranks,$(1),$(SIMULATED)-$(ranks))))
+
+simulated-model: $(VENV)/.test
+	$(VENV)/bin/recsmith measure compute --hardware 'simulated:h100?noise=0.01' --scale pools --samples 24000 \
+	    --output measurements/pools
+	$(VENV)/bin/recsmith learn cost --data measurements/pools --variant corrected --epochs 60 \
+	    --output measurements/first.safetensors
+	$(VENV)/bin/recsmith measure compute --hardware 'simulated:h100?noise=0.01' --scale pools --samples 360 \
+	    --planned neural:measurements/first.safetensors --output measurements/planned
+	$(VENV)/bin/recsmith learn cost --data measurements/pools,measurements/planned --variant corrected --epochs 60 \
+	    --output $(WEIGHTS)/simulated-h100.safetensors
 
 comm-models: $(VENV)/.test
 	for ranks in 2 3 4 8 16 32; do \
