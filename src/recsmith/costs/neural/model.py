@@ -66,7 +66,7 @@ class NeuralCostModel:
             raise UsageError(
                 f"cost model {self.name} was measured on {card.hardware} ({card.device}), the cluster's device is "
                 f"'{device.name}'; plan by analytic, or adapt the model in five minutes: recsmith measure compute "
-                f"--hardware {_hardware_of(card, device)} --budget 3m -o here && recsmith learn cost --data here "
+                f"--hardware {_hardware_of(card, device)} -o here && recsmith learn cost --data here "
                 f"-o here.safetensors --start {start} (docs/learning.md)"
             )
         types = sorted({table.data_type for table in problem.tables} - set(card.data_types))
@@ -81,10 +81,12 @@ class NeuralCostModel:
 
 
 def _hardware_of(card: Card, device: Device) -> str:
-    """What a model of a device is measured on, of the kind of a card's."""
+    """What a model of a device is measured on, of the kind of a card's, and for how long: formulas answer at once."""
     if device.kind == "cpu":
-        return "cpu"
-    return f"{SIMULATED if card.hardware.startswith(SIMULATED) else 'cuda:'}{device.name}"
+        return "cpu --budget 3m"
+    return f"simulated:{device.name} --samples 1000" if card.hardware.startswith(SIMULATED) else (
+        f"cuda:{device.name} --budget 3m"
+    )  # fmt: skip
 
 
 def is_device(hardware: str, measured: str, device: Device) -> bool:
