@@ -14,8 +14,8 @@ from recsmith.cli.measure import command
 Run = Callable[..., Any]
 needs_pyarrow = pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs pyarrow")
 WORDS = {
-    "compute": ["--hardware", "--budget", "--samples", "--scale", "--optimizers", "--data-types", "--seed", "--check",
-                "-o --output"],
+    "compute": ["--hardware", "--budget", "--samples", "--scale", "--planned", "--optimizers", "--data-types", "--seed",
+                "--check", "-o --output"],
     "comm": ["--hardware", "--ranks", "--budget", "--samples", "--seed", "-o --output"],
     "show": ["folder", "--format"],
     "fold": ["folder"],
