@@ -1,6 +1,6 @@
 """Bounds that no plan can undercut, and the relaxations that they rest on; docs/bounds.md proves them."""
 
-from recsmith.bounds.lower_bound import LowerBound, lower_bound, prove
+from recsmith.bounds.lower_bound import LowerBound, first_bound, lower_bound, prove
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
 from recsmith.bounds.selection import LinearBound, SelectionLimits
 
@@ -10,6 +10,7 @@ __all__ = [
     "LowerBound",
     "Relaxation",
     "SelectionLimits",
+    "first_bound",
     "fitting_price",
     "lower_bound",
     "prove",

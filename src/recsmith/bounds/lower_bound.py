@@ -61,7 +61,12 @@ def lower_bound(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -> L
     Where the model can be lifted (`Evaluator.lifted`), a bound B of the model lifted by L seconds bounds the model
     itself by B - G * L: a lift adds at most L to each rank for each of the G groups. The best of all lifts counts.
     """
-    return kept_for(evaluator, "lower bound", lambda: _best_of_lifts(evaluator, keep_on))
+    return kept_for(evaluator, "lower bound", lambda: _tightest(evaluator, keep_on))
+
+
+def first_bound(evaluator: Evaluator) -> LowerBound:
+    """What of the lower bound is known soon, a few hundredths of a second: it may be tightened for small problems."""
+    return _first(evaluator).known
 
 
 def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = always) -> Bound:
@@ -78,20 +83,43 @@ def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = al
     return replace(known, value_s=max(known.value_s, min(branching.bound, total_s * (1 - ROUNDING))))
 
 
-def _best_of_lifts(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
-    """The best bound of the model as it is and of its lifted versions; only the best is tightened."""
-    best, model, lifted_by = _bound_of_planes(evaluator), evaluator, 0.0
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The best bound of a model as it is and of its lifted versions: that of `model`, whose lifts cost `lifts` s."""
+
+    known: LowerBound
+    model: Evaluator
+    lifts: float
+
+
+def _first(evaluator: Evaluator) -> _First:
+    return kept_for(evaluator, "first bound", lambda: _best_of_lifts(evaluator))
+
+
+def _best_of_lifts(evaluator: Evaluator) -> _First:
+    """The best bound of the model as it is and of its lifted versions; no bound is tightened yet."""
+    best, model, lifts = _bound_of_planes(evaluator), evaluator, 0.0
     value = best.bound.value_s
     for lift, lifted in evaluator.lifted if value is not None else ():
         found = _bound_of_planes(lifted)
-        if (found.bound.value_s or 0.0) - lift * evaluator.groups > (value or 0.0) - lifted_by:
-            best, model, lifted_by, value = found, lifted, lift * evaluator.groups, found.bound.value_s
-    if value is not None and may_gain(evaluator.problem) and keep_on():
-        value = _tightened(model, value, best.promising[0].price if best.promising else 0.0, keep_on)
-    below = None if value is None else value - lifted_by
+        if (found.bound.value_s or 0.0) - lift * evaluator.groups > (value or 0.0) - lifts:
+            best, model, lifts, value = found, lifted, lift * evaluator.groups, found.bound.value_s
+    below = None if value is None else value - lifts
     linear = best.linear and replace(best.linear, opening=best.linear.opening if model is evaluator else 0.0)
     everything = SelectionLimits(limit=value or np.inf)
-    return LowerBound(replace(best.bound, value_s=below), linear, (*best.promising, everything))
+    known = LowerBound(replace(best.bound, value_s=below), linear, (*best.promising, everything))
+    return _First(known, model, lifts)
+
+
+def _tightest(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
+    """The first bound, and for small problems what more work makes of it."""
+    first = _first(evaluator)
+    known, value = first.known, first.known.bound.value_s
+    if value is None or not may_gain(evaluator.problem) or not keep_on():
+        return known
+    price = known.promising[0].price if len(known.promising) > 1 else 0.0
+    tightened = _tightened(first.model, value + first.lifts, price, keep_on) - first.lifts
+    return replace(known, bound=replace(known.bound, value_s=tightened))
 
 
 def _bound_of_planes(evaluator: Evaluator) -> LowerBound:

@@ -15,7 +15,7 @@ def test_an_interrupt_before_the_first_plan_leaves_the_quickest_one(monkeypatch:
         raise KeyboardInterrupt
 
     quickest = auto.COST_GREEDY.plan(CASE.problem, CASE.evaluator)
-    monkeypatch.setattr(auto, "lower_bound", interrupted)
+    monkeypatch.setattr(auto, "first_bound", interrupted)
     found = auto.Auto().plan(CASE.problem, CASE.evaluator)
     assert found.truncated
     assert found.total_s == quickest.total_s

@@ -1,10 +1,13 @@
 """Annealing in planner auto: turns that each take longer than the last, compiled where that is possible."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from threading import Event
 
 import numpy as np
 
-from recsmith.bounds import LowerBound
+from recsmith.bounds import LowerBound, lower_bound
 from recsmith.planners.annealing.group_sets import starts_of
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.options import AnnealingOptions
@@ -32,12 +35,28 @@ class AnnealingTurns:
         """Whether the problem is annealed by compiled code."""
         return self.tournament is not None
 
-    def first_turns(self) -> bool:
-        """One turn, or two where that takes no more than about a second; False where nothing could be done."""
-        begun = self.turn()
-        if begun and self.is_compiled and self.stopping.size <= FEW_CELLS and not self.stopping.reached:
-            self.turn()
+    def first_turn(self, keep_on: Callable[[], bool]) -> bool:
+        """One turn, while the bound is tightened on a thread of its own; False where nothing could be done.
+
+        keep_on: asked now and then whether to go on with the bound.
+        """
+        over = Event()
+        with ThreadPoolExecutor(1) as pool:
+            bound = pool.submit(lower_bound, self.devices.evaluator, lambda: keep_on() and not over.is_set())
+            try:
+                if not self.is_compiled:
+                    bound.result()  # both would wait for each other in turn
+                begun = self.turn()
+                self.stopping.bound_s = bound.result().bound.value_s or 0.0
+            except BaseException:
+                over.set()  # before the pool waits for its thread
+                raise
         return begun
+
+    def second_turn(self) -> bool:
+        """Another turn where it is compiled, takes no more than about a second, and may still gain."""
+        quick = self.is_compiled and self.stopping.size <= FEW_CELLS
+        return quick and not self.stopping.near_bound(self.search.total_s) and self.turn()
 
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""

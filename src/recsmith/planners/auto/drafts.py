@@ -2,7 +2,7 @@
 
 from itertools import islice
 
-from recsmith.bounds import lower_bound
+from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.errors import NoPlanFound
 from recsmith.planners.annealing.kernel import is_compiled
@@ -75,7 +75,7 @@ class Drafts:
         most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
         if is_compiled() and not self._quick and not self.evaluator.additive:
             most = LARGE_DRAFTS
-        for choice in islice(candidates(self.relaxation, lower_bound(self.evaluator).promising), most):
+        for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), most):
             self.keep(place_candidate(self.devices, self.relaxation, choice))
             if self.stopping.reached:
                 break
@@ -89,7 +89,7 @@ class Drafts:
 
     def _ldm(self) -> bool:
         """The first candidates placed by differencing."""
-        for choice in islice(candidates(self.relaxation, lower_bound(self.evaluator).promising), DIFFERENCED):
+        for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), DIFFERENCED):
             self.keep(differenced(self.devices, choice))
             if self.stopping.reached:
                 break

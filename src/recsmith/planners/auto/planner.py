@@ -9,8 +9,9 @@ search follows (auto/improvement.py), and with OR-Tools large neighbourhoods (au
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from recsmith.bounds import lower_bound
+from recsmith.bounds import first_bound
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
@@ -95,7 +96,7 @@ class _Team:
         self.search, self.seed, self.finished, self.left_out = search, seed, finished, left_out
         self.problem, self.evaluator = search.evaluator.problem, search.evaluator
         self.devices = DeviceState(self.evaluator)
-        known = lower_bound(self.evaluator, keep_on=lambda: search.is_early(BOUND_SHARE))
+        known = first_bound(self.evaluator)
         size = len(self.problem.tables) * len(self.devices.free)
         self.stopping = StoppingRule(search, known.bound.value_s or 0.0, size)
         relaxation = shared_relaxation(self.evaluator, known.linear)
@@ -106,8 +107,11 @@ class _Team:
         """Drafts first, then annealing, local search or enumeration, and last what is left of a budget."""
         if not self.drafts.work():
             return
-        self._take_part("annealing", self.annealing.first_turns)
-        if not self.annealing.is_compiled:
+        in_time = partial(self.search.is_early, BOUND_SHARE)
+        self._take_part("annealing", lambda: self.annealing.first_turn(in_time))
+        if self.annealing.is_compiled:
+            self._take_part("annealing", self.annealing.second_turn)
+        else:
             self._take_part("local_search", self._improve)
         if not self.stopping.reached and self._enumerate():
             self.finished.append("enumeration")
@@ -118,7 +122,7 @@ class _Team:
                 self._improve()
 
     def _take_part(self, name: str, member: Callable[[], bool]) -> None:
-        if self.drafts.starts and not self.stopping.reached and member():
+        if self.drafts.starts and not self.stopping.reached and member() and name not in self.finished:
             self.finished.append(name)
 
     def _solve_if_installed(self, best: Footprint) -> None:

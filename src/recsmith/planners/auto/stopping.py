@@ -10,9 +10,9 @@ LARGE, VAST = 1_000_000, 100_000_000  # tables times devices of problems that ea
 LAST_GAPS = {LARGE: NEAR_GAP, VAST: 3e-3}  # relative gaps at which larger problems stop, unless a budget says more
 
 
-@dataclass(frozen=True)
+@dataclass
 class StoppingRule:
-    """When to stop a search: bound_s is what no plan goes below, in seconds; size is tables times devices."""
+    """When to stop a search. bound_s: seconds that no plan goes below, as far as known; size: tables times devices."""
 
     search: Search
     bound_s: float
