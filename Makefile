@@ -82,6 +82,6 @@ $(VENV)/.core: pyproject.toml
 
 # The trio in two steps: torchrec's own requirements would pull the CUDA build of FBGEMM (docs/decisions/0003).
 $(VENV)/.test: $(VENV)/.core
-	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,measure,solve,test,lint]'
+	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,measure,learn,solve,test,lint]'
 	$(PIP) install --no-deps torchrec==1.8.0
 	@touch $@

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -92,6 +93,9 @@ def classes(home: Path) -> dict[str, Class]:
                               [command("plan", workload, "--cluster", "cpu:2", "--planner", "size_greedy",
                                        "--cost-model", "neural:FILE")]),
         "comm-weights": Class(home / "comm.safetensors", {"": WEIGHTS}, [read_comm_weights]),
+        "policy": Class(home / "policy.safetensors", {"": WEIGHTS},
+                        [read_policy, command("plan", workload, "--cluster", CLUSTER, "--cost-model", "torchrec",
+                                              "--planner", "dreamshard:FILE?samples=2")]),
     }  # fmt: skip
 
 
@@ -140,11 +144,20 @@ def read_comm_weights(file: Path) -> None:
     load_comm_model(file)
 
 
+def read_policy(file: Path) -> None:
+    """A policy of planner dreamshard."""
+    from recsmith.planners.dreamshard.files import load_policy
+
+    load_policy(file)
+
+
 def _make(home: Path) -> None:
     """Write a real file of every kind, as RecSmith itself writes it where it does."""
     from support.exchanged import write_comm_model
     from support.learned import write_model
     from support.planner_logs import bare, prefixed
+
+    from recsmith.planners.dreamshard.files import find_policy
 
     home.mkdir(parents=True, exist_ok=True)
     (home / "workload.yaml").write_text(YAML)
@@ -160,6 +173,7 @@ def _make(home: Path) -> None:
     _measure(home)
     write_model(home / "cost.safetensors")
     write_comm_model(home / "comm.safetensors")
+    shutil.copy(find_policy("simulated-h100"), home / "policy.safetensors")
     _bench(home / "bench")
     (home / "made").touch()
 

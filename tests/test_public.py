@@ -42,8 +42,8 @@ ROOMS = (
     ("torchrec",),  # recsmith.torchrec: the public name of adapters and jobs
     ("hardware",),
     ("measuring",),
-    ("learning",),
     ("verifying",),
+    ("learning",),
     ("bench",),
     ("reports",),
     ("cli",),

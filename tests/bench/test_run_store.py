@@ -81,7 +81,7 @@ VISIT = {
 @pytest.mark.parametrize(
     ("line", "trouble"),
     [
-        ({"attempt": ATTEMPT["attempt"]}, "line 1: it is neither an attempt nor a visit"),
+        ({"attempt": ATTEMPT["attempt"]}, "line 1: it is no attempt, no bound and no visit"),
         (ATTEMPT | {"task": 1}, "task is 1: input should be a valid string"),
         (ATTEMPT | {"attempt": {"planner": "random", "plan_s": -1}}, "plan_s is -1; seconds are at least 0"),
         ({"measured": VISIT | {"visit": -1}}, "visit is -1"),

@@ -21,10 +21,12 @@ from recsmith.planning import find_planner
 from recsmith.problems import build_problem
 from recsmith.workloads.sample import shared_pool
 
+ROW = TaskRow(devices=4, max_dim=32)
+
 
 @pytest.fixture(scope="module")
 def drawn() -> DrawnTasks:
-    return draw_tasks(TaskRow(devices=4, max_dim=32), 4, 2026, "h100", 65_536)
+    return draw_tasks(ROW, 4, 2026, "h100", 65_536)
 
 
 def test_there_are_twelve_rows():
@@ -39,9 +41,9 @@ def test_rows_are_read_in_the_order_of_the_table():
 
 
 def test_a_seed_gives_the_same_tasks_and_more_tasks_begin_with_them(drawn: DrawnTasks):
-    again = draw_tasks(drawn.row, 2, 2026, "h100", 65_536)
+    again = draw_tasks(ROW, 2, 2026, "h100", 65_536)
     assert again.tasks == drawn.tasks[:2]
-    assert draw_tasks(drawn.row, 1, 2027, "h100", 65_536).tasks[0] != drawn.tasks[0]
+    assert draw_tasks(ROW, 1, 2027, "h100", 65_536).tasks[0] != drawn.tasks[0]
 
 
 def test_tasks_are_those_of_the_paper(drawn: DrawnTasks):

@@ -37,6 +37,18 @@ def test_the_words_are_frozen() -> None:
     assert found == {
         "cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget", "--start", "--force"],
         "comm": ["--data", "--unseen", "-o --output", "--seed", "--epochs", "--budget", "--force"],
+        "dreamshard": [
+            "--hardware",
+            "-o --output",
+            "--row",
+            "--tasks",
+            "--seed",
+            "--iterations",
+            "--placements",
+            "--reward",
+            "--budget",
+            "--force",
+        ],
     }
 
 

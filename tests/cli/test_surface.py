@@ -77,8 +77,9 @@ WORDS = {
 
 
 BENCH = {
-    "sharding": {"--hardware", "--cost-model", "--rows", "--tasks", "--planners", "--visits", "--seed", "--budget",
-                 "--plan-only", "-o --output", "--format"},
+    name: {"--hardware", "--cost-model", "--rows", "--tasks", "--planners", "--visits", "--seed", "--budget",
+           "--plan-only", "-o --output", "--format"}
+    for name in ("sharding", "learned")
 }  # fmt: skip
 
 

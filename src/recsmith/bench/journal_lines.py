@@ -46,6 +46,18 @@ class RawAttempt:
         _check_seconds([self.attempt.plan_s], "plan_s")
 
 
+@noun
+class RawBound:
+    """A bound of a task as a line of the journal has it."""
+
+    task: str
+    bound_s: float
+
+    def __post_init__(self) -> None:
+        """Check seconds."""
+        _check_seconds([self.bound_s], "bound_s")
+
+
 def _check_seconds(seconds: Iterable[float], what: str) -> None:
     odd = next((each for each in seconds if not 0 <= each < MOST_S), None)
     if odd is not None:

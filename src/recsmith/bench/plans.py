@@ -16,6 +16,7 @@ from recsmith._types import noun
 from recsmith.adapters.installed import require_torchrec
 from recsmith.adapters.torchrec_settings import fair_settings
 from recsmith.bench.tasks import SPACE, Task
+from recsmith.bounds import lower_bound
 from recsmith.costs import DEFAULT_COST_MODEL, Evaluator, cost_model
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
 from recsmith.planning import find_planner
@@ -29,18 +30,26 @@ DEFAULT_PLANNERS = (
     TORCHREC, TORCHREC_BEST,
 )  # fmt: skip
 
+LEARNED_PLANNERS = (
+    "auto", "dreamshard", "dreamshard?samples=16", "dreamshard?refine", "neuroshard", "cost_greedy", "size_greedy",
+    "dim_greedy", "lookup_greedy", "size_lookup_greedy", "random",
+)  # fmt: skip
+"""Planners of a run of learned planners."""
+
 
 @noun
 class Attempt:
     """What a planner made of a task: placements, or the reason why there are none.
 
-    plan_s: CPU seconds of building the problem, compiling the cost model, and the search.
+    plan_s: CPU seconds of building the problem, compiling the cost model, and the search. model_s: seconds of the step
+    by that cost model, of planners that search under one.
     """
 
     planner: str
     placements: tuple[Placement, ...] = ()
     error: str | None = None
     plan_s: float
+    model_s: float | None = None
 
 
 def default_model(hardware: str) -> str:
@@ -75,7 +84,7 @@ def attempt(word: str, task: Task, model: str, seed: int) -> Attempt:
             make = _torchrec_planner(name == TORCHREC_BEST)
         except MissingExtra:
             return Attempt(planner=word, error=NEEDS_TORCHREC, plan_s=0.0)
-        return _timed(word, lambda: make(task, own))
+        return _timed(word, lambda: (make(task, own), None))
     return _timed(word, lambda: _placements(name, task, own, seed))
 
 
@@ -85,21 +94,27 @@ def _split(word: str, model: str) -> tuple[str, str]:
     return name, own or model
 
 
-def _timed(word: str, make: Callable[[], tuple[Placement, ...]]) -> Attempt:
+def _timed(word: str, make: Callable[[], tuple[tuple[Placement, ...], float | None]]) -> Attempt:
     begun = time.process_time()
     try:
-        placements, error = make(), None
+        (placements, model_s), error = make(), None
     except (NoPlanFound, Infeasible) as found:
-        placements, error = (), str(found)
-    return Attempt(planner=word, placements=placements, error=error, plan_s=time.process_time() - begun)
+        placements, model_s, error = (), None, str(found)
+    spent = time.process_time() - begun
+    return Attempt(planner=word, placements=placements, error=error, plan_s=spent, model_s=model_s)
 
 
-def _placements(name: str, task: Task, model: str, seed: int) -> tuple[Placement, ...]:
+def bound_of(task: Task, model: str) -> float:
+    """Seconds that no plan of a task goes below by a cost model; 0 where it proves none."""
+    return lower_bound(_compiled(model, build_problem(task.workload, task.cluster, SPACE))).bound.value_s or 0.0
+
+
+def _placements(name: str, task: Task, model: str, seed: int) -> tuple[tuple[Placement, ...], float]:
     problem = build_problem(task.workload, task.cluster, SPACE)
     found = find_planner(name).plan(problem, _compiled(model, problem), seed=seed)
     if found.truncated:  # without a budget only Ctrl-C ends a search early, and then the run as well
         raise KeyboardInterrupt
-    return placements_of(problem, found.footprint)
+    return placements_of(problem, found.footprint), found.total_s
 
 
 def _compiled(model: str, problem: Problem) -> Evaluator:

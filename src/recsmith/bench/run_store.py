@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from recsmith._types import noun
-from recsmith.bench.journal_lines import JOURNAL, MeasuredVisit, RawAttempt, visit_from_raw, visit_to_raw
+from recsmith.bench.families import Family, parse_family_rows
+from recsmith.bench.journal_lines import JOURNAL, MeasuredVisit, RawAttempt, RawBound, visit_from_raw, visit_to_raw
 from recsmith.bench.plans import Attempt
-from recsmith.bench.tasks import parse_rows
 from recsmith.errors import UsageError
 from recsmith.files import check_schema, decode, dump_json, encode, parse, read_text, write_text
 from recsmith.measuring.folder_lock import lock_folder
@@ -23,7 +23,7 @@ from recsmith.measuring.journal import Journal, Row, read_journal
 
 SCHEMA = "recsmith/bench-sharding/1"  # of the settings
 SETTINGS_FILE = "settings.json"
-FIELDS = ({"task", "attempt"}, {"measured"})  # of the journal's lines
+FIELDS = ({"task", "attempt"}, {"task", "bound_s"}, {"measured"})  # of the journal's lines
 
 
 @noun
@@ -31,6 +31,7 @@ class BenchSettings:
     """What a run does; two runs of the same settings differ only in the times that are measured.
 
     rows: of the table, such as 4x32. tasks: of each row. visits: of every task. global_batch: samples of all devices.
+    family: of the tasks; a run of learned planners also keeps bounds of some.
     """
 
     hardware: str
@@ -41,6 +42,7 @@ class BenchSettings:
     visits: int
     seed: int
     global_batch: int
+    family: Family = "sharding"
 
     def __post_init__(self) -> None:
         """Check counts and names; put rows in order."""
@@ -52,23 +54,28 @@ class BenchSettings:
         twin = next((word for word in self.planners if self.planners.count(word) > 1), None)
         if twin is not None or not self.planners:
             raise UsageError(f"planners name '{twin or 'nobody'}'; name one or more, each once")
-        object.__setattr__(self, "rows", tuple(map(str, parse_rows(self.rows))))
+        object.__setattr__(self, "rows", tuple(map(str, parse_family_rows(self.family, self.rows))))
 
 
 class RunStore:
-    """An open folder: attempts by (task, planner), measured visits by (task, visit)."""
+    """An open folder: attempts by (task, planner), bounds in seconds by task, measured visits by (task, visit)."""
 
     def __init__(self, path: Path) -> None:
         rows = read_journal(path, _line_trouble)
         self._journal = Journal(path)
         self.attempts: dict[tuple[str, str], Attempt] = {}
         self.measured: dict[tuple[str, int], MeasuredVisit] = {}
+        self.bounds: dict[str, float] = {}
         for row in rows:
             self._take(row)
 
     def add_attempt(self, task: str, attempt: Attempt) -> None:
         """Write a planner's attempt at a task."""
         self._write({"task": task, "attempt": encode(attempt)})
+
+    def add_bound(self, task: str, bound_s: float) -> None:
+        """Write what no plan of a task goes below, by the run's cost model; 0 where it proves nothing."""
+        self._write({"task": task, "bound_s": bound_s})
 
     def add_visit(self, measured: MeasuredVisit) -> None:
         """Write what a visit measured."""
@@ -82,6 +89,9 @@ class RunStore:
         if "attempt" in row:
             line = decode(RawAttempt, row, JOURNAL)
             self.attempts[line.task, line.attempt.planner] = line.attempt
+        elif "bound_s" in row:
+            bound = decode(RawBound, row, JOURNAL)
+            self.bounds[bound.task] = bound.bound_s
         else:
             measured = visit_from_raw(row["measured"])
             self.measured[measured.task, measured.visit] = measured
@@ -89,7 +99,7 @@ class RunStore:
 
 def _line_trouble(line: Row) -> str:
     """What is wrong with a line of the journal; what its objects hold is checked where they are decoded."""
-    return "" if set(line) in FIELDS else "it is neither an attempt nor a visit"
+    return "" if set(line) in FIELDS else "it is no attempt, no bound and no visit"
 
 
 @contextmanager

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from recsmith._types import noun
 from recsmith.adapters.installed import require_fbgemm
+from recsmith.bench.families import draw_family_tasks
 from recsmith.bench.journal_lines import MeasuredVisit
-from recsmith.bench.plans import Attempt, attempt, check_planner
+from recsmith.bench.plans import Attempt, attempt, bound_of, check_planner
 from recsmith.bench.run_store import BenchSettings, RunStore, open_run_store
-from recsmith.bench.tasks import DrawnTasks, Task, draw_tasks, parse_rows
+from recsmith.bench.tasks import DrawnTasks, Task
 from recsmith.bench.visits import PlacedTask, measure_visit, place_task
 from recsmith.clusters import load_cluster
 from recsmith.errors import UsageError
@@ -22,6 +23,7 @@ from recsmith.verifying.kernels.visits import open_hardware
 
 KINDS = "cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]"
 CPU_BATCH = 4096  # samples of all devices and a step where a CPU, which is slower, measures; not tuned further
+BOUNDED = 10  # tasks of a row whose bound is sought, of a run of learned planners: each takes a second or two
 GPU_BATCH = 65_536  # samples of all devices and a step: the paper's
 
 
@@ -37,12 +39,13 @@ class BenchProgress:
 
 @noun
 class BenchResults:
-    """What is known at the end of a run. complete: whether nothing is left to do."""
+    """What is known at the end of a run. bounds: seconds by task. complete: whether nothing is left to do."""
 
     settings: BenchSettings
     drawn: tuple[DrawnTasks, ...]
     attempts: dict[tuple[str, str], Attempt]
     measured: dict[tuple[str, int], MeasuredVisit]
+    bounds: dict[str, float]
     complete: bool
 
 
@@ -74,12 +77,13 @@ def bench_sharding(
     with open_run_store(path, settings) as store:
         run = _BenchRun(store, settings, _by_turns(drawn), ends, on_progress or _tell_nobody)
         try:
-            complete = run.plan() and run.measure(plan_only)
+            complete = run.plan() and run.bound() and run.measure(plan_only)
         except KeyboardInterrupt:
             complete = False
         return BenchResults(
-            settings=settings, drawn=drawn, attempts=store.attempts, measured=store.measured, complete=complete
-        )
+            settings=settings, drawn=drawn, attempts=store.attempts, measured=store.measured, bounds=store.bounds,
+            complete=complete,
+        )  # fmt: skip
 
 
 def device_of(hardware: str) -> str:
@@ -98,8 +102,8 @@ def device_of(hardware: str) -> str:
 
 def _draw(settings: BenchSettings, device: str) -> list[DrawnTasks]:
     return [
-        draw_tasks(row, settings.tasks, settings.seed, device, settings.global_batch)
-        for row in parse_rows(settings.rows)
+        draw_family_tasks(settings.family, row, settings.tasks, settings.seed, device, settings.global_batch)
+        for row in settings.rows
     ]
 
 
@@ -113,7 +117,7 @@ def _tell_nobody(_: BenchProgress) -> None:
 
 
 class _BenchRun:
-    """The two phases of a run; each returns whether it came to its end."""
+    """The phases of a run; each returns whether it came to its end."""
 
     def __init__(
         self,
@@ -136,6 +140,18 @@ class _BenchRun:
                 return False
             self._report("planning", done, len(wanted))
             self._store.add_attempt(task.name, attempt(word, task, self._settings.cost_model, self._settings.seed))
+        return True
+
+    def bound(self) -> bool:
+        """A bound of the first tasks of every row, in a run of learned planners."""
+        wanted = self._tasks[: BOUNDED * len(self._settings.rows)] if self._settings.family == "learned" else []
+        for done, task in enumerate(wanted):
+            if task.name in self._store.bounds:
+                continue
+            if self._over:
+                return False
+            self._report("bounding", done, len(wanted))
+            self._store.add_bound(task.name, bound_of(task, self._settings.cost_model))
         return True
 
     def measure(self, plan_only: bool) -> bool:

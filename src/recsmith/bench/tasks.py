@@ -26,6 +26,7 @@ from recsmith._types import Floats, Ints, noun
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, UsageError
+from recsmith.learning.policies.tasks import SizeRow
 from recsmith.measuring.compute.cases import MOST_ROWS
 from recsmith.planning.feasibility import check_feasible
 from recsmith.problems import Problem, Space, build_problem
@@ -58,7 +59,7 @@ class TaskRow:
 class Task:
     """Tables to place on devices. attempt: which of the row's drawn tasks it is."""
 
-    row: TaskRow
+    row: TaskRow | SizeRow
     attempt: int
     workload: Workload
     cluster: Cluster
@@ -73,7 +74,7 @@ class Task:
 class DrawnTasks:
     """The tasks of a row, and how many more were rejected: degenerate ones, and ones proved to have no plan."""
 
-    row: TaskRow
+    row: TaskRow | SizeRow
     tasks: tuple[Task, ...]
     degenerate: int
     infeasible: int

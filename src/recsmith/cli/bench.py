@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import MOST_VISITS, format_option, read_time, words
+from recsmith.cli.options import MOST_VISITS, format_option, read_time, stack, words
 from recsmith.cli.progress import end_line, note, progress_printer
 from recsmith.reports.progress import bench_words
 
@@ -16,24 +16,32 @@ def command() -> None:
     """Benchmarks: planners side by side, measured on hardware."""
 
 
+_run_options = stack(
+    click.option("--hardware", default="cpu", show_default=True, metavar="H",
+                 help="cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]."),
+    click.option("--cost-model", metavar="M", help="What planners search under (default: the hardware's learned one)."),
+    click.option("--planners", callback=words, metavar="A,B",
+                 help="Planners, each with @<cost model> if it has its own."),
+    click.option("--visits", type=click.IntRange(1, MOST_VISITS), default=5, show_default=True, metavar="N",
+                 help="Of every task."),
+    click.option("--seed", type=click.IntRange(min=0), default=2026, show_default=True, metavar="N",
+                 help="Of the tasks."),
+    click.option("--budget", callback=read_time, metavar="TIME",
+                 help="Stop after a time such as 20m; run again to go on."),
+    click.option("--plan-only", is_flag=True,
+                 help="Measure nothing: plan here, go on in the folder where the GPU is."),
+    click.option("-o", "--output", metavar="FOLDER", help="Folder to go on in (default: bench/<name>-...)."),
+    format_option,
+)  # fmt: skip
+
+
 @command.command(name="sharding")
-@click.option("--hardware", default="cpu", show_default=True, metavar="H",
-              help="cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03].")  # fmt: skip
-@click.option("--cost-model", metavar="M", help="What planners search under (default: the hardware's learned one).")
 @click.option("--rows", callback=words, metavar="A,B", help="Rows such as 4x32,8x128: devices x largest dim.")
 @click.option(
     "--tasks", type=click.IntRange(1, MOST_VISITS), default=12, show_default=True, metavar="N", help="Tasks of a row."
 )
-@click.option("--planners", callback=words, metavar="A,B", help="Planners, each with @<cost model> if it has its own.")
-@click.option(
-    "--visits", type=click.IntRange(1, MOST_VISITS), default=5, show_default=True, metavar="N", help="Of every task."
-)
-@click.option("--seed", type=click.IntRange(min=0), default=2026, show_default=True, metavar="N", help="Of the tasks.")
-@click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 20m; run again to go on.")
-@click.option("--plan-only", is_flag=True, help="Measure nothing: plan here, go on in the folder where the GPU is.")
-@click.option("-o", "--output", metavar="FOLDER", help="Folder to go on in (default: bench/sharding-...).")
-@format_option
-def sharding(format_: str, budget: float | None, plan_only: bool, output: str | None, **options: Any) -> None:
+@_run_options
+def sharding(**options: Any) -> None:
     """Plan the sharding tasks of the NeuroShard paper, at our scale, with several planners, and measure the plans.
 
     A run that was ended goes on in its folder (docs/benchmarks/sharding.md).
@@ -42,6 +50,31 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
     recsmith bench sharding --hardware cpu
     recsmith bench sharding --hardware simulated:h100 --rows 4x32,8x32 --planners auto,neuroshard,lookup_greedy
     """  # noqa: D301 (click's mark that keeps the lines is one character)
+    _run("sharding", **options)
+
+
+@command.command(name="learned")
+@click.option("--rows", callback=words, metavar="A,B", help="Rows such as 4x50,8x200: devices x tables.")
+@click.option(
+    "--tasks", type=click.IntRange(1, MOST_VISITS), default=50, show_default=True, metavar="N", help="Tasks of a row."
+)
+@_run_options
+def learned(**options: Any) -> None:
+    """Place tables that no shipped policy was trained on, with learned planners and others, and measure the plans.
+
+    A run that was ended goes on in its folder (docs/benchmarks/learned.md).
+
+    \b
+    recsmith bench learned --hardware simulated:h100 --visits 1
+    recsmith bench learned --hardware simulated:h100 --rows 4x50 --planners dreamshard,cost_greedy,dim_greedy
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    _run("learned", **options)
+
+
+def _run(
+    family: str, *, format_: str, budget: float | None, plan_only: bool, output: str | None, **options: Any
+) -> None:
+    """Run a benchmark and print its table."""
     from pathlib import Path
 
     from recsmith.bench.sharding import bench_sharding
@@ -49,9 +82,9 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
     from recsmith.reports.bench_sharding import bench_lines, bench_to_raw
     from recsmith.reports.layout import show_lines
 
-    settings = _settings(**options)
+    settings = _settings(family, **options)
     name = settings.hardware.replace(":", "-").replace("/", "-").replace("?", "-")
-    folder = Path(output or f"bench/sharding-{name}")
+    folder = Path(output or f"bench/{family}-{name}")
     on_progress = progress_printer(bench_words, LOG_EVERY_S, at_once=True)
     results = bench_sharding(settings, folder, budget_s=budget, plan_only=plan_only, on_progress=on_progress)
     end_line()
@@ -64,21 +97,24 @@ def sharding(format_: str, budget: float | None, plan_only: bool, output: str | 
         show_lines(bench_lines(results))
 
 
-def _settings(**options: Any) -> Any:
+def _settings(family: Any, **options: Any) -> Any:
     """The words as settings."""
-    from recsmith.bench.plans import DEFAULT_PLANNERS, default_model
+    from recsmith.bench.families import LEARNED_ROWS
+    from recsmith.bench.plans import DEFAULT_PLANNERS, LEARNED_PLANNERS, default_model
     from recsmith.bench.run_store import BenchSettings
     from recsmith.bench.sharding import global_batch_of
     from recsmith.bench.tasks import ROWS
 
     hardware = options["hardware"]
+    rows, planners = (LEARNED_ROWS, LEARNED_PLANNERS) if family == "learned" else (ROWS, DEFAULT_PLANNERS)
     return BenchSettings(
         hardware=hardware,
         cost_model=options["cost_model"] or default_model(hardware),
-        rows=tuple(map(str, ROWS)) if options["rows"] is None else options["rows"],
+        rows=tuple(map(str, rows)) if options["rows"] is None else options["rows"],
         tasks=options["tasks"],
-        planners=DEFAULT_PLANNERS if options["planners"] is None else options["planners"],
+        planners=planners if options["planners"] is None else options["planners"],
         visits=options["visits"],
         seed=options["seed"],
         global_batch=global_batch_of(hardware),
+        family=family,
     )

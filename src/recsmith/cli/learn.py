@@ -6,7 +6,7 @@ import click
 
 from recsmith.cli.options import force_option, inputs_of, read_time
 from recsmith.cli.progress import end_line, note, progress_printer
-from recsmith.reports.progress import training_words
+from recsmith.reports.progress import policy_words, training_words
 from recsmith.units import counted
 
 FEW_SAMPLES = 400  # with 100, errors on another processor were almost twice as large (docs/learning.md)
@@ -92,6 +92,48 @@ def comm(
     end_line()
     show_lines(comm_card_lines(card))
     note(f"wrote {output}; recsmith.costs.neural_comm.files.load_comm_model reads it")
+
+
+@command.command(name="dreamshard")
+@click.option("--hardware", default="simulated:h100", show_default=True, metavar="H",
+              help="What costs are collected on: cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03].")  # fmt: skip
+@click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
+@click.option("--row", default="4x50", show_default=True, metavar="DxT", help="Devices x tables of training tasks.")
+@click.option("--tasks", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Training tasks.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Seed of the weights and of what is tried.")  # fmt: skip
+@click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Place, measure, fit, improve N times.")
+@click.option("--placements", type=click.IntRange(min=1), metavar="N", help="Measured in an iteration.")
+@click.option("--reward", type=click.Choice(["estimated", "measured"]), default="estimated", show_default=True,
+              help="What episodes cost: by the cost network, or measured (the paper's ablation).")  # fmt: skip
+@click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m; run again to go on.")
+@force_option
+def dreamshard(
+    hardware: str, output: str, row: str, tasks: int, budget: float | None, force: bool, **words: Any
+) -> None:  # fmt: skip
+    """Train a policy that places tables; `--planner dreamshard:NAME.safetensors` plans by it (docs/learned.md).
+
+    A run that was ended, or killed, goes on in the folder NAME.run beside the output.
+
+    
+    recsmith learn dreamshard --hardware simulated:h100 --output mine.safetensors
+    recsmith plan tables.yaml --cluster h100:8 --planner dreamshard:mine.safetensors
+    """
+    from recsmith.learning.policies.learn import PolicySettings, learn_dreamshard
+    from recsmith.learning.preparation import check_outputs
+    from recsmith.planners.dreamshard.files import SCHEMA
+    from recsmith.reports.layout import show_lines
+    from recsmith.reports.learned_models import policy_card_lines
+
+    check_outputs(output, SCHEMA, [], force=force)
+    card = learn_dreamshard(
+        PolicySettings(hardware=hardware, row=row, tasks=tasks), output,
+        {name: word for name, word in words.items() if word is not None}, budget_s=budget,
+        on_iteration=progress_printer(policy_words, LOG_EVERY_S, lambda each: each.number == each.iterations),
+    )  # fmt: skip
+    end_line()
+    show_lines(policy_card_lines(card))
+    note(f"wrote {output}; plan with --planner dreamshard:{output}")
 
 
 def _folders(words: str, option: str) -> list[Any]:

@@ -1,8 +1,8 @@
 """Names that help texts list. Written out, for help imports nothing heavy; a test holds them against the registries."""
 
 PLANNERS = (
-    "auto", "neuroshard", "ldm", "random", "dim_greedy", "size_greedy", "lookup_greedy", "size_lookup_greedy",
-    "cost_greedy", "exact",
+    "auto", "neuroshard", "dreamshard", "ldm", "random", "dim_greedy", "size_greedy", "lookup_greedy",
+    "size_lookup_greedy", "cost_greedy", "exact",
 )  # fmt: skip
 TYPES = (
     "table_wise", "column_wise", "table_column_wise", "row_wise", "table_row_wise", "grid_shard", "data_parallel",

@@ -14,7 +14,9 @@ MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order of the help."""
+
     def decorate(function: Command) -> Command:
         for option in reversed(options):
             function = option(function)
@@ -60,9 +62,9 @@ _CLUSTER = click.option(
 )  # fmt: skip
 _BATCH = click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step.")
 
-cluster_options = _stack(_CLUSTER, _BATCH, _HBM, _RESERVE, _OPTIMIZER, _MEMORY)  # of a problem whose plan is given
+cluster_options = stack(_CLUSTER, _BATCH, _HBM, _RESERVE, _OPTIMIZER, _MEMORY)  # of a problem whose plan is given
 
-shape_options = _stack(  # of the problem but for its cluster and batch, which a sweep varies
+shape_options = stack(  # of the problem but for its cluster and batch, which a sweep varies
     _HBM, _RESERVE, _OPTIMIZER,
     click.option("--types", callback=words, metavar="A,B",
                  help=f"Sharding types to choose from (default: all): {listed(TYPES)}."),
@@ -77,7 +79,7 @@ shape_options = _stack(  # of the problem but for its cluster and batch, which a
     click.option("--constraints", metavar="FILE", help="Rules for single tables."),
 )  # fmt: skip
 
-replication_options = _stack(  # of a 2D job, beside the size of its sharding groups
+replication_options = stack(  # of a 2D job, beside the size of its sharding groups
     click.option("--steps-per-sync", type=int, metavar="N",
                  help="Steps from one synchronisation of the replicas to the next (default: 1)."),
     click.option("--inter-host-allreduce", is_flag=True, default=False,
@@ -89,11 +91,11 @@ _GROUP_SIZE = click.option(
     help="Devices of a sharding group of a 2D job (DMPCollection); the cluster is the whole job's.",
 )  # fmt: skip
 
-group_options = _stack(_GROUP_SIZE, replication_options)  # of a 2D job whose cluster is given
+group_options = stack(_GROUP_SIZE, replication_options)  # of a 2D job whose cluster is given
 
-problem_options = _stack(_CLUSTER, _BATCH, group_options, shape_options)
+problem_options = stack(_CLUSTER, _BATCH, group_options, shape_options)
 
-limit_options = _stack(
+limit_options = stack(
     click.option(
         "--cost-model", cls=PluginOption, group=_plugins.COST_MODELS, metavar="M",
         help="analytic (default), torchrec, neural:cpu, neural:simulated-h100 (of a formula, not of a device), or "
@@ -105,7 +107,7 @@ limit_options = _stack(
                  help="Seed of random planners."),
 )  # fmt: skip
 
-search_options = _stack(
+search_options = stack(
     click.option(
         "--planner",
         cls=PluginOption,

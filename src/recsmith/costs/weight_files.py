@@ -19,7 +19,7 @@ from recsmith.files import Raw, did_you_mean, parse_json
 
 SUFFIX = ".safetensors"
 LARGEST_WEIGHTS = 2**26  # bytes; those that ship have a thousandth
-COMM = "comm-"  # names of models of all-to-alls start so; all other names that ship are cost models
+COMM, POLICY = "comm-", "dreamshard-"  # names of models of all-to-alls, and of policies; all others are cost models
 
 
 def write_weights(target: str, tensors: dict[str, Any], card: Raw) -> None:
@@ -28,8 +28,8 @@ def write_weights(target: str, tensors: dict[str, Any], card: Raw) -> None:
 
     text = json.dumps(card, indent=2, allow_nan=False)
     whole = {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in tensors.items()}
-    _replace(Path(target), save(whole, metadata={"card": text}))
-    _replace(card_path(target), text.encode() + b"\n")
+    replace_file(Path(target), save(whole, metadata={"card": text}))
+    replace_file(card_path(target), text.encode() + b"\n")
 
 
 def read_weights(path: Path, made_by: str) -> tuple[Any, dict[str, Floats]]:
@@ -97,7 +97,8 @@ def _home() -> Path:
     return Path(str(resources.files("recsmith.costs"))) / "weights"
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
+    """Write bytes to a file: whole or not at all; RecSmithError, and what was there as it was, where that fails."""
     path = Path(os.path.realpath(path))
     temporary: Path | None = None
     try:

@@ -5,6 +5,7 @@ from pathlib import PurePath
 
 from recsmith.bench.gain_tables import ALL, GainTable, planning_medians, references, tables_of
 from recsmith.bench.gains import CLASSIC, ESTIMATES, LEAST_TASKS, Gain, RowGains, Verdict
+from recsmith.bench.gaps import row_gaps
 from recsmith.bench.sharding import BenchResults
 from recsmith.bench.visits import COMM_MODEL
 from recsmith.files import Raw, encode
@@ -26,6 +27,7 @@ def bench_lines(results: BenchResults) -> list[str]:
         *_grid(results, tables[0]),
         "",
         *(line for table in tables for line in _verdict_lines(table)),
+        *_gap_lines(results, [gain.planner for gain in tables[0].main_rows[0].gains], tables[0].reference),
         *_few(tables[0]),
         *_notes(results),
     ]
@@ -71,6 +73,9 @@ def _grid(results: BenchResults, table: GainTable) -> Iterator[str]:
 
 def _heading_of(planner: str) -> tuple[str, str]:
     """A planner's name in two lines; of one with a cost model of its own, the second is the model's last word."""
+    if "?" in planner:
+        first, _, options = planner.partition("?")
+        return first[: PLANNER_WIDTH - 1], f"?{options}"[: PLANNER_WIDTH - 1]
     name, at, model = planner.partition("@")
     first, _, last = name.rpartition("_")
     words = (name, f"@{PurePath(model.rpartition(':')[2]).stem}") if at else (first, last)
@@ -128,6 +133,20 @@ def _best_greedy_words(rows: Sequence[RowGains]) -> str:
     return f"the best classic greedy takes {low[0]:+.1%} ({low[2]}, {low[1]}) to {high[0]:+.1%} ({high[2]}, {high[1]})"
 
 
+def _gap_lines(results: BenchResults, others: Sequence[str], reference: str) -> Iterator[str]:
+    """How far plans are above the bound by the run's cost model, where the run has bounds."""
+    if not results.bounds:
+        return
+    yield ""
+    yield f"above the bound, by {results.settings.cost_model}: mean over tasks"
+    for row in results.drawn:
+        gaps = row_gaps(results, row)
+        words = {word: f"{gap:.1%}" for word, gap in gaps.items()}
+        cells = [str(row.row), "", "", words.get(reference, "-"), *(words.get(word, "-") for word in others)]
+        yield plain_row(cells, (*FIRST_WIDTHS, *[PLANNER_WIDTH] * len(others))).rstrip()
+    yield ""
+
+
 def _few(table: GainTable) -> Iterator[str]:
     if any(0 < row.tasks < LEAST_TASKS for row in table.main_rows):
         yield f"rows of fewer than {LEAST_TASKS} tasks tell nothing apart; give more --tasks"
@@ -167,6 +186,7 @@ def bench_to_raw(results: BenchResults) -> Raw:
             for (task, planner), each in sorted(results.attempts.items())
             if each.error
         ],
+        **({"gaps": {str(row.row): row_gaps(results, row) for row in results.drawn}} if results.bounds else {}),
         "tables": [
             {
                 "reference": table.reference,

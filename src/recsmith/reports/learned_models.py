@@ -1,9 +1,11 @@
-"""What training made of measurements, as lines: a cost model's card, and that of a model of all-to-alls."""
+"""What training made of measurements, as lines: the cards of cost models, models of all-to-alls, and policies."""
 
 from recsmith.costs.neural.files import Card, NoiseFloor
 from recsmith.costs.neural.reach import Region
 from recsmith.costs.neural_comm.files import CommCard, CommHeldOut
+from recsmith.planners.dreamshard.files import PolicyCard
 from recsmith.reports.layout import plain_line
+from recsmith.units import counted, format_time
 
 LABEL_WIDTH = 10  # characters: wider than those of other reports, for `held out` and two spaces
 
@@ -41,6 +43,20 @@ def comm_card_lines(card: CommCard) -> list[str]:
         "",
         "ranks  exchanges  median    mean  of alpha-beta and the wait",
         *(_ranks_line(each) for each in card.held_out),
+    ]
+
+
+def policy_card_lines(card: PolicyCard) -> list[str]:
+    """What a policy was trained on, and how it does on tables that it never saw."""
+    held, turns = card.held_out, counted(card.iterations, "iteration")
+    ahead = held.greedy_step_s / held.step_s - 1
+    return [
+        _line("device", f"{card.device} ({card.hardware})"),
+        _line("trained", f"{card.tasks} tasks of {card.tables} tables on {counted(card.devices, 'device')}"),
+        _line("", f"{card.measured:,} placements measured, {turns}, {card.reward} rewards"),
+        _line("held out", f"{held.tasks} tasks of unseen tables: steps of {format_time(held.step_s)}, mean"),
+        _line("", f"{held.best_greedy}, the best classic greedy, takes {ahead:+.1%}"),
+        _line("", f"steps are predicted within {held.predicted_off:.1%} (median)"),
     ]
 
 

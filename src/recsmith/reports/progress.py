@@ -1,11 +1,12 @@
-"""How far a long run is, in the words of one line: runs that measure, verify, train cost models or bench planners."""
+"""How far a long run is, in the words of one line: runs that measure, verify, train or bench."""
 
 from typing import TYPE_CHECKING
 
-from recsmith.units import counted
+from recsmith.units import counted, format_time
 
 if TYPE_CHECKING:  # modules that import torch or numpy, which printing help does not need
     from recsmith.bench.sharding import BenchProgress
+    from recsmith.learning.policies.dreamshard import Iteration
     from recsmith.learning.training_loop import Epoch
     from recsmith.measuring.compute.run import MeasuringProgress
     from recsmith.verifying.jobs.verification import JobProgress
@@ -36,6 +37,12 @@ def training_words(epoch: "Epoch") -> str:
     seconds = epoch.elapsed_s * (epoch.epochs / epoch.number - 1)
     off = f"off by {epoch.error:.1%} (best {epoch.best:.1%})"
     return f"epoch {epoch.number} of {epoch.epochs}, {off}{time_left(seconds)}"
+
+
+def policy_words(iteration: "Iteration") -> str:
+    """Of `recsmith learn dreamshard`."""
+    done = f"iteration {iteration.number} of {iteration.iterations}, {iteration.measured:,} placements measured"
+    return f"{done}, steps of {format_time(iteration.measured_s)}, predicted within {iteration.error:.1%}"
 
 
 def bench_words(progress: "BenchProgress") -> str:

@@ -13,7 +13,16 @@ from recsmith._types import Floats, noun
 from recsmith.costs.neural.heads import ConvexHead, CorrectedHead, FreeHead, Head
 from recsmith.costs.neural.inputs import CORRECTED, DATA_TYPES, INPUTS, OPTIMIZERS, WORK
 from recsmith.costs.neural.reach import FIGURES, Region
-from recsmith.costs.weight_files import COMM, check_tensors, damaged, find_weights, read_weights, shipped, write_weights
+from recsmith.costs.weight_files import (
+    COMM,
+    POLICY,
+    check_tensors,
+    damaged,
+    find_weights,
+    read_weights,
+    shipped,
+    write_weights,
+)
 from recsmith.files import check_schema, decode, encode
 
 SCHEMA = "recsmith/cost-model-card/1"
@@ -119,7 +128,7 @@ def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
 
 def shipped_models() -> list[str]:
     """Names of the learned cost models that ship."""
-    return [name for name in shipped() if not name.startswith(COMM)]
+    return [name for name in shipped() if not name.startswith((COMM, POLICY))]
 
 
 def find_model(name: str) -> Path:

@@ -1,0 +1,414 @@
+# pyright: basic
+"""DreamShard, trained from top to bottom: place, measure, fit the cost network, improve the policy on its estimates.
+
+Zha et al., DreamShard: Generalizable Embedding Table Placement for Recommender Systems (NeurIPS 2022), algorithm 1:
+
+    for each iteration:
+        place some tasks by the policy, and measure the placements             costs of every device, and of the step
+        fit the cost network to all that was measured so far
+        improve the policy by REINFORCE; what an episode costs is what the cost network says    the estimated MDP
+
+The networks are those of planners/dreamshard/network.py, which places (in NumPy, also here: what is trained is what
+ships); this file has the same formulas in PyTorch, for gradients. Imports torch.
+
+Legend: N items, D devices, E episodes, B placements of a batch, k terms, p representation, T steps (= N).
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recsmith._types import Floats, Ints, noun
+from recsmith.costs import Evaluator
+from recsmith.errors import RecSmithError
+from recsmith.learning.policies.measured import MeasuredPlacement, PlacementMeter
+from recsmith.learning.training_loop import relative_loss
+from recsmith.planners.dreamshard.network import (
+    BEND,
+    LOG_SPAN,
+    MICRO,
+    REACH,
+    REPRESENTED,
+    SHAPES,
+    STEP_REACH,
+    TERMS,
+    DreamShardNetwork,
+    Rollout,
+)  # fmt: skip
+from recsmith.planners.placing import ItemBatch
+
+DEAD = 1.5  # times the worst step of the batch: what an episode costs that came to a dead end
+FIRST_LAUNCH = 10.0  # microseconds
+LEAST_SPREAD = 0.05  # of an input that hardly varies
+
+
+@noun
+class Recipe:
+    """How to train. reward: 'estimated' by the cost network, or 'measured' (the paper's ablation).
+
+    placements: measured in an iteration. cost_updates, policy_updates: of an iteration. batch: placements of a cost
+    update. episodes: of a policy update, all of one task. greed: how much a device's predicted seconds, relative to an
+    even share, weigh in the first policy: nearly greedy; 1e-9 begins with an even chance of every device, as the paper.
+    """
+
+    iterations: int = 15
+    placements: int = 40
+    cost_updates: int = 300
+    batch: int = 32
+    policy_updates: int = 60
+    episodes: int = 16
+    cost_rate: float = 2e-3
+    policy_rate: float = 1e-3
+    entropy: float = 1e-3
+    seed: int = 0
+    reward: str = "estimated"
+    greed: float = 60.0
+
+
+@noun
+class Iteration:
+    """How far training is. error: of predicted costs of devices, median; entropy: of the policy, mean of a step.
+
+    measured_s, estimated_s: of the placements measured in it, and of the last policy updates, means. dead: share of
+    episodes that came to a dead end.
+    """
+
+    number: int
+    iterations: int
+    measured: int
+    measured_s: float
+    estimated_s: float
+    error: float
+    entropy: float
+    dead: float
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """A task as training sees it: its evaluator (of collectives), and its items before they are ordered."""
+
+    evaluator: Evaluator
+    items: ItemBatch
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A measured placement: of which task, where its items went (N,), in their order there, and what it cost."""
+
+    task: int
+    target: Ints
+    measured: MeasuredPlacement
+
+
+# --- the networks: the formulas of planners/dreamshard/network.py, with gradients -----------------------------------
+
+
+class Networks(torch.nn.Module):
+    """Both networks as one set of tensors; `centre` and `spread` are not trained."""
+
+    POLICY = ("own0", "own0_bias", "own1", "own1_bias", "score0", "score0_bias", "score1", "log_greed")
+
+    def __init__(self, centre: Floats, spread: Floats, seed: int, greed: float) -> None:
+        super().__init__()
+        random = torch.Generator().manual_seed(seed)
+        for name, shape in SHAPES.items():
+            bound = 1 / math.sqrt(shape[-1])
+            first = (torch.rand(shape, generator=random) * 2 - 1) * bound if len(shape) == 2 else torch.zeros(shape)
+            if name in ("unit", "head1", "step1", "score1"):
+                first = first * 0.1  # what corrects begins small
+            self.register_parameter(name, torch.nn.Parameter(first))
+        with torch.no_grad():
+            self.get_parameter("base").copy_(torch.rand(SHAPES["base"], generator=random) * 2 - 3)
+            self.get_parameter("log_launch").fill_(math.log(FIRST_LAUNCH))
+            self.get_parameter("log_greed").fill_(math.log(greed))
+            self.get_parameter("centre").copy_(torch.as_tensor(centre))
+            self.get_parameter("spread").copy_(torch.as_tensor(spread))
+        for name in ("centre", "spread"):
+            self.get_parameter(name).requires_grad_(False)
+
+    def policy_parameters(self) -> list[Tensor]:
+        """What REINFORCE changes."""
+        return [each for name, each in self.named_parameters() if name in self.POLICY]
+
+    def cost_parameters(self) -> list[Tensor]:
+        """What measurements fit."""
+        return [each for name, each in self.named_parameters() if name not in self.POLICY and each.requires_grad]
+
+    def tensors(self) -> dict[str, Floats]:
+        """All tensors as arrays."""
+        return {name: each.detach().double().numpy().copy() for name, each in self.named_parameters()}
+
+    def frozen(self) -> DreamShardNetwork:
+        """The same in NumPy, to place with."""
+        return DreamShardNetwork(self.tensors())
+
+    def linear(self, name: str, flow: Tensor) -> Tensor:
+        """A layer."""
+        return torch.nn.functional.linear(flow, self.get_parameter(name), self.get_parameter(f"{name}_bias"))
+
+    def two_layers(self, name: str, inputs: Tensor) -> Tensor:
+        """Two layers on scaled inputs."""
+        scaled = ((inputs - self.get_parameter("centre")) / self.get_parameter("spread")).clamp(-4.0, 4.0)
+        return self.linear(f"{name}1", self.linear(f"{name}0", scaled).relu()).relu()
+
+    def terms(self, inputs: Tensor, work: Tensor, link_s: Tensor) -> Tensor:  # (N, x), (N, b), (N,) -> (N, k)
+        """A count, learned terms and link microseconds of items."""
+        hidden = self.two_layers("item", inputs)
+        bent = BEND * torch.tanh(self.linear("unit", hidden) / BEND).reshape(-1, TERMS, work.shape[1])
+        learned = torch.einsum("ntb,nb->nt", torch.exp(self.get_parameter("base") + bent), work) * MICRO
+        return torch.cat([torch.ones(len(inputs), 1), learned, link_s[:, None] * MICRO], dim=1)
+
+    def costs(self, sums: Tensor) -> Tensor:  # (..., k) -> (..., 3)
+        """Seconds forward, of communication and backward of devices."""
+        hidden = self.linear("head0", torch.log1p(sums) / LOG_SPAN).relu()
+        factor = torch.exp(REACH * torch.tanh(self.linear("head1", hidden) / REACH))
+        slope = self.get_parameter("log_slope").exp()
+        keep = torch.ones_like(slope)
+        keep[[0, 2], -1] = 0.0
+        keep[1, :-1] = 0.0
+        linear = sums[..., 1:] @ (slope * keep).T
+        return (sums[..., :1].clamp(max=1.0) * self.get_parameter("log_launch").exp() + linear * factor) / MICRO
+
+    def step(self, sums: Tensor, costs: Tensor) -> Tensor:  # (..., D, k), (..., D, 3) -> (...)
+        """Seconds of the step."""
+        seen = torch.cat([sums.amax(dim=-2), costs.amax(dim=-2) * MICRO], dim=-1)
+        hidden = self.linear("step0", torch.log1p(seen) / LOG_SPAN).relu()
+        factor = torch.exp(STEP_REACH * torch.tanh(self.linear("step1", hidden)[..., 0]))
+        return costs.sum(dim=-1).amax(dim=-1) * factor
+
+    def score(self, seen: Tensor) -> Tensor:  # (..., p + FIGURES) -> (...)
+        """Scores of what the policy sees of devices."""
+        hidden = self.linear("score0", seen).relu()
+        return hidden @ self.get_parameter("score1")[0] - self.get_parameter("log_greed").exp() * seen[..., REPRESENTED]
+
+
+# --- training -------------------------------------------------------------------------------------------------------
+
+
+class Training:
+    """A run of training, iteration by iteration; its state is what a checkpoint keeps."""
+
+    def __init__(self, recipe: Recipe, tasks: list[TrainingTask], meter: PlacementMeter) -> None:
+        self.recipe, self.tasks, self.meter = recipe, tasks, meter
+        inputs = np.concatenate([task.items.inputs for task in tasks])
+        spread = np.maximum(inputs.std(axis=0), LEAST_SPREAD)
+        self.networks = Networks(inputs.mean(axis=0), spread, recipe.seed, recipe.greed)
+        self.costs_adam = torch.optim.Adam(self.networks.cost_parameters(), lr=recipe.cost_rate)
+        self.policy_adam = torch.optim.Adam(self.networks.policy_parameters(), lr=recipe.policy_rate)
+        self.samples: list[Sample] = []
+        self.iteration = 0
+
+    def run(self, on_iteration: Callable[[Iteration], None], ends: float | None = None) -> None:
+        """All iterations that are left; `ends` is the monotonic time after which none begins. on_iteration hears."""
+        begun = time.monotonic()
+        while self.iteration < self.recipe.iterations and (ends is None or time.monotonic() < ends):
+            random = np.random.default_rng([self.recipe.seed, self.iteration])  # so that a run goes on as it would have
+            self._set_rates()
+            if self.recipe.reward == "measured":
+                fresh = self._improve_on_measured(random)
+                error, (estimated_s, entropy, dead) = self._fit(random), fresh
+            else:
+                self._collect(random, self.recipe.placements)
+                error = self._fit(random)
+                estimated_s, entropy, dead = self._improve(random)
+            self.iteration += 1
+            recent = [sample.measured.step_s for sample in self.samples[-self.recipe.placements :]]
+            on_iteration(
+                Iteration(
+                    number=self.iteration, iterations=self.recipe.iterations, measured=len(self.samples),
+                    measured_s=float(np.mean(recent)), estimated_s=estimated_s, error=error, entropy=entropy, dead=dead,
+                    elapsed_s=time.monotonic() - begun,
+                )
+            )  # fmt: skip
+
+    def _set_rates(self) -> None:
+        """Learning rates of both networks; the policy's falls to 0 over the run, as in the paper."""
+        left = 1 - self.iteration / self.recipe.iterations
+        for group in self.policy_adam.param_groups:
+            group["lr"] = self.recipe.policy_rate * left
+        for group in self.costs_adam.param_groups:
+            group["lr"] = self.recipe.cost_rate * max(left, 0.1)
+
+    # --- 1. place, and measure
+
+    def _collect(self, random: np.random.Generator, count: int) -> None:
+        """Place tasks drawn at random by draws from the policy, and measure what found room."""
+        network = self.networks.frozen()
+        for index in random.choice(len(self.tasks), count, replace=count > len(self.tasks)).tolist():
+            items = network.order(self.tasks[index].items)
+            found = network.rollout(items, 1, random)
+            if not found.dead[0]:
+                self._measure(index, items, found.target[0])
+        if not self.samples:
+            raise RecSmithError("no placement found room for every table; give other tasks")
+        if self.iteration == 0:
+            self._calibrate()
+
+    def _measure(self, index: int, items: ItemBatch, target: Ints) -> float:
+        """Seconds of the step of a placement of ordered items; it becomes a sample."""
+        evaluator, draft = self.tasks[index].evaluator, items.assignment(target)
+        measured = self.meter.measure(evaluator, draft.footprint(evaluator.problem), len(self.samples))
+        self.samples.append(Sample(index, draft.target[self.tasks[index].items.row], measured))
+        return measured.step_s
+
+    def _calibrate(self) -> None:
+        """Bring the untrained heads to the size of what was measured."""
+        with torch.no_grad():
+            _, costs, _, wanted, _ = self._batch(self.samples)
+            ratio = (wanted / costs.clamp(min=1e-12)).reshape(-1, 3)
+            self.networks.get_parameter("log_slope").add_(ratio.median(dim=0).values.clamp(min=1e-6).log()[:, None])
+
+    # --- 2. fit the cost network
+
+    def _fit(self, random: np.random.Generator) -> float:
+        """Fit the cost network to everything measured; the median relative error of devices in the last updates."""
+        errors: list[float] = []
+        for _ in range(self.recipe.cost_updates):
+            chosen = random.integers(0, len(self.samples), self.recipe.batch)
+            _, costs, step, wanted, step_wanted = self._batch([self.samples[i] for i in chosen.tolist()])
+            scale = (
+                wanted.sum(dim=-1, keepdim=True).clamp(min=1e-9) / 3
+            )  # a part counts beside the others of its device
+            off = (costs - wanted) / torch.maximum(wanted, 0.3 * scale)
+            loss = relative_loss(off) + relative_loss((step - step_wanted) / step_wanted)
+            self.costs_adam.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.networks.cost_parameters(), 1.0)
+            self.costs_adam.step()
+            errors.append(float((costs.sum(-1) / wanted.sum(-1).clamp(min=1e-12) - 1).abs().median().detach()))
+        return float(np.mean(errors[-20:]))
+
+    def _batch(self, samples: list[Sample]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Sums (B, D, k), costs (B, D, 3) and step (B,) predicted of placements, and both as measured."""
+        devices = self.tasks[0].items.devices
+        inputs, work, link_s = (
+            torch.as_tensor(
+                np.concatenate([getattr(self.tasks[sample.task].items, name) for sample in samples]),
+                dtype=torch.float32,
+            )
+            for name in ("inputs", "work", "link_s")
+        )
+        place = np.concatenate([i * devices + sample.target for i, sample in enumerate(samples)])
+        terms = self.networks.terms(inputs, work, link_s)
+        sums = torch.zeros(len(samples) * devices, terms.shape[1]).index_add_(0, torch.as_tensor(place), terms)
+        sums = sums.reshape(len(samples), devices, -1)
+        costs = self.networks.costs(sums)
+        wanted = torch.as_tensor(np.stack([sample.measured.costs for sample in samples]), dtype=torch.float32)
+        steps = torch.tensor([sample.measured.step_s for sample in samples])
+        return sums, costs, self.networks.step(sums, costs), wanted, steps
+
+    # --- 3. improve the policy
+
+    def _improve(self, random: np.random.Generator) -> tuple[float, float, float]:
+        """REINFORCE on the estimated MDP: the cost network says what episodes cost. Means of the last updates."""
+        seen: list[tuple[float, float, float]] = []
+        for _ in range(self.recipe.policy_updates):
+            network = self.networks.frozen()
+            items = network.order(self.tasks[int(random.integers(len(self.tasks)))].items)
+            found = network.rollout(items, self.recipe.episodes, random, record=True)
+            entropy = self._reinforce(items, found, found.step_s)
+            seen.append((float(found.step_s.mean()), entropy, float(found.dead.mean())))
+        return tuple(np.mean(seen[-20:], axis=0).tolist()) if seen else (0.0, 0.0, 0.0)
+
+    def _improve_on_measured(self, random: np.random.Generator) -> tuple[float, float, float]:
+        """REINFORCE on measured steps instead: as many measurements an iteration, each of them an episode."""
+        seen: list[tuple[float, float, float]] = []
+        for _ in range(max(1, self.recipe.placements // self.recipe.episodes)):
+            index, network = int(random.integers(len(self.tasks))), self.networks.frozen()
+            items = network.order(self.tasks[index].items)
+            found = network.rollout(items, self.recipe.episodes, random, record=True)
+            steps = found.step_s.copy()
+            for i in np.flatnonzero(~found.dead).tolist():
+                steps[i] = self._measure(index, items, found.target[i])
+            entropy = self._reinforce(items, found, steps)
+            seen.append((float(steps.mean()), entropy, float(found.dead.mean())))
+        if self.iteration == 0:
+            self._calibrate()
+        return tuple(np.mean(seen, axis=0).tolist())
+
+    def _reinforce(self, items: ItemBatch, found: Rollout, step_s: Floats) -> float:
+        """One update from the episodes of a task and what they cost (E,); the mean entropy of a step."""
+        cost = np.where(found.dead, DEAD * step_s.max(), step_s)
+        advantage = torch.as_tensor((cost.mean() - cost) / max(cost.std(), 1e-12), dtype=torch.float32)
+        log_chance, entropy = self._chances(items, found)
+        loss = -(advantage * log_chance).mean() - self.recipe.entropy * entropy.mean()
+        self.policy_adam.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.networks.policy_parameters(), 1.0)
+        self.policy_adam.step()
+        return float(entropy.mean().detach())
+
+    def _chances(self, items: ItemBatch, found: Rollout) -> tuple[Tensor, Tensor]:
+        """Log-probability of each episode, a mean over its steps (E,), and the entropy of each step (T, E)."""
+        scores, placed = self.policy_scores(items, found)
+        log_all = torch.log_softmax(scores, dim=-1)
+        target = torch.as_tensor(found.target.T.clip(0))  # (E, N) -> (T, E); where none had room, it counts for nothing
+        chosen = torch.where(placed, log_all.gather(2, target[..., None])[..., 0], 0.0)
+        entropy = -(log_all.exp() * log_all.clamp(min=-1e4)).sum(dim=-1)
+        return chosen.mean(dim=0), torch.where(placed, entropy, 0.0)
+
+    def policy_scores(self, items: ItemBatch, found: Rollout) -> tuple[Tensor, Tensor]:
+        """Scores (T, E, D) of every step of recorded episodes, as they were seen; and which steps placed (T, E)."""
+        network = self.networks.frozen()
+        alone = network.costs(network.terms(items)).sum(axis=-1)
+        share = torch.as_tensor(alone / alone.sum() * items.devices, dtype=torch.float32)
+        own = self.networks.two_layers("own", torch.as_tensor(items.inputs, dtype=torch.float32)) * share[:, None]
+        placed = torch.as_tensor(found.target.T >= 0)  # (T, E)
+        went = torch.nn.functional.one_hot(torch.as_tensor(found.target.T.clip(0)), items.devices) * placed[..., None]
+        held = (went[..., None] * own[:, None, None, :]).cumsum(dim=0)  # (T, E, D, p)
+        before = torch.cat([torch.zeros_like(held[:1]), held[:-1]])
+        figures = torch.as_tensor(found.figures, dtype=torch.float32)
+        scores = self.networks.score(torch.cat([before + own[:, None, None, :], figures], dim=-1))
+        room = torch.as_tensor(found.room)
+        return torch.where(room | ~placed[..., None], scores, torch.tensor(-1e9)), placed
+
+    # --- what a checkpoint keeps
+
+    def state(self) -> dict[str, Any]:
+        """Arrays from which `restore` goes on: networks, both optimizers, and what was measured."""
+        kept: dict[str, Any] = {f"network.{name}": value for name, value in self.networks.tensors().items()}
+        for which, adam in self._optimizers():
+            for i, parameter in enumerate(adam.param_groups[0]["params"]):
+                for name, value in adam.state[parameter].items():
+                    kept[f"{which}.{i}.{name}"] = value.detach().double().numpy().copy()
+        kept["samples.task"] = np.array([sample.task for sample in self.samples])
+        kept["samples.target"] = np.concatenate([sample.target for sample in self.samples])
+        kept["samples.costs"] = np.stack([sample.measured.costs for sample in self.samples])
+        kept["samples.step_s"] = np.array([sample.measured.step_s for sample in self.samples])
+        return kept
+
+    def restore(self, kept: dict[str, Any], iteration: int) -> None:
+        """Go on from a state after so many iterations."""
+        with torch.no_grad():
+            for name, parameter in self.networks.named_parameters():
+                parameter.copy_(torch.as_tensor(kept[f"network.{name}"]))
+        for which, adam in self._optimizers():
+            for i, parameter in enumerate(adam.param_groups[0]["params"]):
+                names = [name for name in ("step", "exp_avg", "exp_avg_sq") if f"{which}.{i}.{name}" in kept]
+                adam.state[parameter] = {
+                    name: torch.as_tensor(kept[f"{which}.{i}.{name}"], dtype=torch.float32) for name in names
+                }
+        self.samples, place = [], 0
+        for i, index in enumerate(kept["samples.task"].tolist()):
+            count = len(self.tasks[index].items)
+            measured = MeasuredPlacement(kept["samples.costs"][i], float(kept["samples.step_s"][i]))
+            self.samples.append(Sample(index, kept["samples.target"][place : place + count], measured))
+            place += count
+        self.meter.count, self.iteration = len(self.samples), iteration
+
+    def _optimizers(self) -> list[tuple[str, torch.optim.Adam]]:
+        return [("costs_adam", self.costs_adam), ("policy_adam", self.policy_adam)]
+
+
+def placing_tasks(evaluators: list[Evaluator], items: list[ItemBatch | None]) -> list[TrainingTask]:
+    """Tasks whose tables all have room."""
+    return [
+        TrainingTask(evaluator, each) for evaluator, each in zip(evaluators, items, strict=True) if each is not None
+    ]

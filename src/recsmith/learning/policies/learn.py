@@ -1,0 +1,195 @@
+"""Trains a DreamShard policy and writes it: draw tasks, train, judge on unseen tables, write.
+
+The run's folder stands beside the output (NAME.run for NAME.safetensors) and lets a run that was ended go on.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith._types import noun
+from recsmith.costs import Evaluator
+from recsmith.costs.weight_files import SUFFIX
+from recsmith.errors import NoPlanFound, UsageError
+from recsmith.files import encode
+from recsmith.learning.policies.checkpoints import RunFolder
+from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
+from recsmith.learning.policies.tasks import TESTING, TRAINING, PlacementTask, draw_placement_tasks, parse_size
+from recsmith.learning.preparation import check_output, import_training
+from recsmith.measuring.folder_lock import lock_folder
+from recsmith.planners.dreamshard.files import HeldOutTasks, PolicyCard, load_policy, save_policy
+from recsmith.planners.dreamshard.network import DreamShardNetwork
+from recsmith.planners.greedy import GREEDIES
+from recsmith.planners.placing import TRAINED, items_of
+from recsmith.planners.search.assignment import Assignment
+from recsmith.problems import Footprint
+
+CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
+CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices and a step, as in `recsmith bench sharding`
+JUDGING_SEED, TRAINING_SEED = 1, 2  # of tasks; those of the benchmark have others
+RUN_SCHEMA = "recsmith/dreamshard-run/1"  # of a run's settings
+JUDGED = 20  # tasks of unseen tables on the card
+
+
+@noun
+class PolicySettings:
+    """What is trained, beside the recipe: on which hardware, and tasks of which size. row: such as 4x50."""
+
+    hardware: str
+    row: str = "4x50"
+    tasks: int = 50
+
+    def __post_init__(self) -> None:
+        """Check the size and the number."""
+        parse_size(self.row)
+        if self.tasks < 1:
+            raise UsageError(f"tasks is {self.tasks}; training needs at least 1")
+
+
+def batch_of(hardware: str) -> int:
+    """Samples of all devices and a step."""
+    return CPU_BATCH if hardware == "cpu" else GPU_BATCH
+
+
+def device_name(hardware: str) -> str:
+    """The device whose clusters tasks are placed on."""
+    kind, _, source = hardware.partition(":")
+    if kind == "cpu":
+        return "cpu"
+    if kind not in ("cuda", "simulated") or not source:
+        raise UsageError(f"a policy learns on cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03], not '{hardware}'")
+    return source.partition("?")[0]
+
+
+def learn_dreamshard(
+    settings: PolicySettings,
+    output: str,
+    words: dict[str, Any],
+    *,
+    budget_s: float | None = None,
+    on_iteration: Callable[[Any], None] | None = None,
+) -> PolicyCard:
+    """Train a policy and write it; words: the fields of dreamshard.Recipe. A run that was ended goes on.
+
+    Ctrl-C and the budget end training at the last whole iteration, whose policy is written.
+
+    Raises:
+        UsageError: hardware that cannot be measured, tasks that do not exist, or a run with other settings beside the
+            output.
+        MissingExtra: PyTorch is missing.
+        RecSmithError: the hardware failed, or the output cannot be written; a file that was there is unchanged.
+    """
+    check_output(output)
+    ends = None if budget_s is None else time.monotonic() + budget_s
+    training_module = import_training("recsmith.learning.policies.dreamshard")
+    recipe = training_module.Recipe(**words)
+    device, batch = device_name(settings.hardware), batch_of(settings.hardware)
+    row = parse_size(settings.row)
+    tasks = draw_placement_tasks(row, settings.tasks, TRAINING_SEED, device, batch, TRAINING).tasks
+    judging = draw_placement_tasks(row, JUDGED, JUDGING_SEED, device, batch, TESTING).tasks
+    meter = PlacementMeter(settings.hardware, (*tasks, *judging))
+    training = training_module.Training(recipe, _training_tasks(training_module, tasks), meter)
+    folder = Path(output.removesuffix(SUFFIX) + ".run")
+    with lock_folder(folder):
+        run = RunFolder(folder, {"schema": RUN_SCHEMA, **_every(settings), **_every(recipe)})
+        _train(training, run, ends, on_iteration)
+    network = DreamShardNetwork(training.networks.tensors())
+    card = PolicyCard(
+        hardware=meter.hardware.name, device=meter.hardware.device, versions=meter.hardware.versions,
+        devices=row.devices, tables=row.tables, tasks=len(tasks), task_seed=TRAINING_SEED, seed=recipe.seed,
+        measured=len(training.samples), iterations=training.iteration, reward=recipe.reward,
+        held_out=held_out(network, meter, judging),
+    )  # fmt: skip
+    save_policy(output, network.tensors, card)
+    load_policy(Path(output))
+    return card
+
+
+def _every(noun: Any) -> dict[str, Any]:
+    """All fields of a noun, also those that have their default values."""
+    return {name: getattr(noun, name) for name in noun.__dataclass_fields__}
+
+
+def _training_tasks(module: Any, tasks: Sequence[PlacementTask]) -> list[Any]:
+    """Every task with each rule of what is split first."""
+    evaluators = [evaluator for task in tasks for evaluator in [evaluator_of(task)] * len(TRAINED)]
+    rules = TRAINED * len(tasks)
+    pairs = zip(evaluators, rules, strict=True)
+    return module.placing_tasks(evaluators, [items_of(each.problem, each, rule) for each, rule in pairs])
+
+
+def _train(training: Any, run: RunFolder, ends: float | None, on_iteration: Callable[[Any], None] | None) -> None:
+    """Train on from the folder's checkpoint; at Ctrl-C the state of the last whole iteration counts."""
+    kept = run.load()
+    if kept is not None:
+        training.restore(*kept)
+
+    def heard(iteration: Any) -> None:
+        run.log(encode(iteration))
+        run.save(training.state(), iteration.number)
+        if on_iteration:
+            on_iteration(iteration)
+
+    try:
+        training.run(heard, ends)
+    except KeyboardInterrupt:
+        kept = run.load()
+        if kept is None:
+            raise
+        training.restore(*kept)
+    finally:
+        run.close()
+    if training.iteration == 0:
+        raise UsageError("the time is over before the first iteration; give more --budget")
+
+
+def held_out(network: DreamShardNetwork, meter: PlacementMeter, tasks: Sequence[PlacementTask]) -> HeldOutTasks:
+    """How a policy does on unseen tasks, beside the classic greedies; tasks without a plan of one are left out."""
+    steps: dict[str, list[float]] = {name: [] for name in CLASSIC}
+    own: list[float] = []
+    off: list[float] = []
+    for task in tasks:
+        evaluator = evaluator_of(task)
+        draft, predicted_s = _best_rollout(network, evaluator)
+        plans = {name: _greedy(name, evaluator) for name in CLASSIC}
+        if draft is None or None in plans.values():
+            continue
+        measured = meter.measure(evaluator, draft.footprint(evaluator.problem)).step_s
+        own.append(measured)
+        off.append(abs(predicted_s / measured - 1))
+        for name, footprint in plans.items():
+            if footprint is not None:
+                steps[name].append(meter.measure(evaluator, footprint).step_s)
+    if not own:
+        raise UsageError("no unseen task has a plan of every planner; train on tasks of another size")
+    best = min(CLASSIC, key=lambda name: float(np.mean(steps[name])))
+    row = tasks[0].row
+    return HeldOutTasks(
+        tasks=len(own), devices=row.devices, tables=row.tables, step_s=float(np.mean(own)), best_greedy=best,
+        greedy_step_s=float(np.mean(steps[best])), predicted_off=float(np.median(off)),
+    )  # fmt: skip
+
+
+def _best_rollout(network: DreamShardNetwork, evaluator: Evaluator) -> tuple[Assignment | None, float]:
+    """The greedy roll-out, over the rules of what is split, that is predicted to be fastest; and its step."""
+    best: tuple[Assignment | None, float] = (None, float("inf"))
+    for rule in TRAINED:
+        items = items_of(evaluator.problem, evaluator, rule)
+        if items is None:
+            continue
+        items = network.order(items)
+        found = network.rollout(items)
+        if not found.dead[0] and found.step_s[0] < best[1]:
+            best = items.assignment(found.target[0]), float(found.step_s[0])
+    return best
+
+
+def _greedy(name: str, evaluator: Evaluator) -> Footprint | None:
+    planner = next(each for each in GREEDIES if each.name == name)
+    try:
+        return planner.plan(evaluator.problem, evaluator).footprint
+    except NoPlanFound:
+        return None

@@ -1,0 +1,12 @@
+"""The placement environment of learned planners: what is placed in which order, and the state of every device.
+
+    items.py       which tables are split first, and the items (pieces) that are placed one after the other
+    episodes.py    many placements of the items side by side: masks, targets, dead ends
+
+Only NumPy; recsmith.learning.policies.environment offers the same as a Gymnasium environment.
+"""
+
+from recsmith.planners.placing.episodes import Episodes
+from recsmith.planners.placing.items import INPUT_COUNT, SPLITS, TRAINED, ItemBatch, SplitRule, items_of
+
+__all__ = ["INPUT_COUNT", "SPLITS", "TRAINED", "Episodes", "ItemBatch", "SplitRule", "items_of"]

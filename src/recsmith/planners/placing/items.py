@@ -1,0 +1,199 @@
+"""The items that learned planners place: pieces of tables on single devices, and what a network is told of each.
+
+**What is split first** (SplitRule). A table stays whole unless it must be split: into the fewest equal column pieces
+that fit a device and of which none costs more than `limit` times the mean load of a device, by the cost model. Each
+piece reads all ids again, so pieces together may cost at most `extra` times the whole table: where that leaves none
+light enough, it is cut into the fewest that are about as light as can be. Once any table is split, whole tables are
+column_wise too where they may: one kernel serves both.
+
+**What is placed before.** Tables that may be on no single device keep their option with the fewest pieces and are
+placed first, by the shared longest-first placement.
+
+Legend: T tables, P pieces, O options, N items, D devices, x inputs and b figures of work (costs/neural/inputs.py).
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.costs import Evaluator
+from recsmith.costs.analytic.model import BACKWARD_COMM, FORWARD_COMM, AnalyticCostModel, AnalyticEvaluator
+from recsmith.costs.neural.evaluator import NeuralEvaluator
+from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, PieceWork, inputs_of, work_of
+from recsmith.planners.search.assignment import NOWHERE, Assignment
+from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.fewest_pieces import fewest_pieces_options
+from recsmith.planners.search.placement import place_longest_first
+from recsmith.problems import NO_PIECE, Problem
+from recsmith.sharding import FUSED, TYPE_NAMES, Span
+
+AS_LIGHT = 1.1  # times the lightest piece of a table: finer splits than this gain next to nothing
+HOT = (64, 1024, 16_384, 262_144)  # rows
+INPUT_COUNT = len(INPUTS) + len(HOT)
+UNKNOWN = -1  # an optimizer or data type that no measurement has: its inputs are all 0
+
+
+class SplitRule(NamedTuple):
+    """Which tables are split first: those whose pieces cost more than `limit` times the mean load of a device.
+
+    extra: times the seconds of a whole table, that its pieces together may cost at most.
+    """
+
+    limit: float
+    extra: float
+
+
+TRAINED = tuple(SplitRule(limit, 1.15) for limit in (0.125, 0.25, 0.5, 1.0))
+"""What policies are trained on: a piece above 1 decides the step alone."""
+SPLITS = (SplitRule(0.125, 1.6), SplitRule(0.25, 1.15), SplitRule(1.0, 1.6), SplitRule(0.0625, 1.15))
+"""What planners try; of 15 rules the four that together were best on tasks of training tables, after training."""
+
+
+@dataclass(frozen=True)
+class ItemBatch:
+    """Items (N,) in the order in which they are placed, on devices with so many bytes free (D,).
+
+    draft: all tables, with the places of those that are placed before. row: the place of each item among the draft's
+    pieces. bytes: on its device. work (N, b), inputs (N, x): as learned cost models see pieces, and how many reads go
+    to the hottest rows. link_s: seconds of its collectives, forward and backward, by cost model `analytic`.
+    """
+
+    draft: Assignment
+    row: Ints
+    bytes: Ints
+    inputs: Floats
+    work: Floats
+    link_s: Floats
+    free: Ints
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.row)
+
+    @property
+    def devices(self) -> int:
+        """D."""
+        return len(self.free)
+
+    def sorted_by(self, seconds: Floats) -> "ItemBatch":
+        """The items in falling seconds (N,); equal ones keep their order, which is that of the problem's tables."""
+        order = np.argsort(-seconds, kind="stable")
+        names = ("row", "bytes", "inputs", "work", "link_s")
+        return replace(self, **{name: getattr(self, name)[order] for name in names})
+
+    def assignment(self, target: Ints) -> Assignment:
+        """The plan in which item i is on device target[i] (N,); items at NOWHERE are not placed."""
+        made = replace(self.draft, target=self.draft.target.copy())
+        made.target[self.row] = target
+        return made
+
+
+def items_of(problem: Problem, evaluator: Evaluator, rule: SplitRule = SPLITS[0]) -> ItemBatch | None:
+    """The items of a problem, in the order of its tables; None where a table placed before finds no room.
+
+    evaluator: of the cost model that says which tables dominate.
+    """
+    choice, single = _choice(problem, evaluator, rule)
+    if choice is None:
+        return None
+    draft = Assignment.of(problem, choice)
+    free = problem.capacity.copy()
+    if not single.all():
+        state = DeviceState(evaluator)
+        others = ~single[draft.table]
+        first = Assignment(choice, draft.table[others], draft.piece[others], draft.target[others])
+        place_longest_first(state, first, state.seconds)
+        if not first.complete:
+            return None
+        draft.target[others] = first.target
+        free = state.free.copy()
+    row = np.flatnonzero(draft.target == NOWHERE)
+    piece = draft.piece[row]
+    analytic = _analytic(problem, evaluator)
+    mode, width = problem.pieces.mode[piece], problem.pieces.width[piece]
+    seen = _piece_work(problem, analytic, mode, width)
+    comm = analytic.terms(mode, width)[:, [FORWARD_COMM, BACKWARD_COMM]].sum(axis=1)
+    return ItemBatch(
+        draft=draft, row=row, bytes=problem.pieces.tail.device[piece], work=work_of(seen), link_s=comm, free=free,
+        inputs=np.column_stack([inputs_of(seen), _reuse(problem, analytic, mode)]),
+    )  # fmt: skip
+
+
+def _choice(problem: Problem, evaluator: Evaluator, rule: SplitRule) -> tuple[Ints | None, Bools]:
+    """The option of each table (T,), None where one has none that fits; and whether its pieces are items (T,)."""
+    options, pieces = problem.options, problem.pieces
+    piece, count = options.piece[:, 0], options.count[:, 0]
+    mode = pieces.mode[piece]
+    kinds = [TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise")]
+    usable = (problem.modes.span[mode] == Span.RANK) & np.isin(problem.modes.type[mode], kinds)
+    usable &= (problem.modes.kernel[mode] == FUSED.number) & (options.piece[:, 1] == NO_PIECE) & ~options.barred
+    usable &= (pieces.tail.device[piece] <= problem.capacity.max()) & (pieces.tail.host[piece] == 0)
+    single = np.zeros(len(problem.tables), dtype=bool)
+    single[options.table[usable]] = True
+    choice = np.full(len(single), NO_PIECE)
+    if not single.all():
+        relaxation = shared_relaxation(evaluator)
+        simplest = fewest_pieces_options(relaxation)
+        choice = np.where(single, NO_PIECE, simplest)
+        if not relaxation.option_fits[choice[~single]].all():
+            return None, single
+    seconds = np.full(len(piece), np.inf)  # of one piece of each option (O,); infinite for those that are no items
+    terms = evaluator.terms(mode[usable], pieces.width[piece[usable]])
+    seconds[usable] = evaluator.loads(terms).sum(axis=0)
+    split = _split(options.table, count, seconds, rule, problem.cluster.world_size)
+    kind = kinds[0 if (count[split] > 1)[single].any() else 1]
+    alike = np.where((problem.modes.type[mode] == kind) & (count == count[split][options.table]), seconds, np.inf)
+    same = _fewest(options.table, count, np.isfinite(alike))
+    return np.where(single, np.where(np.isfinite(alike[same]), same, split), choice), single
+
+
+def _split(table: Ints, count: Ints, seconds: Floats, rule: SplitRule, devices: int) -> Ints:
+    """The option of each table (T,) by the rule of what is split first, of options (O,) with seconds a piece."""
+    needed = _fewest(table, count, np.isfinite(seconds))
+    whole_s = np.where(np.isfinite(seconds[needed]), seconds[needed] * count[needed], 0.0)
+    if devices == 1:
+        return needed
+    most = rule.limit * float(whole_s.sum()) / devices
+    cheap = np.where(seconds * count <= rule.extra * whole_s[table], seconds, np.inf)
+    lightest = np.full(len(needed), np.inf)
+    np.minimum.at(lightest, table, cheap)
+    light = np.isfinite(cheap) & (cheap <= np.maximum(most, AS_LIGHT * lightest)[table])
+    split = _fewest(table, count, light)
+    return np.where(np.isfinite(lightest), split, needed)
+
+
+def _fewest(table: Ints, count: Ints, light: Bools) -> Ints:
+    """The option of each table (T,) with the fewest pieces, of those that are light (O,), if it has one."""
+    order = np.lexsort((np.arange(len(count)), count, ~light, table))
+    return order[np.searchsorted(table[order], np.arange(int(table[-1]) + 1))]
+
+
+def _analytic(problem: Problem, evaluator: Evaluator) -> AnalyticEvaluator:
+    """Cost model `analytic` for the problem, compiled once."""
+    if isinstance(evaluator, AnalyticEvaluator):
+        return evaluator
+    return evaluator.analytic if isinstance(evaluator, NeuralEvaluator) else AnalyticCostModel().compile(problem)
+
+
+def _reuse(problem: Problem, analytic: AnalyticEvaluator, mode: Ints) -> Floats:
+    """Share of a table's reads that go to its hottest rows (N, h), for each number of HOT rows."""
+    table = problem.modes.table[mode]
+    rows = np.minimum(np.array(HOT, dtype=np.float64)[:, None], analytic.kernels.unique[mode])
+    every = np.maximum(analytic.kernels.reuse.hot_share(table, analytic.kernels.unique[mode]), 1e-300)
+    return np.stack([np.minimum(analytic.kernels.reuse.hot_share(table, each) / every, 1.0) for each in rows], axis=1)
+
+
+def _piece_work(problem: Problem, analytic: AnalyticEvaluator, mode: Ints, width: Ints) -> PieceWork:
+    """Pieces as learned cost models see them; what they have not seen counts as fp32, and as no known optimizer."""
+    found, table = problem.modes, problem.modes.table[mode]
+    name = problem.workload.optimizer
+    optimizer = OPTIMIZERS.index(name) if name in OPTIMIZERS else UNKNOWN
+    types = np.array([1 if problem.tables[t].data_type == DATA_TYPES[1] else 0 for t in range(len(problem.tables))])
+    return PieceWork(
+        ids=found.ids[mode], bags=found.bags[mode], unique=analytic.kernels.unique[mode],
+        rows=found.head_rows[mode].astype(np.float64), width=width.astype(np.float64),
+        optimizer=np.full(len(mode), optimizer), data_type=types[table],
+    )  # fmt: skip
