@@ -1,6 +1,6 @@
 """What placements cost on hardware: kernels of every device measured, collectives priced.
 
-Kernels of a device are measured one device after the other (verifying/kernels/loads.py). As many devices with links
+Kernels of a device are measured one device after the other (hardware/loads.py). As many devices with links
 between them are not at hand, so collectives are priced by cost model `analytic`, as in `recsmith bench sharding`.
 
 Legend: D devices; costs are seconds forward, of communication, and backward.
@@ -17,13 +17,13 @@ from recsmith.costs.step_rules import READY_THEN_FORWARD
 from recsmith.errors import UsageError
 from recsmith.hardware import Hardware, default_scale, load_hardware, scale_of
 from recsmith.hardware.case import Scale
+from recsmith.hardware.loads import Load, loads_of
 from recsmith.jobs.machine import free_bytes
 from recsmith.learning.policies.tasks import SPACE, PlacementTask
 from recsmith.plans import Bound, Plan
 from recsmith.problems import Footprint, build_problem, constraints_to_raw, placements_of
 from recsmith.problems.space import Constraints
 from recsmith.units import format_size
-from recsmith.verifying.kernels.loads import Load, loads_of
 from recsmith.verifying.kernels.visits import measure_load
 
 COMM_MODEL = "analytic"  # the cost model that prices collectives
