@@ -14,7 +14,7 @@ from recsmith.costs.pricing import (
     step_of,
     step_seconds,
 )
-from recsmith.costs.protocol import CostModel, Evaluator, Plane
+from recsmith.costs.protocol import CostModel, Evaluator, HasStandIn, Plane
 from recsmith.costs.registry import COST_MODELS, DEFAULT_COST_MODEL, cost_model
 from recsmith.costs.step_rules import LARGEST_SUM, READY_THEN_FORWARD, StepRule
 
@@ -26,6 +26,7 @@ __all__ = [
     "AdditiveEvaluator",
     "CostModel",
     "Evaluator",
+    "HasStandIn",
     "Plane",
     "StepRule",
     "cost_model",

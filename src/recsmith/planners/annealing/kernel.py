@@ -79,11 +79,12 @@ class FlatProblem:
     mode, width (U,): of each unit. piece_unit (P + 1,): the unit of each of the problem's pieces.
     """
 
-    def __init__(self, evaluator: Evaluator, linear_pieces: LinearPieces) -> None:
+    def __init__(self, evaluator: Evaluator, linear_pieces: LinearPieces, *, any_widths: bool = True) -> None:
+        """any_widths: whether pieces may have widths that no option has, where TorchRec takes them."""
         problem = self.problem = evaluator.problem
         modes, cluster = problem.modes, problem.cluster
         self.slots = MOST_SLOTS
-        self._set_units(problem)
+        self._set_units(problem, any_widths)
         terms = evaluator.terms(self.mode, self.width)
         head, tail = problem.memory(self.mode, self.width)
         least = np.minimum(problem.least_width, problem.demand.dim)[modes.table]
@@ -104,10 +105,10 @@ class FlatProblem:
             _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck), _floats(np.cumsum(KINDS)),
         )  # fmt: skip
 
-    def _set_units(self, problem: Problem) -> None:
+    def _set_units(self, problem: Problem, any_widths: bool) -> None:
         """A unit for each width of the modes whose widths are free, and one for each piece of all others."""
         modes, pieces = problem.modes, problem.pieces
-        steps = np.where(_free_modes(problem), problem.demand.dim[modes.table] // WIDTH_STEP, 0)
+        steps = np.where(_free_modes(problem) & any_widths, problem.demand.dim[modes.table] // WIDTH_STEP, 0)
         steps = steps if steps.sum() <= MOST_UNITS else np.zeros_like(steps)
         start = np.cumsum(steps) - steps
         self.first_unit = np.where(steps > 0, start, -1)

@@ -54,9 +54,9 @@ class Tournament:
 
     def __init__(
         self, devices: DeviceState, relaxation: Relaxation, linear_pieces: LinearPieces, starts: Sequence[Start],
-        seed: int,
+        seed: int, *, any_widths: bool = True,
     ) -> None:  # fmt: skip
-        self.flat = FlatProblem(devices.evaluator, linear_pieces)
+        self.flat = FlatProblem(devices.evaluator, linear_pieces, any_widths=any_widths)
         self.seed, self.turn, self.devices = seed, 0, len(devices.free)
         self.entrants: list[Entrant] = []
         for start in starts:
@@ -104,13 +104,16 @@ class Tournament:
 
 
 def tournament_of(
-    devices: DeviceState, relaxation: Relaxation, starts: Sequence[Start], seed: int
+    devices: DeviceState, relaxation: Relaxation, starts: Sequence[Start], seed: int, *, any_widths: bool = True
 ) -> Tournament | None:
-    """A tournament; None for a cost model that is not the largest of linear pieces, and without a usable start."""
+    """A tournament; None for a cost model that is not the largest of linear pieces, and without a usable start.
+
+    any_widths: whether pieces may have widths that no option of the problem has.
+    """
     linear_pieces = linear_pieces_of(devices.evaluator, devices.terms)
     if linear_pieces is None or not starts:
         return None
-    made = Tournament(devices, relaxation, linear_pieces, starts, seed)
+    made = Tournament(devices, relaxation, linear_pieces, starts, seed, any_widths=any_widths)
     return made if made.entrants else None
 
 

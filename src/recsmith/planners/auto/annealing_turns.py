@@ -7,7 +7,9 @@ from threading import Event
 
 import numpy as np
 
-from recsmith.bounds import LowerBound, lower_bound
+from recsmith.bounds import LowerBound, first_bound, lower_bound
+from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.costs import HasStandIn, step_seconds
 from recsmith.planners.annealing.group_sets import starts_of
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.options import AnnealingOptions
@@ -15,6 +17,8 @@ from recsmith.planners.annealing.population_annealing import Annealing
 from recsmith.planners.annealing.tournament import Tournament, tournament_of
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.stopping import StoppingRule
+from recsmith.planners.search.assignment import Assignment
+from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
@@ -45,7 +49,8 @@ class AnnealingTurns:
             bound = pool.submit(lower_bound, self.devices.evaluator, lambda: keep_on() and not over.is_set())
             try:
                 if not self.is_compiled:
-                    bound.result()  # both would wait for each other in turn
+                    self._look_by_stand_in()
+                    bound.result()  # array operations on two threads would wait for each other in turn
                 begun = self.turn()
                 self.stopping.bound_s = bound.result().bound.value_s or 0.0
             except BaseException:
@@ -75,6 +80,26 @@ class AnnealingTurns:
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
         starts = starts_of(self.devices, self.drafts.relaxation, self.known, drafts)
         return tournament_of(self.devices, self.drafts.relaxation, starts, self.drafts.seed)
+
+    def _look_by_stand_in(self) -> None:
+        """The best plan by a simpler cost model becomes a draft, where the model has such a stand-in.
+
+        Its pieces keep to the widths of options, so that annealing by the model itself can go on from it.
+        """
+        evaluator, drafts = self.devices.evaluator, self.drafts
+        if not isinstance(evaluator, HasStandIn) or not is_compiled() or not drafts.starts:
+            return
+        stand_in, problem = evaluator.stand_in, evaluator.problem
+        known, devices = first_bound(stand_in), DeviceState(stand_in)
+        priced = [(step_seconds(stand_in, draft.footprint(problem)), draft) for _, _, draft in drafts.starts]
+        relaxation = shared_relaxation(stand_in, known.linear)
+        starts = starts_of(devices, relaxation, known, priced)
+        tournament = tournament_of(devices, relaxation, starts, drafts.seed, any_widths=False)
+        if tournament is not None:
+            heard: list[Footprint] = []
+            tournament.play(lambda found: bool(heard.append(found)) or self.stopping.reached,
+                            lambda: not self.stopping.reached)  # fmt: skip
+            drafts.keep(Assignment.from_footprint(problem, heard[-1]))
 
     def _hear(self, footprint: Footprint) -> bool:
         self.search.try_(footprint)

@@ -34,6 +34,7 @@ from recsmith.problems import Footprint, Problem
 MOST_STARTS = 3  # drafts that local search starts from; trade-off: more find more, each gets less of the effort
 MOST_TABLES = 7  # of a problem that is enumerated
 MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # of all tables, and partial plans followed, of an enumeration
+MOST_TURNS = 5  # of compiled annealing before a solver, if there is one; the later ones gain 0.1 % each
 BOUND_SHARE = 0.25  # of a time limit, after which no tighter bound is sought; trade-off: the rest is the search's
 COST_GREEDY = next(planner for planner in GREEDIES if planner.name == "cost_greedy")
 LEFT_OUT = "neighbourhoods: left out, needs OR-Tools"  # what a report says where OR-Tools is not installed
@@ -115,25 +116,24 @@ class _Team:
             self._take_part("local_search", self._improve)
         if not self.stopping.reached and self._enumerate():
             self.finished.append("enumeration")
-        elif self.search.best is not None and self._may_solve and not self.stopping.reached:
-            self._solve_if_installed(self.search.best)
-        while self._goes_on and self.drafts.starts and not self.stopping.reached and self.annealing.turn():
-            if not self.annealing.is_compiled:
-                self._improve()
+        elif self.search.best is not None and not self.stopping.reached:
+            self._search_on(self.search.best)
 
     def _take_part(self, name: str, member: Callable[[], bool]) -> None:
         if self.drafts.starts and not self.stopping.reached and member() and name not in self.finished:
             self.finished.append(name)
 
-    def _solve_if_installed(self, best: Footprint) -> None:
-        """Neighbourhoods; after compiled annealing they gain next to nothing in the time that they take by default."""
-        if self.annealing.is_compiled and not self.stopping.has_budget:
-            return
-        if is_installed():
-            self._solve(best)
-            self.finished.append("neighbourhoods")
-        else:
+    def _search_on(self, best: Footprint) -> None:
+        """More annealing where there is a budget; neighbourhoods, which gain little after compiled annealing."""
+        solves = self._may_solve and (self.stopping.has_budget or not self.annealing.is_compiled)
+        if solves and not is_installed():
             self.left_out.append(LEFT_OUT)
+        while self._goes_on and not self.stopping.reached and self.annealing.turn():
+            if not self.annealing.is_compiled:
+                self._improve()
+        if solves and is_installed() and not self.stopping.reached:
+            self._solve(self.search.best or best)
+            self.finished.append("neighbourhoods")
 
     @property
     def _may_solve(self) -> bool:
@@ -141,9 +141,10 @@ class _Team:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether a budget is to be spent by annealing again and again: there is one, and no solver that spends it."""
+        """Whether a budget is to be spent by annealing again: there is one, and no solver whose turn it is."""
         solves = self._may_solve and is_installed()
-        return self.stopping.has_budget and not solves and "annealing" in self.finished
+        annealed = solves and (not self.annealing.is_compiled or self.annealing.turns >= MOST_TURNS)
+        return self.stopping.has_budget and not annealed and "annealing" in self.finished
 
     def _improve(self) -> bool:
         """Local search from the best starts, with an effort that they share; with a budget, until that is spent."""
