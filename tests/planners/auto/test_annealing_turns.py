@@ -1,30 +1,43 @@
 """Annealing in planner auto: a stand-in helps learned models, and the bound does not wait for its turn."""
 
 import pytest
-from support.cases import Case, check_plan
+from support.cases import Case
 
 from recsmith.clusters import load_cluster
-from recsmith.costs import HasStandIn
+from recsmith.costs import Evaluator, HasStandIn, cost_model, step_seconds
+from recsmith.planners import Solution
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.auto import annealing_turns
+from recsmith.planning import PLANNERS
+from recsmith.plans import check_placements
+from recsmith.problems import build_problem, fits, placements_of
 from recsmith.workloads.sample import sample_workload
 
 needs_compiled = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
 
 
-def learned() -> Case:
-    return Case(sample_workload(12, seed=3), load_cluster("h100:4"), cost_model="neural:simulated-h100")
+def learned() -> Evaluator:
+    problem = build_problem(sample_workload(12, seed=3), load_cluster("h100:4"))
+    return cost_model("neural:simulated-h100").compile(problem)
+
+
+def planned(evaluator: Evaluator) -> Solution:
+    return PLANNERS["auto"].plan(evaluator.problem, evaluator)
 
 
 @needs_compiled
 def test_a_learned_model_is_searched_by_its_stand_in_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = learned()
-    assert isinstance(case.evaluator, HasStandIn)
-    assert case.evaluator.stand_in.problem is case.problem
-    found = case.plan()
-    check_plan(case, found.plan)
+    evaluator = learned()
+    assert isinstance(evaluator, HasStandIn)
+    assert evaluator.stand_in.problem is evaluator.problem
+    found = planned(evaluator)
+    check_placements(
+        placements_of(evaluator.problem, found.footprint), evaluator.problem.workload, load_cluster("h100:4")
+    )
+    assert fits(evaluator.problem, found.footprint)
+    assert found.total_s == pytest.approx(step_seconds(evaluator, found.footprint))
     monkeypatch.setattr(annealing_turns, "is_compiled", lambda: False)
-    assert found.plan.cost.total_s <= learned().plan().plan.cost.total_s * 1.005
+    assert found.total_s <= planned(learned()).total_s * 1.005
 
 
 @needs_compiled
