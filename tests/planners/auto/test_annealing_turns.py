@@ -26,6 +26,7 @@ def planned(evaluator: Evaluator) -> Solution:
 
 
 @needs_compiled
+@pytest.mark.filterwarnings("ignore:cost model neural")
 def test_a_learned_model_is_searched_by_its_stand_in_first(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = learned()
     assert isinstance(evaluator, HasStandIn)
