@@ -5,6 +5,7 @@
     python benchmarks/optimality.py random -o random.json    # is every plan valid, every 'infeasible' true?
     python benchmarks/optimality.py published sharding_stats_example.txt  # a published plan, under its own costs
     python benchmarks/optimality.py tight sharding_stats_example.txt      # production tables where memory is short
+    python benchmarks/optimality.py large sharding_stats_example.txt      # public models and production tables
     python benchmarks/optimality.py anytime nvidia-jumbo h100:8x16        # the best plan after 0.1 to 30 s
 
 All costs are predictions of cost models; nothing here is measured on a device. With -o, rows are kept one JSON line
@@ -65,6 +66,10 @@ def main() -> None:
         published(words.report)
     elif words.part == "tight":
         tight(words.report)
+    elif words.part == "large":
+        from optimality_large import large
+
+        large(words.report)
     else:
         anytime(words.workload, words.cluster, words.cost_model, words.torchrec)
 
@@ -72,7 +77,9 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
-    made = {name: parts.add_parser(name) for name in ("tasks", "brute", "random", "published", "tight", "anytime")}
+    made = {
+        name: parts.add_parser(name) for name in ("tasks", "brute", "random", "published", "tight", "large", "anytime")
+    }
     for name, number in (("tasks", 100), ("brute", 300), ("random", 10_000)):
         made[name].add_argument("--count", type=int, default=number)
         made[name].add_argument("-o", "--output", metavar="FILE.json")
@@ -83,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
     made["brute"].add_argument("--exact", action="store_true", help="planner exact as well")
     made["random"].add_argument("--first", type=int, default=0, help="seed of the first case")
-    for name in ("published", "tight"):
+    for name in ("published", "tight", "large"):
         made[name].add_argument("report")
     made["anytime"].add_argument("workload")
     made["anytime"].add_argument("cluster")

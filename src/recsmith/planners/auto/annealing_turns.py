@@ -58,10 +58,14 @@ class AnnealingTurns:
                 raise
         return begun
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether it is compiled, and two turns take no more than about a second."""
+        return self.is_compiled and self.stopping.size <= FEW_CELLS
+
     def second_turn(self) -> bool:
-        """Another turn where it is compiled, takes no more than about a second, and may still gain."""
-        quick = self.is_compiled and self.stopping.size <= FEW_CELLS
-        return quick and not self.stopping.near_bound(self.search.total_s) and self.turn()
+        """Another turn, where it may still gain."""
+        return not self.stopping.near_bound(self.search.total_s) and self.turn()
 
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""

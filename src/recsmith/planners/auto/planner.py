@@ -110,7 +110,7 @@ class _Team:
             return
         in_time = partial(self.search.is_early, BOUND_SHARE)
         self._take_part("annealing", lambda: self.annealing.first_turn(in_time))
-        if self.annealing.is_compiled:
+        if self.annealing.is_quick:
             self._take_part("annealing", self.annealing.second_turn)
         else:
             self._take_part("local_search", self._improve)
@@ -150,7 +150,8 @@ class _Team:
         """Local search from the best starts, with an effort that they share; with a budget, until that is spent."""
         solves = self._may_solve and is_installed()
         limited = solves or self._goes_on or not self.stopping.has_budget
-        starts = self.drafts.starts[: MOST_STARTS if limited and "annealing" not in self.finished else 1]
+        annealed = "annealing" in self.finished and not self.annealing.is_compiled  # and its best plan is a draft
+        starts = self.drafts.starts[: MOST_STARTS if limited and not annealed else 1]
         improvement = Improvement(self.search, self.stopping, self.devices, self.seed)
         improvement.run([draft for _, _, draft in starts], self.drafts.relaxation, limited=limited)
         return True
