@@ -10,13 +10,15 @@ from support.searched import lopsided
 from recsmith.bounds import lower_bound
 from recsmith.bounds.dominated_groups import groups_dominated_by_type
 from recsmith.bounds.shared_relaxations import shared_relaxation
-from recsmith.costs import step_seconds
+from recsmith.clusters import load_cluster
+from recsmith.costs import cost_model, step_seconds
 from recsmith.planners.annealing import tournament as module
 from recsmith.planners.annealing.group_sets import Start, starts_of
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.tournament import Round, Tournament, tournament_of
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.problems import Footprint, Space
+from recsmith.problems import Footprint, Space, build_problem
+from recsmith.workloads.sample import sample_workload
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
 
@@ -99,6 +101,12 @@ def test_an_interrupt_ends_all_threads_and_goes_on() -> None:
         tournament(lopsided()).play(lambda footprint: False, interrupt)
 
 
+@pytest.mark.filterwarnings("ignore:cost model neural")
 def test_a_cost_model_that_is_not_made_of_linear_pieces_has_none() -> None:
-    case = lopsided()
-    assert tournament_of(DeviceState(case.evaluator), shared_relaxation(case.evaluator), [], 0) is None
+    problem = build_problem(sample_workload(8, seed=3), load_cluster("h100:4"))
+    for name, any_ in (("neural:simulated-h100", False), ("analytic", True)):
+        evaluator = cost_model(name).compile(problem)
+        devices, relaxation = DeviceState(evaluator), shared_relaxation(evaluator)
+        found = starts_of(devices, relaxation, lower_bound(evaluator), ())
+        assert found
+        assert (tournament_of(devices, relaxation, found, 0) is not None) == any_
