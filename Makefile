@@ -1,7 +1,7 @@
 # make demo   plan MLPerf DLRM-v2 on 8 x H100; sets up .venv with the core (Python 3.11 or later, network once)
 # make test   set up all that the tests need (PyTorch, FBGEMM and TorchRec for CPU) and run them
 # make soak   all tests at full size, long random runs included: about an hour of one core
-# make wheel  build dist/recsmith-<version>-py3-none-any.whl
+# make wheel  build dist/recsmith-<version>-cp311-abi3-<platform>.whl, for Python 3.11 and later
 # make venv   that set-up alone
 # make lint   ruff and pyright
 # make bench  the tables of docs/benchmarks
@@ -24,7 +24,7 @@ demo: $(VENV)/.core
 
 wheel: $(VENV)/.core
 	$(PIP) install build
-	rm -f dist/recsmith-*.whl
+	rm -rf build dist/recsmith-*.whl  # setuptools would pack what an earlier build left
 	$(VENV)/bin/python -m build --wheel --outdir dist
 
 test: venv
@@ -75,7 +75,7 @@ comm-models: $(VENV)/.test
 bench: $(VENV)/.core
 	$(VENV)/bin/python benchmarks/production.py
 
-$(VENV)/.core: pyproject.toml
+$(VENV)/.core: pyproject.toml $(wildcard src/recsmith/planners/annealing/*.c)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --editable .
 	@touch $@

@@ -38,4 +38,4 @@ def test_nobody_is_sent_to_an_index_where_recsmith_is_not():
     found = {path.name: FROM_AN_INDEX.search(path.read_text("utf-8")) for path in TEXTS}
     assert [name for name, match in found.items() if match] == []
     assert FROM_AN_INDEX.search("pip install 'recsmith[solve]'")
-    assert not FROM_AN_INDEX.search("pip install dist/recsmith-0.1.0-py3-none-any.whl")
+    assert not FROM_AN_INDEX.search("pip install dist/recsmith-0.1.0-cp311-abi3-linux_x86_64.whl")

@@ -313,12 +313,15 @@ def test_a_run_that_fails_leaves_the_old_file(run: Run, tmp_path: Path, words: l
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan.json", "old")]
 
 
-def test_the_report_says_what_was_left_out_for_want_of_ortools(run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_the_report_says_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch):
+    from recsmith.planners.auto import annealing_turns
     from recsmith.planners.auto import planner as auto
 
     monkeypatch.setattr(auto, "is_installed", lambda: False)
-    report = run("plan", "criteo-kaggle", "--cluster", "h100:4").out
+    monkeypatch.setattr(annealing_turns, "is_compiled", lambda: False)
+    report = " ".join(run("plan", "criteo-kaggle", "--cluster", "h100:4").out.split())
     assert "; neighbourhoods: left out, needs OR-Tools" in report
+    assert "; annealing: not compiled for want of a C compiler; plans may be a few per cent longer" in report
 
 
 # --- 2D jobs ------------------------------------------------------------------------------------------------------

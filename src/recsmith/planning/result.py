@@ -9,7 +9,8 @@ class Result:
     """A plan with seconds, iterations and whether a limit cut the search short.
 
     members: the parts that finished of a search made of several; the plan is no worse than any of theirs. left_out:
-    what the search would have done besides with an extra that is not installed, in words for a report.
+    what the search would have done besides with an extra that is not installed, or with the module that a C compiler
+    builds, in words for a report.
     """
 
     plan: Plan

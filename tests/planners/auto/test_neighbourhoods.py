@@ -141,6 +141,7 @@ def test_a_poor_plan_gets_better_and_stays_legal() -> None:
 @pytest.fixture
 def solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Annealing and local search find nothing, so that there is something left."""
+    monkeypatch.setattr("recsmith.planners.auto.annealing_turns.is_compiled", lambda: True)
     monkeypatch.setattr(AnnealingTurns, "tournament", None)
     monkeypatch.setattr(AnnealingTurns, "turn", lambda turns: False)
     monkeypatch.setattr(auto._Team, "_improve", lambda team: False)  # pyright: ignore[reportPrivateUsage]

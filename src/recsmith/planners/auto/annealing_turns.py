@@ -19,6 +19,7 @@ from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.stopping import StoppingRule
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
@@ -38,6 +39,14 @@ class AnnealingTurns:
     def is_compiled(self) -> bool:
         """Whether the problem is annealed by compiled code."""
         return self.tournament is not None
+
+    @property
+    def lacks_compiler(self) -> bool:
+        """Whether compiled code would anneal the problem, had the package been built with a C compiler."""
+        if is_compiled() or not self.drafts.starts or self.stopping.near_bound(self.search.total_s):
+            return False
+        evaluator = self.devices.evaluator
+        return isinstance(evaluator, HasStandIn) or linear_pieces_of(evaluator, self.devices.terms) is not None
 
     def first_turn(self, keep_on: Callable[[], bool]) -> bool:
         """One turn, while the bound is tightened on a thread of its own; False where nothing could be done.

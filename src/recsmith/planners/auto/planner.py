@@ -38,6 +38,7 @@ MOST_TURNS = 5  # of compiled annealing before a solver, if there is one; the la
 BOUND_SHARE = 0.25  # of a time limit, after which no tighter bound is sought; trade-off: the rest is the search's
 COST_GREEDY = next(planner for planner in GREEDIES if planner.name == "cost_greedy")
 LEFT_OUT = "neighbourhoods: left out, needs OR-Tools"  # what a report says where OR-Tools is not installed
+NOT_COMPILED = "annealing: not compiled for want of a C compiler; plans may be a few per cent longer"
 
 
 class Auto:
@@ -110,6 +111,8 @@ class _Team:
             return
         in_time = partial(self.search.is_early, BOUND_SHARE)
         self._take_part("annealing", lambda: self.annealing.first_turn(in_time))
+        if self.annealing.lacks_compiler:
+            self.left_out.append(NOT_COMPILED)
         if self.annealing.is_quick:
             self._take_part("annealing", self.annealing.second_turn)
         else:
