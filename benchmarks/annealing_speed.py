@@ -1,6 +1,7 @@
 """Compiled annealing beside NumPy's: the same problem, the same first plans, the same CPU seconds.
 
     python benchmarks/annealing_speed.py [WORKLOAD CLUSTER]    # dlrm-v2 h100:8 by default; two minutes of CPU time
+    python benchmarks/annealing_speed.py 100 h100:8x2          # as many sampled tables, seed 0
 
 Both begin with the drafts of planner `auto`, which are not counted; what each makes of them before it changes anything
 is. NumPy's annealing cools many plans together, the compiled one plays its tournament, both in turns that each take
@@ -30,6 +31,7 @@ from recsmith.planners.protocol import Search
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import build_problem
 from recsmith.workloads import load_workload
+from recsmith.workloads.sample import sample_workload
 
 AFTER_S = (0.1, 0.3, 1.0, 3.0, 10.0)  # CPU seconds after which the best step is noted
 SEEDS = (0, 1, 2)
@@ -64,7 +66,8 @@ class Race:
 def main() -> None:
     """Both kinds of annealing on one problem, as a table."""
     workload, cluster = sys.argv[1:3] or ("dlrm-v2", "h100:8")
-    evaluator = cost_model("analytic").compile(build_problem(load_workload(workload), load_cluster(cluster)))
+    tables = sample_workload(int(workload), 0) if workload.isdigit() else load_workload(workload)
+    evaluator = cost_model("analytic").compile(build_problem(tables, load_cluster(cluster)))
     bound = lower_bound(evaluator)
     print(f"{workload} on {cluster}, proven bound {(bound.bound.value_s or 0) * 1e3:.4f} ms\n")
     print(f"| annealing | changes a second | drafts | {' | '.join(f'{each:g} s' for each in AFTER_S)} |")
@@ -97,6 +100,8 @@ def numpy_race(drafts: Drafts) -> Race:
     least = min(MOST_STEPS, LEAST_STEPS + STEPS * len(drafts.problem.tables))
     while race.goes_on:
         starts = [draft for _, _, draft in drafts.starts if options.usable and options.reaches(draft)]
+        if not starts:
+            sys.exit("NumPy's annealing does not take part in this problem: it reaches none of the drafts")
         annealing, steps = Annealing(drafts.devices, options, starts, drafts.seed + turn), least * 2**turn
         for first in range(0, steps, FEW):
             annealing.cool(first, min(first + FEW, steps), steps)

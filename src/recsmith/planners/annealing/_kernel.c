@@ -1,12 +1,17 @@
-/* Annealing of one plan, compiled: the loop of planners/annealing/annealer.py, several million changes a second.
+/* Annealing of one plan, compiled: several million changes a second. kernel.py prepares what it reads and calls it.
 
-A plan gives each table a mode, and places the mode's pieces on targets. A change moves pieces, passes columns between
-them, or gives a table another option. It is made at once, priced, and taken back where it is not taken. What a rank
-costs is, for each fusion group, the largest of some linear functions of its summed terms (solver/linear_pieces.py).
+A plan gives each table a mode, and places the mode's pieces on targets: ranks, hosts, or the world. A change moves
+pieces, passes columns between them, or gives a table another option. It is made at once, priced, and taken back where
+it is not taken. What a group's pieces cost a rank is, in each phase, the largest of some linear functions of their
+summed terms (solver/linear_pieces.py).
+
+From top to bottom: prices of what is placed; pieces that come and go, noted so that a change can be taken back; lists
+of the pieces on each rank; the five kinds of changes; the loop; and the arrays that Python hands over.
 
 Legend, as in Python: T tables, M modes, U units (a mode's pieces by width), O options, W ranks, H hosts, G fusion
-groups, F phases, J linear functions of a phase, k terms, S slots for the pieces of a table. Every array is contiguous,
-of int64 or double. Callers guarantee that numbers in arrays are indices of what they name.
+groups, F phases, J linear functions of a phase, k terms, S slots for the pieces of a table. A cell is one fusion group
+on one rank; a piece is numbered table * S + slot. Every array is contiguous, of int64 or double. Callers guarantee that
+numbers in arrays are indices of what they name; only lengths are checked here.
 */
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
@@ -19,37 +24,39 @@ typedef int64_t i64;
 typedef double f64;
 
 #define MOST_PHASES 4
-#define MOST_PIECES 32     /* of memory */
+#define MOST_BLOCKS 32     /* of memory that one call allocates */
 #define CAP 1e250          /* powers are cut there, so that sums of them stay finite */
 #define PARTNERS 8         /* to trade places with, of which the best is taken */
-#define REFRESH 65536      /* steps after which loads are worked out anew: clears what rounding has left */
-#define EXACT 1e-6         /* of what they were: sums that fall below are added up anew, because of rounding */
-#define SIMILAR 1.2        /* times the best step: only plans whose score is below are priced exactly */
+#define REFRESH 65536      /* steps after which levels and sums of powers are worked out anew, as rounding adds up */
+#define EXACT 1e-6         /* of what it was: a sum of powers that falls below is added up anew, not by differences */
+#define SIMILAR 1.2        /* times the best step: only plans whose score is below are priced as plans are */
 
 enum { MOVE, SWAP, SHIFT, SPLIT, REPLACE, KINDS };
 
 typedef struct {
-    const i64 *sizes;                                      /* T M U O W H G F k S, in this order */
-    i64 T, M, U, O, W, H, G, F, k, S, per_host;
-    /* (M,): fixed 1 where pieces do not move one by one; unit: the narrowest, or -1 where widths are not free */
+    i64 T, M, U, O, W, H, G, F, k, S, per_host;            /* per_host: ranks of a host */
+    /* (M,): ranks that a piece covers; fixed 1 where pieces do not move one by one; unit: the narrowest, each next one
+       a width step wider, or -1 where widths are not free; least: width steps of a piece at least */
     const i64 *mode_group, *mode_coverage, *mode_fixed, *mode_unit, *mode_least;
     const f64 *unit_terms, *unit_loads;                    /* (U, k); (U, F): seconds alone on a rank */
     const i64 *unit_bytes;                                 /* (U, 4): device head and tail, host head and tail */
-    const i64 *option_mode, *option_unit, *option_count, *option_near;  /* (O,), (O, 2), (O, 2), (O, 2) */
+    /* (O,), (O, 2), (O, 2), (O, 2): two widths of pieces and how many of each; the next narrower and wider option */
+    const i64 *option_mode, *option_unit, *option_count, *option_near;
     const i64 *tried_start, *tried;                        /* (T + 1,), options of each table */
     const i64 *planes;                                     /* (F,): J of each phase */
-    const f64 *slopes, *opening, *shared;                  /* (sum J, k), (F,), (G,) */
+    const f64 *slopes, *opening, *shared;                  /* (sum J, k); (F,) of a cell in use; (G,) of a group */
     const i64 *capacity, *host_capacity;                   /* (W,), (H,) */
     i64 lucks;
     const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,) */
 } Problem;
 
 typedef struct {
-    i64 *option, *mode, *count, *unit, *target;            /* (T,), (T,), (T,), (T, S), (T, S); option -1: no listed one */
+    /* (T,), (T,), (T,), (T, S), (T, S); option -1: pieces as no option lists them */
+    i64 *option, *mode, *count, *unit, *target;
 } Plan;
 
 typedef struct {
-    i64 cell, count;                                       /* rank * G + group */
+    i64 cell, count;                                       /* rank * G + group, and how many pieces it had */
 } Cell;
 
 typedef struct {
@@ -57,21 +64,21 @@ typedef struct {
     Plan plan, best;
     f64 best_s;
     uint64_t random[2];
-    f64 *sums, *cell_loads;                                /* (W, G, k), (W, G, F) */
-    i64 *cell_count;                                       /* (W, G) */
-    f64 *loads, *powers;                                   /* (F, W) */
-    f64 level[MOST_PHASES], power_sum[MOST_PHASES], kept_sum[MOST_PHASES];
-    i64 *free_, *host_free, *in_group;
+    f64 *sums, *cell_loads;                                /* (W, G, k), (W, G, F): summed terms, seconds */
+    i64 *cell_count;                                       /* (W, G): pieces */
+    f64 *loads, *powers;                                   /* (F, W): seconds, and (seconds / level) ** sharpness */
+    f64 level[MOST_PHASES], power_sum[MOST_PHASES];        /* slowest rank's seconds at the last refresh; sum over W */
     int sharpness;
-    i64 **lists, *listed, *list_room, *place;      /* pieces on each rank, then on each host; and where they stand */
+    i64 *free_, *host_free, *in_group;                     /* bytes (W,) and (H,); pieces (G,) */
+    i64 **lists, *listed, *list_room, *place;              /* pieces on each rank, then each host; their places */
     /* what a change has touched, to take it back */
-    i64 cells, ranks;
+    i64 cells, ranks;                                      /* how many; a cell may be noted twice, a rank may not */
     Cell *old_cell;
-    f64 *old_sums, *old_cell_loads, *old_loads, *old_powers;
+    f64 *old_sums, *old_cell_loads, *old_loads, *old_powers, old_power_sum[MOST_PHASES];
     i64 *old_rank, *old_free, *old_host_free, *old_in_group;
     unsigned char *touched;
-    void *memory[MOST_PIECES];
-    int pieces, failed;
+    void *memory[MOST_BLOCKS];
+    int blocks, failed;                                    /* failed: memory has run out */
 } Annealer;
 
 /* --- chance ------------------------------------------------------------------------------------------------------ */
@@ -136,14 +143,14 @@ static void sum_powers(Annealer *a) {
     }
 }
 
-static f64 common(const Annealer *a) {
+static f64 shared_seconds(const Annealer *a) {              /* that each group in use adds to the step, once */
     f64 seconds = 0;
     for (i64 g = 0; g < a->p->G; g++) seconds += a->in_group[g] > 0 ? a->p->shared[g] : 0;
     return seconds;
 }
 
-static f64 score(const Annealer *a) {                      /* a smooth stand-in of the step */
-    f64 seconds = common(a);
+static f64 score(const Annealer *a) {                      /* smooth: the step with norms for largest loads */
+    f64 seconds = shared_seconds(a);
     for (i64 f = 0; f < a->p->F; f++) seconds += a->level[f] * pow(a->power_sum[f], 1.0 / a->sharpness);
     return seconds;
 }
@@ -154,8 +161,8 @@ static f64 slowest_load(const Annealer *a, i64 f) {
     return most;
 }
 
-static f64 step(const Annealer *a) {
-    f64 seconds = common(a);
+static f64 step(const Annealer *a) {                       /* the slowest rank's seconds in each phase, added up */
+    f64 seconds = shared_seconds(a);
     for (i64 f = 0; f < a->p->F; f++) seconds += slowest_load(a, f);
     return seconds;
 }
@@ -191,6 +198,8 @@ static void keep(Annealer *a, i64 rank, i64 cell) {        /* note what a cell a
     }
 }
 
+/* A piece comes (sign 1) or goes (-1). The last rank that it covers may hold less than the others: the tail. Loads of
+   ranks are not worked out here, but once for the whole change. */
 static void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) {
     const Problem *p = a->p;
     i64 size = p->mode_coverage[mode], group = p->mode_group[mode], first = target * size, last = first + size - 1;
@@ -209,15 +218,15 @@ static void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) {
     a->in_group[group] += sign;
 }
 
-static void forget(Annealer *a) {
+static void forget(Annealer *a) {                          /* what was noted: the change stays */
     for (i64 n = 0; n < a->ranks; n++) a->touched[a->old_rank[n]] = 0;
     a->cells = a->ranks = 0;
 }
 
-static void begin(Annealer *a) {
+static void begin(Annealer *a) {                           /* a change; `keep` notes the rest as it goes on */
     memcpy(a->old_in_group, a->in_group, a->p->G * sizeof(i64));
     memcpy(a->old_host_free, a->host_free, a->p->H * sizeof(i64));
-    memcpy(a->kept_sum, a->power_sum, sizeof a->power_sum);
+    memcpy(a->old_power_sum, a->power_sum, sizeof a->power_sum);
 }
 
 static void take_back(Annealer *a) {
@@ -238,11 +247,11 @@ static void take_back(Annealer *a) {
     }
     memcpy(a->in_group, a->old_in_group, p->G * sizeof(i64));
     memcpy(a->host_free, a->old_host_free, p->H * sizeof(i64));
-    memcpy(a->power_sum, a->kept_sum, sizeof a->power_sum);
+    memcpy(a->power_sum, a->old_power_sum, sizeof a->power_sum);
     forget(a);
 }
 
-static int fits(const Annealer *a) {
+static int fits(const Annealer *a) {                       /* whether what was touched has memory for its pieces */
     for (i64 n = 0; n < a->ranks; n++) {
         i64 rank = a->old_rank[n];
         if (a->free_[rank] < 0 || a->host_free[rank / a->p->per_host] < 0) return 0;
@@ -258,11 +267,11 @@ static i64 list_of(const Annealer *a, i64 table, i64 slot) {  /* -1 for what spa
     return size == p->W && p->W > 1 ? -1 : size == 1 ? target : p->W + target;
 }
 
-static int widen(Annealer *a, i64 list) {
+static int lengthen(Annealer *a, i64 list) {               /* 0 where there is no memory */
     i64 size = a->list_room[list] ? 2 * a->list_room[list] : 16;
-    i64 *wider = realloc(a->lists[list], size * sizeof(i64));
-    if (!wider) return a->failed = 1, 0;
-    a->lists[list] = wider, a->list_room[list] = size;
+    i64 *longer = realloc(a->lists[list], size * sizeof(i64));
+    if (!longer) return a->failed = 1, 0;
+    a->lists[list] = longer, a->list_room[list] = size;
     return 1;
 }
 
@@ -270,7 +279,7 @@ static void enlist(Annealer *a, i64 table) {
     for (i64 slot = 0; slot < a->plan.count[table]; slot++) {
         i64 list = list_of(a, table, slot), piece = table * a->p->S + slot;
         if (list < 0) continue;
-        if (a->listed[list] == a->list_room[list] && !widen(a, list)) return;
+        if (a->listed[list] == a->list_room[list] && !lengthen(a, list)) return;
         a->place[piece] = a->listed[list];
         a->lists[list][a->listed[list]++] = piece;
     }
@@ -291,7 +300,7 @@ static i64 any_piece(Annealer *a) {
     return table * a->p->S + below(a, a->plan.count[table]);
 }
 
-static i64 slow_piece(Annealer *a, i64 phase) {            /* of the slowest rank of a phase, where it has any */
+static i64 slow_piece(Annealer *a, i64 phase) {            /* of a phase's slowest rank or its host; else any piece */
     const Problem *p = a->p;
     const f64 *loads = a->loads + phase * p->W;
     i64 rank = 0;
@@ -363,7 +372,8 @@ static void drop_slot(Proposal *to, i64 slot) {
     to->unit[slot] = to->unit[to->count], to->target[slot] = to->target[to->count];
 }
 
-static int lawful(const Annealer *a, const Proposal *to) {  /* pieces that share a rank are equally wide; no two share a host */
+/* Pieces of a table that share a rank are equally wide; those that cover several ranks do not share any. */
+static int lawful(const Annealer *a, const Proposal *to) {
     int wide = a->p->mode_coverage[to->mode] > 1;
     for (i64 i = 1; i < to->count; i++)
         for (i64 j = 0; j < i; j++)
@@ -389,9 +399,11 @@ static void add_share(Proposal *to, i64 target, i64 count, i64 unit) {
     while (count--) to->unit[to->count] = unit, to->target[to->count++] = target;
 }
 
-static int moves(const Annealer *a, i64 mode) { return a->p->mode_coverage[mode] < a->p->W && !a->p->mode_fixed[mode]; }
+static int moves(const Annealer *a, i64 mode) {
+    return a->p->mode_coverage[mode] < a->p->W && !a->p->mode_fixed[mode];
+}
 
-static int propose_move(Annealer *a, Proposal *to, i64 piece) {
+static int propose_move(Annealer *a, Proposal *to, i64 piece) {  /* one piece, or all of its table on that target */
     i64 slot = piece % a->p->S, size = a->p->mode_coverage[a->plan.mode[piece / a->p->S]];
     propose_same(a, to, piece / a->p->S);
     if (!moves(a, to->mode)) return 0;
@@ -431,7 +443,9 @@ static i64 greatest_divisor(i64 x, i64 y) {                /* that both have */
     return x;
 }
 
-static int propose_shift(Annealer *a, Proposal *to, i64 piece) {  /* columns of one rank pass to a sibling's, some or all */
+/* Columns of a table's pieces on one rank pass to those on another, some or all. Pieces on a rank stay equally wide, so
+   columns (in width steps) come in multiples that divide among the pieces on both ranks. */
+static int propose_shift(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
     i64 slot = piece % p->S, base, sibling;
     propose_same(a, to, piece / p->S);
@@ -453,7 +467,8 @@ static int propose_shift(Annealer *a, Proposal *to, i64 piece) {  /* columns of 
     return lawful(a, to);
 }
 
-static int propose_split(Annealer *a, Proposal *to, i64 piece) {  /* columns go to another rank, or in other pieces */
+/* A table's columns on a rank are cut into another number of pieces, or some of each piece go to a rank without any. */
+static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
     i64 slot = piece % p->S, base, least;
     propose_same(a, to, piece / p->S);
@@ -463,7 +478,8 @@ static int propose_split(Annealer *a, Proposal *to, i64 piece) {  /* columns go 
     to->option = -1;
     if (heads(a)) {
         i64 pieces = 1 + below(a, 8), columns = mine * width;
-        if (pieces == mine || columns % pieces || columns / pieces < least || to->count - mine + pieces > p->S) return 0;
+        if (pieces == mine || columns % pieces || columns / pieces < least) return 0;
+        if (to->count - mine + pieces > p->S) return 0;
         drop_share(to, here);
         add_share(to, here, pieces, base + columns / pieces - 1);
         return 1;
@@ -491,7 +507,8 @@ static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another op
     i64 covers = p->mode_coverage[to->mode];
     for (i64 i = 0; i < to->count; i++) {
         to->unit[i] = p->option_unit[option * 2 + (i >= p->option_count[option * 2])];
-        if (!(stay && size == covers && i < count)) to->target[i] = quiet_target(a, covers, to->unit[i], draw(a) & 3 ? 6 : 1);
+        if (!(stay && size == covers && i < count))
+            to->target[i] = quiet_target(a, covers, to->unit[i], draw(a) & 3 ? 6 : 1);
     }
     return lawful(a, to);
 }
@@ -502,7 +519,7 @@ static int propose(Annealer *a, int kind, i64 piece, Proposal to[2]) {
     case SWAP: return propose_swap(a, to, to + 1, piece);
     case SHIFT: return propose_shift(a, to, piece);
     case SPLIT: return propose_split(a, to, piece);
-    default: return propose_option(a, to, piece);
+    default: return propose_option(a, to, piece);           /* REPLACE */
     }
 }
 
@@ -529,7 +546,7 @@ static void adopt(Annealer *a, const Proposal *to) {
     enlist(a, table);
 }
 
-static void remember(Annealer *a) {
+static void remember(Annealer *a) {                        /* the plan, if it is the best */
     const Problem *p = a->p;
     f64 seconds = step(a);
     if (!(seconds < a->best_s)) return;
@@ -541,7 +558,7 @@ static void remember(Annealer *a) {
     memcpy(a->best.target, a->plan.target, p->T * p->S * sizeof(i64));
 }
 
-static void price_touched(Annealer *a) {
+static void price_touched(Annealer *a) {                   /* where ranks are few, sums change by differences */
     const Problem *p = a->p;
     int few = 4 * a->ranks < p->W;
     for (i64 n = 0; n < a->ranks; n++) {
@@ -549,7 +566,7 @@ static void price_touched(Annealer *a) {
         for (i64 f = 0; few && f < p->F; f++)
             a->power_sum[f] += a->powers[f * p->W + a->old_rank[n]] - a->old_powers[n * p->F + f];
     }
-    for (i64 f = 0; few && f < p->F; f++) few = a->power_sum[f] > EXACT * a->kept_sum[f];
+    for (i64 f = 0; few && f < p->F; f++) few = a->power_sum[f] > EXACT * a->old_power_sum[f];
     if (!few) sum_powers(a);
 }
 
@@ -563,7 +580,7 @@ static int kind_of(Annealer *a) {
 typedef struct {
     long long first, last, steps;                          /* of this call, and of the whole cooling */
     f64 hot, cold;                                         /* temperatures as shares of the score */
-    int blunt, stages;                                     /* the power of the norm at first, and how often it doubles, plus one */
+    int blunt, stages;                                     /* sharpness at first, 3 * 2 ** i; doubles every stage */
 } Schedule;
 
 static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
@@ -595,14 +612,15 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
 /* --- from Python ------------------------------------------------------------------------------------------------- */
 
 enum {  /* the arrays, in the order of the call */
-    SIZES, MODE_GROUP, MODE_COVERAGE, MODE_FIXED, MODE_UNIT, MODE_LEAST, UNIT_TERMS, UNIT_LOADS, UNIT_BYTES, OPTION_MODE, OPTION_UNIT,
-    OPTION_COUNT, OPTION_NEAR, TRIED_START, TRIED, PLANES, SLOPES, OPENING, SHARED, CAPACITY, HOST_CAPACITY, LUCK, SHARES,
+    SIZES, MODE_GROUP, MODE_COVERAGE, MODE_FIXED, MODE_UNIT, MODE_LEAST, UNIT_TERMS, UNIT_LOADS, UNIT_BYTES,
+    OPTION_MODE, OPTION_UNIT, OPTION_COUNT, OPTION_NEAR, TRIED_START, TRIED, PLANES, SLOPES, OPENING, SHARED,
+    CAPACITY, HOST_CAPACITY, LUCK, SHARES,
     PLAN, BEST = PLAN + 5, RANDOM = BEST + 5, BEST_S, ARRAYS
 };
 static const char *const NAMES[ARRAYS] = {
-    "sizes", "mode_group", "mode_coverage", "mode_fixed", "mode_unit", "mode_least", "unit_terms", "unit_loads", "unit_bytes",
-    "option_mode", "option_unit", "option_count", "option_near", "tried_start", "tried", "planes", "slopes",
-    "opening", "shared", "capacity", "host_capacity", "luck", "shares", "plan.option", "plan.mode",
+    "sizes", "mode_group", "mode_coverage", "mode_fixed", "mode_unit", "mode_least", "unit_terms", "unit_loads",
+    "unit_bytes", "option_mode", "option_unit", "option_count", "option_near", "tried_start", "tried", "planes",
+    "slopes", "opening", "shared", "capacity", "host_capacity", "luck", "shares", "plan.option", "plan.mode",
     "plan.count", "plan.unit", "plan.target", "best.option", "best.mode", "best.count", "best.unit", "best.target",
     "random", "best_s",
 };
@@ -610,7 +628,7 @@ static const char *const NAMES[ARRAYS] = {
 static void *room(Annealer *a, i64 number, size_t size) {
     void *memory = calloc(number > 0 ? (size_t)number : 1, size);
     a->failed |= memory == NULL;
-    a->memory[a->pieces++] = memory;
+    a->memory[a->blocks++] = memory;
     return memory;
 }
 
@@ -619,7 +637,7 @@ static void allocate(Annealer *a, Proposal to[2]) {
     i64 W = p->W, widest = 1;
     for (i64 m = 0; m < p->M; m++)
         if (p->mode_coverage[m] < W && p->mode_coverage[m] > widest) widest = p->mode_coverage[m];
-    i64 cells = 4 * (p->S * widest + W);                   /* two tables leave and come */
+    i64 cells = 4 * (p->S * widest + W);                   /* two tables go and come; only single pieces span all */
     a->sums = room(a, W * p->G * p->k, sizeof(f64));
     a->cell_loads = room(a, W * p->G * p->F, sizeof(f64));
     a->cell_count = room(a, W * p->G, sizeof(i64));
@@ -650,15 +668,13 @@ static void allocate(Annealer *a, Proposal to[2]) {
 
 static void release(Annealer *a) {
     for (i64 i = 0; a->lists && i < a->p->W + a->p->H; i++) free(a->lists[i]);
-    while (a->pieces) free(a->memory[--a->pieces]);
+    while (a->blocks) free(a->memory[--a->blocks]);
 }
 
-static void set_up(Annealer *a) {
+static void set_up(Annealer *a) {                          /* places the plan; `anneal` works loads out first of all */
     const Problem *p = a->p;
     memcpy(a->free_, p->capacity, p->W * sizeof(i64));
     memcpy(a->host_free, p->host_capacity, p->H * sizeof(i64));
-    for (i64 f = 0; f < p->F; f++) a->level[f] = 1;
-    a->sharpness = 3;
     for (i64 t = 0; t < p->T; t++) {
         for (i64 i = 0; i < a->plan.count[t]; i++) {
             put(a, a->plan.mode[t], a->plan.unit[t * p->S + i], a->plan.target[t * p->S + i], 1);
@@ -668,8 +684,8 @@ static void set_up(Annealer *a) {
     }
 }
 
-static void read_problem(Problem *p, Annealer *a, void *const array[], const i64 lengths[]) {
-    const i64 *sizes = p->sizes = array[SIZES];
+static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 lengths[]) {
+    const i64 *sizes = array[SIZES];                       /* T M U O W H G F k S, in this order */
     p->T = sizes[0], p->M = sizes[1], p->U = sizes[2], p->O = sizes[3], p->W = sizes[4], p->H = sizes[5];
     p->G = sizes[6], p->F = sizes[7], p->k = sizes[8], p->S = sizes[9], p->per_host = p->W / p->H;
     p->lucks = lengths[LUCK];
@@ -690,8 +706,9 @@ static const char *wrong_length(const Problem *p, const i64 lengths[]) {
     i64 planes = 0, TS = p->T * p->S;
     for (i64 f = 0; f < p->F; f++) planes += p->planes[f];
     const i64 expected[ARRAYS] = {
-        10, p->M, p->M, p->M, p->M, p->M, p->U * p->k, p->U * p->F, p->U * 4, p->O, p->O * 2, p->O * 2, p->O * 2, p->T + 1,
-        p->tried_start[p->T], p->F, planes * p->k, p->F, p->G, p->W, p->H, p->lucks, KINDS,
+        10, p->M, p->M, p->M, p->M, p->M, p->U * p->k, p->U * p->F, p->U * 4,
+        p->O, p->O * 2, p->O * 2, p->O * 2, p->T + 1, p->tried_start[p->T],
+        p->F, planes * p->k, p->F, p->G, p->W, p->H, p->lucks, KINDS,
         p->T, p->T, p->T, TS, TS, p->T, p->T, p->T, TS, TS, 2, 1,
     };
     for (int i = 0; i < ARRAYS; i++)
@@ -704,7 +721,7 @@ static PyObject *run(void *const array[], const i64 lengths[], const Schedule *s
     Annealer annealer = {0}, *a = &annealer;
     Proposal to[2] = {{0}, {0}};
     if (lengths[SIZES] != 10) return PyErr_Format(PyExc_ValueError, "sizes: 10 numbers are needed");
-    read_problem(&problem, a, array, lengths);
+    read_arrays(&problem, a, array, lengths);
     if (problem.F > MOST_PHASES || lengths[PLANES] != problem.F || lengths[TRIED_START] != problem.T + 1)
         return PyErr_Format(PyExc_ValueError, "planes or tried_start: wrong length");
     const char *wrong = wrong_length(&problem, lengths);
@@ -732,7 +749,8 @@ static PyObject *anneal_arrays(PyObject *self, PyObject *arguments) {
     PyObject *arrays;
     Schedule schedule;
     if (!PyArg_ParseTuple(arguments, "O!LLLddii", &PyTuple_Type, &arrays, &schedule.first, &schedule.last,
-                          &schedule.steps, &schedule.hot, &schedule.cold, &schedule.blunt, &schedule.stages)) return NULL;
+                          &schedule.steps, &schedule.hot, &schedule.cold, &schedule.blunt, &schedule.stages))
+        return NULL;
     if (PyTuple_Size(arrays) != ARRAYS) return PyErr_Format(PyExc_ValueError, "%d arrays are needed", (int)ARRAYS);
     Py_buffer views[ARRAYS];
     void *array[ARRAYS];
