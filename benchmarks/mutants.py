@@ -47,7 +47,7 @@ PLANNERS = (*CONTRACT, "planners/test_brute_force.py")
 STATES = ("planners/test_device_states.py", "planners/search", "planners/solver/test_device_states.py")
 EXACT = ("planners/exact", "planners/solver")
 FEASIBLE = ("planning/test_feasibility.py", "planners/search/test_repair.py")
-ANNEALING = ("planners/search/test_annealing.py", "planners/test_contract.py")
+ANNEALING = ("planners/annealing", "planners/auto", "planners/test_contract.py")
 EXACTNESS = ("jobs/test_exactness.py",)
 LAUNCH = ("jobs/test_launch.py",)
 PROCESS = ("cli/test_process.py",)
@@ -148,7 +148,8 @@ MUTANTS = (
     Mutant("neuroshard forgets memory", "planners/neuroshard/rollouts.py",
            "fits = (self.free >= halves.bytes[pieces][:, None]) &", "fits =", (*CONTRACT, "planners/neuroshard")),
     Mutant("auto improves nothing", "planners/auto/planner.py",
-           '(("annealing", self._anneal), ("local_search", self._improve))', "()", PLANNERS[1:]),
+           'if self.drafts.starts and not self.stopping.reached and member() and name', "if False and name",
+           (*PLANNERS[1:], "planners/auto")),
     Mutant("ldm leaves pieces of hosts and the world aside", "planners/ldm.py",
            "_place_shared(devices, assignment, others)\n    for", "for", (*CONTRACT, "planners/test_ldm.py")),
     # --- planner exact ---
