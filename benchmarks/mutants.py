@@ -149,7 +149,7 @@ MUTANTS = (
            "fits = (self.free >= halves.bytes[pieces][:, None]) &", "fits =", (*CONTRACT, "planners/neuroshard")),
     Mutant("auto improves nothing", "planners/auto/planner.py",
            'if self.drafts.starts and not self.stopping.reached and member() and name', "if False and name",
-           (*PLANNERS[1:], "planners/auto")),
+           ("planners/auto",)),
     Mutant("ldm leaves pieces of hosts and the world aside", "planners/ldm.py",
            "_place_shared(devices, assignment, others)\n    for", "for", (*CONTRACT, "planners/test_ldm.py")),
     # --- planner exact ---
