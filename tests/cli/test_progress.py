@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from recsmith.cli import progress
-from recsmith.cli.progress import end_line, is_watched, note, progress_printer, search_printer
+from recsmith.cli.progress import end_line, is_watched, note, progress_printer, proof_printer, search_printer
 
 
 @pytest.mark.parametrize("answer", [True, False, None])
@@ -57,3 +57,17 @@ def test_a_search_is_followed_on_a_terminal_once_it_has_taken_a_while(
     on_improve(0.001)
     end_line()
     assert capsys.readouterr().err == "\rrecsmith: 7 s, best step 1 ms; Ctrl-C ends with it\r"  # as above
+
+
+def test_both_ends_of_a_proof_are_followed_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert proof_printer() is None  # nobody watches
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    clock = iter([0.0, 0.0, 1.0, 7.0, 7.0, 7.0, 7.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    on_bound = proof_printer(quiet_s=2.0)
+    assert on_bound is not None
+    on_bound(0.002, 0.001)
+    on_bound(0.002, 0.0016)
+    assert "proving: best step 2 ms, bound 1.6 ms, 25.00% apart" in capsys.readouterr().err

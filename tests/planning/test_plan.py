@@ -9,6 +9,7 @@ import recsmith
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.planning import PLANNERS, plan
 from recsmith.problems import Constraints, Space, TableRule
+from recsmith.workloads.sample import sample_workload
 
 WORKLOAD = workload(table("a", 1000, 8), table("b", 500, 16), table("c", 10, 4))
 CASE = Case(WORKLOAD, cluster(2))
@@ -110,3 +111,14 @@ def test_a_budget_of_iterations_ends_a_search_that_finds_nothing_more() -> None:
 def test_a_limit_leaves_something_to_do(limit: dict[str, Any], rule: str) -> None:
     with pytest.raises(UsageError, match=rule):
         recsmith.plan("criteo-kaggle", "h100:8", **limit)
+
+
+def test_a_proof_tells_both_ends_and_shares_the_time_limit() -> None:
+    heard: list[tuple[float, float]] = []
+    workload = sample_workload(14, seed=1)
+    found = plan(workload, "h100:4", prove=True, time_limit_s=4.0, on_bound=lambda *ends: heard.append(ends))
+    assert heard
+    assert all(total == found.plan.cost.total_s >= bound for total, bound in heard)
+    bounds = [bound for _, bound in heard]
+    assert bounds == sorted(bounds)
+    assert found.plan.bound.value_s == pytest.approx(bounds[-1])

@@ -1,6 +1,6 @@
 """Bounds that no plan can undercut, and the relaxations that they rest on; docs/bounds.md proves them."""
 
-from recsmith.bounds.lower_bound import LowerBound, first_bound, lower_bound, prove
+from recsmith.bounds.lower_bound import LowerBound, OnBound, first_bound, lower_bound, prove
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
 from recsmith.bounds.selection import LinearBound, SelectionLimits
 
@@ -8,6 +8,7 @@ __all__ = [
     "Choice",
     "LinearBound",
     "LowerBound",
+    "OnBound",
     "Relaxation",
     "SelectionLimits",
     "first_bound",

@@ -33,6 +33,9 @@ PROOF_WORK = 20_000_000_000  # numbers that a bound on request may work on: abou
 PROOF_WORK_AT_ONCE = 100_000_000  # numbers between two questions whether to go on
 
 
+OnBound = Callable[[float, float], None]  # hears of a proof: seconds of the best plan, and of the bound
+
+
 @dataclass(frozen=True, slots=True)
 class LowerBound:
     """What is known of a problem before any search: its bound, and under which limits good plans are to be sought.
@@ -69,10 +72,13 @@ def first_bound(evaluator: Evaluator) -> LowerBound:
     return _first(evaluator).known
 
 
-def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = always) -> Bound:
+def prove(
+    evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = always, on_bound: OnBound | None = None
+) -> Bound:
     """A bound that more work has gone into, of a problem for which a plan with `total_s` seconds is known.
 
-    keep_on: asked now and then whether to go on. Takes about a minute where the gap stays open.
+    keep_on: asked now and then whether to go on. on_bound(total_s, bound in seconds): told now and then. Takes about a
+    minute where the gap stays open.
     """
     known = lower_bound(evaluator).bound
     if known.value_s is None or known.value_s >= total_s or len(evaluator.problem.tables) > MOST_TABLES:
@@ -80,6 +86,8 @@ def prove(evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = al
     branching = _phase_branching(evaluator, total_s, max(each.price for each in lower_bound(evaluator).promising))
     while branching.work < PROOF_WORK and branching.bound < total_s and not branching.done and keep_on():
         branching.solve(branching.work + PROOF_WORK_AT_ONCE, total_s)
+        if on_bound is not None:
+            on_bound(total_s, max(known.value_s, min(branching.bound, total_s)))
     return replace(known, value_s=max(known.value_s, min(branching.bound, total_s * (1 - ROUNDING))))
 
 

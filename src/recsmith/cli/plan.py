@@ -13,7 +13,7 @@ from recsmith.cli.options import (
     read_search,
     search_options,
 )
-from recsmith.cli.progress import end_line, note, search_printer
+from recsmith.cli.progress import end_line, note, proof_printer, search_printer
 
 
 @click.command(name="plan")
@@ -21,7 +21,7 @@ from recsmith.cli.progress import end_line, note, search_printer
 @problem_options
 @search_options
 @click.option(
-    "--prove", is_flag=True, default=False, help="Look for a better bound as well: a minute, or to the time limit."
+    "--prove", is_flag=True, default=False, help="Look for a better bound as well: a minute, or half of the time limit."
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @force_option
@@ -44,7 +44,7 @@ def command(workload: str, prove: bool, output: str | None, force: bool, format_
     check_target(output, inputs=inputs_of(workload, *words.values()), kind=PLAN_FILE, force=force)
     result = plan(
         **read_problem(workload, words), **read_search(words), planner=words["planner"], prove=prove,
-        on_improve=search_printer(),
+        on_improve=search_printer(), on_bound=proof_printer(),
     )  # fmt: skip
     end_line()
     note_other_processor(result.plan.cost_model)

@@ -57,6 +57,25 @@ def search_printer(quiet_s: float = QUIET_S) -> Callable[[float], None] | None:
     return on_improve
 
 
+def proof_printer(quiet_s: float = QUIET_S) -> Callable[[float, float], None] | None:
+    """What prints both ends of a proof on a terminal: the best plan, and the bound; None where nobody watches."""
+    if not is_watched():
+        return None
+    from recsmith.units import format_time
+
+    begun = time.monotonic()
+    say = progress_printer(
+        lambda ends: f"proving: best step {format_time(ends[0])}, bound {format_time(ends[1])}, "
+        f"{ends[0] / max(ends[1], 1e-12) - 1:.2%} apart", 0.0
+    )  # fmt: skip
+
+    def on_bound(total_s: float, bound_s: float) -> None:
+        if time.monotonic() - begun > quiet_s:
+            say((total_s, bound_s))
+
+    return on_bound
+
+
 def end_line() -> None:
     """Erase the line of progress on a terminal, so that what follows begins at its left."""
     if is_watched():

@@ -1,14 +1,16 @@
 """From a list of tables and a cluster to a plan: the verb that everything else serves."""
 
 import time
+from dataclasses import replace
 
+from recsmith.bounds import OnBound
 from recsmith.bounds import prove as prove_bound
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import Infeasible, PlanMismatch, UsageError
 from recsmith.files import Source
-from recsmith.planners import OnImprove, Planner, Solution
+from recsmith.planners import Budget, OnImprove, Planner, Solution
 from recsmith.planning.assemble import make_plan
 from recsmith.planning.feasibility import check_feasible
 from recsmith.planning.options import SearchOptions
@@ -30,6 +32,8 @@ from recsmith.problems import (
 )
 from recsmith.workloads import Workload, load_workload
 
+PROOF_SHARE = 0.5  # of a time limit, for a better bound where one is asked for
+
 
 def plan(
     workload: Workload | Source,
@@ -45,6 +49,7 @@ def plan(
     start: Plan | Source | None = None,
     on_improve: OnImprove | None = None,
     prove: bool = False,
+    on_bound: OnBound | None = None,
 ) -> Result:
     """A sharding plan for a workload on a cluster, with its cost, a proven bound, and the gap between them.
 
@@ -52,7 +57,8 @@ def plan(
     planner, cost_model: names, or objects of your own (docs/extending.md). seed: of planners that draw at random.
     iterations, time_limit_s: how long to search; the first is reproducible, the second marks the result truncated.
     start: a plan that the result is never worse than. on_improve(seconds): hears of each better plan; True cancels.
-    prove: look for a better bound as well, for what is left of time_limit_s, or about a minute.
+    prove: look for a better bound as well, for half of time_limit_s, or about a minute. on_bound(seconds of the plan,
+    seconds of the bound): hears now and then how far that is.
 
     Raises:
         UsageError: a name, value or file breaks a rule.
@@ -64,7 +70,7 @@ def plan(
     )
     return plan_with(
         options, workload, cluster, planner=planner, constraints=constraints, start=start, on_improve=on_improve,
-        prove=prove,
+        prove=prove, on_bound=on_bound,
     )  # fmt: skip
 
 
@@ -78,6 +84,7 @@ def plan_with(
     start: Plan | Source | None = None,
     on_improve: OnImprove | None = None,
     prove: bool = False,
+    on_bound: OnBound | None = None,
 ) -> Result:
     """`plan`, with the options of the search in one noun."""
     begun = time.perf_counter()
@@ -90,7 +97,7 @@ def plan_with(
     check_feasible(evaluator, model)
     try:
         solution = searcher.plan(
-            problem, evaluator, seed=options.seed, budget=options.budget.less(time.perf_counter() - begun),
+            problem, evaluator, seed=options.seed, budget=_budget(options, begun, prove),
             start=None if start is None else _start_footprint(problem, load_plan(start)), on_improve=on_improve,
         )  # fmt: skip
     except Infeasible as error:
@@ -99,7 +106,7 @@ def plan_with(
         check_solution(problem, solution, searcher.name)
     bound = solution.bound
     if prove and bound is None:
-        bound = _proven(evaluator, solution, begun, options.time_limit_s)
+        bound = _proven(evaluator, solution, begun, options.time_limit_s, on_bound)
     return Result(
         plan=make_plan(evaluator, solution.footprint, planner=searcher.name, cost_model=model.name, bound=bound),
         elapsed_s=time.perf_counter() - begun,
@@ -110,13 +117,23 @@ def plan_with(
     )
 
 
-def _proven(evaluator: Evaluator, solution: Solution, begun: float, time_limit_s: float | None) -> Bound:
+def _budget(options: SearchOptions, begun: float, prove: bool) -> Budget:
+    """What is left of the budget; a time limit is shared with the proof."""
+    budget = options.budget
+    if prove and budget.time_limit_s is not None:
+        budget = replace(budget, time_limit_s=(1 - PROOF_SHARE) * budget.time_limit_s)
+    return budget.less(time.perf_counter() - begun)
+
+
+def _proven(
+    evaluator: Evaluator, solution: Solution, begun: float, time_limit_s: float | None, on_bound: OnBound | None
+) -> Bound:
     """A better bound, looked for until the time limit, or for about a minute."""
 
     def in_time() -> bool:
         return time_limit_s is None or time.perf_counter() - begun < time_limit_s
 
-    return prove_bound(evaluator, solution.total_s, in_time)
+    return prove_bound(evaluator, solution.total_s, in_time, on_bound)
 
 
 def check_solution(problem: Problem, solution: Solution, planner: str) -> None:
