@@ -43,7 +43,7 @@ class AnnealingTurns:
     @property
     def lacks_compiler(self) -> bool:
         """Whether compiled code would anneal the problem, had the package been built with a C compiler."""
-        if is_compiled() or not self.drafts.starts or self.stopping.near_bound(self.search.total_s):
+        if is_compiled() or not self.drafts.starts or not self._may_gain:
             return False
         evaluator = self.devices.evaluator
         return isinstance(evaluator, HasStandIn) or linear_pieces_of(evaluator, self.devices.terms) is not None
@@ -88,11 +88,17 @@ class AnnealingTurns:
     @cached_property
     def tournament(self) -> Tournament | None:
         """The compiled annealing; None where the package or the cost model has none, or little is to gain."""
-        if not is_compiled() or self.stopping.near_bound(self.search.total_s):
+        if not is_compiled() or not self._may_gain:
             return None
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
         starts = starts_of(self.devices, self.drafts.relaxation, self.known, drafts)
         return tournament_of(self.devices, self.drafts.relaxation, starts, self.drafts.seed)
+
+    @property
+    def _may_gain(self) -> bool:
+        """Whether annealing is worth its time: many tables whose costs add up are placed well by candidates alone."""
+        many = self.devices.evaluator.additive and self.stopping.size > FEW_CELLS and not self.stopping.has_budget
+        return not many and not self.stopping.near_bound(self.search.total_s)
 
     def _look_by_stand_in(self) -> None:
         """The best plan by a simpler cost model becomes a draft, where the model has such a stand-in.
