@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.benched import TASK
 
-from recsmith.bench.plans import attempt, check_planner, default_model
+from recsmith.bench.plans import attempt, check_planners, default_model
 from recsmith.bench.sharding import BenchResults
 from recsmith.errors import UsageError
 
@@ -16,15 +16,21 @@ from recsmith.errors import UsageError
 )
 def test_unknown_planners_and_cost_models_are_refused(word: str):
     with pytest.raises(UsageError):
-        check_planner(word, "analytic", TASK)
+        check_planners([word], "analytic", TASK)
 
 
 def test_a_planner_may_have_a_cost_model_of_its_own(whole: tuple[Path, BenchResults]):
-    check_planner("auto@torchrec", "analytic", TASK)
+    check_planners(["auto@torchrec"], "analytic", TASK)
     own, other = (attempt(word, TASK, "analytic", 0) for word in ("cost_greedy", "cost_greedy@torchrec"))
     assert own.placements
     assert other.placements
     assert own.placements == whole[1].attempts[TASK.name, "cost_greedy"].placements
+
+
+def test_what_a_cost_model_warns_of_is_said_once_for_all_planners():
+    with pytest.warns(UserWarning, match="no device was measured") as said:
+        check_planners(["auto", "cost_greedy", "random"], "neural:simulated-h100", TASK)
+    assert len(said) == 1
 
 
 def test_the_learned_model_of_the_hardware_is_the_default():

@@ -8,7 +8,7 @@ model.
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -64,16 +64,19 @@ def default_model(hardware: str) -> str:
     return name
 
 
-def check_planner(word: str, model: str, task: Task) -> None:
+def check_planners(words: Sequence[str], model: str, task: Task) -> None:
     """UsageError where a planner's word is unknown, or its cost model is, or does not price such tasks."""
-    name, own = _split(word, model)
-    if name in (TORCHREC, TORCHREC_BEST):
-        if "@" in word:
+    models: dict[str, None] = {}
+    for word in words:
+        name, own = _split(word, model)
+        if name not in (TORCHREC, TORCHREC_BEST):
+            find_planner(name)
+            models[own] = None
+        elif "@" in word:
             raise UsageError(f"'{word}': TorchRec's planner has a cost model of its own; write {name}")
-        return
-    find_planner(name)
-    cost_model(own)  # which warns where no device was measured for it
-    _compiled(own, build_problem(task.workload, task.cluster, SPACE))
+    for own in models:
+        cost_model(own)  # which warns where no device was measured for it
+        _compiled(own, build_problem(task.workload, task.cluster, SPACE))
 
 
 def attempt(word: str, task: Task, model: str, seed: int) -> Attempt:

@@ -12,7 +12,7 @@ from recsmith._types import noun
 from recsmith.adapters.installed import require_fbgemm
 from recsmith.bench.families import draw_family_tasks
 from recsmith.bench.journal_lines import MeasuredVisit
-from recsmith.bench.plans import Attempt, attempt, bound_of, check_planner
+from recsmith.bench.plans import Attempt, attempt, bound_of, check_planners
 from recsmith.bench.run_store import BenchSettings, RunStore, open_run_store
 from recsmith.bench.tasks import DrawnTasks, Task
 from recsmith.bench.visits import PlacedTask, measure_visit, place_task
@@ -71,8 +71,7 @@ def bench_sharding(
         MissingExtra: PyTorch or FBGEMM is missing.
     """
     drawn = tuple(_draw(settings, device_of(settings.hardware)))
-    for word in settings.planners:
-        check_planner(word, settings.cost_model, drawn[0].tasks[0])
+    check_planners(settings.planners, settings.cost_model, drawn[0].tasks[0])
     ends = None if budget_s is None else time.monotonic() + budget_s
     with open_run_store(path, settings) as store:
         run = _BenchRun(store, settings, _by_turns(drawn), ends, on_progress or _tell_nobody)

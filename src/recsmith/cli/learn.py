@@ -119,20 +119,22 @@ def dreamshard(
     recsmith learn dreamshard --hardware simulated:h100 --output mine.safetensors
     recsmith plan tables.yaml --cluster h100:8 --planner dreamshard:mine.safetensors
     """
-    from recsmith.learning.policies.learn import PolicySettings, learn_dreamshard
+    from recsmith.learning.policies.learn import PolicySettings, iterations_of, learn_dreamshard
     from recsmith.learning.preparation import check_outputs
     from recsmith.planners.dreamshard.files import SCHEMA
     from recsmith.reports.layout import show_lines
     from recsmith.reports.learned_models import policy_card_lines
 
     check_outputs(output, SCHEMA, [], force=force)
+    words = {name: word for name, word in words.items() if word is not None}
     card = learn_dreamshard(
-        PolicySettings(hardware=hardware, row=row, tasks=tasks), output,
-        {name: word for name, word in words.items() if word is not None}, budget_s=budget,
+        PolicySettings(hardware=hardware, row=row, tasks=tasks), output, words, budget_s=budget,
         on_iteration=progress_printer(policy_words, LOG_EVERY_S, lambda each: each.number == each.iterations),
     )  # fmt: skip
     end_line()
     show_lines(policy_card_lines(card))
+    if card.iterations < (wanted := iterations_of(words)):
+        note(f"ended after {card.iterations} of {wanted} iterations; the same command goes on")
     note(f"wrote {output}; plan with --planner dreamshard:{output}")
 
 

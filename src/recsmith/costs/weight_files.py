@@ -45,15 +45,16 @@ def read_weights(path: Path, made_by: str) -> tuple[Any, dict[str, Floats]]:
     return parse_json(metadata["card"], str(path)), tensors
 
 
-def find_weights(name: str, what: str, made_by: str, names: list[str]) -> Path:
-    """The file of a path that ends with .safetensors, or of one of the names that ship."""
+def find_weights(name: str, what: str, made_by: str, names: list[str], prefix: str = "") -> Path:
+    """The file of a path that ends with .safetensors, or of one of the names that ship. prefix: of their files."""
     if name.endswith(SUFFIX):
         return Path(name)
     if name in names:
-        return _home() / f"{name}{SUFFIX}"
+        return _home() / f"{prefix}{name}{SUFFIX}"
     known = did_you_mean(name, names) if names else "; none ship yet"
+    known = known if known.endswith("?") else known + ";"
     raise UsageError(
-        f"no learned {what} is called '{name}'{known}: give the path of a {SUFFIX} file, which `{made_by}` makes"
+        f"no learned {what} is called '{name}'{known} or give the path of a {SUFFIX} file, which `{made_by}` makes"
     )
 
 

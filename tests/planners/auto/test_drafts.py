@@ -1,6 +1,7 @@
 """Drafts: the best few are kept, each is priced once, and greedy planners come where nothing else found room."""
 
 from collections import Counter
+from itertools import repeat
 
 import pytest
 from support.cases import BOTH, LOOSE, Case, medium_case, seeded
@@ -101,3 +102,14 @@ def test_large_problems_get_other_planners_only_without_candidates() -> None:
     assert made.work()
     assert made.finished == ["candidates", "cost_greedy"]
     assert made.search.iterations <= module.MOST_DRAFTS
+
+
+def test_large_problems_get_few_drafts_only_where_compiled_annealing_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, placed = medium_case(seeded(0), LOOSE, ("analytic",)), list[str]()
+    monkeypatch.setattr(module, "candidates", lambda *_: repeat(None, 20))
+    for compiled, linear in ((False, True), (True, False), (True, True)):
+        monkeypatch.setattr(module, "is_compiled", lambda answer=compiled: answer)
+        monkeypatch.setattr(module, "linear_pieces_of", lambda *_, answer=linear: "pieces" if answer else None)
+        monkeypatch.setattr(module, "place_candidate", lambda *_, answer=f"{compiled} {linear}": placed.append(answer))
+        assert drafts(case, size=module.QUICK + 1).work()
+    assert Counter(placed) == {"False True": 20, "True False": 20, "True True": module.LARGE_DRAFTS}

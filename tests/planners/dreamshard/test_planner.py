@@ -41,7 +41,8 @@ def test_a_word_carries_policy_samples_and_refinement() -> None:
 @pytest.mark.parametrize(
     "word",
     ["dreamshard?", "dreamshard:", "dreamshard?samples=0", "dreamshard?samples=x", "dreamshard?sample=3",
-     "dreamshard?samples=100000", "dreamshard?refine=1", "dreamshard:?refine"],
+     "dreamshard?samples=100000", "dreamshard?refine=1", "dreamshard:?refine", "dreamshard?refine&",
+     "dreamshard?samples=2&samples=3", "dreamshard?refine&refine", "dreamshard?samples=" + "9" * 5000],
 )  # fmt: skip
 def test_a_word_that_is_none_is_refused_with_the_words_there_are(word: str) -> None:
     with pytest.raises(UsageError, match=r"write dreamshard, dreamshard:<name or file>, dreamshard\?samples=16"):
@@ -96,6 +97,11 @@ def test_a_dead_end_is_repaired_or_ends_in_one_sentence() -> None:
     roomy = build_problem(work, cluster(2, hbm=int(size * 2.05)), space)
     evaluator = cost_model().compile(roomy)
     assert fits(roomy, DreamShard().plan(roomy, evaluator).footprint)
+    rows = replace(space, types=("table_wise", "row_wise"))
+    tight = build_problem(work, cluster(2, hbm=size * 2), rows)
+    found = DreamShard().plan(tight, cost_model().compile(tight))
+    assert fits(tight, found.footprint)
+    assert found.left_out == ("dreamshard: the policy found no room for every table; they went longest first",)
     full = build_problem(work, cluster(2, hbm=int(size * 1.2)), space)
     with pytest.raises(NoPlanFound, match="dreamshard found no room for every table"):
         DreamShard().plan(full, cost_model().compile(full))
@@ -129,7 +135,9 @@ def test_policies_of_another_schema_or_shape_are_refused(tmp_path: Path) -> None
         load_policy(tmp_path / "q.safetensors")
     with pytest.raises(CorruptFile, match="recsmith/dreamshard-card/1"):  # a cost model is no policy
         load_policy(SHIPPED.with_name("simulated-h100.safetensors"))
-    with pytest.raises(UsageError, match="no learned policy is called 'dreamshard-nobody'"):
+    with pytest.raises(
+        UsageError, match="no learned policy is called 'nobody'; known: simulated-h100; or give the path"
+    ):
         find_planner("dreamshard:nobody").plan(problem_of_tables(3), cost_model().compile(problem_of_tables(3)))
     shutil.copy(SHIPPED, tmp_path / "cut.safetensors")
     (tmp_path / "cut.safetensors").write_bytes(SHIPPED.read_bytes()[:5000])

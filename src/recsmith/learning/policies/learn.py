@@ -64,6 +64,11 @@ def device_name(hardware: str) -> str:
     return source.partition("?")[0]
 
 
+def iterations_of(words: dict[str, Any]) -> int:
+    """How many iterations a training has. words: the fields of dreamshard.Recipe."""
+    return import_training("recsmith.learning.policies.dreamshard").Recipe(**words).iterations
+
+
 def learn_dreamshard(
     settings: PolicySettings,
     output: str,

@@ -90,6 +90,8 @@ class AnnealingTurns:
         """The compiled annealing; None where the package or the cost model has none, or little is to gain."""
         if not is_compiled() or not self._may_gain:
             return None
+        if linear_pieces_of(self.devices.evaluator, self.devices.terms) is None:  # before starts, which take time
+            return None
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
         starts = starts_of(self.devices, self.drafts.relaxation, self.known, drafts)
         return tournament_of(self.devices, self.drafts.relaxation, starts, self.drafts.seed)

@@ -15,6 +15,7 @@ from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.fewest_pieces import place_and_repair, place_in_fewest_pieces
+from recsmith.planners.solver.linear_pieces import linear_pieces_of
 
 MOST_STARTS = 16  # best drafts that are kept: annealing begins from all of them, with at least as many plans
 DIFFERENCED = 8  # candidates that are also placed by differencing; trade-off: more find more, cost more time
@@ -70,10 +71,15 @@ class Drafts:
     def _quick(self) -> bool:
         return self.stopping.size <= QUICK
 
+    @property
+    def _is_linear(self) -> bool:
+        """Whether compiled annealing goes on from the drafts themselves, and not only from those of a stand-in."""
+        return linear_pieces_of(self.evaluator, self.devices.terms) is not None
+
     def _candidates(self) -> bool:
         """What tables select under the limits that the bound found promising, placed longest first."""
         most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
-        if is_compiled() and not self._quick and not self.evaluator.additive:
+        if is_compiled() and not self._quick and not self.evaluator.additive and self._is_linear:
             most = LARGE_DRAFTS
         for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), most):
             self.keep(place_candidate(self.devices, self.relaxation, choice))

@@ -75,8 +75,7 @@ def shipped_policies() -> list[str]:
 
 def find_policy(name: str) -> Path:
     """The file of a path that ends with .safetensors, or of a name that ships."""
-    names = [POLICY + each for each in shipped_policies()]
-    return find_weights(name if name.endswith(".safetensors") else POLICY + name, "policy", MADE_BY, names)
+    return find_weights(name, "policy", MADE_BY, shipped_policies(), POLICY)
 
 
 def load_policy(path: Path) -> tuple[DreamShardNetwork, PolicyCard]:

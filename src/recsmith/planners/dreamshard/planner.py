@@ -64,19 +64,21 @@ class DreamShard:
         """The planner of a word such as dreamshard:mine.safetensors?samples=16&refine; UsageError for another one."""
         named, _, options = word.partition("?")
         _, colon, policy = named.partition(":")
+        if (colon and not policy) or word.endswith(("?", "&")):
+            raise UsageError(
+                f"'{word}' has no {'option' if policy or not colon else 'policy'} where one belongs; {_WORDS}"
+            )
         samples, refine = 0, False
         for option in options.split("&") if options else ():
             key, _, value = option.partition("=")
-            if key == "samples" and value.isascii() and value.isdigit() and 1 <= int(value) <= MOST_SAMPLES:
-                samples = int(value)
+            if (key == "samples" and samples) or (option == "refine" and refine):
+                raise UsageError(f"'{word}' says {key} twice; {_WORDS}")
+            if key == "samples":
+                samples = _samples(value)
             elif option == "refine":
                 refine = True
             else:
-                raise UsageError(
-                    f"'{option}' is not an option of planner {NAME} (at most {MOST_SAMPLES:,} samples); {_WORDS}"
-                )
-        if (colon and not policy) or word.endswith("?"):
-            raise UsageError(f"'{word}' names no policy or no option; {_WORDS}")
+                raise UsageError(f"'{option}' is not an option of planner {NAME}; {_WORDS}")
         return cls(name=word, policy=policy or None, samples=samples, refine=refine)
 
     def plan(
@@ -96,11 +98,13 @@ class DreamShard:
         """
         search = Search(evaluator, budget, start, on_improve)
         network, lost = self._network(problem.cluster.device)
+        drafts = _Drafts(search, network, seed)
         with search.interruptible():
-            draft = _Drafts(search, network, seed).best(self.samples)
+            draft = drafts.best(self.samples)
             if draft is not None and self.refine and not search.stop:
                 _refine(search, draft, seed)
-        return replace(search.found(self.name), left_out=(lost,) if lost else ())
+        words = drafts.lost or lost
+        return replace(search.found(self.name), left_out=(words,) if words else ())
 
     def _network(self, device: Device) -> tuple[DreamShardNetwork, str]:
         """The network for a device; and words for a report where it was trained for another."""
@@ -121,6 +125,13 @@ class DreamShard:
         ], f"{NAME}: no policy was trained for '{device.name}'; that of {USUAL} placed the tables"
 
 
+def _samples(value: str) -> int:
+    """The number of samples in a word; UsageError for none, or for too many."""
+    if not (value.isascii() and value.isdigit() and len(value) < 9 and 1 <= int(value) <= MOST_SAMPLES):
+        raise UsageError(f"'{value[:20]}' is no number of samples from 1 to {MOST_SAMPLES:,}; {_WORDS}")
+    return int(value)
+
+
 @lru_cache
 def _shipped(name: str) -> tuple[DreamShardNetwork, PolicyCard]:
     return load_policy(Path(find_policy(name)))
@@ -138,6 +149,7 @@ class _Drafts:
     def __init__(self, search: Search, network: DreamShardNetwork, seed: int) -> None:
         self.search, self.network, self.seed = search, network, seed
         self.evaluator, self.problem = search.evaluator, search.evaluator.problem
+        self.lost = ""  # that the policy placed nothing, in words for a report
 
     def best(self, samples: int) -> Assignment | None:
         """The best complete placement of greedy roll-outs and of samples; None where nothing finds room."""
@@ -154,7 +166,9 @@ class _Drafts:
             if self.search.stop:
                 return found
         if found is None:
-            found = self._try(next(filter(None, map(self._repaired, dead)), None) or self._longest_first(), None)
+            repaired = next(filter(None, map(self._repaired, dead)), None)
+            self.lost = "" if repaired else f"{NAME}: the policy found no room for every table; they went longest first"
+            found = self._try(repaired or self._longest_first(), None)
         return found if items is None else self._drawn(items, samples, found)
 
     def _items(self) -> Iterator[ItemBatch]:
