@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from recsmith.learning.policies.checkpoints import RunFolder
+
 Run = Callable[..., Any]
 SMALL = ("--row", "2x8", "--tasks", 2, "--iterations", 1, "--placements", 3)
 
@@ -38,6 +40,25 @@ def test_from_tasks_to_a_plan(run: Run, tables: Path) -> None:
     done = run("plan", tables, "-c", "cpu:2", "--planner", "dreamshard:p.safetensors")
     assert (done.code, done.out) == (2, "")
     assert "was trained on simulated:h100" in done.err
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_a_training_that_was_ended_says_so_and_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = RunFolder.log
+
+    def interrupted(self: RunFolder, row: dict[str, Any]) -> None:
+        if row["number"] == 2:
+            raise KeyboardInterrupt
+        log(self, row)
+
+    words = ("learn", "dreamshard", "-o", "p.safetensors", *SMALL, "--iterations", "2")
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "log", interrupted)
+        done = run(*words)
+    assert "ended after 1 of 2 iterations; the same command goes on" in done.err
+    done = run(*words)
+    assert (done.code, "ended after" in done.err) == (0, False)
+    assert json.loads(Path("p.json").read_text())["iterations"] == 2
 
 
 @pytest.mark.parametrize(
