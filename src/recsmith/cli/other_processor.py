@@ -29,5 +29,5 @@ def note_other_processor(cost_model: str) -> None:
 
 def _processor(device: str) -> tuple[str, str]:
     """Name and last cache; machines of one processor differ in how many cores they give."""
-    name, *_, cache = device.split(", ")
-    return name, cache
+    parts = device.split(", ")
+    return parts[0], parts[-1]

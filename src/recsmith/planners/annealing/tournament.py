@@ -50,14 +50,17 @@ class Entrant:
 
 
 class Tournament:
-    """The rounds of one search. `play` may be called again: the next turn goes on from the best of the last."""
+    """The rounds of one search. `play` may be called again: the next turn goes on from the best of the last.
+
+    effort: how many times AT_ONCE steps the last round took, of all its plans together.
+    """
 
     def __init__(
         self, devices: DeviceState, relaxation: Relaxation, linear_pieces: LinearPieces, starts: Sequence[Start],
         seed: int, *, any_widths: bool = True,
     ) -> None:  # fmt: skip
         self.flat = FlatProblem(devices.evaluator, linear_pieces, any_widths=any_widths)
-        self.seed, self.turn, self.devices = seed, 0, len(devices.free)
+        self.seed, self.turn, self.effort, self.devices = seed, 0, 0, len(devices.free)
         self.entrants: list[Entrant] = []
         for start in starts:
             options = FlatOptions(self.flat, TriedOptions(devices, relaxation.within(start.groups)))
@@ -88,6 +91,7 @@ class Tournament:
         """What entrants became in a round, best first."""
         steps, first = each.times * self.steps * 2**self.turn, HEAT / self.devices**CROWD
         jobs = [(entrant, share * first) for share in each.heats for entrant in entrants]
+        self.effort = len(jobs) * -(-steps // AT_ONCE)
         seeds = np.random.SeedSequence((self.seed, self.turn, number)).generate_state(len(jobs)).tolist()
         over = Event()
         with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1) or 1) as pool:

@@ -123,7 +123,12 @@ class AnnealingTurns:
             drafts.keep(Assignment.from_footprint(problem, heard[-1]))
 
     def _hear(self, footprint: Footprint) -> bool:
+        """Count a round's best plan, and an iteration for each of the equal parts that its work is made of."""
         self.search.try_(footprint)
+        for _ in range(1, self.tournament.effort if self.tournament else 1):
+            if self.stopping.reached:
+                break
+            self.search.try_(None)
         return self.stopping.reached
 
     # --- array operations, for any cost model -----------------------------------------------------------------------
