@@ -6,7 +6,7 @@ ever gets there: it begins in several sets side by side instead.
 Legend: G fusion groups.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -15,6 +15,7 @@ import numpy as np
 from recsmith._types import Bools
 from recsmith.bounds import LowerBound, SelectionLimits
 from recsmith.bounds.dominated_groups import groups_dominated_by_type
+from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.candidates import place_candidate
@@ -38,15 +39,24 @@ class Start:
 
 
 def starts_of(
-    devices: DeviceState, relaxation: Relaxation, known: LowerBound, drafts: Sequence[tuple[float, Assignment]]
+    devices: DeviceState,
+    relaxation: Relaxation,
+    known: LowerBound,
+    drafts: Sequence[tuple[float, Assignment]],
+    keep_on: Callable[[], bool] = always,
 ) -> list[Start]:
-    """First plans, best first: the best draft of each set of groups that drafts use, and placements of our own."""
+    """First plans, best first: the best draft of each set of groups that drafts use, and placements of our own.
+
+    keep_on: asked before each placement whether there is time for it.
+    """
     kept: dict[bytes, Start] = {}
     dominated = groups_dominated_by_type(devices.evaluator)
     found = [Start(seconds, _used(relaxation, draft), draft) for seconds, draft in drafts]
     left = PLACED // (len(devices.problem.tables) * len(devices.free))
     for groups in _sets(known, ~dominated):
         for limit in LIMITS if left > 0 else ():
+            if not keep_on():
+                break
             limits = SelectionLimits(limit=limit * (known.bound.value_s or np.inf), groups=groups,
                                      world_penalty=TIE_PENALTY)  # fmt: skip
             choice = relaxation.choose(limits)

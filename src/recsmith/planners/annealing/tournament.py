@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.annealing.group_sets import Start
 from recsmith.planners.annealing.kernel import Cooling, FlatOptions, FlatPlan, FlatProblem
@@ -57,19 +58,21 @@ class Tournament:
 
     def __init__(
         self, devices: DeviceState, relaxation: Relaxation, linear_pieces: LinearPieces, starts: Sequence[Start],
-        seed: int, *, any_widths: bool = True,
+        seed: int, *, any_widths: bool = True, keep_on: Callable[[], bool] = always,
     ) -> None:  # fmt: skip
         self.flat = FlatProblem(devices.evaluator, linear_pieces, any_widths=any_widths)
         self.seed, self.turn, self.effort, self.devices = seed, 0, 0, len(devices.free)
+        pieces = len(starts[0].draft.piece) if starts else 0
+        self.steps = min(MOST_STEPS, max(STEPS, PIECE_STEPS * pieces))
+        self.rounds = ROUNDS if pieces <= MANY_PIECES else LONG_ROUNDS
         self.entrants: list[Entrant] = []
         for start in starts:
+            if self.entrants and (len(self.entrants) == self.rounds[0].plans or not keep_on()):
+                break
             options = FlatOptions(self.flat, TriedOptions(devices, relaxation.within(start.groups)))
             plan = self.flat.plan(start.draft)
             if options.usable and plan is not None:
                 self.entrants.append(Entrant(start.seconds, options, plan))
-        pieces = len(starts[0].draft.piece) if starts else 0
-        self.steps = min(MOST_STEPS, max(STEPS, PIECE_STEPS * pieces))
-        self.rounds = ROUNDS if pieces <= MANY_PIECES else LONG_ROUNDS
 
     def play(self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool]) -> None:
         """All rounds once more, each turn twice as long; hear(plan) gets the best after a round, and may end it.
@@ -108,16 +111,18 @@ class Tournament:
 
 
 def tournament_of(
-    devices: DeviceState, relaxation: Relaxation, starts: Sequence[Start], seed: int, *, any_widths: bool = True
-) -> Tournament | None:
+    devices: DeviceState, relaxation: Relaxation, starts: Sequence[Start], seed: int, *, any_widths: bool = True,
+    keep_on: Callable[[], bool] = always,
+) -> Tournament | None:  # fmt: skip
     """A tournament; None for a cost model that is not the largest of linear pieces, and without a usable start.
 
-    any_widths: whether pieces may have widths that no option of the problem has.
+    any_widths: whether pieces may have widths that no option of the problem has. keep_on: asked after the first start
+    whether there is time for another.
     """
     linear_pieces = linear_pieces_of(devices.evaluator, devices.terms)
     if linear_pieces is None or not starts:
         return None
-    made = Tournament(devices, relaxation, linear_pieces, starts, seed, any_widths=any_widths)
+    made = Tournament(devices, relaxation, linear_pieces, starts, seed, any_widths=any_widths, keep_on=keep_on)
     return made if made.entrants else None
 
 

@@ -79,7 +79,7 @@ class AnnealingTurns:
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""
         if self.tournament is not None:
-            self.tournament.play(self._hear, lambda: not self.stopping.reached)
+            self.tournament.play(self._hear, self._keep_on)
         elif not self._anneal():
             return False
         self.turns += 1
@@ -93,8 +93,12 @@ class AnnealingTurns:
         if linear_pieces_of(self.devices.evaluator, self.devices.terms) is None:  # before starts, which take time
             return None
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
-        starts = starts_of(self.devices, self.drafts.relaxation, self.known, drafts)
-        return tournament_of(self.devices, self.drafts.relaxation, starts, self.drafts.seed)
+        relaxation = self.drafts.relaxation
+        starts = starts_of(self.devices, relaxation, self.known, drafts, self._keep_on)
+        return tournament_of(self.devices, relaxation, starts, self.drafts.seed, keep_on=self._keep_on)
+
+    def _keep_on(self) -> bool:
+        return not self.stopping.reached
 
     @property
     def _may_gain(self) -> bool:
@@ -114,12 +118,12 @@ class AnnealingTurns:
         known, devices = first_bound(stand_in), DeviceState(stand_in)
         priced = [(step_seconds(stand_in, draft.footprint(problem)), draft) for _, _, draft in drafts.starts]
         relaxation = shared_relaxation(stand_in, known.linear)
-        starts = starts_of(devices, relaxation, known, priced)
-        tournament = tournament_of(devices, relaxation, starts, drafts.seed, any_widths=False)
+        starts = starts_of(devices, relaxation, known, priced, self._keep_on)
+        tournament = tournament_of(devices, relaxation, starts, drafts.seed, any_widths=False, keep_on=self._keep_on)
         if tournament is not None:
             heard: list[Footprint] = []
             tournament.play(lambda found: bool(heard.append(found)) or self.stopping.reached,
-                            lambda: not self.stopping.reached)  # fmt: skip
+                            self._keep_on)  # fmt: skip
             drafts.keep(Assignment.from_footprint(problem, heard[-1]))
 
     def _hear(self, footprint: Footprint) -> bool:
