@@ -68,7 +68,7 @@ def lower_bound(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -> L
 
 
 def first_bound(evaluator: Evaluator) -> LowerBound:
-    """What of the lower bound is known soon, a few hundredths of a second: it may be tightened for small problems."""
+    """The lower bound before it is tightened, in a few hundredths of a second; large problems have no other."""
     return _first(evaluator).known
 
 
@@ -93,7 +93,7 @@ def prove(
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    """The best bound of a model as it is and of its lifted versions: that of `model`, whose lifts cost `lifts` s."""
+    """The best of the bounds of a model and of its lifted versions: that of `model`, which adds `lifts` seconds."""
 
     known: LowerBound
     model: Evaluator

@@ -10,6 +10,7 @@ import click
 from recsmith._printable import printable
 
 QUIET_S = 2.0  # seconds of a search before its progress is printed: shorter ones are not worth a line
+LEAST_S = 1e-12  # seconds, below any step: a bound of 0 is no divisor
 CLEAR = "\x1b[K"  # what makes a terminal erase the rest of a line
 WATCHED_S = 0.5  # seconds between two lines on a terminal: often enough to see that the run lives
 
@@ -41,39 +42,38 @@ def progress_printer(
 
 def search_printer(quiet_s: float = QUIET_S) -> Callable[[float], None] | None:
     """What prints the best plan of a search on a terminal, once it has taken a while; None where nobody watches."""
-    if not is_watched():
-        return None
     from recsmith.units import format_time
 
-    begun = time.monotonic()
-    say = progress_printer(
-        lambda total_s: f"{time.monotonic() - begun:.0f} s, best step {format_time(total_s)}; Ctrl-C ends with it", 0.0
+    return _late_printer(
+        lambda spent_s, total_s: f"{spent_s:.0f} s, best step {format_time(total_s)}; Ctrl-C ends with it", quiet_s
     )
-
-    def on_improve(total_s: float) -> None:
-        if time.monotonic() - begun > quiet_s:
-            say(total_s)
-
-    return on_improve
 
 
 def proof_printer(quiet_s: float = QUIET_S) -> Callable[[float, float], None] | None:
     """What prints both ends of a proof on a terminal: the best plan, and the bound; None where nobody watches."""
-    if not is_watched():
-        return None
     from recsmith.units import format_time
 
+    def words(_: float, ends: tuple[float, float]) -> str:
+        total_s, bound_s = ends
+        apart = total_s / max(bound_s, LEAST_S) - 1
+        return f"proving: best step {format_time(total_s)}, bound {format_time(bound_s)}, {apart:.2%} apart"
+
+    say = _late_printer(words, quiet_s)
+    return None if say is None else lambda total_s, bound_s: say((total_s, bound_s))
+
+
+def _late_printer(words: Callable[[float, Any], str], quiet_s: float) -> Callable[[Any], None] | None:
+    """A printer that is silent at first; words(seconds since then, progress). None where nobody watches."""
+    if not is_watched():
+        return None
     begun = time.monotonic()
-    say = progress_printer(
-        lambda ends: f"proving: best step {format_time(ends[0])}, bound {format_time(ends[1])}, "
-        f"{ends[0] / max(ends[1], 1e-12) - 1:.2%} apart", 0.0
-    )  # fmt: skip
+    say = progress_printer(lambda progress: words(time.monotonic() - begun, progress), 0.0)
 
-    def on_bound(total_s: float, bound_s: float) -> None:
+    def on_progress(progress: Any) -> None:
         if time.monotonic() - begun > quiet_s:
-            say((total_s, bound_s))
+            say(progress)
 
-    return on_bound
+    return on_progress
 
 
 def end_line() -> None:

@@ -27,10 +27,7 @@ LUCKS = 65_536  # quantiles of what chance allows a change to make worse
 KINDS = (0.25, 0.2, 0.2, 0.15, 0.2)
 """How often a piece moves, two trade places, columns pass between ranks, columns go to a rank of their own or are cut
 otherwise where they are, and a table takes another option."""
-BLUNT, STAGES = (
-    24,
-    5,
-)  # the power of the norm that stands for the slowest rank, at first, and how often it doubles, plus 1
+BLUNT, STAGES = 24, 5  # power of the norm that stands for the slowest rank, at first; stages, each of twice the power
 _FIXED = TYPE_NAMES.index("table_column_wise")  # its pieces move together: all on one host
 
 

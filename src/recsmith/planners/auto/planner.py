@@ -119,23 +119,23 @@ class _Team:
             self._take_part("local_search", self._improve)
         if not self.stopping.reached and self._enumerate():
             self.finished.append("enumeration")
-        elif self.search.best is not None and not self.stopping.reached:
-            self._search_on(self.search.best)
+        elif not self.stopping.reached:
+            self._search_on()
 
     def _take_part(self, name: str, member: Callable[[], bool]) -> None:
         if self.drafts.starts and not self.stopping.reached and member() and name not in self.finished:
             self.finished.append(name)
 
-    def _search_on(self, best: Footprint) -> None:
+    def _search_on(self) -> None:
         """More annealing where there is a budget; neighbourhoods, which gain little after compiled annealing."""
         solves = self._may_solve and (self.stopping.has_budget or not self.annealing.is_compiled)
-        if solves and not is_installed():
+        if solves and self.search.best is not None and not is_installed():
             self.left_out.append(LEFT_OUT)
         while self._goes_on and not self.stopping.reached and self.annealing.turn():
             if not self.annealing.is_compiled:
                 self._improve()
-        if solves and is_installed() and not self.stopping.reached:
-            self._solve(self.search.best or best)
+        if solves and is_installed() and not self.stopping.reached and self.search.best is not None:
+            self._solve(self.search.best)
             self.finished.append("neighbourhoods")
 
     @property

@@ -120,9 +120,8 @@ class DreamShard:
             network, card = _shipped(name)
             if _is_for(card, device):
                 return network, ""
-        return _shipped(USUAL)[
-            0
-        ], f"{NAME}: no policy was trained for '{device.name}'; that of {USUAL} placed the tables"
+        network, _ = _shipped(USUAL)
+        return network, f"{NAME}: no policy was trained for '{device.name}'; that of {USUAL} placed the tables"
 
 
 def _samples(value: str) -> int:
