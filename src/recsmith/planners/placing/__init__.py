@@ -2,6 +2,8 @@
 
     items.py       which tables are split first, and the items (pieces) that are placed one after the other
     episodes.py    many placements of the items side by side: masks, targets, dead ends
+    drafts.py      the placements of any policy as plans: roll-outs, samples, repair, local search from the best
+    words.py       the words of planners that have learned, such as dreamshard?samples=16
 
 Only NumPy; recsmith.learning.policies.environment offers the same as a Gymnasium environment.
 """
