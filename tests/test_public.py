@@ -37,6 +37,7 @@ ROOMS = (
     ("planning",),
     ("analyses",),
     ("testing",),
+    ("data",),
     ("adapters",),
     ("jobs",),
     ("torchrec",),  # recsmith.torchrec: the public name of adapters and jobs

@@ -1,0 +1,98 @@
+"""Batches: what a training step reads, as NumPy arrays.
+
+B samples, D dense columns, L labels, n ids of a feature in all samples
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from recsmith._types import Ints, record
+
+Singles = npt.NDArray[np.float32]
+Lengths = npt.NDArray[np.int32]
+
+
+@record
+class JaggedIds:
+    """The ids of one feature in all samples of a batch, one bag after the other.
+
+    values: (n,). lengths: ids in the bag of each sample (B,); they add up to n. weights: of the ids (n,), or None.
+    """
+
+    values: Ints
+    lengths: Lengths
+    weights: Singles | None = None
+
+    def __repr__(self) -> str:
+        """Its size."""
+        return f"<{len(self.values):,} ids in {len(self.lengths):,} bags>"
+
+    def take(self, rows: Ints) -> "JaggedIds":
+        """The bags of some samples, in the order given."""
+        lengths = self.lengths[rows]
+        if len(self.values) == len(self.lengths) and bool((self.lengths == 1).all()):
+            at = rows
+        else:
+            starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
+            ends = np.cumsum(lengths, dtype=np.int64)
+            at = np.arange(int(lengths.sum(dtype=np.int64))) + np.repeat(starts[rows] - (ends - lengths), lengths)
+        return JaggedIds(
+            values=self.values[at], lengths=lengths, weights=None if self.weights is None else self.weights[at]
+        )
+
+
+@record
+class Batch:
+    """Some samples: dense values, ids by feature, labels, and the numbers of the samples in their dataset.
+
+    dense: (B, D). ids: by name of the feature. labels: (B, L), in the order of label_names. sample_ids: (B,).
+    """
+
+    dense: Singles
+    ids: dict[str, JaggedIds]
+    labels: Singles
+    label_names: tuple[str, ...]
+    sample_ids: Ints
+
+    def __repr__(self) -> str:
+        """Its size, never its arrays."""
+        width = self.dense.shape[1]
+        return f"<Batch of {len(self):,} samples: {width} dense values, {len(self.ids)} features>"
+
+    def __len__(self) -> int:
+        """How many samples it holds."""
+        return len(self.sample_ids)
+
+    def take(self, rows: Ints) -> "Batch":
+        """The samples of some rows, in the order given."""
+        return Batch(
+            dense=self.dense[rows],
+            ids={name: bags.take(rows) for name, bags in self.ids.items()},
+            labels=self.labels[rows],
+            label_names=self.label_names,
+            sample_ids=self.sample_ids[rows],
+        )
+
+
+def concatenated(batches: Sequence[Batch]) -> Batch:
+    """One batch of all samples of several, which have the same features; there is at least one."""
+    if len(batches) == 1:
+        return batches[0]
+    return Batch(
+        dense=np.concatenate([each.dense for each in batches]),
+        ids={name: _joined([each.ids[name] for each in batches]) for name in batches[0].ids},
+        labels=np.concatenate([each.labels for each in batches]),
+        label_names=batches[0].label_names,
+        sample_ids=np.concatenate([each.sample_ids for each in batches]),
+    )
+
+
+def _joined(parts: list[JaggedIds]) -> JaggedIds:
+    weights = [each.weights for each in parts if each.weights is not None]
+    return JaggedIds(
+        values=np.concatenate([each.values for each in parts]),
+        lengths=np.concatenate([each.lengths for each in parts]),
+        weights=np.concatenate(weights) if weights else None,
+    )

@@ -1,0 +1,127 @@
+"""Generated samples, block by block: each block follows from the spec and its number alone."""
+
+import hashlib
+import json
+from functools import cached_property
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.data.batch import Batch, JaggedIds, Singles, concatenated
+from recsmith.data.generator.hashing import RowShuffle
+from recsmith.data.generator.spec import GeneratedFeature, GeneratorSpec
+from recsmith.data.generator.teacher import Scale, Teacher
+from recsmith.data.generator.zipf import ZipfLaw, poisson_lengths
+from recsmith.data.random_words import Words, random_words, salt, uniform
+from recsmith.data.schema import DataSchema
+from recsmith.data.source import Block
+from recsmith.files import encode
+
+BLOCK = 4096  # samples of a block, or as many whole sessions as that holds
+TYPICAL = 4  # blocks of samples that the scale of the logit is taken from
+FAR = 2**50  # number of the first of them: no spec has samples there
+MEAN_COUNT, SPREAD_COUNT = 2.0, 1.0  # of the logarithms of the counts that dense columns hold
+
+
+class GeneratorSource:
+    """The samples of a spec, at random access: `read` makes a block, and nothing is kept."""
+
+    files: tuple[tuple[int, int], ...] = ()
+    max_corrupt = 0
+
+    def __init__(self, spec: GeneratorSpec) -> None:
+        self.spec = spec
+        self.block_size = spec.sessions.size * max(1, BLOCK // spec.sessions.size)
+        self.teacher = Teacher(spec)
+        self._laws = {each.name: ZipfLaw(each.num_embeddings, each.exponent) for each in spec.features}
+        self._shuffles = {
+            each.name: RowShuffle(each.num_embeddings, salt(spec.seed, "rows", each.name)) for each in spec.features
+        }
+
+    @property
+    def schema(self) -> DataSchema:
+        """What a sample holds."""
+        return self.spec.schema
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples there are."""
+        return self.spec.num_samples
+
+    @property
+    def digest(self) -> str:
+        """A word that changes with the spec."""
+        return hashlib.sha256(json.dumps(encode(self.spec), sort_keys=True).encode()).hexdigest()[:16]
+
+    @cached_property
+    def scale(self) -> Scale:
+        """Means and factors of the parts of the logit."""
+        typical = [self._inputs(FAR + block) for block in range(TYPICAL)]
+        return self.teacher.fit(concatenated(typical))
+
+    def sizes(self) -> Ints:
+        """Samples of each block; the first and the last may be parts of one."""
+        first, last = self.spec.first_sample, self.spec.first_sample + self.spec.num_samples
+        edges = np.arange(first // self.block_size, -(-last // self.block_size) + 1) * self.block_size
+        return np.diff(np.clip(edges, first, last))
+
+    def read(self, block: int) -> Block:
+        """The samples of a block of `sizes`."""
+        return Block(samples=self.labelled(block)[0])
+
+    def labelled(self, block: int) -> tuple[Batch, Floats]:
+        """The samples of a block of `sizes`, and the chance of each that its label is 1."""
+        number = self.spec.first_sample // self.block_size + block
+        samples = self._inputs(number)
+        first, last = self.spec.first_sample, self.spec.first_sample + self.spec.num_samples
+        chances = self.teacher.chances(samples, self.scale)
+        drawn = uniform(random_words(self.spec.seed, number, "labels", len(samples)))
+        samples.labels[:, 0] = drawn < chances
+        wanted = np.flatnonzero((samples.sample_ids >= first) & (samples.sample_ids < last))
+        return (samples, chances) if len(wanted) == len(samples) else (samples.take(wanted), chances[wanted])
+
+    def _inputs(self, number: int) -> Batch:
+        """The samples of a whole block of the stream, with labels of 0."""
+        size = self.block_size
+        return Batch(
+            dense=self._dense(number),
+            ids={each.name: self._bags(each, number) for each in self.spec.features},
+            labels=np.zeros((size, 1), np.float32),
+            label_names=(self.spec.label,),
+            sample_ids=number * size + np.arange(size),
+        )
+
+    def _dense(self, number: int) -> Singles:
+        """log(1 + count) of counts whose logarithms are nearly normal (B, D): as Criteo's counts are taken."""
+        words = random_words(self.spec.seed, number, "dense", self.block_size * self.spec.dense)
+        counts = np.floor(np.exp(MEAN_COUNT + SPREAD_COUNT * _nearly_normal(words)))
+        return np.log1p(counts).astype(np.float32).reshape(self.block_size, self.spec.dense)
+
+    def _bags(self, feature: GeneratedFeature, number: int) -> JaggedIds:
+        """The bags of a feature: drawn, or those of the sample before in the session."""
+        seed, name, size = self.spec.seed, feature.name, self.block_size
+        if feature.lengths == "fixed":
+            lengths = np.full(size, int(feature.pooling_factor), np.int32)
+        else:
+            drawn = uniform(random_words(seed, number, f"lengths of {name}", size))
+            lengths = poisson_lengths(feature.pooling_factor, drawn).astype(np.int32)
+        words = random_words(seed, number, f"ids of {name}", int(lengths.sum(dtype=np.int64)))
+        rows = self._shuffles[name](self._laws[name].ranks(uniform(words)))
+        bags = JaggedIds(values=rows, lengths=lengths)
+        repeated = self.spec.sessions.duplication if feature.duplication is None else feature.duplication
+        return (
+            bags.take(self._drawn_at(name, number, repeated)) if repeated > 0 and self.spec.sessions.size > 1 else bags
+        )
+
+    def _drawn_at(self, name: str, number: int, repeated: float) -> Ints:
+        """The sample of the block whose bag each sample has: the last one of its session that was drawn anew."""
+        at = np.arange(self.block_size)
+        anew = uniform(random_words(self.spec.seed, number, f"repeats of {name}", len(at))) >= repeated
+        anew |= at % self.spec.sessions.size == 0
+        return np.maximum.accumulate(np.where(anew, at, 0))
+
+
+def _nearly_normal(words: Words) -> Floats:
+    """Numbers of mean 0 and variance 1 from the four 16-bit parts of each word: the sum of four even numbers."""
+    parts = words.astype("<u8").view("<u2").reshape(-1, 4)
+    return (parts.sum(axis=1) / 65536 - 2 + 2 / 65536) * np.sqrt(3)

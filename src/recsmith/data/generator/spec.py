@@ -1,0 +1,161 @@
+"""Specs of generated data: every figure that it follows from, as a frozen noun with a YAML form."""
+
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.data.schema import DataFeature, DataSchema
+from recsmith.errors import check_rules
+from recsmith.workloads import AccessProfile
+from recsmith.workloads.table_population import table_population
+
+MOST_ROWS = 2**40  # of a feature
+LONGEST_BAG = 10_000  # mean ids of a bag
+
+
+def _outside(value: float, low: float, high: float, what: str) -> str | None:
+    """What is wrong with a value outside low .. high."""
+    return None if low <= value <= high else f"{what} is {value}; it must be {low:g} to {high:g}"
+
+
+@noun
+class GeneratedFeature:
+    """A feature of generated data: ids of num_embeddings rows, read as unevenly as Zipf's law says.
+
+    pooling_factor: mean ids in a bag. lengths: all bags as long (`fixed`, of a whole pooling_factor), or `poisson`.
+    zipf: the i-th most read row is read in proportion to i ** -zipf; None takes what fits Meta's published counts of
+        accesses for a table of these rows and ids (docs/workloads.md).
+    duplication: chance that a sample has the bag of the one before it in its session; None takes the sessions'.
+    """
+
+    name: str
+    num_embeddings: int
+    pooling_factor: float = 1.0
+    lengths: Literal["fixed", "poisson"] = "fixed"
+    zipf: float | None = None
+    duplication: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        what = f"of feature '{self.name}'"
+        check_rules(
+            _outside(self.num_embeddings, 1, MOST_ROWS, f"num_embeddings {what}"),
+            _outside(self.pooling_factor, 0, LONGEST_BAG, f"pooling_factor {what}"),
+            None if self.duplication is None else _outside(self.duplication, 0, 1, f"duplication {what}"),
+            f"pooling_factor {what} is {self.pooling_factor}, and fixed bags have a whole number of ids; give lengths: "
+            "poisson"
+            if self.lengths == "fixed" and self.pooling_factor != int(self.pooling_factor)
+            else None,
+        )
+        if self.zipf is not None:
+            AccessProfile(zipf=self.zipf)
+
+    @property
+    def exponent(self) -> float:
+        """The Zipf exponent, fitted where none is given."""
+        if self.zipf is not None:
+            return self.zipf
+        return float(table_population().access.zipf(self.num_embeddings, self.pooling_factor))  # pyright: ignore
+
+
+@noun
+class TeacherSpec:
+    """The planted truth: the logit of a sample is a known function of its ids' hidden vectors and its dense values.
+
+    signal: standard deviation of the logit; 0 makes labels pure chance. positive_rate: mean label.
+    pairs: share of the logit's variance that products of two features' vectors have. dense: that of the dense values;
+        the rest is a sum of one number an id.
+    clusters: the rows of a feature fall into so many clusters of similar meaning; 0: each row stands alone.
+    similarity: share of a row's vector that it has in common with its cluster; 1: rows of a cluster are the same.
+    """
+
+    signal: float = 1.5
+    positive_rate: float = 0.25
+    pairs: float = 0.3
+    dense: float = 0.2
+    clusters: int = 0
+    similarity: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(
+            _outside(self.signal, 0, 20, "signal"),
+            _outside(self.positive_rate, 0.001, 0.999, "positive_rate"),
+            _outside(self.pairs, 0, 1, "pairs"),
+            _outside(self.dense, 0, 1, "dense"),
+            _outside(self.clusters, 0, MOST_ROWS, "clusters"),
+            _outside(self.similarity, 0, 1, "similarity"),
+            f"pairs {self.pairs} and dense {self.dense} are shares of one variance; their sum is at most 1"
+            if self.pairs + self.dense > 1
+            else None,
+        )
+
+
+@noun
+class SessionSpec:
+    """Sessions of `size` samples that follow each other; a bag is that of the sample before it at chance `duplication`."""
+
+    size: int = 1
+    duplication: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(
+            _outside(self.size, 1, 4096, "size of sessions"),
+            _outside(self.duplication, 0, 1, "duplication of sessions"),
+        )
+
+
+@noun
+class DriftSpec:
+    """How the planted truth changes along the samples.
+
+    linear: from one truth to another in `samples` samples, where it stays. rotating: through both and back every
+    `samples` samples. sudden: another truth every `samples` samples.
+    """
+
+    kind: Literal["none", "linear", "rotating", "sudden"] = "none"
+    samples: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(_outside(self.samples, 1, 2**53, "samples of drift"))
+
+
+@noun
+class GeneratorSpec:
+    """Generated data: samples first_sample to first_sample + num_samples - 1 of an endless stream that `seed` names.
+
+    Two specs that differ in first_sample and num_samples alone are parts of the same stream: training and test data.
+    dense: how many dense columns there are.
+    """
+
+    num_samples: int
+    features: tuple[GeneratedFeature, ...]
+    dense: int = 0
+    seed: int = 0
+    first_sample: int = 0
+    teacher: TeacherSpec = TeacherSpec()
+    sessions: SessionSpec = SessionSpec()
+    drift: DriftSpec = DriftSpec()
+    label: str = "label"
+
+    def __post_init__(self) -> None:
+        """Check ranges and names."""
+        check_rules(
+            _outside(self.num_samples, 1, 2**53, "num_samples"),
+            _outside(self.first_sample, 0, 2**53, "first_sample"),
+            _outside(self.dense, 0, 10_000, "dense"),
+            _outside(self.seed, 0, 2**63 - 1, "seed"),
+            None if self.features else "the generator has no features; list at least one",
+        )
+        self.schema  # noqa: B018 (names are unique)
+
+    @property
+    def schema(self) -> DataSchema:
+        """What its samples hold."""
+        features = [
+            DataFeature(name=each.name, num_embeddings=each.num_embeddings, pooling_factor=each.pooling_factor)
+            for each in self.features
+        ]
+        dense = tuple(f"dense_{column}" for column in range(self.dense))
+        return DataSchema(features=tuple(features), dense=dense, labels=(self.label,))

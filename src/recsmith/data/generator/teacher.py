@@ -1,0 +1,149 @@
+"""The planted truth: how likely the label of a sample is 1, from its ids' hidden vectors and its dense values.
+
+n samples, F features, D dense columns
+
+logit = bias + signal * (a * single + b * paired + c * linear), where each part has mean 0 and variance 1 at the beginning:
+single adds the first number of the features' vectors, paired is the sum over pairs of features of the dot product of
+the rest of theirs, linear weighs the dense values; a^2 + b^2 + c^2 = 1. A feature's vector is the sum of its ids' vectors by the
+square root of its pooling factor, so a model of sum-pooled embeddings and their dot products (DLRM) can learn it all.
+"""
+
+import math
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from recsmith._types import Floats, Ints, record
+from recsmith.data.batch import Batch, JaggedIds, Singles
+from recsmith.data.generator.hashing import WIDTH, Vectors, buckets, mixed, vectors
+from recsmith.data.generator.spec import DriftSpec, GeneratedFeature, GeneratorSpec
+from recsmith.data.random_words import random_words, salt, uniform
+
+HALVINGS = 60  # of an interval, in the search for the bias
+NEXT_TRUTH = np.uint64(0x9E3779B97F4A7C15)  # between the salts of one truth and the next
+
+
+@record
+class Scale:
+    """What makes the parts of the logit comparable: their means and factors, and the bias."""
+
+    means: tuple[float, ...]
+    factors: tuple[float, ...]
+    bias: float
+
+
+class Teacher:
+    """Chances of labels, once `fit` has seen typical samples."""
+
+    def __init__(self, spec: GeneratorSpec) -> None:
+        self.spec = spec
+        self.salts = {each.name: np.uint64(salt(spec.seed, "truth", each.name)) for each in spec.features}
+
+    @cached_property
+    def dense_weights(self) -> Floats:
+        """Weights of the dense columns (D,)."""
+        return 2 * uniform(random_words(self.spec.seed, 0, "dense weights", self.spec.dense)) - 1
+
+    def fit(self, typical: Batch) -> Scale:
+        """The scale at which the logit of typical samples has the spread, and labels the mean, that the spec asks for."""
+        teacher = self.spec.teacher
+        parts = self._parts(typical, np.zeros(len(typical), np.int64))
+        spreads = parts.std(axis=1)
+        shares = np.array([1 - teacher.pairs - teacher.dense, teacher.pairs, teacher.dense])
+        shares = np.where(spreads > 1e-6, shares, 0)
+        shares = shares / max(shares.sum(), 1e-12)
+        factors = teacher.signal * np.sqrt(shares) / np.where(spreads > 1e-6, spreads, 1)
+        means = parts.mean(axis=1)
+        logits = factors @ (parts - means[:, None])
+        return Scale(
+            means=tuple(means.tolist()), factors=tuple(factors.tolist()), bias=_bias(logits, teacher.positive_rate)
+        )
+
+    def chances(self, samples: Batch, scale: Scale) -> Floats:
+        """The chance that the label of each sample is 1 (n,)."""
+        parts = self._parts(samples, samples.sample_ids)
+        return sigmoid(np.array(scale.factors) @ (parts - np.array(scale.means)[:, None]) + scale.bias)
+
+    def _parts(self, samples: Batch, times: Ints) -> Floats:
+        """The three parts of the logit as they come (3, n); times: numbers of samples, which drift goes by."""
+        totals = np.zeros((len(samples), WIDTH), np.float32)
+        squares = np.zeros(len(samples), np.float32)
+        for feature in self.spec.features:
+            hidden = self._hidden(feature, samples.ids[feature.name], times)
+            totals += hidden
+            squares += _squared(hidden[:, 1:])
+        paired = (_squared(totals[:, 1:]) - squares) / 2
+        linear = samples.dense @ self.dense_weights
+        return np.stack([totals[:, 0].astype(np.float64), paired.astype(np.float64), linear])
+
+    def _hidden(self, feature: GeneratedFeature, bags: JaggedIds, times: Ints) -> Vectors:
+        """The vector of a feature in each sample (n, WIDTH)."""
+        single = len(bags.values) == len(bags.lengths) and bool((bags.lengths == 1).all())
+        of_ids = self._vectors(feature.name, bags.values, times if single else np.repeat(times, bags.lengths))
+        if single:
+            return of_ids
+        ends = np.cumsum(bags.lengths, dtype=np.int64)
+        sums = np.concatenate([np.zeros((1, WIDTH)), np.cumsum(of_ids, axis=0, dtype=np.float64)])
+        pooled = sums[ends] - sums[ends - bags.lengths]
+        return (pooled / math.sqrt(max(feature.pooling_factor, 1e-9))).astype(np.float32)
+
+    def _vectors(self, name: str, ids: Ints, times: Ints) -> Vectors:
+        """The vectors of ids (n, WIDTH) at the times of their samples."""
+        drift, first = self.spec.drift, self.salts[name]
+        if drift.kind == "none":
+            return self._of_truth(name, ids, first)
+        if drift.kind == "sudden":
+            return self._of_truth(name, ids, first + NEXT_TRUTH * (times // drift.samples).astype(np.uint64))
+        with np.errstate(over="ignore"):
+            second = first + NEXT_TRUTH
+        before, after = _mixture(drift, times)
+        return before * self._of_truth(name, ids, first) + after * self._of_truth(name, ids, second)
+
+    def _of_truth(self, name: str, ids: Ints, truth: npt.ArrayLike) -> Vectors:
+        """The vectors of ids under the truth of a salt, one for all or one an id; rows of a cluster share theirs."""
+        salts = mixed(np.asarray(truth, np.uint64).reshape(-1))
+        teacher = self.spec.teacher
+        if not teacher.clusters:
+            return vectors(ids, salts)
+        common = vectors(self.clusters(name, ids), ~salts)
+        if teacher.similarity >= 1:
+            return common
+        return np.float32(math.sqrt(teacher.similarity)) * common + np.float32(
+            math.sqrt(1 - teacher.similarity)
+        ) * vectors(ids, salts)
+
+    def clusters(self, name: str, ids: Ints) -> Ints:
+        """The planted cluster of each id of a feature; it never changes."""
+        return buckets(ids, np.asarray(salt(self.spec.seed, "clusters", name), np.uint64), self.spec.teacher.clusters)
+
+
+def _mixture(drift: DriftSpec, times: Ints) -> tuple[Singles, Singles]:
+    """How much of the first truth and of the second there is at each time (n, 1); the squares add up to 1."""
+    along = times / drift.samples
+    if drift.kind == "rotating":
+        before, after = np.cos(2 * np.pi * along), np.sin(2 * np.pi * along)
+    else:
+        after = np.minimum(along, 1)
+        before = 1 - after
+        length = np.hypot(before, after)
+        before, after = before / length, after / length
+    return before.astype(np.float32)[:, None], after.astype(np.float32)[:, None]
+
+
+def _squared(hidden: Vectors) -> Singles:
+    return np.einsum("nk,nk->n", hidden, hidden)
+
+
+def sigmoid(logits: Floats) -> Floats:
+    """Chances of logits."""
+    return 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
+
+
+def _bias(logits: Floats, rate: float) -> float:
+    """The bias at which the mean chance is `rate`, by halving an interval."""
+    low, high = -100.0, 100.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if sigmoid(logits + middle).mean() > rate else (middle, high)
+    return (low + high) / 2

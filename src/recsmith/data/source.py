@@ -1,0 +1,61 @@
+"""The protocol of formats: blocks of samples whose sizes are known, each of which can be read."""
+
+from typing import Protocol
+
+from recsmith._types import Bools, Ints, record
+from recsmith.data.batch import Batch
+from recsmith.data.schema import DataSchema
+
+
+@record
+class Block:
+    """The samples of a block, one a row.
+
+    valid: which rows hold samples (n,); the others were corrupt. None: all do. first_corrupt: what is wrong with the
+    first corrupt one.
+    """
+
+    samples: Batch
+    valid: Bools | None = None
+    first_corrupt: str = ""
+
+
+class BlockSource(Protocol):
+    """What a format has to offer; rows of a block that turn out to be corrupt count as samples until they are read.
+
+    digest: changes with the data. files: blocks that can only be read in order, as (first, last + 1) of each file.
+    max_corrupt: corrupt rows of an epoch that a rank passes over.
+    """
+
+    @property
+    def schema(self) -> DataSchema:
+        """What a sample holds."""
+        ...
+
+    @property
+    def num_samples(self) -> int | None:
+        """How many samples there are; None where nobody has counted them yet."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """A word that changes with the data."""
+        ...
+
+    @property
+    def files(self) -> tuple[tuple[int, int], ...]:
+        """Blocks that can only be read one after the other, as (first, last + 1)."""
+        ...
+
+    @property
+    def max_corrupt(self) -> int:
+        """Corrupt rows of an epoch that a rank passes over before it stops."""
+        ...
+
+    def sizes(self) -> Ints:
+        """Samples of each block (K,); counts them if need be."""
+        ...
+
+    def read(self, block: int) -> Block:
+        """The samples of a block."""
+        ...
