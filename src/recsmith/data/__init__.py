@@ -2,9 +2,12 @@
 
 from recsmith.data.batch import Batch, JaggedIds
 from recsmith.data.batches import Batches, Counts
+from recsmith.data.criteo import CriteoSpec
 from recsmith.data.dataset import Dataset
 from recsmith.data.generator import DriftSpec, GeneratedFeature, GeneratorSpec, SessionSpec, TeacherSpec
+from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import Position
+from recsmith.data.parquet import ParquetFeature, ParquetSpec
 from recsmith.data.schema import DataFeature, DataSchema
 from recsmith.data.specs import DataSpec, load_spec, open_dataset, spec_from_raw, spec_to_raw
 
@@ -12,6 +15,7 @@ __all__ = [
     "Batch",
     "Batches",
     "Counts",
+    "CriteoSpec",
     "DataFeature",
     "DataSchema",
     "DataSpec",
@@ -20,6 +24,9 @@ __all__ = [
     "GeneratedFeature",
     "GeneratorSpec",
     "JaggedIds",
+    "MovieLensSpec",
+    "ParquetFeature",
+    "ParquetSpec",
     "Position",
     "SessionSpec",
     "TeacherSpec",

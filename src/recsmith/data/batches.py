@@ -128,7 +128,7 @@ def _read_ahead(reader: BatchReader, drop_last: bool, ready: "queue.Queue[object
             if not _put(ready, found, stop):
                 return
         _put(ready, None, stop)
-    except BaseException as error:  # noqa: BLE001 (it is raised where the batch is asked for)
+    except BaseException as error:
         _put(ready, error, stop)
 
 

@@ -1,6 +1,6 @@
 """Datasets: what a path or a spec opens, and what training reads."""
 
-from recsmith.data.batches import BatchReader, Batches
+from recsmith.data.batches import Batches, BatchReader
 from recsmith.data.order import EpochOrder, Position
 from recsmith.data.schema import DataSchema
 from recsmith.data.source import BlockSource

@@ -1,11 +1,11 @@
 """The order in which a world uses the samples of an epoch, and how far it is.
 
-The rule. A dataset is cut into blocks. Their order is drawn from the seed and the epoch; blocks that follow each other in
-it make a window, and the samples of a window are used in an order that is drawn, too. So a sample can come anywhere in the
-epoch, and no more than a window has to be kept. Without shuffling the samples are used as they are stored.
+The rule. A dataset is cut into blocks. Their order is drawn from the seed and the epoch; blocks that follow each other
+in it make a window, and the samples of a window are used in an order that is drawn, too. So a sample can come anywhere
+in the epoch, and no more than a window has to be kept. Without shuffling the samples are used as they are stored.
 
-Step after step the world uses the next `world_size * batch_size` samples of this order, whatever its size, so how many were
-used says which. The ranks share the samples of a step by where they are stored: each reads few blocks.
+Step after step the world uses the next `world_size * batch_size` samples of this order, whatever its size, so how many
+were used says which. The ranks share the samples of a step by where they are stored: each reads few blocks.
 """
 
 import itertools
@@ -101,10 +101,10 @@ class EpochOrder:
 def _block_order(sizes: Ints, seed: int, epoch: int, files: Sequence[tuple[int, int]]) -> Ints:
     """Blocks in drawn order; those of a file that is read from its beginning stay together."""
     bound = {block for first, last in files for block in range(first, last)}
-    units = [range(first, last) for first, last in files]
-    units += [range(block, block + 1) for block in range(len(sizes)) if block not in bound]
-    drawn = permutation(seed, epoch, "blocks", len(units))
-    return np.array([block for unit in drawn for block in units[unit]], dtype=np.int64)
+    units = list(files)
+    units += [(block, block + 1) for block in range(len(sizes)) if block not in bound]
+    drawn: list[int] = permutation(seed, epoch, "blocks", len(units)).tolist()
+    return np.concatenate([np.zeros(0, np.int64), *(np.arange(*units[unit]) for unit in drawn)])
 
 
 def _windows(sizes: Ints) -> Ints:

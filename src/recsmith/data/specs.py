@@ -1,25 +1,37 @@
 """Specs of datasets: their nouns, their YAML form, and what a path opens."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from recsmith.data.criteo import CriteoSource, CriteoSpec
 from recsmith.data.dataset import Dataset
 from recsmith.data.generator import GeneratorSource, GeneratorSpec
+from recsmith.data.movielens import MovieLensSpec, movielens_source
+from recsmith.data.parquet import ParquetSource, ParquetSpec
 from recsmith.data.source import BlockSource
-from recsmith.errors import CorruptFile
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Raw, Source, check_schema, decode, did_you_mean, encode, parse, read_text, source_text
 
 SCHEMA = "recsmith/dataset/1"
+SPEC_ENDINGS = (".yaml", ".yml", ".json")
+COLUMN_ENDINGS = (".parquet", ".arrow", ".feather")
 
-DataSpec = GeneratorSpec
+DataSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec
 
-FORMATS: dict[str, tuple[type[DataSpec], Callable[[Any], BlockSource]]] = {
+FORMATS: dict[str, tuple[Any, Callable[[Any], BlockSource]]] = {
+    "criteo": (CriteoSpec, CriteoSource),
     "generator": (GeneratorSpec, GeneratorSource),
+    "movielens": (MovieLensSpec, movielens_source),
+    "parquet": (ParquetSpec, ParquetSource),
 }
 
 
 def open_dataset(spec: DataSpec | Source) -> Dataset:
     """The dataset of a spec, of a spec's file (YAML or JSON), or of data at a path.
+
+    Data at a path: a MovieLens folder; Parquet files that RecSmith wrote, or their folder; Criteo's click logs (.tsv,
+    .txt, .gz, day_0), whose tables then have the rows of Criteo Kaggle.
 
     Raises:
         UsageError: nothing is there, or it is of no known format.
@@ -31,18 +43,43 @@ def open_dataset(spec: DataSpec | Source) -> Dataset:
 
 
 def load_spec(source: Source) -> DataSpec:
-    """The spec in a file (YAML or JSON)."""
-    path = source_text(source, "a spec of data")
-    return spec_from_raw(parse(read_text(path), path), path)
+    """The spec in a file (YAML or JSON), or that of data at a path, all else as it is by default."""
+    text = source_text(source, "a spec of data")
+    path = Path(text)
+    if path.is_dir():
+        return _spec_of_folder(path)
+    if path.suffix in COLUMN_ENDINGS:
+        return ParquetSpec(paths=(text,))
+    if path.suffix in (".tsv", ".txt", ".gz") or path.name.startswith("day_"):
+        return CriteoSpec(paths=(text,))
+    if path.suffix not in SPEC_ENDINGS and text != "-":
+        raise UsageError(
+            f"'{text}' is no data of a known format; give a spec ({', '.join(SPEC_ENDINGS)}), a file that ends in "
+            f"{', '.join(COLUMN_ENDINGS)}, .tsv, .txt or .gz, or a folder"
+        )
+    return spec_from_raw(parse(read_text(text), text), text)
+
+
+def _spec_of_folder(path: Path) -> DataSpec:
+    if (path / "ratings.csv").exists():
+        return MovieLensSpec(path=str(path))
+    if any(each.suffix in COLUMN_ENDINGS for each in path.rglob("*")):
+        return ParquetSpec(paths=(str(path),))
+    return CriteoSpec(paths=(str(path),))
 
 
 def spec_from_raw(raw: Raw, source: str) -> DataSpec:
-    """A spec from plain data: `format` says which noun it is; a `schema` line may stand before."""
+    """A spec from plain data: `format` says which noun it is; a `schema` line may stand before.
+
+    Raises:
+        CorruptFile: the format is unknown, or a field is wrong.
+    """
     body = check_schema(raw, SCHEMA, source) if "schema" in raw else dict(raw)
     word = body.pop("format", None)
     if not isinstance(word, str) or word not in FORMATS:
-        shown = did_you_mean(str(word), list(FORMATS))
-        raise CorruptFile(f"'{source}': no format of data is called '{word}'{shown}")
+        shown = did_you_mean(word, list(FORMATS)) if isinstance(word, str) else f"; known: {', '.join(FORMATS)}"
+        said = "`format` is missing" if word is None else f"no format of data is called {word!r}"
+        raise CorruptFile(f"'{source}': {said}{shown}")
     return decode(FORMATS[word][0], body, source)
 
 

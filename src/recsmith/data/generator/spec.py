@@ -92,7 +92,10 @@ class TeacherSpec:
 
 @noun
 class SessionSpec:
-    """Sessions of `size` samples that follow each other; a bag is that of the sample before it at chance `duplication`."""
+    """Sessions of `size` samples that follow each other.
+
+    duplication: chance that a sample has the bag of the one before it in its session.
+    """
 
     size: int = 1
     duplication: float = 0.0

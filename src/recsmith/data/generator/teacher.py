@@ -2,10 +2,11 @@
 
 n samples, F features, D dense columns
 
-logit = bias + signal * (a * single + b * paired + c * linear), where each part has mean 0 and variance 1 at the beginning:
-single adds the first number of the features' vectors, paired is the sum over pairs of features of the dot product of
-the rest of theirs, linear weighs the dense values; a^2 + b^2 + c^2 = 1. A feature's vector is the sum of its ids' vectors by the
-square root of its pooling factor, so a model of sum-pooled embeddings and their dot products (DLRM) can learn it all.
+logit = bias + signal * (a * single + b * paired + c * linear), where each part has mean 0 and variance 1 at the
+beginning: single adds the first number of the features' vectors, paired is the sum over pairs of features of the dot
+product of the rest of theirs, linear weighs the dense values; a^2 + b^2 + c^2 = 1. A feature's vector is the sum of its
+ids' vectors by the square root of its pooling factor, so a model of sum-pooled embeddings and their dot products (DLRM)
+can learn it all.
 """
 
 import math
@@ -46,7 +47,7 @@ class Teacher:
         return 2 * uniform(random_words(self.spec.seed, 0, "dense weights", self.spec.dense)) - 1
 
     def fit(self, typical: Batch) -> Scale:
-        """The scale at which the logit of typical samples has the spread, and labels the mean, that the spec asks for."""
+        """The scale at which typical samples have the spread of logits, and the mean label, that the spec asks for."""
         teacher = self.spec.teacher
         parts = self._parts(typical, np.zeros(len(typical), np.int64))
         spreads = parts.std(axis=1)
@@ -98,7 +99,8 @@ class Teacher:
         with np.errstate(over="ignore"):
             second = first + NEXT_TRUTH
         before, after = _mixture(drift, times)
-        return before * self._of_truth(name, ids, first) + after * self._of_truth(name, ids, second)
+        mixed_ = before * self._of_truth(name, ids, first) + after * self._of_truth(name, ids, second)
+        return mixed_.astype(np.float32, copy=False)
 
     def _of_truth(self, name: str, ids: Ints, truth: npt.ArrayLike) -> Vectors:
         """The vectors of ids under the truth of a salt, one for all or one an id; rows of a cluster share theirs."""
@@ -109,9 +111,8 @@ class Teacher:
         common = vectors(self.clusters(name, ids), ~salts)
         if teacher.similarity >= 1:
             return common
-        return np.float32(math.sqrt(teacher.similarity)) * common + np.float32(
-            math.sqrt(1 - teacher.similarity)
-        ) * vectors(ids, salts)
+        shared, own = np.sqrt(np.array([teacher.similarity, 1 - teacher.similarity], np.float32))
+        return (shared * common + own * vectors(ids, salts)).astype(np.float32, copy=False)
 
     def clusters(self, name: str, ids: Ints) -> Ints:
         """The planted cluster of each id of a feature; it never changes."""

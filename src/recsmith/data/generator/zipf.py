@@ -12,8 +12,8 @@ HEAD = 4096  # most read rows whose chances are added up one by one; behind them
 class ZipfLaw:
     """Chances of ranks 1 to rows, in proportion to rank ** -exponent.
 
-    A rank r behind the head has the integral of x ** -exponent from r - 1/2 to r + 1/2, which differs from r ** -exponent
-    by the share exponent * (exponent + 1) / (24 r ** 2).
+    A rank r behind the head has the integral of x ** -exponent from r - 1/2 to r + 1/2, which differs from r **
+    -exponent by the share exponent * (exponent + 1) / (24 r ** 2).
     """
 
     def __init__(self, rows: int, exponent: float) -> None:
@@ -36,7 +36,7 @@ class ZipfLaw:
 
     def chances(self, ranks: Ints) -> Floats:
         """The chances of ranks, counted from 0."""
-        return (ranks + 1.0) ** -self.exponent / self.total
+        return np.asarray((ranks + 1.0) ** -self.exponent / self.total, np.float64)
 
     def _integral(self, place: Floats) -> Floats:
         """Of x ** -exponent, from 1 to a place."""

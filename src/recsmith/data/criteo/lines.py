@@ -1,0 +1,122 @@
+"""Parses lines of Criteo's click logs, many at once.
+
+L lines of 40 fields: a label, 13 counts, 26 categories
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from recsmith._types import Bools, Ints
+from recsmith.data.batch import Singles
+from recsmith.data.criteo.spec import CATEGORIES, COUNTS
+
+Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint64]
+FIELDS = 1 + COUNTS + CATEGORIES
+HEX_DIGITS = 8  # of a category
+LONGEST_COUNT = 18  # characters: what surely fits into 64 bits
+PADDING = bytes(HEX_DIGITS)  # behind the text, so that words of 8 bytes can be read anywhere
+SHOWN = 60  # characters of a corrupt line that an error shows
+
+
+@dataclass(frozen=True)
+class ParsedLines:
+    """labels (L,), dense (L, 13), words of categories (L, 26) and which lines are whole (L,); zeros where not.
+
+    first_corrupt: the first line that is not whole, and what is wrong with it.
+    """
+
+    labels: Singles
+    dense: Singles
+    words: Ints
+    valid: Bools
+    first_corrupt: str
+
+
+def parse_lines(text: bytes) -> ParsedLines:
+    """The fields of all lines of a text."""
+    if text and not text.endswith(b"\n"):
+        text += b"\n"
+    buffer = np.frombuffer(text + PADDING, np.uint8)
+    body = buffer[: len(text)]
+    ends = np.flatnonzero((body == ord("\t")) | (body == ord("\n")))
+    is_line = body[ends] == ord("\n")
+    in_line = np.diff(np.flatnonzero(is_line), prepend=-1)  # fields of each line (L,)
+    complete = in_line == FIELDS
+    kept = ends[np.repeat(complete, in_line)].reshape(-1, FIELDS)
+    line_starts = np.append(0, ends[is_line] + 1)
+    starts = np.concatenate([line_starts[:-1][complete][:, None], kept[:, :-1] + 1], axis=1)
+    numbers, right_numbers = _counts(buffer, starts[:, : 1 + COUNTS], kept[:, : 1 + COUNTS])
+    words, right_words = _categories(buffer, starts[:, 1 + COUNTS :], kept[:, 1 + COUNTS :])
+    labels = numbers[:, 0]
+    named = kept[:, 0] > starts[:, 0]
+    right = named & ((labels == 0) | (labels == 1)) & right_numbers.all(axis=1) & right_words.all(axis=1)
+    valid = complete.copy()
+    valid[complete] = right
+    return ParsedLines(
+        labels=_spread(labels, complete, right).astype(np.float32),
+        dense=np.log1p(np.maximum(_spread(numbers[:, 1:], complete, right), 0)).astype(np.float32),
+        words=_spread(words, complete, right),
+        valid=valid,
+        first_corrupt=_first_corrupt(text, line_starts, in_line, valid),
+    )
+
+
+def _counts(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Bools]:
+    """Whole numbers of fields, 0 for empty ones, and which fields hold one."""
+    shape, start, width = starts.shape, starts.ravel(), (ends - starts).ravel()
+    negative = buffer[start] == ord("-")
+    right = (width <= LONGEST_COUNT) & ~(negative & (width == 1))
+    values = np.zeros(len(start), np.int64)
+    for digit in range(min(int(width.max(initial=0)), LONGEST_COUNT)):
+        has = np.flatnonzero((width > digit) & ~(negative & (digit == 0)))
+        found = buffer[start[has] + digit] - np.uint8(ord("0"))
+        right[has] &= found <= 9
+        values[has] = values[has] * 10 + found
+    return np.where(negative, -values, values).reshape(shape), right.reshape(shape)
+
+
+def _categories(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Bools]:
+    """Words of 8 hexadecimal digits, 0 for empty fields, and which fields hold either.
+
+    Each word of 8 characters is worked on as one number of 64 bits: the digits are taken together in pairs, and they
+    were digits if writing them again gives the same characters.
+    """
+    width = ends - starts
+    spans = np.ndarray((len(buffer) - HEX_DIGITS + 1,), "<u8", buffer=buffer, strides=(1,))
+    characters = spans[starts].astype(np.uint64).byteswap()  # the first character is the highest byte
+    digits = (characters & _bytes(0x0F)) + ((characters >> np.uint64(6)) & _bytes(0x01)) * np.uint64(9)
+    letters = ((digits + _bytes(6)) >> np.uint64(4)) & _bytes(0x01)
+    written = digits + _bytes(ord("0")) + letters * np.uint64(ord("a") - ord("0") - 10)
+    right = (width == 0) | ((width == HEX_DIGITS) & (written == characters))
+    for shift, mask in ((4, 0x00FF00FF00FF00FF), (8, 0x0000FFFF0000FFFF), (16, 0x00000000FFFFFFFF)):
+        digits = (digits | (digits >> np.uint64(shift))) & np.uint64(mask)
+    return np.where(width == 0, np.uint64(0), digits).astype(np.int64), right
+
+
+def _bytes(byte: int) -> np.uint64:
+    """A word of 8 such bytes."""
+    return np.uint64(byte * 0x0101010101010101)
+
+
+def _spread(values: Ints, complete: Bools, right: Bools) -> Ints:
+    """The values of complete lines at all lines (L, ...): 0 for those that are not whole."""
+    spread = np.zeros((len(complete), *values.shape[1:]), np.int64)
+    spread[complete] = np.where(right.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
+    return spread
+
+
+def _first_corrupt(text: bytes, line_starts: Ints, in_line: Ints, valid: Bools) -> str:
+    """The first line that is no sample, in words; '' where there is none."""
+    if valid.all():
+        return ""
+    at = int(np.argmin(valid))
+    shown = text[line_starts[at] : line_starts[at + 1] - 1][:SHOWN].decode("ascii", "replace")
+    if in_line[at] != FIELDS:
+        return f"line {at + 1} has {in_line[at]} fields, not {FIELDS}: {shown!r}"
+    return (
+        f"line {at + 1} is not a label 0 or 1, {COUNTS} whole numbers and {CATEGORIES} words of {HEX_DIGITS} "
+        f"lower-case hexadecimal digits: {shown!r}"
+    )

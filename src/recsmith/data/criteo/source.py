@@ -1,0 +1,122 @@
+"""Criteo's click logs as blocks of samples."""
+
+import hashlib
+import threading
+from functools import cached_property
+
+import numpy as np
+
+from recsmith._types import Ints
+from recsmith.data.batch import Batch, JaggedIds
+from recsmith.data.criteo.files import BLOCK_LINES, LineFile, files_of
+from recsmith.data.criteo.index import read_index, write_index
+from recsmith.data.criteo.lines import parse_lines
+from recsmith.data.criteo.spec import CriteoSpec
+from recsmith.data.schema import DataSchema
+from recsmith.data.source import Block
+
+MOST_OPEN = 3  # files at a time: a window of blocks ends in one and begins in another
+
+
+class CriteoSource:
+    """The lines of the files of a spec; a line's number in all of them is its sample's number."""
+
+    def __init__(self, spec: CriteoSpec) -> None:
+        self.spec = spec
+        self._files = [LineFile(path) for path in files_of(spec.paths)]
+        self._rows = np.array(spec.rows)
+        self._schema = spec.schema
+        self._counted = False
+        self._lock = threading.Lock()  # a file has one place, and two iterators may read from it
+        self._open: list[int] = []  # files that were read from last
+
+    @property
+    def schema(self) -> DataSchema:
+        """What a sample holds."""
+        return self._schema
+
+    @property
+    def num_samples(self) -> int | None:
+        """How many lines there are; None before they were counted."""
+        return int(self.sizes().sum()) if self._counted else None
+
+    @property
+    def max_corrupt(self) -> int:
+        """Lines that a rank passes over."""
+        return self.spec.max_corrupt
+
+    @cached_property
+    def digest(self) -> str:
+        """A word that changes with the files and the rows."""
+        words = [*(file.digest() for file in self._files), *map(str, self.spec.rows)]
+        return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
+
+    @cached_property
+    def _index(self) -> list[tuple[Ints, int]]:
+        """Where the blocks of each file begin, and how many lines it has."""
+        self._counted = True
+        digest = hashlib.sha256(" ".join(file.digest() for file in self._files).encode()).hexdigest()
+        found = read_index(self.spec.index, digest) if self.spec.index else None
+        if found is None:
+            found = [file.index() for file in self._files]
+            if self.spec.index:
+                write_index(self.spec.index, digest, found)
+        return found
+
+    @cached_property
+    def _first_blocks(self) -> Ints:
+        """The first block of each file, and the number of all blocks."""
+        return np.cumsum([0, *(len(begins) - 1 for begins, _ in self._index)])
+
+    @property
+    def files(self) -> tuple[tuple[int, int], ...]:
+        """Blocks of each .gz file."""
+        edges = self._first_blocks.tolist()
+        return tuple(
+            (edges[at], edges[at + 1])
+            for at, file in enumerate(self._files)
+            if file.is_gzip and edges[at + 1] > edges[at]
+        )
+
+    def sizes(self) -> Ints:
+        """Lines of each block; they are counted if they were not."""
+        parts = [np.diff(np.minimum(np.arange(len(begins)) * BLOCK_LINES, lines)) for begins, lines in self._index]
+        return np.concatenate(parts).astype(np.int64)
+
+    @cached_property
+    def _first_samples(self) -> Ints:
+        sizes = self.sizes()
+        return np.cumsum(sizes) - sizes
+
+    def read(self, block: int) -> Block:
+        """The samples of a block."""
+        number = int(np.searchsorted(self._first_blocks, block, side="right")) - 1
+        file, inside = self._files[number], block - int(self._first_blocks[number])
+        with self._lock:
+            self._keep_open(number)
+            text = file.text(inside, self._index[number][0])
+        lines = parse_lines(text)
+        rows, ones = lines.words % self._rows, np.ones(len(lines.labels), np.int32)
+        samples = Batch(
+            dense=lines.dense,
+            ids={
+                each.name: JaggedIds(values=np.ascontiguousarray(rows[:, column]), lengths=ones)
+                for column, each in enumerate(self._schema.features)
+            },
+            labels=lines.labels[:, None],
+            label_names=self._schema.labels,
+            sample_ids=self._first_samples[block] + np.arange(len(ones)),
+        )
+        where = f"the first one of '{file.path}' behind line {inside * BLOCK_LINES:,}: "
+        return Block(
+            samples=samples,
+            valid=None if lines.valid.all() else lines.valid,
+            first_corrupt=where + lines.first_corrupt if lines.first_corrupt else "",
+        )
+
+    def _keep_open(self, number: int) -> None:
+        """Close all but the files that were read from last: packed ones keep what was passed over."""
+        self._open = [*(each for each in self._open if each != number), number]
+        for other in self._open[:-MOST_OPEN]:
+            self._files[other].close()
+        self._open = self._open[-MOST_OPEN:]

@@ -1,0 +1,128 @@
+"""Reads a MovieLens folder: a sample is a rating, its label is whether the user liked the movie."""
+
+import csv
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from recsmith._types import Ints, noun
+from recsmith.data.batch import Batch, JaggedIds
+from recsmith.data.memory import MemorySource
+from recsmith.data.random_words import permutation
+from recsmith.data.schema import DataFeature, DataSchema
+from recsmith.errors import CorruptFile, UsageError, check_rules
+
+RATINGS, MOVIES = ("userId", "movieId", "rating", "timestamp"), ("movieId", "title", "genres")
+NO_GENRE = "(no genres listed)"
+SPLITS = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0), "all": (0.0, 1.0)}  # shares of the ratings
+
+
+@noun
+class MovieLensSpec:
+    """A MovieLens folder: features user, movie and genres; the label is 1 for ratings of `positive` stars and more.
+
+    split: the ratings are put into a random order that follows from split_seed; train is the first 80 %, valid the next
+        10 %, test the last 10 %.
+    max_user_id: ratings of users above it are left out.
+    """
+
+    path: str
+    split: Literal["train", "valid", "test", "all"] = "train"
+    split_seed: int = 0
+    positive: float = 4.0
+    max_user_id: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(
+            None if 0 <= self.split_seed < 2**63 else f"split_seed is {self.split_seed}; it must be 0 to 2^63 - 1"
+        )
+
+
+def movielens_source(spec: MovieLensSpec) -> MemorySource:
+    """The samples of a MovieLens folder; a rating's row in ratings.csv, counted from 0, is its number."""
+    folder = Path(spec.path)
+    users, movies, stars = _ratings(folder / "ratings.csv")
+    wanted = np.flatnonzero(users <= (spec.max_user_id or users.max(initial=0)))
+    if not len(wanted):
+        raise UsageError(f"no rating in '{folder}' is of a user up to {spec.max_user_id}; give a larger max_user_id")
+    known_users, user_rows = np.unique(users[wanted], return_inverse=True)
+    known_movies, movie_rows = np.unique(movies[wanted], return_inverse=True)
+    genre_names, genres = _genres(folder / "movies.csv", known_movies)
+    ones = np.ones(len(wanted), np.int32)
+    samples = Batch(
+        dense=np.zeros((len(wanted), 0), np.float32),
+        ids={
+            "user": JaggedIds(values=user_rows.astype(np.int64), lengths=ones),
+            "movie": JaggedIds(values=movie_rows.astype(np.int64), lengths=ones),
+            "genres": genres.take(movie_rows),
+        },
+        labels=(stars[wanted] >= spec.positive).astype(np.float32)[:, None],
+        label_names=("liked",),
+        sample_ids=wanted,
+    )
+    low, high = (round(share * len(wanted)) for share in SPLITS[spec.split])
+    chosen = permutation(spec.split_seed, 0, "movielens split", len(wanted))[low:high]
+    schema = DataSchema(
+        features=(
+            DataFeature(name="user", num_embeddings=len(known_users), pooling_factor=1.0),
+            DataFeature(name="movie", num_embeddings=len(known_movies), pooling_factor=1.0),
+            DataFeature(
+                name="genres",
+                num_embeddings=len(genre_names),
+                pooling_factor=float(samples.ids["genres"].lengths.mean()),
+            ),
+        ),
+        dense=(),
+        labels=("liked",),
+    )
+    return MemorySource(schema, samples.take(np.sort(chosen)))
+
+
+def _ratings(path: Path) -> tuple[Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.float64]]"]:
+    """Users, movies and stars of all ratings."""
+    rows = _rows(path, RATINGS)
+    try:
+        users, movies = (np.array([int(row[column]) for row in rows], dtype=np.int64) for column in (0, 1))
+        return users, movies, np.array([float(row[2]) for row in rows])
+    except ValueError as error:
+        raise CorruptFile(f"'{path}' holds a rating that is no number: {error}; fetch the file again") from None
+
+
+def _genres(path: Path, movies: Ints) -> tuple[list[str], JaggedIds]:
+    """Names of the genres, sorted, and the genres of each movie; none for movies that are not listed."""
+    listed = {
+        int(row[0]): [] if row[2] == NO_GENRE else row[2].split("|") for row in _rows(path, MOVIES) if row[0].isdigit()
+    }
+    names = sorted({name for each in listed.values() for name in each})
+    rows = {name: row for row, name in enumerate(names)}
+    known: list[int] = movies.tolist()
+    bags = [[rows[name] for name in listed.get(movie, [])] for movie in known]
+    return names, JaggedIds(
+        values=np.array([row for bag in bags for row in bag], dtype=np.int64),
+        lengths=np.array([len(bag) for bag in bags], dtype=np.int32),
+    )
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
+    """The rows of a CSV file, checked against the columns it should have."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file)
+            header = next(reader, [])
+            if tuple(header) != columns:
+                raise CorruptFile(f"'{path}' has the columns {', '.join(header)}; MovieLens has {', '.join(columns)}")
+            rows = list(reader)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read '{path}': {error.strerror}; give a folder with ratings.csv and movies.csv"
+        ) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CorruptFile(f"'{path}' is not CSV in UTF-8: {error}; fetch it again") from None
+    wrong = next((at for at, row in enumerate(rows) if len(row) != len(columns)), None)
+    if wrong is not None:
+        raise CorruptFile(
+            f"'{path}' line {wrong + 2} has {len(rows[wrong])} columns, not {len(columns)}; fetch it again"
+        )
+    return rows

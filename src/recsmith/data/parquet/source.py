@@ -1,0 +1,145 @@
+"""Parquet and Arrow files as blocks of samples: a block is a row group, or a record batch."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from recsmith._types import Ints
+from recsmith.data.batch import Batch
+from recsmith.data.parquet.arrow import ARROW_ENDINGS, ColumnFile
+from recsmith.data.parquet.columns import bags, numbers, sample_ids
+from recsmith.data.parquet.spec import SCHEMA_KEY, ParquetFeature, ParquetSpec
+from recsmith.data.schema import DataFeature, DataSchema
+from recsmith.data.source import Block
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import decode, did_you_mean, encode, parse_json
+
+ENDINGS = (".parquet", *ARROW_ENDINGS)
+SAMPLE_ID = "sample_id"  # the column that generated files have
+
+
+class ParquetSource:
+    """The rows of the files of a spec."""
+
+    files: tuple[tuple[int, int], ...] = ()
+
+    def __init__(self, spec: ParquetSpec) -> None:
+        self._files = [ColumnFile(path) for path in column_files(spec.paths)]
+        self.spec = spec if spec.features else _written_spec(spec, self._files[0])
+        self._columns = _columns(self.spec)
+        for file in self._files:
+            _check_columns(file, self._columns)
+        self._parts = [(file, part) for file in self._files for part in range(len(file.sizes))]
+
+    @property
+    def schema(self) -> DataSchema:
+        """What a sample holds."""
+        features = [
+            DataFeature(name=each.name, num_embeddings=each.num_embeddings, weighted=each.weights is not None)
+            for each in self.spec.features
+        ]
+        return DataSchema(features=tuple(features), dense=self.spec.dense, labels=self.spec.labels)
+
+    @property
+    def num_samples(self) -> int:
+        """How many rows there are."""
+        return int(self.sizes().sum())
+
+    @property
+    def max_corrupt(self) -> int:
+        """Rows without a label that a rank passes over."""
+        return self.spec.max_corrupt
+
+    @cached_property
+    def digest(self) -> str:
+        """A word that changes with the column map and the files."""
+        described = json.dumps(encode(replace(self.spec, paths=("",))), sort_keys=True)
+        shapes = [f"{file.path.name} {file.path.stat().st_size} {file.sizes}" for file in self._files]
+        return hashlib.sha256("\n".join([described, *shapes]).encode()).hexdigest()[:16]
+
+    def sizes(self) -> Ints:
+        """Rows of each block."""
+        return np.array([size for file in self._files for size in file.sizes], dtype=np.int64)
+
+    @cached_property
+    def _first_samples(self) -> Ints:
+        sizes = self.sizes()
+        return np.cumsum(sizes) - sizes
+
+    def read(self, block: int) -> Block:
+        """The samples of a block."""
+        file, part = self._parts[block]
+        table, place = file.read(part, self._columns), f"'{file.path}'"
+        labels, whole = numbers(table, self.spec.labels, place)
+        samples = Batch(
+            dense=numbers(table, self.spec.dense, place)[0],
+            ids={each.name: bags(table, each, place) for each in self.spec.features},
+            labels=labels,
+            label_names=self.spec.labels,
+            sample_ids=sample_ids(table, self.spec.sample_id, place)
+            if self.spec.sample_id
+            else self._first_samples[block] + np.arange(table.num_rows),
+        )
+        first = int(np.argmin(whole)) if len(whole) else 0
+        wrong = f"row {first} of part {part} of '{file.path}' has no label"
+        return Block(samples=samples, valid=None if whole.all() else whole, first_corrupt="" if whole.all() else wrong)
+
+
+def column_files(paths: Sequence[str]) -> list[Path]:
+    """The Parquet and Arrow files of some paths; those of a folder, and of folders in it, in the order of their names.
+
+    Raises:
+        UsageError: a path does not exist, or a folder holds no such file.
+    """
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = sorted(each for each in path.rglob("*") if each.suffix in ENDINGS and not _hidden(each, path))
+            if not inside:
+                raise UsageError(
+                    f"'{path}' holds no file that ends in {', '.join(ENDINGS)}; give the folder of the data"
+                )
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise UsageError(f"cannot read '{path}': there is no such file; give the path of a file or folder")
+    return found
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+
+
+def _columns(spec: ParquetSpec) -> list[str]:
+    """Every column that is read, once."""
+    of_features = [name for each in spec.features for name in (each.column or each.name, each.weights) if name]
+    return list(dict.fromkeys([*of_features, *spec.dense, *spec.labels, *([spec.sample_id] if spec.sample_id else [])]))
+
+
+def _check_columns(file: ColumnFile, columns: list[str]) -> None:
+    there = list(file.schema.names)
+    missing = next((name for name in columns if name not in there), None)
+    if missing is not None:
+        raise CorruptFile(f"'{file.path}' has no column '{missing}'{did_you_mean(missing, there)}")
+
+
+def _written_spec(spec: ParquetSpec, file: ColumnFile) -> ParquetSpec:
+    """The column map that the files hold themselves."""
+    words: dict[bytes, bytes] = file.schema.metadata or {}
+    if SCHEMA_KEY not in words:
+        raise UsageError(
+            f"'{file.path}' does not say which columns are features, dense values and labels; give a spec with "
+            f"`format: parquet`, paths, features, dense and labels (its columns: {', '.join(file.schema.names[:20])})"
+        )
+    raw = parse_json(words[SCHEMA_KEY].decode("utf-8", "replace"), str(file.path))
+    schema = decode(DataSchema, raw, str(file.path))
+    features = [ParquetFeature(name=each.name, num_embeddings=each.num_embeddings or 1) for each in schema.features]
+    return replace(
+        spec, features=tuple(features), dense=schema.dense, labels=schema.labels, sample_id=spec.sample_id or SAMPLE_ID
+    )
