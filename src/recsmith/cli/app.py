@@ -22,6 +22,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "import": "Make a plan file of the plan that a job runs today.",
     "verify": "Measure plans on this machine beside what was predicted.",
     "diff": "Show what changed between two plans.",
+    "data": "Look at training data, check it, or generate some whose truth is known.",
     "workload": "Make workloads: sample tables like those of a production model.",
     "schema": "Print the JSON Schema of a file.",
     "measure": "Measure embedding kernels and all-to-alls: the ground truth of cost models.",

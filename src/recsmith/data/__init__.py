@@ -4,34 +4,50 @@ from recsmith.data.batch import Batch, JaggedIds
 from recsmith.data.batches import Batches, Counts
 from recsmith.data.criteo import CriteoSpec
 from recsmith.data.dataset import Dataset
+from recsmith.data.figures import DataCheck, DataFigures, FeatureFigures, check_data, count_figures
 from recsmith.data.generator import DriftSpec, GeneratedFeature, GeneratorSpec, SessionSpec, TeacherSpec
+from recsmith.data.generator.optimum import Optimum, area_under_curve, planted_optimum
 from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import Position
 from recsmith.data.parquet import ParquetFeature, ParquetSpec
 from recsmith.data.schema import DataFeature, DataSchema
 from recsmith.data.specs import DataSpec, load_spec, open_dataset, spec_from_raw, spec_to_raw
+from recsmith.data.workload import generator_like, schema_workload
+from recsmith.data.write import check_folder, write_dataset
 
 __all__ = [
     "Batch",
     "Batches",
     "Counts",
     "CriteoSpec",
+    "DataCheck",
     "DataFeature",
+    "DataFigures",
     "DataSchema",
     "DataSpec",
     "Dataset",
     "DriftSpec",
+    "FeatureFigures",
     "GeneratedFeature",
     "GeneratorSpec",
     "JaggedIds",
     "MovieLensSpec",
+    "Optimum",
     "ParquetFeature",
     "ParquetSpec",
     "Position",
     "SessionSpec",
     "TeacherSpec",
+    "area_under_curve",
+    "check_data",
+    "check_folder",
+    "count_figures",
+    "generator_like",
     "load_spec",
     "open_dataset",
+    "planted_optimum",
+    "schema_workload",
     "spec_from_raw",
     "spec_to_raw",
+    "write_dataset",
 ]

@@ -14,13 +14,16 @@ class DataFeature:
     """A sparse feature of a dataset.
 
     num_embeddings: its ids are 0 and more, and below this; None where that is not known without reading.
-    pooling_factor: mean ids in a bag, where it is known. weighted: each id carries a weight.
+    pooling_factor: mean ids in a bag, where it is known. single: every bag holds one id. weighted: each id carries a
+    weight. zipf: exponent of the law by which rows are read, where it is known.
     """
 
     name: str
     num_embeddings: int | None = None
     pooling_factor: float | None = None
+    single: bool = False
     weighted: bool = False
+    zipf: float | None = None
 
 
 @noun

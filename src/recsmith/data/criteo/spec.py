@@ -54,7 +54,7 @@ class CriteoSpec:
     def schema(self) -> DataSchema:
         """What its samples hold; the features have the names of the built-in workloads' tables."""
         features = [
-            DataFeature(name=f"cat_{column}", num_embeddings=rows, pooling_factor=1.0)
+            DataFeature(name=f"cat_{column}", num_embeddings=rows, pooling_factor=1.0, single=True)
             for column, rows in enumerate(self.rows)
         ]
         dense = tuple(f"int_{column}" for column in range(COUNTS))

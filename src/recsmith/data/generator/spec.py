@@ -157,7 +157,13 @@ class GeneratorSpec:
     def schema(self) -> DataSchema:
         """What its samples hold."""
         features = [
-            DataFeature(name=each.name, num_embeddings=each.num_embeddings, pooling_factor=each.pooling_factor)
+            DataFeature(
+                name=each.name,
+                num_embeddings=each.num_embeddings,
+                pooling_factor=each.pooling_factor,
+                single=each.lengths == "fixed" and each.pooling_factor == 1,
+                zipf=each.exponent,
+            )
             for each in self.features
         ]
         dense = tuple(f"dense_{column}" for column in range(self.dense))

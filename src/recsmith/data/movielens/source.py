@@ -66,8 +66,8 @@ def movielens_source(spec: MovieLensSpec) -> MemorySource:
     chosen = permutation(spec.split_seed, 0, "movielens split", len(wanted))[low:high]
     schema = DataSchema(
         features=(
-            DataFeature(name="user", num_embeddings=len(known_users), pooling_factor=1.0),
-            DataFeature(name="movie", num_embeddings=len(known_movies), pooling_factor=1.0),
+            DataFeature(name="user", num_embeddings=len(known_users), pooling_factor=1.0, single=True),
+            DataFeature(name="movie", num_embeddings=len(known_movies), pooling_factor=1.0, single=True),
             DataFeature(
                 name="genres",
                 num_embeddings=len(genre_names),
@@ -110,7 +110,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.reader(file)
-            header = next(reader, [])
+            header = next(reader, list[str]())
             if tuple(header) != columns:
                 raise CorruptFile(f"'{path}' has the columns {', '.join(header)}; MovieLens has {', '.join(columns)}")
             rows = list(reader)

@@ -4,8 +4,8 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class ParquetSource:
         """Rows without a label that a rank passes over."""
         return self.spec.max_corrupt
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """A word that changes with the column map and the files."""
         described = json.dumps(encode(replace(self.spec, paths=("",))), sort_keys=True)
@@ -65,11 +65,6 @@ class ParquetSource:
     def sizes(self) -> Ints:
         """Rows of each block."""
         return np.array([size for file in self._files for size in file.sizes], dtype=np.int64)
-
-    @cached_property
-    def _first_samples(self) -> Ints:
-        sizes = self.sizes()
-        return np.cumsum(sizes) - sizes
 
     def read(self, block: int) -> Block:
         """The samples of a block."""
@@ -81,13 +76,18 @@ class ParquetSource:
             ids={each.name: bags(table, each, place) for each in self.spec.features},
             labels=labels,
             label_names=self.spec.labels,
-            sample_ids=sample_ids(table, self.spec.sample_id, place)
-            if self.spec.sample_id
-            else self._first_samples[block] + np.arange(table.num_rows),
+            sample_ids=self._sample_ids(block, table, place),
         )
         first = int(np.argmin(whole)) if len(whole) else 0
         wrong = f"row {first} of part {part} of '{file.path}' has no label"
         return Block(samples=samples, valid=None if whole.all() else whole, first_corrupt="" if whole.all() else wrong)
+
+    def _sample_ids(self, block: int, table: Any, place: str) -> Ints:
+        """Numbers of a block's samples: those of their column, or counted along the files."""
+        if self.spec.sample_id:
+            return sample_ids(table, self.spec.sample_id, place)
+        sizes = self.sizes()[: block + 1]
+        return int(sizes[:-1].sum()) + np.arange(int(sizes[-1]))
 
 
 def column_files(paths: Sequence[str]) -> list[Path]:

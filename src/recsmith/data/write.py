@@ -1,0 +1,84 @@
+"""Writes datasets as files: Parquet with one column a feature, or lines as Criteo published them."""
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from recsmith.data.batch import Batch, concatenated
+from recsmith.data.criteo.write import refuse_other_than_criteo, write_lines
+from recsmith.data.dataset import Dataset
+from recsmith.data.parquet.write import refuse_other_than_parquet, write_parquet
+from recsmith.errors import RecSmithError, UsageError
+
+FILE_SAMPLES = 2**20  # of a file, about
+GROUP_SAMPLES = 2**15  # of a row group, about: what a reader keeps a few of
+
+FileForm = Literal["parquet", "criteo"]
+Progress = Callable[[int], None]
+
+
+def write_dataset(
+    dataset: Dataset,
+    folder: Path,
+    form: FileForm = "parquet",
+    *,
+    session_size: int = 1,
+    packed: bool = False,
+    on_progress: Progress = lambda _: None,
+) -> None:
+    """Write all samples in their order into a new folder, whole or not at all; a few blocks are in memory at a time.
+
+    session_size: samples that follow each other and have one session_id. packed: Criteo's lines as .gz.
+
+    Raises:
+        UsageError: the folder is there and not empty, or samples do not fit into Criteo's lines.
+        MissingExtra: Parquet is to be written, and pyarrow is not installed.
+        RecSmithError: the disk is full, or refuses; nothing is left behind.
+    """
+    check_folder(folder)
+    schema = dataset.schema
+    (refuse_other_than_criteo if form == "criteo" else refuse_other_than_parquet)(schema)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.") as temporary:
+            inside = Path(temporary) / "data"
+            inside.mkdir()
+            for number, groups in itertools.groupby(_groups(dataset, on_progress), key=lambda group: group[0]):
+                samples = (each for _, each in groups)
+                if form == "criteo":
+                    write_lines(samples, inside / (f"day_{number}.gz" if packed else f"day_{number}"))
+                else:
+                    write_parquet(samples, schema, inside / f"part-{number:05d}.parquet", session_size)
+            if folder.exists():
+                folder.rmdir()
+            shutil.move(inside, folder)
+    except OSError as error:
+        raise RecSmithError(f"cannot write '{folder}': {error.strerror or error}; nothing is left of it") from None
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse an output folder that holds something, or cannot be made."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"cannot write '{folder}': something is there; give a new folder, or remove it first")
+    if not folder.absolute().parent.is_dir():
+        raise UsageError(f"cannot write '{folder}': folder '{folder.parent}' does not exist; create it first")
+
+
+def _groups(dataset: Dataset, on_progress: Progress) -> Iterator[tuple[int, Batch]]:
+    """(number of the file, samples) of all samples in their order, GROUP_SAMPLES or more at a time."""
+    held: list[Batch] = []
+    done = written = 0
+    for number in range(len(dataset.source.sizes())):
+        block = dataset.source.read(number)
+        held.append(block.samples if block.valid is None else block.samples.take(np.flatnonzero(block.valid)))
+        done += len(held[-1])
+        on_progress(done)
+        if done - written >= GROUP_SAMPLES:
+            yield written // FILE_SAMPLES, concatenated(held)
+            held, written = [], done
+    if done > written:
+        yield written // FILE_SAMPLES, concatenated(held)
