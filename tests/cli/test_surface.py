@@ -65,6 +65,7 @@ WORDS = {
         "--format",
     },
     "diff": {"before", "after", "--format"},
+    "data": set(),
     "workload": set(),
     "schema": {"noun"},
     "measure": set(),

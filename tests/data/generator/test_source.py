@@ -1,0 +1,187 @@
+"""Generated samples: at random access, as the spec says, and with a truth that is known."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recsmith.data import (
+    Batch,
+    DriftSpec,
+    GeneratedFeature,
+    GeneratorSpec,
+    SessionSpec,
+    TeacherSpec,
+    area_under_curve,
+    open_dataset,
+    planted_optimum,
+)
+from recsmith.data.batch import concatenated
+from recsmith.data.figures import repeated_share
+from recsmith.data.generator import GeneratorSource
+from recsmith.errors import UsageError
+
+FEATURES = (
+    GeneratedFeature(name="user", num_embeddings=5000, zipf=1.0),
+    GeneratedFeature(name="item", num_embeddings=300, zipf=0.5),
+    GeneratedFeature(name="tags", num_embeddings=40, pooling_factor=2.5, lengths="poisson"),
+)
+SPEC = GeneratorSpec(num_samples=60_000, features=FEATURES, dense=3, seed=7)
+
+
+def read(spec: GeneratorSpec) -> tuple[Batch, Any]:
+    """All samples in order, and their chances."""
+    source = GeneratorSource(spec)
+    parts = [source.labelled(block) for block in range(len(source.sizes()))]
+    return concatenated([samples for samples, _ in parts]), np.concatenate([chances for _, chances in parts])
+
+
+def logits(spec: GeneratorSpec) -> Any:
+    chances = read(spec)[1]
+    return np.log(chances / (1 - chances))
+
+
+def same(first: Batch, second: Batch) -> bool:
+    arrays = [(first.dense, second.dense), (first.labels, second.labels), (first.sample_ids, second.sample_ids)]
+    for name, bags in first.ids.items():
+        arrays += [(bags.values, second.ids[name].values), (bags.lengths, second.ids[name].lengths)]
+    return all(np.array_equal(one, other) for one, other in arrays)
+
+
+@pytest.mark.parametrize("sessions", [SessionSpec(), SessionSpec(size=7, duplication=0.8)])
+def test_a_part_of_a_stream_is_the_same_wherever_one_begins(sessions: SessionSpec):
+    spec = replace(SPEC, sessions=sessions)
+    whole = read(spec)[0]
+    part = read(replace(spec, first_sample=4_001, num_samples=9_000))[0]
+    assert part.sample_ids[0] == 4_001
+    assert same(part, whole.take(np.arange(4_001, 13_001)))
+    assert same(part, read(replace(spec, first_sample=4_001, num_samples=9_000))[0])
+    assert not same(part, read(replace(spec, first_sample=4_001, num_samples=9_000, seed=8))[0])
+
+
+def test_samples_hold_what_the_spec_says():
+    samples, chances = read(SPEC)
+    assert samples.dense.shape == (60_000, 3)
+    counts = np.expm1(samples.dense[:1000].astype(np.float64))
+    assert np.allclose(counts, np.rint(counts), rtol=1e-5)
+    for feature in FEATURES:
+        bags = samples.ids[feature.name]
+        assert bags.values.min() >= 0
+        assert bags.values.max() < feature.num_embeddings
+        assert bags.lengths.mean() == pytest.approx(feature.pooling_factor, rel=0.02)
+    assert (samples.ids["tags"].lengths == 0).mean() == pytest.approx(np.exp(-2.5), rel=0.05)
+    _, counts = np.unique(samples.ids["user"].values, return_counts=True)
+    law = 1 / np.arange(1, 5001)
+    assert np.sort(counts)[::-1][:20].sum() / 60_000 == pytest.approx(law[:20].sum() / law.sum(), rel=0.02)
+    assert chances.mean() == pytest.approx(0.25, abs=0.01)
+    assert logits(SPEC).std() == pytest.approx(1.5, rel=0.05)
+
+
+def test_the_planted_optimum_agrees_with_drawn_labels():
+    samples, chances = read(replace(SPEC, num_samples=200_000))
+    labels = samples.labels[:, 0].astype(np.float64)
+    best = planted_optimum(replace(SPEC, num_samples=200_000))
+    assert best.samples == 200_000
+    drawn_loss = -np.log(np.where(labels == 1, chances, 1 - chances))
+    assert drawn_loss.mean() == pytest.approx(best.log_loss, abs=4 * drawn_loss.std() / np.sqrt(len(labels)))
+    assert area_under_curve(chances, labels) == pytest.approx(best.auc, abs=4 * 0.0012)
+    of_rate = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
+    assert best.normalized_entropy == pytest.approx(best.log_loss / of_rate, rel=0.02)
+    noisy = chances + np.random.default_rng(0).normal(0, 0.05, len(chances))
+    assert area_under_curve(noisy, chances) < best.auc - 0.002
+    blind = planted_optimum(replace(SPEC, teacher=TeacherSpec(signal=0)), samples=5000)
+    assert (blind.auc, blind.samples) == (pytest.approx(0.5, abs=1e-9), 5000)
+
+
+def test_the_area_under_the_curve_counts_pairs():
+    rng = np.random.default_rng(1)
+    scores, labels = rng.integers(0, 9, 60).astype(np.float64), (rng.random(60) < 0.4).astype(np.float64)
+    pairs = [
+        (one > zero) + (one == zero) / 2 for one in scores[labels == 1] for zero in scores[labels == 0]
+    ]  # fmt: skip
+    assert area_under_curve(scores, labels) == pytest.approx(np.mean(pairs))
+    assert area_under_curve(scores, np.ones(60)) == 0.5
+
+
+def test_rows_of_a_cluster_mean_the_same_and_similarity_says_how_much():
+    teacher = TeacherSpec(clusters=6, similarity=1.0)
+    source = GeneratorSource(replace(SPEC, teacher=teacher))
+    ids = np.arange(5000)
+    clusters = source.teacher.clusters("user", ids)
+    assert set(clusters) == set(range(6))
+    vectors = source.teacher._vectors("user", ids, ids * 0)  # pyright: ignore[reportPrivateUsage]
+    assert len(np.unique(vectors, axis=0)) == 6
+    partly = GeneratorSource(replace(SPEC, teacher=replace(teacher, similarity=0.6)))
+    mixed = partly.teacher._vectors("user", ids, ids * 0)  # pyright: ignore[reportPrivateUsage]
+    within = sum(mixed[clusters == each].var(axis=0) * np.mean(clusters == each) for each in range(6))
+    assert within == pytest.approx(0.4, rel=0.15)
+
+
+def test_sessions_repeat_bags_as_often_as_the_spec_says():
+    features = (FEATURES[0], replace(FEATURES[1], duplication=0.0), FEATURES[2])
+    spec = replace(SPEC, features=features, sessions=SessionSpec(size=10, duplication=0.9))
+    samples = read(replace(spec, features=(replace(FEATURES[0], num_embeddings=2**30, zipf=0.0), *features[1:])))[0]
+    assert repeated_share(samples.ids["user"]) == pytest.approx(0.9 * 0.9, abs=0.01)
+    assert repeated_share(samples.ids["item"]) < 0.05
+    first = np.arange(0, 60_000, 10)
+    assert np.mean(samples.ids["user"].values[first[1:]] == samples.ids["user"].values[first[1:] - 1]) < 0.01
+
+
+def test_the_truth_drifts_as_the_spec_says():
+    """The same ids under the truths of two times: by how much their logits agree."""
+    ids = np.arange(4000)
+
+    def agreement(kind: Any, earlier: int, later: int) -> float:
+        teacher = GeneratorSource(replace(SPEC, drift=DriftSpec(kind=kind, samples=1000))).teacher
+        vectors = [teacher._vectors("user", ids, np.full(4000, at))[:, 0] for at in (earlier, later)]  # pyright: ignore[reportPrivateUsage]
+        return float(np.corrcoef(*vectors)[0, 1])
+
+    assert agreement("none", 0, 5000) == pytest.approx(1)
+    assert agreement("sudden", 0, 999) == pytest.approx(1)
+    assert agreement("sudden", 999, 1000) == pytest.approx(0, abs=0.06)
+    assert agreement("linear", 0, 500) == pytest.approx(np.sqrt(0.5), abs=0.04)
+    assert agreement("linear", 0, 1000) == pytest.approx(0, abs=0.06)
+    assert agreement("linear", 1000, 9000) == pytest.approx(1)
+    assert agreement("rotating", 0, 125) == pytest.approx(np.sqrt(0.5), abs=0.04)
+    assert agreement("rotating", 0, 1000) == pytest.approx(1)
+    moved = logits(replace(SPEC, drift=DriftSpec(kind="sudden", samples=30_000)))
+    still = logits(SPEC)
+    assert np.allclose(moved[:30_000], still[:30_000])
+    assert np.corrcoef(moved[30_000:], still[30_000:])[0, 1] < 0.9
+
+
+def test_labels_stay_drawn_from_the_chances_along_a_drift():
+    samples, chances = read(replace(SPEC, drift=DriftSpec(kind="rotating", samples=20_000)))
+    errors = samples.labels[:, 0] - chances
+    for part in np.array_split(errors, 6):
+        assert abs(part.mean()) < 4 * 0.43 / np.sqrt(len(part))
+
+
+def test_batches_of_the_generator_are_exact():
+    dataset = open_dataset(replace(SPEC, first_sample=100, num_samples=10_000))
+    assert dataset.num_samples == 10_000
+    seen = [int(each) for rank in range(3) for batch in dataset.batches(rank=rank, world_size=3, batch_size=300, seed=1)
+            for each in batch.sample_ids]  # fmt: skip
+    assert sorted(seen) == list(range(100, 10_100))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"num_samples": 0}, "num_samples is 0; it must be 1 to"),
+        ({"features": ()}, "the generator has no features"),
+        ({"features": (FEATURES[0], FEATURES[0])}, "the column 'user' is named twice"),
+        ({"label": "dense_0"}, "the column 'dense_0' is named twice"),
+    ],
+)
+def test_impossible_specs_are_refused(words: dict[str, Any], message: str):
+    with pytest.raises(UsageError, match=message):
+        replace(SPEC, **words)
+
+
+def test_impossible_parts_are_refused():
+    with pytest.raises(UsageError, match="fixed bags have a whole number of ids; give lengths: poisson"):
+        GeneratedFeature(name="a", num_embeddings=5, pooling_factor=1.5)
+    with pytest.raises(UsageError, match="are shares of one variance"):
+        TeacherSpec(pairs=0.7, dense=0.6)

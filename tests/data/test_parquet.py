@@ -1,0 +1,167 @@
+"""Parquet and Arrow datasets: written by RecSmith, or by others with a map of columns."""
+
+import importlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recsmith.data import (
+    Batch,
+    Dataset,
+    GeneratedFeature,
+    GeneratorSpec,
+    ParquetFeature,
+    ParquetSpec,
+    SessionSpec,
+    open_dataset,
+    write_dataset,
+)
+from recsmith.data.batch import concatenated
+from recsmith.errors import CorruptFile, MissingExtra, UsageError
+
+pyarrow: Any = importlib.import_module("pyarrow")
+parquet: Any = importlib.import_module("pyarrow.parquet")
+SPEC = GeneratorSpec(
+    num_samples=9_000,
+    dense=2,
+    features=(
+        GeneratedFeature(name="user", num_embeddings=500),
+        GeneratedFeature(name="tags", num_embeddings=40, pooling_factor=1.5, lengths="poisson"),
+    ),
+    sessions=SessionSpec(size=4, duplication=0.5),
+)
+COLUMNS: dict[str, list[Any]] = {
+    "clicked": [1, 0, None, 1],
+    "price": [0.5, None, 2, 3],
+    "who": [3, 1, 2, None],
+    "words": [[1, 2], [], None, [7]],
+    "weights": [[0.5, 1], [], None, [2]],
+    "title": ["a", "b", "c", "d"],
+}
+
+def column_map(path: Path, **words: Any) -> ParquetSpec:
+    """How the columns of `foreign` are read."""
+    return ParquetSpec(
+        paths=(str(path),),
+        features=(
+            ParquetFeature(name="user", column="who", num_embeddings=4),
+            ParquetFeature(name="words", num_embeddings=8, weights="weights"),
+        ),
+        dense=("price",),
+        labels=("clicked",),
+        **words,
+    )
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A file that another program wrote."""
+    path = tmp_path / "foreign.parquet"
+    parquet.write_table(pyarrow.table(COLUMNS), path, row_group_size=3)
+    return path
+
+
+def everything(dataset: Dataset) -> Batch:
+    """All samples in order of their numbers."""
+    read = concatenated(list(dataset.batches(rank=0, world_size=1, batch_size=999, seed=0)))
+    return read.take(np.argsort(read.sample_ids))
+
+
+def test_what_is_written_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("recsmith.data.write.FILE_SAMPLES", 5000)
+    monkeypatch.setattr("recsmith.data.write.GROUP_SAMPLES", 1000)
+    source = open_dataset(replace(SPEC, first_sample=100))
+    write_dataset(source, tmp_path / "data", session_size=4)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["data", "part-00000.parquet", "part-00001.parquet"]
+    read = open_dataset(tmp_path / "data")
+    assert (read.num_samples, read.schema.dense, read.schema.labels) == (9000, ("dense_0", "dense_1"), ("label",))
+    wanted, found = everything(source), everything(read)
+    assert np.array_equal(found.sample_ids, wanted.sample_ids)
+    assert np.array_equal(found.dense, wanted.dense)
+    assert np.array_equal(found.labels, wanted.labels)
+    for name, bags in wanted.ids.items():
+        assert np.array_equal(found.ids[name].values, bags.values)
+        assert np.array_equal(found.ids[name].lengths, bags.lengths)
+    table = parquet.read_table(tmp_path / "data")
+    assert str(table.schema.field("user").type) == "int64"
+    assert str(table.schema.field("tags").type).startswith("list<")
+    assert table["session_id"].to_pylist()[:8] == [25, 25, 25, 25, 26, 26, 26, 26]
+
+
+def test_columns_are_mapped_and_nulls_have_a_meaning(foreign: Path, tmp_path: Path):
+    arrow = tmp_path / "foreign.arrow"
+    with pyarrow.OSFile(str(arrow), "wb") as file, pyarrow.ipc.new_file(file, pyarrow.table(COLUMNS).schema) as writer:
+        writer.write_table(pyarrow.table(COLUMNS), max_chunksize=3)
+    for path in (foreign, arrow):
+        dataset = open_dataset(column_map(path))
+        assert (dataset.num_samples, dataset.source.sizes().tolist()) == (4, [3, 1])
+        read = everything(dataset)
+        assert read.sample_ids.tolist() == [0, 1, 3], "a row without a label is corrupt"
+        assert read.dense.tolist() == [[0.5], [0.0], [3.0]]
+        assert read.ids["user"].values.tolist() == [3, 1]
+        assert read.ids["user"].lengths.tolist() == [1, 1, 0]
+        assert read.ids["words"].values.tolist() == [1, 2, 7]
+        assert read.ids["words"].weights is not None
+        assert read.ids["words"].weights.tolist() == [0.5, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"who": [3, 4, 2, 1]}, "column 'who' holds the id 4, and its table has 4 rows"),
+        ({"who": [3, -1, 2, 1]}, "column 'who' holds the id -1"),
+        ({"who": [3.5, 1, 2, 1]}, "column 'who' holds double; it must hold whole numbers, or lists of them"),
+        ({"words": [[None], [1], [], []]}, "column 'words' holds int64s, some of them null"),
+        ({"weights": [[1], [], [], []]}, "column 'weights' has not a weight for each id of 'words'"),
+        ({"price": ["1", "2", "3", "4"]}, "column 'price' holds string; it must hold numbers"),
+        ({"price": None}, "has no column 'price'; known: clicked, "),
+        ({"clicked": None, "clicks": [1, 0, 1, 0]}, "has no column 'clicked'; did you mean 'clicks'"),
+    ],
+)
+def test_wrong_columns_are_refused(foreign: Path, change: dict[str, Any], message: str):
+    columns = {name: values for name, values in (COLUMNS | change).items() if values is not None}
+    parquet.write_table(pyarrow.table(columns), foreign)
+    with pytest.raises(CorruptFile, match=message):
+        everything(open_dataset(column_map(foreign)))
+
+
+def test_ids_above_the_table_can_be_taken_modulo(foreign: Path):
+    parquet.write_table(pyarrow.table(COLUMNS | {"who": [3, 9, -1, 2**40 + 1]}), foreign)
+    spec = column_map(foreign)
+    user = replace(spec.features[0], ids="modulo")
+    read = everything(open_dataset(replace(spec, features=(user, spec.features[1]))))
+    assert read.ids["user"].values.tolist() == [3, 1, 1]
+
+
+def test_damaged_and_foreign_files_are_refused(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(UsageError, match="does not say which columns are features.*its columns: clicked, price, who"):
+        open_dataset(foreign)
+    foreign.write_bytes(foreign.read_bytes()[:-40])
+    with pytest.raises(CorruptFile, match="cannot be read as a Parquet file .*; it is cut off or damaged"):
+        open_dataset(column_map(foreign))
+    with pytest.raises(UsageError, match="there is no such file"):
+        open_dataset(tmp_path / "missing.parquet")
+    with pytest.raises(UsageError, match="the column map names no labels"):
+        replace(column_map(foreign), labels=())
+    monkeypatch.setattr("recsmith.data.parquet.arrow.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match="need pyarrow: pip install 'pyarrow>=20'"):
+        open_dataset(column_map(foreign))
+
+
+def test_a_failed_write_leaves_nothing_and_a_full_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    dataset = open_dataset(SPEC)
+    with monkeypatch.context() as patch:
+        patch.setattr("recsmith.data.write.write_parquet", full)
+        with pytest.raises(Exception, match="No space left on device; nothing is left of it"):
+            write_dataset(dataset, tmp_path / "data")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "data").mkdir()
+    write_dataset(dataset, tmp_path / "data")
+    with pytest.raises(UsageError, match="something is there; give a new folder"):
+        write_dataset(dataset, tmp_path / "data")
