@@ -42,6 +42,7 @@ COLUMNS: dict[str, list[Any]] = {
     "title": ["a", "b", "c", "d"],
 }
 
+
 def column_map(path: Path, **words: Any) -> ParquetSpec:
     """How the columns of `foreign` are read."""
     return ParquetSpec(
@@ -137,10 +138,10 @@ def test_ids_above_the_table_can_be_taken_modulo(foreign: Path):
 
 
 def test_damaged_and_foreign_files_are_refused(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(UsageError, match="does not say which columns are features.*its columns: clicked, price, who"):
+    with pytest.raises(UsageError, match=r"does not say which columns are features.*its columns: clicked, price, who"):
         open_dataset(foreign)
     foreign.write_bytes(foreign.read_bytes()[:-40])
-    with pytest.raises(CorruptFile, match="cannot be read as a Parquet file .*; it is cut off or damaged"):
+    with pytest.raises(CorruptFile, match=r"cannot be read as a Parquet file .*; it is cut off or damaged"):
         open_dataset(column_map(foreign))
     with pytest.raises(UsageError, match="there is no such file"):
         open_dataset(tmp_path / "missing.parquet")

@@ -53,6 +53,8 @@ def inspect(data: str, samples: int, format_: str) -> None:
 def check(data: str, format_: str) -> None:
     """Read a dataset from end to end: count its samples and the corrupt ones, and check files and ids.
 
+    The exit code is 1 where more samples are corrupt than the spec allows.
+
     \b
     recsmith data check spec.yaml
     """  # noqa: D301 (click's mark that keeps the lines is one character)
@@ -67,6 +69,8 @@ def check(data: str, format_: str) -> None:
         click.echo(dump_json(check_to_raw(found)), nl=False)
     else:
         show(check_report(found))
+    if found.corrupt > found.allowed:
+        click.get_current_context().exit(1)
 
 
 @command.command(name="generate")

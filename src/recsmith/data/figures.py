@@ -48,10 +48,14 @@ class DataFigures:
 
 @noun
 class DataCheck:
-    """What reading a dataset from end to end found: samples, corrupt ones with some descriptions, its largest block."""
+    """What reading a dataset from end to end found: samples, corrupt ones with some descriptions, its largest block.
+
+    allowed: corrupt samples that a rank passes over before training stops.
+    """
 
     samples: int
     corrupt: int
+    allowed: int
     examples: tuple[str, ...]
     blocks: int
     largest_block: int
@@ -98,6 +102,7 @@ def check_data(dataset: Dataset, on_progress: Progress = lambda _: None) -> Data
     return DataCheck(
         samples=good,
         corrupt=corrupt,
+        allowed=dataset.source.max_corrupt,
         examples=tuple(examples),
         blocks=len(sizes),
         largest_block=int(sizes.max(initial=0)),

@@ -63,9 +63,9 @@ def check_report(check: DataCheck) -> RenderableType:
     """What reading a dataset from end to end found."""
     parts = [
         line("samples", f"{check.samples:,}, all of them read"),
-        line("corrupt", f"{check.corrupt:,}" if check.corrupt else "none"),
-        *(line("", each) for each in check.examples),
-        line("blocks", f"{check.blocks:,}; the largest has {counted(check.largest_block, 'sample')}"),
+        line("corrupt", f"{check.corrupt:,}; training passes over {check.allowed:,} of them a rank" if check.corrupt
+        else "none"), *(line("", each) for each in check.examples), line("blocks", f"{check.blocks:,}; the largest has
+        {counted(check.largest_block, 'sample')}"),
     ]
     if check.largest_block > LARGE_BLOCK:
         parts.append(

@@ -63,10 +63,10 @@ class LineFile:
         return np.array(begins if begins[-1] == size else [*begins, size], dtype=np.int64), lines
 
     def _chunks(self) -> Iterator[bytes]:
-        file = self._opened()
         try:
-            while chunk := file.read(CHUNK):
-                yield chunk
+            with self._opened() as file:
+                while chunk := file.read(CHUNK):
+                    yield chunk
         except (EOFError, zlib.error, OSError) as error:
             raise self._damaged(error) from None
 
@@ -84,6 +84,10 @@ class LineFile:
         if self._file is not None:
             self._file.close()
         self._file, self._passed = None, {}
+
+    def __del__(self) -> None:
+        """Close the file of a reader that nobody needs any more."""
+        self.close()
 
     def _read(self, block: int, begins: Ints) -> bytes:
         """The bytes of a block; those of blocks passed over in a .gz file are kept for a while."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from recsmith._types import Bools, Ints
 from recsmith.data.batch import Singles
 from recsmith.data.criteo.spec import CATEGORIES, COUNTS
+from recsmith.units import counted
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
@@ -25,14 +26,14 @@ SHOWN = 60  # characters of a corrupt line that an error shows
 class ParsedLines:
     """labels (L,), dense (L, 13), words of categories (L, 26) and which lines are whole (L,); zeros where not.
 
-    first_corrupt: the first line that is not whole, and what is wrong with it.
+    first_corrupt: index of the first line that is not whole, and what is wrong with it; None where all are.
     """
 
     labels: Singles
     dense: Singles
     words: Ints
     valid: Bools
-    first_corrupt: str
+    first_corrupt: tuple[int, str] | None
 
 
 def parse_lines(text: bytes) -> ParsedLines:
@@ -90,7 +91,7 @@ def _categories(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Bools]:
     digits = (characters & _bytes(0x0F)) + ((characters >> np.uint64(6)) & _bytes(0x01)) * np.uint64(9)
     letters = ((digits + _bytes(6)) >> np.uint64(4)) & _bytes(0x01)
     written = digits + _bytes(ord("0")) + letters * np.uint64(ord("a") - ord("0") - 10)
-    right = (width == 0) | ((width == HEX_DIGITS) & (written == characters))
+    right = (width == 0) | ((width == HEX_DIGITS) & (written == characters) & (digits & _bytes(0xF0) == 0))
     for shift, mask in ((4, 0x00FF00FF00FF00FF), (8, 0x0000FFFF0000FFFF), (16, 0x00000000FFFFFFFF)):
         digits = (digits | (digits >> np.uint64(shift))) & np.uint64(mask)
     return np.where(width == 0, np.uint64(0), digits).astype(np.int64), right
@@ -108,15 +109,13 @@ def _spread(values: Ints, complete: Bools, right: Bools) -> Ints:
     return spread
 
 
-def _first_corrupt(text: bytes, line_starts: Ints, in_line: Ints, valid: Bools) -> str:
-    """The first line that is no sample, in words; '' where there is none."""
+def _first_corrupt(text: bytes, line_starts: Ints, in_line: Ints, valid: Bools) -> tuple[int, str] | None:
+    """The first line that is no sample: its index, and what is wrong with it."""
     if valid.all():
-        return ""
+        return None
     at = int(np.argmin(valid))
     shown = text[line_starts[at] : line_starts[at + 1] - 1][:SHOWN].decode("ascii", "replace")
     if in_line[at] != FIELDS:
-        return f"line {at + 1} has {in_line[at]} fields, not {FIELDS}: {shown!r}"
-    return (
-        f"line {at + 1} is not a label 0 or 1, {COUNTS} whole numbers and {CATEGORIES} words of {HEX_DIGITS} "
-        f"lower-case hexadecimal digits: {shown!r}"
-    )
+        return at, f"has {counted(int(in_line[at]), 'field')}, not {FIELDS}: {shown!r}"
+    wanted = f"a label 0 or 1, {COUNTS} whole numbers and {CATEGORIES} words of {HEX_DIGITS} lower-case hexadecimal
+    digits" return at, f"is not {wanted}: {shown!r}"

@@ -107,12 +107,11 @@ class CriteoSource:
             label_names=self._schema.labels,
             sample_ids=self._first_samples[block] + np.arange(len(ones)),
         )
-        where = f"the first one of '{file.path}' behind line {inside * BLOCK_LINES:,}: "
-        return Block(
-            samples=samples,
-            valid=None if lines.valid.all() else lines.valid,
-            first_corrupt=where + lines.first_corrupt if lines.first_corrupt else "",
-        )
+        if lines.first_corrupt is None:
+            return Block(samples=samples)
+        at, trouble = lines.first_corrupt
+        words = f"'{file.path}' line {inside * BLOCK_LINES + at + 1:,} {trouble}"
+        return Block(samples=samples, valid=lines.valid, first_corrupt=words)
 
     def _keep_open(self, number: int) -> None:
         """Close all but the files that were read from last: packed ones keep what was passed over."""

@@ -1,0 +1,69 @@
+"""recsmith data: look at data, check it, generate it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+SPEC = """\
+schema: recsmith/dataset/1
+format: generator
+num_samples: 6000
+dense: 13
+features:
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """A spec that fits into Criteo's lines."""
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC + "".join(f"  - {{name: cat_{at}, num_embeddings: {50 + at}}}\n" for at in range(26)))
+    return path
+
+
+def test_inspect_shows_features_and_the_best_that_can_be_reached(run: Run, spec: Path):
+    done = run("data", "inspect", spec)
+    assert "samples  6,000; counted in the first 6,000" in done.out
+    assert "no model exceeds AUC 0." in done.out
+    raw = json.loads(run("data", "inspect", spec, "--samples", 100, "--format", "json").out)
+    assert (raw["schema"], raw["num_samples"], len(raw["features"])) == ("recsmith/inspection/1", 6000, 26)
+    assert raw["optimum"]["samples"] == 100
+
+
+@pytest.mark.parametrize("words", [(), ("--form", "criteo"), ("--form", "criteo", "--gzip")])
+def test_generated_files_are_checked_and_inspected(run: Run, spec: Path, tmp_path: Path, words: tuple[str, ...]):
+    done = run("data", "generate", spec, "-o", tmp_path / "data", *words)
+    assert (done.code, done.err) == (0, f"recsmith: note: 6,000 samples written to {tmp_path / 'data'}\n")
+    assert "samples  6,000, all of them read" in run("data", "check", tmp_path / "data").out
+    assert json.loads(run("data", "check", tmp_path / "data", "--format", "json").out)["corrupt"] == 0
+    raw = json.loads(run("data", "inspect", tmp_path / "data", "--format", "json").out)
+    assert "optimum" not in raw
+    again = run("data", "generate", spec, "-o", tmp_path / "data", *words)
+    assert (again.code, "something is there; give a new folder" in again.err) == (2, True)
+
+
+def test_a_check_tells_of_corrupt_lines(run: Run, tmp_path: Path):
+    (tmp_path / "log.tsv").write_text("garbage\n" * 3)
+    done = run("data", "check", tmp_path / "log.tsv")
+    assert done.code == 0
+    assert "corrupt  3; training passes over 100 of them a rank" in done.out
+    assert "log.tsv' line 1 has 1 field, not 40: 'garbage'" in done.out.replace("\n", " ")
+    (tmp_path / "log.tsv").write_text("garbage\n" * 101)
+    done = run("data", "check", tmp_path / "log.tsv")
+    assert (done.code, "corrupt  101; training passes over 100 of them a rank" in done.out) == (1, True)
+
+
+def test_wrong_words_are_refused(run: Run, spec: Path, tmp_path: Path):
+    for words, message in (
+        (("inspect", tmp_path / "none.yaml"), "cannot read"),
+        (("generate", spec, "-o", tmp_path / "a", "--gzip"), "--gzip is for --form criteo"),
+        (("generate", tmp_path / "log.tsv", "-o", tmp_path / "a"), "is no spec with `format: generator`"),
+        (("generate", spec, "-o", tmp_path / "a" / "b"), "does not exist; create it first"),
+    ):
+        done = run("data", *words)
+        assert done.code == 2
+        assert message in done.err

@@ -1,0 +1,106 @@
+"""Specs: their files, what a path opens, and the workload that the planner gets."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recsmith.data import (
+    CriteoSpec,
+    DataFeature,
+    DataSchema,
+    DriftSpec,
+    GeneratedFeature,
+    GeneratorSpec,
+    MovieLensSpec,
+    ParquetFeature,
+    ParquetSpec,
+    SessionSpec,
+    TeacherSpec,
+    generator_like,
+    load_spec,
+    open_dataset,
+    schema_workload,
+    spec_from_raw,
+    spec_to_raw,
+)
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.workloads import load_workload
+
+GENERATED = GeneratorSpec(
+    num_samples=1000,
+    features=(GeneratedFeature(name="a", num_embeddings=10, zipf=1.2, duplication=0.5),),
+    dense=2,
+    teacher=TeacherSpec(clusters=3),
+    sessions=SessionSpec(size=4, duplication=0.2),
+    drift=DriftSpec(kind="sudden", samples=100),
+)
+SPECS = [
+    GENERATED,
+    CriteoSpec(paths=("day_0.gz",), max_rows=100, index="lines.npz"),
+    MovieLensSpec(path="ml", split="test", max_user_id=671),
+    ParquetSpec(paths=("a",), features=(ParquetFeature(name="u", num_embeddings=5, ids="modulo"),), labels=("y",)),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: type(spec).__name__)
+def test_a_spec_survives_its_file(spec: Any, tmp_path: Path):
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(spec_to_raw(spec)))
+    assert load_spec(path) == spec
+    without_schema = {key: value for key, value in spec_to_raw(spec).items() if key != "schema"}
+    assert spec_from_raw(without_schema, "run.yaml") == spec
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"schema": "recsmith/dataset/1"}, "`format` is missing; known: criteo, generator, movielens, parquet"),
+        ({"format": "critoe", "paths": ["a"]}, "no format of data is called 'critoe'; did you mean 'criteo'"),
+        ({"format": "criteo", "path": ["a"]}, "path is not a known field; did you mean 'paths'"),
+        ({"format": "generator", "features": []}, "num_samples is missing"),
+        ({"schema": "recsmith/plan/1"}, "has a schema 'recsmith/plan/1'; expected `recsmith/dataset/1`"),
+    ],
+)
+def test_wrong_specs_are_refused(raw: dict[str, Any], message: str):
+    with pytest.raises(CorruptFile, match=message):
+        spec_from_raw(raw, "spec.yaml")
+
+
+def test_a_path_says_what_it_is(tmp_path: Path):
+    (tmp_path / "ml").mkdir()
+    (tmp_path / "ml" / "ratings.csv").touch()
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "part-00000.parquet").touch()
+    (tmp_path / "days").mkdir()
+    assert load_spec(tmp_path / "ml") == MovieLensSpec(path=str(tmp_path / "ml"))
+    assert load_spec(tmp_path / "parts") == ParquetSpec(paths=(str(tmp_path / "parts"),))
+    assert load_spec(tmp_path / "days") == CriteoSpec(paths=(str(tmp_path / "days"),))
+    for name, noun in (("a.parquet", ParquetSpec), ("a.feather", ParquetSpec), ("train.txt", CriteoSpec),
+                       ("day_3", CriteoSpec), ("day_3.gz", CriteoSpec)):  # fmt: skip
+        assert type(load_spec(name)) is noun
+    with pytest.raises(UsageError, match=r"'a.csv' is no data of a known format"):
+        load_spec("a.csv")
+
+
+def test_a_dataset_makes_a_workload_for_the_planner():
+    made = schema_workload(open_dataset(GENERATED).schema, batch_size=128, embedding_dim=32)
+    table = made.tables[0]
+    assert (made.batch_size, table.num_embeddings, table.embedding_dim) == (128, 10, 32)
+    assert table.access is not None
+    assert table.access.zipf == 1.2
+    unknown = DataSchema(features=(DataFeature(name="x"),), dense=(), labels=("y",))
+    with pytest.raises(UsageError, match="the rows of feature 'x' are not known"):
+        schema_workload(unknown, batch_size=1)
+
+
+def test_generated_data_reads_the_tables_of_a_workload():
+    workload = load_workload("criteo-kaggle")
+    spec = generator_like(workload, num_samples=5000, seed=4)
+    again = schema_workload(spec.schema, batch_size=workload.batch_size, embedding_dim=64)
+    assert again.tables == workload.tables
+    assert len(spec.features) == 26
+    fitted = replace(spec.features[2], zipf=None)
+    assert 0.3 <= fitted.exponent <= 1.0, "Meta's published counts of accesses"
