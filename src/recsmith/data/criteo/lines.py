@@ -117,5 +117,5 @@ def _first_corrupt(text: bytes, line_starts: Ints, in_line: Ints, valid: Bools) 
     shown = text[line_starts[at] : line_starts[at + 1] - 1][:SHOWN].decode("ascii", "replace")
     if in_line[at] != FIELDS:
         return at, f"has {counted(int(in_line[at]), 'field')}, not {FIELDS}: {shown!r}"
-    wanted = f"a label 0 or 1, {COUNTS} whole numbers and {CATEGORIES} words of {HEX_DIGITS} lower-case hexadecimal
-    digits" return at, f"is not {wanted}: {shown!r}"
+    hexadecimal = f"{HEX_DIGITS} lower-case hexadecimal digits"
+    return at, f"is not a label 0 or 1, {COUNTS} whole numbers and {CATEGORIES} words of {hexadecimal}: {shown!r}"
