@@ -19,6 +19,7 @@ FROM_AN_INDEX = re.compile(r"pip install [^\n`#]*(?<![/\w])recsmith(?![-/\w])")
     [
         ("solve", _install.SOLVER),
         ("measure", _install.PARQUET),
+        ("data", _install.PARQUET),
         ("learn", _install.TRAINING),
         ("torchrec-cpu", _install.TRIO),
         ("torchrec", _install.TRIO),

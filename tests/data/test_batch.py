@@ -12,7 +12,7 @@ bags_of = st.lists(st.lists(st.integers(0, 99), max_size=4), min_size=1, max_siz
 
 def jagged(bags: list[list[int]], *, weighted: bool = False) -> JaggedIds:
     values = np.array([each for bag in bags for each in bag], np.int64)
-    weights = values.astype(np.float32) / 2 if weighted else None
+    weights = (values / 2).astype(np.float32) if weighted else None
     return JaggedIds(values=values, lengths=np.array([len(bag) for bag in bags], np.int32), weights=weights)
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,16 +30,15 @@ line_of_data = st.tuples(st.integers(0, 1), st.lists(count, min_size=13, max_siz
                          st.lists(category, min_size=26, max_size=26))  # fmt: skip
 
 
-def line(label: int = 1, counts: list[int | None] | None = None, words: list[int | None] | None = None) -> str:
+def line(label: int = 1, counts: Sequence[int | None] | None = None, words: Sequence[int | None] | None = None) -> str:
     fields = ["" if each is None else str(each) for each in counts or [None] * 13]
     fields += ["" if each is None else f"{each:08x}" for each in words or [None] * 26]
     return "\t".join([str(label), *fields]) + "\n"
 
 
-def everything(dataset: Dataset, **words: int) -> Batch:
+def everything(dataset: Dataset) -> Batch:
     """All samples in order of their numbers."""
-    parts = list(dataset.batches(**({"rank": 0, "world_size": 1, "batch_size": 999, "seed": 0} | words)))
-    read = concatenated(parts)
+    read = concatenated(list(dataset.batches(rank=0, world_size=1, batch_size=999, seed=0)))
     return read.take(np.argsort(read.sample_ids))
 
 
@@ -115,9 +115,7 @@ def test_corrupt_lines_are_passed_over_up_to_the_limit(tmp_path: Path):
     read = [int(each) for batch in batches for each in batch.sample_ids]
     assert sorted(read) == [at for at in range(34) if at % 11 != 10]
     assert (batches.counts.samples, batches.counts.corrupt) == (31, 3)
-    with pytest.raises(
-        CorruptFile, match=r"3 samples are corrupt, more than max_corrupt: 2 allows; .*log.tsv' line 11 has 1 field"
-    ):
+    with pytest.raises(CorruptFile, match=r"3 samples are corrupt, more than max_corrupt: 2 .*log.tsv' line 11 has 1"):
         list(open_dataset(replace(spec, max_corrupt=2)).batches(rank=0, world_size=1, batch_size=99, seed=0))
 
 

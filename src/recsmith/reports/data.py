@@ -61,11 +61,12 @@ def figures_to_raw(figures: DataFigures, optimum: Optimum | None) -> Raw:
 
 def check_report(check: DataCheck) -> RenderableType:
     """What reading a dataset from end to end found."""
+    corrupt = f"{check.corrupt:,}; training passes over {check.allowed:,} of them a rank"
     parts = [
         line("samples", f"{check.samples:,}, all of them read"),
-        line("corrupt", f"{check.corrupt:,}; training passes over {check.allowed:,} of them a rank" if check.corrupt
-        else "none"), *(line("", each) for each in check.examples), line("blocks", f"{check.blocks:,}; the largest has
-        {counted(check.largest_block, 'sample')}"),
+        line("corrupt", corrupt if check.corrupt else "none"),
+        *(line("", each) for each in check.examples),
+        line("blocks", f"{check.blocks:,}; the largest has {counted(check.largest_block, 'sample')}"),
     ]
     if check.largest_block > LARGE_BLOCK:
         parts.append(

@@ -135,7 +135,7 @@ def test_the_truth_drifts_as_the_spec_says():
     def agreement(kind: Any, earlier: int, later: int) -> float:
         teacher = GeneratorSource(replace(SPEC, drift=DriftSpec(kind=kind, samples=1000))).teacher
         vectors = [teacher._vectors("user", ids, np.full(4000, at))[:, 0] for at in (earlier, later)]  # pyright: ignore[reportPrivateUsage]
-        return float(np.corrcoef(*vectors)[0, 1])
+        return float(np.corrcoef(vectors)[0, 1])
 
     assert agreement("none", 0, 5000) == pytest.approx(1)
     assert agreement("sudden", 0, 999) == pytest.approx(1)
