@@ -3,6 +3,7 @@
     python benchmarks/data.py                    generator, Parquet, Criteo's lines (plain and .gz)
     python benchmarks/data.py --samples 2000000  more samples: memory stays, seconds grow
     python benchmarks/data.py --zipf             unique rows of generated ids, and by the law
+    python benchmarks/data.py --ranks            how often the ranks of a world read a block
 
 Every row is a process of its own, whose CPU seconds and peak memory are its own.
 """
@@ -57,7 +58,7 @@ def measure(read: str, samples: int, folder: Path) -> None:
 
 
 def zipf() -> None:
-    """Unique rows a lookup of the shared pool of 856 tables: in a block of generated ids, and by the law."""
+    """Unique rows a lookup of every fourth table of the shared pool: in a block of generated ids, and by the law."""
     import numpy as np
 
     from recsmith.data import generator_like, open_dataset
@@ -65,15 +66,35 @@ def zipf() -> None:
     from recsmith.workloads.zipf import zipf_unique_rows
 
     pool, found, expected, lookups = shared_pool(), 0, 0.0, 0
-    for table in pool.tables:
+    for table in pool.tables[::4]:
         dataset = open_dataset(generator_like(replace(pool, tables=(table,)), num_samples=BATCH, dense=0))
         ids = dataset.source.read(0).samples.ids[table.features[0].name].values
         found, lookups = found + len(np.unique(ids)), lookups + len(ids)
-        law = [np.array([float(each)]) for each in (table.access.zipf, table.num_embeddings, len(ids))]
+        exponent = table.access.zipf if table.access and table.access.zipf else 0.0
+        law = [np.array([float(each)]) for each in (exponent, table.num_embeddings, len(ids))]
         expected += float(zipf_unique_rows(*law)[0]) if len(ids) else 0.0
     print(
         f"{lookups:,} ids; unique rows a lookup: {found / lookups:.4f} generated, {expected / lookups:.4f} by the law"
     )
+
+
+def ranks() -> None:
+    """How often the ranks of a world read each block, together, of data of 64 blocks."""
+    from recsmith.data import GeneratedFeature, GeneratorSpec, open_dataset
+    from recsmith.data.generator import GeneratorSource
+
+    reads: list[int] = []
+    plain = GeneratorSource.read
+    GeneratorSource.read = lambda self, block: reads.append(block) or plain(self, block)
+    spec = GeneratorSpec(num_samples=64 * BATCH, features=(GeneratedFeature(name="id", num_embeddings=100),))
+    for world_size in (1, 2, 4, 8, 16, 64):
+        reads.clear()
+        for rank in range(world_size):
+            for _ in open_dataset(spec).batches(
+                rank=rank, world_size=world_size, batch_size=8192 // world_size, seed=0
+            ):
+                pass
+        print(f"{world_size} ranks read a block {len(reads) / 64:.2f} times", flush=True)
 
 
 def main() -> None:
@@ -82,7 +103,11 @@ def main() -> None:
     parser.add_argument("--reads", default=",".join(READS))
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)  # write|measure, what, where
     parser.add_argument("--zipf", action="store_true")
+    parser.add_argument("--ranks", action="store_true")
     words = parser.parse_args()
+    if words.ranks:
+        ranks()
+        return
     if words.zipf:
         zipf()
         return

@@ -94,6 +94,17 @@ def test_the_planted_optimum_agrees_with_drawn_labels():
     assert (blind.auc, blind.samples) == (pytest.approx(0.5, abs=1e-9), 5000)
 
 
+def test_the_optimum_is_reached_by_who_counts_labels_of_rows():
+    feature = GeneratedFeature(name="a", num_embeddings=200, zipf=0.8)
+    spec = GeneratorSpec(num_samples=100_000, features=(feature,), teacher=TeacherSpec(pairs=0, dense=0))
+    train, _ = read(spec)
+    test, _ = read(replace(spec, first_sample=100_000))
+    rows, labels = train.ids["a"].values, train.labels[:, 0]
+    rates = (np.bincount(rows, labels, 200) + 0.25) / (np.bincount(rows, minlength=200) + 1)
+    reached = area_under_curve(rates[test.ids["a"].values], test.labels[:, 0].astype(np.float64))
+    assert reached == pytest.approx(planted_optimum(replace(spec, first_sample=100_000)).auc, abs=0.006)
+
+
 def test_the_area_under_the_curve_counts_pairs():
     rng = np.random.default_rng(1)
     scores, labels = rng.integers(0, 9, 60).astype(np.float64), (rng.random(60) < 0.4).astype(np.float64)
@@ -135,7 +146,7 @@ def test_the_truth_drifts_as_the_spec_says():
     def agreement(kind: Any, earlier: int, later: int) -> float:
         teacher = GeneratorSource(replace(SPEC, drift=DriftSpec(kind=kind, samples=1000))).teacher
         vectors = [teacher._vectors("user", ids, np.full(4000, at))[:, 0] for at in (earlier, later)]  # pyright: ignore[reportPrivateUsage]
-        return float(np.corrcoef(vectors)[0, 1])
+        return float(np.corrcoef(vectors[0], vectors[1])[0, 1])
 
     assert agreement("none", 0, 5000) == pytest.approx(1)
     assert agreement("sudden", 0, 999) == pytest.approx(1)
