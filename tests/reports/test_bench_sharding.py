@@ -26,6 +26,17 @@ def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[P
     assert "kernels are measured" in "\n".join(bench_lines(on_cpu))
 
 
+def test_a_column_of_a_policy_of_ones_own_says_whose_it_is(whole: tuple[Path, BenchResults]):
+    name = {"cost_greedy": "dreamshard:folder/mine.safetensors"}
+    attempts = {
+        (task, name.get(word, word)): replace(each, planner=name.get(word, word))
+        for (task, word), each in whole[1].attempts.items()
+    }
+    settings = replace(whole[1].settings, planners=tuple(name.get(word, word) for word in whole[1].settings.planners))
+    lines = bench_lines(replace(whole[1], settings=settings, attempts=attempts, measured={}))
+    assert any(":mine" in line.split() for line in lines)
+
+
 def test_the_data_holds_the_figures(whole: tuple[Path, BenchResults]):
     raw = bench_to_raw(whole[1])
     (table,) = raw["tables"]

@@ -21,8 +21,8 @@ MOST_ERRORS = 8  # wrong fields that one error tells of
 SHOWN_NAMES = 40  # known names that an error lists at most
 
 
-def check_schema(raw: Raw, schema: str, source: str) -> Raw:
-    """The data without its `schema` line, which must name the expected schema."""
+def check_schema(raw: Raw, schema: str, source: str, made_by: str = "") -> Raw:
+    """The data without its `schema` line, which must name the expected schema. made_by: a command that writes it."""
     if not isinstance(cast(object, raw), dict):
         raise CorruptFile(f"'{source}' holds no object where one of `schema: {schema}` belongs")
     found = raw.get("schema")
@@ -30,7 +30,8 @@ def check_schema(raw: Raw, schema: str, source: str) -> Raw:
         raise CorruptFile(f"'{source}' names no schema; add `schema: {schema}`")
     if found != schema:
         words = f"'{_short(found)}'" if isinstance(found, str) else "that is not text"
-        raise CorruptFile(f"'{source}' has a schema {words}; expected `{schema}`")
+        writer = f", which `{made_by}` writes" if made_by else ""
+        raise CorruptFile(f"'{source}' has a schema {words}; expected `{schema}`{writer}")
     return {key: value for key, value in raw.items() if key != "schema"}
 
 

@@ -72,10 +72,13 @@ def _grid(results: BenchResults, table: GainTable) -> Iterator[str]:
 
 
 def _heading_of(planner: str) -> tuple[str, str]:
-    """A planner's name in two lines; of one with a cost model of its own, the second is the model's last word."""
+    """A planner's name in two lines; the second is its options, its policy, or its cost model's last word."""
     if "?" in planner:
         first, _, options = planner.partition("?")
         return first[: PLANNER_WIDTH - 1], f"?{options}"[: PLANNER_WIDTH - 1]
+    if ":" in planner.partition("@")[0]:
+        first, _, policy = planner.partition(":")
+        return first[: PLANNER_WIDTH - 1], f":{PurePath(policy).stem}"[: PLANNER_WIDTH - 1]
     name, at, model = planner.partition("@")
     first, _, last = name.rpartition("_")
     words = (name, f"@{PurePath(model.rpartition(':')[2]).stem}") if at else (first, last)

@@ -47,6 +47,12 @@ def test_many_devices_take_tables_of_few_ids_on_whole_hosts() -> None:
     assert max(table.features[0].pooling_factor for table in task.workload.tables) <= FEW_IDS
 
 
+def test_a_row_in_which_one_table_must_decide_is_refused_at_once() -> None:
+    with pytest.raises(UsageError, match=r"4x5 has no task .* mean load of 4 devices; give 6 tables or more"):
+        draw_placement_tasks(parse_size("4x5"), 1, 0, "h100", 65_536)
+    assert draw_placement_tasks(parse_size("2x3"), 1, 0, "h100", 65_536).tasks
+
+
 @pytest.mark.parametrize("word", ["", "4", "x50", "4x", "0x50", "9x50", "4x0", "256x50", "4x9999", "-4x50", "4x5.0"])
 def test_other_words_are_refused(word: str) -> None:
     with pytest.raises(UsageError, match="write <devices>x<tables>, such as 4x50"):

@@ -93,8 +93,8 @@ def learn_dreamshard(
     recipe = training_module.Recipe(**words)
     device, batch = device_name(settings.hardware), batch_of(settings.hardware)
     row = parse_size(settings.row)
-    tasks = draw_placement_tasks(row, settings.tasks, TRAINING_SEED, device, batch, TRAINING).tasks
     judging = draw_placement_tasks(row, JUDGED, JUDGING_SEED, device, batch, TESTING).tasks
+    tasks = draw_placement_tasks(row, settings.tasks, TRAINING_SEED, device, batch, TRAINING).tasks
     meter = PlacementMeter(settings.hardware, (*tasks, *judging))
     training = training_module.Training(recipe, _training_tasks(training_module, tasks), meter)
     folder = Path(output.removesuffix(SUFFIX) + ".run")

@@ -112,7 +112,13 @@ def draw_placement_tasks(
     pool = [table for table in pool_half(half) if not few or table.features[0].pooling_factor <= FEW_IDS]
     pooling = np.array([table.features[0].pooling_factor for table in pool])
     dims = np.array([table.embedding_dim for table in pool])
-    judged = np.minimum(dims, WIDTH_STEP) if few or half == TRAINING else dims
+    narrow = few or half == TRAINING
+    judged = np.minimum(dims, WIDTH_STEP) if narrow else dims
+    if not narrow and row.devices > 1 < row.tables and row.tables * LARGEST_SHARE <= row.devices:
+        raise UsageError(
+            f"row {row} has no task that is not degenerate: one of {row.tables} tables always takes {LARGEST_SHARE} of "
+            f"the mean load of {row.devices} devices; give {int(row.devices / LARGEST_SHARE) + 1} tables or more"
+        )
     tasks: list[PlacementTask] = []
     for attempt in range(MOST_ATTEMPTS):
         if len(tasks) == number:
@@ -122,7 +128,10 @@ def draw_placement_tasks(
         share = _load(ids, judged[drawn.dim]).max() * row.devices / _load(ids, dims[drawn.dim]).sum()
         if share < LARGEST_SHARE or row.devices == 1 or row.tables == 1:
             tasks.append(_task(row, attempt, _tables(pool, drawn), device, global_batch))
-    raise UsageError(f"row {row} has fewer than {number} tasks among the first {MOST_ATTEMPTS:,}; ask for fewer")
+    raise UsageError(
+        f"row {row} has {len(tasks)} of {number} tasks that are not degenerate among the first {MOST_ATTEMPTS:,}; give "
+        "more tables a device"
+    )
 
 
 class _Drawn(NamedTuple):

@@ -86,7 +86,7 @@ def load_policy(path: Path) -> tuple[DreamShardNetwork, PolicyCard]:
         CorruptFile: it is damaged, of another schema, or holds what no training writes.
     """
     raw, tensors = read_weights(path, MADE_BY)
-    card = decode(PolicyCard, check_schema(cast(dict[str, Any], raw), SCHEMA, str(path)), str(path))
+    card = decode(PolicyCard, check_schema(cast(dict[str, Any], raw), SCHEMA, str(path), MADE_BY), str(path))
     check_tensors(tensors, SHAPES, str(path), MADE_BY)
     if (tensors["spread"] <= 0).any():
         damaged(str(path), "tensor 'spread' holds numbers that are not above 0", MADE_BY)
