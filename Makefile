@@ -7,6 +7,7 @@
 # make bench  the tables of docs/benchmarks
 # make measurements  the samples that ship with the package: two hours of one quiet core
 # make simulated-model  the learned model of a simulated GPU that ships: half an hour of one core
+# make learned  the policies that ship, and the tables of docs/benchmarks/learned.md
 # make comm-models  the models of all-to-alls that ship with the package: half an hour of one core
 #
 # Without a GPU on Linux, `make test TORCH_INDEX=https://download.pytorch.org/whl/cpu` takes PyTorch's CPU build and
@@ -17,7 +18,7 @@ TORCH_INDEX ?=
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo wheel test soak lint venv bench measurements simulated-model comm-models
+.PHONY: demo wheel test soak lint venv bench measurements simulated-model comm-models learned
 
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
@@ -71,6 +72,25 @@ comm-models: $(VENV)/.test
 	$(VENV)/bin/recsmith learn comm --data $(call list,2 3 4 8 16 32) --unseen $(call list,6 12 24 64) \
 	    --output $(WEIGHTS)/comm-simulated-h100.safetensors
 	$(VENV)/bin/recsmith learn comm --data shipped:comm-2 --output $(WEIGHTS)/comm-cpu.safetensors
+
+POLICIES := measurements/policies
+LEARNED := $(VENV)/bin/recsmith bench learned
+GREEDIES := cost_greedy,size_greedy,dim_greedy,lookup_greedy,size_lookup_greedy
+
+learned: $(VENV)/.test
+	mkdir -p $(POLICIES)
+	$(VENV)/bin/recsmith learn dreamshard --force --output $(POLICIES)/dreamshard-simulated-h100.safetensors
+	$(VENV)/bin/recsmith learn dreamshard --force --hardware cpu --row 4x20 --output $(POLICIES)/dreamshard-cpu.safetensors
+	cp $(POLICIES)/dreamshard-*.safetensors $(POLICIES)/dreamshard-*.json $(WEIGHTS)
+	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 25 --output bench/learned-grid \
+	    --planners 'dreamshard,dreamshard?samples=16,neuroshard,$(GREEDIES),random'
+	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 5 --rows 4x20,4x50,8x50,8x200 --output bench/learned-auto \
+	    --planners 'auto,dreamshard,dreamshard?refine,neuroshard,cost_greedy'
+	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 5 --rows 2x1000,16x200,128x1000 --output bench/learned-large \
+	    --planners 'dreamshard,dreamshard?samples=16,$(GREEDIES)'
+	$(LEARNED) --hardware cpu --visits 3 --tasks 10 --rows 2x20,4x20,4x50,8x50 --output bench/learned-cpu \
+	    --planners 'dreamshard,neuroshard,auto,$(GREEDIES)'
+	$(VENV)/bin/python benchmarks/learned_policies.py transfer --tasks 20 --rows 2x20,8x50
 
 bench: $(VENV)/.core
 	$(VENV)/bin/python benchmarks/production.py

@@ -72,8 +72,12 @@ def test_a_device_without_a_policy_takes_the_usual_one_and_says_so() -> None:
     problem = problem_of_tables(5)
     found = DreamShard().plan(problem, cost_model().compile(problem))
     assert found.left_out == ("dreamshard: no policy was trained for 'test'; that of simulated-h100 placed the tables",)
-    h100 = sample_problems()[0]
-    assert DreamShard().plan(h100, cost_model().compile(h100)).left_out == ()
+    h100, cpu = sample_problems()[0], problem_of_tables(20, where=load_cluster("cpu:4"))
+    for known, name in ((h100, "simulated-h100"), (cpu, "cpu")):
+        ours, named = (find_planner(word).plan(known, cost_model().compile(known))
+                       for word in ("dreamshard", f"dreamshard:{name}"))  # fmt: skip
+        assert ours.left_out == ()
+        assert ours.total_s == named.total_s
 
 
 def test_a_policy_of_another_device_is_refused_where_it_is_named() -> None:
@@ -126,7 +130,7 @@ def damaged(tmp_path: Path, **card: object) -> str:
 
 def test_policies_of_another_schema_or_shape_are_refused(tmp_path: Path) -> None:
     load_policy(Path(damaged(tmp_path)))
-    with pytest.raises(CorruptFile, match="expected `recsmith/dreamshard-card/1`"):
+    with pytest.raises(CorruptFile, match="dreamshard-card/1`, which `recsmith learn dreamshard` writes"):
         load_policy(Path(damaged(tmp_path, schema="recsmith/dreamshard-card/2")))
     tensors = load_file(SHIPPED)
     card = {"card": SHIPPED.with_suffix(".json").read_text()}
@@ -136,7 +140,7 @@ def test_policies_of_another_schema_or_shape_are_refused(tmp_path: Path) -> None
     with pytest.raises(CorruptFile, match="recsmith/dreamshard-card/1"):  # a cost model is no policy
         load_policy(SHIPPED.with_name("simulated-h100.safetensors"))
     with pytest.raises(
-        UsageError, match="no learned policy is called 'nobody'; known: simulated-h100; or give the path"
+        UsageError, match="no learned policy is called 'nobody'; known: cpu, simulated-h100; or give the path"
     ):
         find_planner("dreamshard:nobody").plan(problem_of_tables(3), cost_model().compile(problem_of_tables(3)))
     shutil.copy(SHIPPED, tmp_path / "cut.safetensors")
