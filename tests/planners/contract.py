@@ -19,6 +19,8 @@ from recsmith.workloads import Table
 
 MEDIUM, SMALL = 3, 8  # contract cases that no count of bytes rules out; one that it does rule out is added
 PROVERS, PROVABLE = {"exact"}, 16  # planners that prove get cases of few tables times devices
+TRAINED = {"surco": "surco?steps=4", "rnn": "rnn?episodes=32"}  # learn for every plan: the laws hold for few steps too
+NEED_SOLVER = {"exact", "surco"}
 ALIKE = {"dim_greedy", "size_greedy", "lookup_greedy", "size_lookup_greedy"}  # cost_greedy with another score
 FEW_GROUPS = 10  # every law prices every case anew, and bounds of convex models branch over fusion groups
 
@@ -38,7 +40,8 @@ def cases_of(planner: str) -> tuple[Case, ...]:
 
 def planners_here() -> list[str]:
     """The planners that run with what is installed."""
-    return [planner for planner in PLANNERS if planner not in PROVERS or find_spec("ortools")]
+    here = [planner for planner in PLANNERS if planner not in NEED_SOLVER or find_spec("ortools")]
+    return [TRAINED.get(planner, planner) for planner in here]
 
 
 def _light(make: Callable[[int], Case], number: int) -> Iterator[Case]:

@@ -10,11 +10,13 @@ from recsmith.planners.exact import Exact
 from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.ldm import Ldm
 from recsmith.planners.neuroshard import NeuroShard
+from recsmith.planners.rnn import Rnn
+from recsmith.planners.surco import SurCo
 
 PLANNERS: dict[str, Planner] = {
-    planner.name: planner for planner in (Auto(), NeuroShard(), DreamShard(), Ldm(), *GREEDIES, Exact())
+    planner.name: planner for planner in (Auto(), NeuroShard(), DreamShard(), SurCo(), Rnn(), Ldm(), *GREEDIES, Exact())
 }
-WITH_OPTIONS = {"dreamshard": DreamShard.of}
+WITH_OPTIONS = {"dreamshard": DreamShard.of, "rnn": Rnn.of, "surco": SurCo.of}
 """What makes a planner of a word with options, such as dreamshard?samples=16: a name, and what follows ':' or '?'."""
 
 

@@ -19,6 +19,7 @@ REGISTRIES_SCHEMA = "recsmith/planners/1"
 NEEDS = {
     "auto": "nothing; searches more with OR-Tools",
     "dreamshard": "nothing; at its best on a device with a policy",
+    "surco": "OR-Tools",
     "exact": "OR-Tools, above some ten tables",
 }
 

@@ -1,0 +1,57 @@
+"""Which rule of what is split suits a problem: the one whose items, placed longest first, make the shortest step."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith.costs import Evaluator, step_seconds
+from recsmith.planners.placing.items import SPLITS, ItemBatch, items_of
+from recsmith.planners.search.assignment import NOWHERE, Assignment
+from recsmith.planners.search.device_state import QUANTUM, DeviceState
+from recsmith.planners.search.placement import place_longest_first
+from recsmith.planners.search.repair import repair
+from recsmith.planners.search.smooth_max import LEAST_LOAD
+from recsmith.problems import Problem
+
+
+class SplitItems(NamedTuple):
+    """Items in falling seconds, and their longest-first placement, repaired; some may be NOWHERE even so."""
+
+    items: ItemBatch
+    draft: Assignment
+
+
+def best_split(problem: Problem, evaluator: Evaluator) -> SplitItems | None:
+    """The items of the rule whose longest-first placement is best; None where a table placed before finds no room."""
+    devices = DeviceState(evaluator)
+    best: SplitItems | None = None
+    least = (0.0, 0.0)  # (bytes of items that found no room, seconds)
+    for rule in SPLITS:
+        items = items_of(problem, evaluator, rule)
+        if items is None:
+            continue
+        draft = _longest_first(devices, items)
+        lost = float(problem.pieces.tail.device[draft.piece[draft.target == NOWHERE]].sum())
+        rank = (lost, 0.0 if lost else step_seconds(evaluator, draft.footprint(problem)))
+        if best is None or rank < least:
+            best, least = SplitItems(_ordered(devices, items), draft), rank
+    return best
+
+
+def _longest_first(devices: DeviceState, items: ItemBatch) -> Assignment:
+    """All items, longest first, beside what is placed before them."""
+    devices.clear()
+    draft = items.draft
+    for i in np.flatnonzero(draft.target != NOWHERE).tolist():
+        devices.place(int(draft.piece[i]), int(draft.target[i]))
+    rest = Assignment(draft.option, draft.table[items.row], draft.piece[items.row], draft.target[items.row].copy())
+    place_longest_first(devices, rest, devices.seconds)
+    repair(devices, rest)
+    return items.assignment(rest.target)
+
+
+def _ordered(devices: DeviceState, items: ItemBatch) -> ItemBatch:
+    """The items in falling seconds; differences of rounding do not count."""
+    seconds = devices.seconds[items.draft.piece[items.row]]
+    scale = max(float(seconds.mean()), LEAST_LOAD) * QUANTUM if len(items) else 1.0
+    return items.sorted_by(np.floor(seconds / scale))
