@@ -73,7 +73,7 @@ class ItemPrices:
         """
         sums = self.sums(target[None])[0]  # (G, D, k)
         own = sums[self.group]  # (N, D, k): of the item's group
-        here = target[:, None] == np.arange(len(own[0]))
+        here = target[:, None] == np.arange(len(self.before[0]))
         terms = self.terms[:, None, :]
         without = np.maximum(own - here[..., None] * terms, 0.0)
         adds = self.evaluator.loads(without + terms) - self.evaluator.loads(without)
