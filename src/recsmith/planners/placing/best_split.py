@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import Evaluator, step_seconds
 from recsmith.planners.placing.items import SPLITS, ItemBatch, items_of
 from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.device_state import QUANTUM, DeviceState
+from recsmith.planners.search.fewest_pieces import place_in_fewest_pieces
 from recsmith.planners.search.placement import place_longest_first
 from recsmith.planners.search.repair import repair
 from recsmith.planners.search.smooth_max import LEAST_LOAD
@@ -36,6 +38,13 @@ def best_split(problem: Problem, evaluator: Evaluator) -> SplitItems | None:
         if best is None or rank < least:
             best, least = SplitItems(_ordered(devices, items), draft), rank
     return best
+
+
+def longest_first_plan(evaluator: Evaluator, split: SplitItems | None) -> Assignment | None:
+    """The draft, or all tables in as few pieces as fit, where it is not complete; None where that finds no room."""
+    if split is not None and split.draft.complete:
+        return split.draft
+    return place_in_fewest_pieces(DeviceState(evaluator), shared_relaxation(evaluator))
 
 
 def _longest_first(devices: DeviceState, items: ItemBatch) -> Assignment:

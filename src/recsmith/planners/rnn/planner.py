@@ -22,8 +22,7 @@ from recsmith.costs import Evaluator
 from recsmith.errors import UsageError
 from recsmith.planners.number_option import number_option
 from recsmith.planners.placing import ItemBatch
-from recsmith.planners.placing.best_split import SplitItems, best_split
-from recsmith.planners.placing.fallback import fallback
+from recsmith.planners.placing.best_split import SplitItems, best_split, longest_first_plan
 from recsmith.planners.placing.prices import ItemPrices
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.rnn.network import Adam, Drawn, draw, first_tensors, gradient
@@ -80,7 +79,7 @@ class Rnn:
                 if search.stop:
                     break
             if lost:
-                found = fallback(evaluator, split.draft if split else None)
+                found = longest_first_plan(evaluator, split)
                 search.try_(found.footprint(problem) if found else None)
         return replace(search.found(self.name), left_out=(LOST,) if lost else ())
 

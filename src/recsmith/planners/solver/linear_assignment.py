@@ -18,7 +18,10 @@ NEAR = 1e-3  # a solution this much above the cheapest will do: costs that are l
 
 
 class LinearAssignment:
-    """Items of some bytes (N,) on devices with so many bytes free (D,); asked again and again under other costs."""
+    """Items of some bytes (N,) on devices with so many bytes free (D,); asked again and again under other costs.
+
+    last: the last answer (N,), None before the first.
+    """
 
     def __init__(self, size: Ints, free: Ints) -> None:
         self.size, self.free = size, free
@@ -27,13 +30,16 @@ class LinearAssignment:
         self._choices: list[cp_model.IntVar] = []
 
     def cheapest(self, costs: Floats) -> Ints | None:
-        """The devices (N,) of least summed costs (N, D); None where nothing fits, or was not found within the limit."""
+        """The devices (N,) of least summed costs (N, D); None where nothing was ever found that fits."""
         target = costs.argmin(axis=1)
         if (np.bincount(target, weights=self.size, minlength=len(self.free)) <= self.free).all():
-            return target
-        return self._solve(costs)
+            self.last = target
+        else:
+            self._solve(costs)
+        return self.last
 
-    def _solve(self, costs: Floats) -> Ints | None:
+    def _solve(self, costs: Floats) -> None:
+        """Ask CP-SAT, from the last answer on, which stays where no other is found."""
         model = self._built()
         relative = costs - costs.min(axis=1, keepdims=True)
         units = np.rint(relative * (UNITS / max(float(relative.max()), 1e-300))).astype(np.int64)
@@ -49,11 +55,9 @@ class LinearAssignment:
         solver.parameters.max_deterministic_time = WORK
         solver.parameters.relative_gap_limit = NEAR
         solver.parameters.catch_sigint_signal = False  # Ctrl-C ends the whole search, not one solution
-        if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return None
-        values = np.array([solver.boolean_value(variable) for variable in self._choices])
-        self.last = values.reshape(len(self.size), len(self.free)).argmax(axis=1)
-        return self.last
+        if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            values = np.array([solver.boolean_value(variable) for variable in self._choices])
+            self.last = values.reshape(len(self.size), len(self.free)).argmax(axis=1)
 
     def _built(self) -> cp_model.CpModel:
         """The model without an objective, made when it is first needed."""

@@ -31,8 +31,7 @@ from recsmith._types import Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.planners.number_option import number_option
-from recsmith.planners.placing.best_split import SplitItems, best_split
-from recsmith.planners.placing.fallback import fallback
+from recsmith.planners.placing.best_split import SplitItems, best_split, longest_first_plan
 from recsmith.planners.placing.prices import ItemPrices
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.assignment import NOWHERE, Assignment
@@ -88,7 +87,7 @@ class SurCo:
                 if search.stop:
                     break
             if search.iterations == 0:
-                found = fallback(evaluator, split.draft if split else None)
+                found = longest_first_plan(evaluator, split)
                 search.try_(found.footprint(problem) if found else None)
                 lost = f"{NAME}: the solver found no room for every table; they went longest first"
         return replace(search.found(self.name), left_out=(lost,) if lost else ())
