@@ -4,6 +4,8 @@
     episodes.py    many placements of the items side by side: masks, targets, dead ends
     drafts.py      the placements of any policy as plans: roll-outs, samples, repair, local search from the best
     words.py       the words of planners that have learned, such as dreamshard?samples=16
+    best_split.py  the items of the rule of what is split that suits a problem, and their longest-first placement
+    prices.py      what items cost on devices, by any cost model: many placements at once, and every change of one
 
 Only NumPy; recsmith.learning.policies.environment offers the same as a Gymnasium environment.
 """

@@ -53,3 +53,15 @@ def _samples(value: str, usage: str) -> int:
 def is_trained_for(hardware: str, measured: str, device: Device) -> bool:
     """Whether a policy that learned on a hardware, measured as `measured`, is one for a cluster's device."""
     return is_device("cuda" if hardware.partition(":")[0] == "cuda" else hardware, measured, device)
+
+
+def number_option(word: str, planner: str, key: str, usual: int, most: int) -> int:
+    """The number of a word such as rnn?episodes=800: `usual` for the bare name; UsageError for none up to `most`."""
+    if word == planner:
+        return usual
+    value = word.removeprefix(f"{planner}?{key}=")
+    if value == word or not (value.isascii() and value.isdigit() and len(value) < 9 and 1 <= int(value) <= most):
+        raise UsageError(
+            f"'{word[:60]}' is no planner; write {planner}, or {planner}?{key}={usual} with a number from 1 to {most:,}"
+        )
+    return int(value)

@@ -20,10 +20,10 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.errors import UsageError
-from recsmith.planners.number_option import number_option
 from recsmith.planners.placing import ItemBatch
 from recsmith.planners.placing.best_split import SplitItems, best_split, longest_first_plan
 from recsmith.planners.placing.prices import ItemPrices
+from recsmith.planners.placing.words import number_option
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.rnn.network import Adam, Drawn, draw, first_tensors, gradient
 from recsmith.planners.search.assignment import Assignment

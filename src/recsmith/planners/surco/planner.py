@@ -30,9 +30,9 @@ from recsmith._install import SOLVER
 from recsmith._types import Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.errors import MissingExtra, UsageError
-from recsmith.planners.number_option import number_option
 from recsmith.planners.placing.best_split import SplitItems, best_split, longest_first_plan
 from recsmith.planners.placing.prices import ItemPrices
+from recsmith.planners.placing.words import number_option
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.smooth_max import LEAST_LOAD, power
