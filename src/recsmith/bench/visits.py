@@ -22,7 +22,7 @@ from recsmith.hardware.loads import Load, loads_of
 from recsmith.measuring.columns import origin_columns
 from recsmith.plans import Bound, Plan, StepCost
 from recsmith.problems import build_problem, constraints_to_raw, footprint_of
-from recsmith.problems.space import Constraints
+from recsmith.problems.constraints import Constraints
 from recsmith.verifying.kernels.visits import measure_load, turns
 
 COMM_MODEL = "analytic"  # the cost model that prices collectives

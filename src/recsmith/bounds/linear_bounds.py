@@ -94,7 +94,10 @@ def _option_terms(evaluator: Evaluator) -> Floats:
     terms = evaluator.terms(problem.pieces.mode, problem.pieces.width)
     piece, count = problem.options.piece, problem.options.count
     used = np.where(piece != NO_PIECE, count, 0) * problem.modes.coverage[problem.options.mode][:, None]
-    return terms[piece[:, 0]] * used[:, :1] + terms[piece[:, 1]] * used[:, 1:]
+    total = terms[piece[:, 0]] * used[:, :1]
+    for pair in range(1, piece.shape[1]):
+        total += terms[piece[:, pair]] * used[:, pair : pair + 1]
+    return total
 
 
 def _cheapest(seconds: Floats, start: Ints) -> tuple[float, Ints]:

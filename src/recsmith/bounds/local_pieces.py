@@ -51,8 +51,8 @@ class LocalPieces:
         )
         piece = problem.options.piece[whole]
         self.count = np.where(piece != NO_PIECE, problem.options.count[whole], 0)  # (o, 2)
-        self.whole = len(modes) + np.arange(2 * len(whole)).reshape(-1, 2)
-        modes = np.concatenate([modes, np.repeat(problem.options.mode[whole], 2)])
+        self.whole = len(modes) + np.arange(piece.size).reshape(-1, piece.shape[1])
+        modes = np.concatenate([modes, np.repeat(problem.options.mode[whole], piece.shape[1])])
         widths = np.concatenate([widths, problem.pieces.width[piece].ravel()])
         head, tail = problem.memory(modes, widths)
         least_width = np.minimum(problem.least_width, problem.demand.dim)[problem.modes.table[modes]]

@@ -167,5 +167,7 @@ def _phase_branching(evaluator: Evaluator, below: float, price: float) -> PhaseB
 def describe_space(problem: Problem) -> str:
     """The words of the space that a bound holds for."""
     exact = "; keep_exact" if problem.constraints.keep_exact else ""
-    rules = f"; {len(problem.constraints.rules)} table rules" if problem.constraints.rules else ""
-    return f"{problem.space.describe()}; memory {problem.constraints.memory}{exact}{rules}"
+    given = problem.constraints
+    lists = ((given.rules, "table rules"), (given.together, "together"), (given.apart, "apart"), (given.per_rank, "per rank"))
+    rules = "".join(f"; {len(some)} {what}" for some, what in lists if some)
+    return f"{problem.space.describe()}; memory {given.memory}{exact}{rules}"

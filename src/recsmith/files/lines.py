@@ -21,6 +21,14 @@ def lines_of(source: str, paths: Sequence[Steps]) -> list[int | None]:
     return [None if top is None else _line(top, path) for path in paths]
 
 
+def exact_line(source: str, path: Steps) -> int | None:
+    """The line of a path's value; None where the file has no such value, or lines cannot be told."""
+    node = _top(source)
+    for step in path:
+        node = None if node is None else _inside(node, step)
+    return None if node is None else node.start_mark.line + 1
+
+
 def _top(source: str) -> Any:
     """The file as YAML's tree of nodes, which know their lines; JSON is YAML too."""
     import yaml

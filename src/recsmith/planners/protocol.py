@@ -17,6 +17,7 @@ from typing import Protocol, runtime_checkable
 
 from recsmith.costs import Evaluator, step_seconds
 from recsmith.errors import NoPlanFound, UsageError
+from recsmith.planners.search.mending import mended
 from recsmith.plans import Bound
 from recsmith.problems import Footprint, Problem
 
@@ -113,9 +114,13 @@ class Search:
     def try_(self, footprint: Footprint | None, total_s: float | None = None) -> float:
         """Count one iteration, and keep its footprint if it is the best yet; its seconds, infinite for None.
 
+        What breaks a constraint is mended first, or does not count where that fails.
+
         total_s: these seconds, where the caller knows them.
         """
         self.iterations += 1
+        if footprint is not None and not self.evaluator.problem.legality.holds(footprint):
+            footprint, total_s = mended(self.evaluator, footprint), None
         if footprint is None:
             return float("inf")
         total = step_seconds(self.evaluator, footprint) if total_s is None else total_s

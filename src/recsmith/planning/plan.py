@@ -6,12 +6,14 @@ from dataclasses import replace
 from recsmith.bounds import OnBound
 from recsmith.bounds import prove as prove_bound
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.costs import CostModel, Evaluator
+from recsmith.costs import CostModel, Evaluator, step_seconds
 from recsmith.costs import cost_model as find_cost_model
-from recsmith.errors import Infeasible, PlanMismatch, UsageError
+from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.files import Source
 from recsmith.planners import Budget, OnImprove, Planner, Solution
+from recsmith.planning.any_plan import any_plan
 from recsmith.planning.assemble import make_plan
+from recsmith.planning.contradictions import Question, contradiction
 from recsmith.planning.feasibility import check_feasible
 from recsmith.planning.options import SearchOptions
 from recsmith.planning.registry import PLANNERS, find_planner
@@ -30,6 +32,7 @@ from recsmith.problems import (
     load_constraints,
     placements_of,
 )
+from recsmith.problems.constraints import NoChoiceLeft
 from recsmith.workloads import Workload, load_workload
 
 PROOF_SHARE = 0.5  # of a time limit, for a better bound where one is asked for
@@ -90,18 +93,23 @@ def plan_with(
     begun = time.perf_counter()
     workload, cluster = load_workload(workload), load_cluster(cluster)
     model, searcher = find_cost_model(options.cost_model), find_planner(planner)
-    problem = build_problem(
-        workload, cluster, options.space, None if constraints is None else load_constraints(constraints)
-    )
-    evaluator = model.compile(problem)
-    check_feasible(evaluator, model)
+    limits = Constraints() if constraints is None else load_constraints(constraints)
+    question = Question(workload, cluster, options.space)
+    try:
+        problem = build_problem(workload, cluster, options.space, limits)
+        evaluator = model.compile(problem)
+        check_feasible(evaluator, model)
+    except (NoChoiceLeft, Infeasible) as error:
+        raise contradiction(question, limits) or error from None
     try:
         solution = searcher.plan(
             problem, evaluator, seed=options.seed, budget=_budget(options, begun, prove),
             start=None if start is None else _start_footprint(problem, load_plan(start)), on_improve=on_improve,
         )  # fmt: skip
     except Infeasible as error:
-        raise Infeasible(f"{error} {what_helps(problem, model)}") from None
+        raise contradiction(question, limits) or Infeasible(f"{error} {what_helps(problem, model)}") from None
+    except NoPlanFound as error:
+        solution = _constrained(question, problem, evaluator, searcher.name, error)
     if searcher.name not in PLANNERS:
         check_solution(problem, solution, searcher.name)
     bound = solution.bound
@@ -115,6 +123,22 @@ def plan_with(
         members=solution.members,
         left_out=solution.left_out,
     )
+
+
+def _constrained(
+    question: Question, problem: Problem, evaluator: Evaluator, planner: str, error: NoPlanFound
+) -> Solution:
+    """Any plan that keeps the constraints, where a planner found none; the error where there is none either."""
+    if not problem.constraints.parts:
+        raise error
+    verdict = any_plan(problem)
+    if verdict.plan is not None:
+        words = f"{planner}: found no plan that keeps the constraints; a search that asks only for that found this one"
+        total_s = step_seconds(evaluator, verdict.plan)
+        return Solution(footprint=verdict.plan, total_s=total_s, iterations=1, left_out=(words,))
+    if verdict.answer == "none":
+        raise contradiction(question, problem.constraints) or error
+    raise NoPlanFound(f"{error}; whether any plan keeps the constraints was not decided, because packing is hard") from None
 
 
 def _budget(options: SearchOptions, begun: float, prove: bool) -> Budget:

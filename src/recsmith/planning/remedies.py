@@ -45,7 +45,12 @@ def what_helps(problem: Problem, model: CostModel, roomy: TableTotals | None = N
 
 def weights(problem: Problem) -> TableTotals:
     """What tables weigh, whatever they cost; no cost model is asked, which takes long for very wide tables."""
-    return TableTotals(AdditiveEvaluator(problem, _no_seconds))
+    return TableTotals(weightless(problem))
+
+
+def weightless(problem: Problem) -> AdditiveEvaluator:
+    """An evaluator by which nothing takes any time, for who only asks what fits."""
+    return AdditiveEvaluator(problem, _no_seconds)
 
 
 def _no_seconds(modes: Ints, _: Ints) -> Floats:
@@ -99,7 +104,7 @@ def _more_types(problem: Problem, model: CostModel) -> str | None:
     wide = replace(
         problem.space, types=(*problem.space.types, "column_wise", "row_wise", "table_row_wise"), widths="any"
     )
-    if wide == problem.space or problem.constraints.rules:
+    if wide == problem.space or problem.constraints.parts:
         return None
     return f"--types {','.join(wide.types)} --widths any" if _has_plan(replace(problem, space=wide), model) else None
 
@@ -128,4 +133,5 @@ def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
     light = relaxation.choose(LIGHTEST)
     if not np.isfinite(light.seconds).all() or light.bytes.sum() > problem.capacity.sum():
         return False
-    return place_in_fewest_pieces(DeviceState(evaluator), relaxation) is not None
+    found = place_in_fewest_pieces(DeviceState(evaluator), relaxation)
+    return found is not None and problem.legality.holds(found.footprint(problem))

@@ -22,7 +22,7 @@ def check_placements(placements: Sequence[Placement], workload: Workload, cluste
         if placement.table in seen:
             raise PlanMismatch(f"table '{placement.table}' is placed twice; place it once")
         seen.add(placement.table)
-        _check_placement(placement, tables[placement.table], cluster)
+        check_placement(placement, tables[placement.table], cluster)
     _check_sequence_widths(placements, tables)
     missing = [name for name in tables if name not in seen]
     if missing:
@@ -31,7 +31,8 @@ def check_placements(placements: Sequence[Placement], workload: Workload, cluste
         )
 
 
-def _check_placement(placement: Placement, table: Table, cluster: Cluster) -> None:
+def check_placement(placement: Placement, table: Table, cluster: Cluster) -> None:
+    """Refuse a placement that TorchRec cannot run, whatever the other tables are (PlanMismatch)."""
     if placement.sharding_type not in TYPE_NAMES:
         hint = did_you_mean(placement.sharding_type, list(TYPE_NAMES))
         raise PlanMismatch(f"table '{table.name}' has sharding_type '{placement.sharding_type}'{hint}")

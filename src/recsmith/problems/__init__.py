@@ -1,5 +1,7 @@
 """The search problem as arrays: the options of every table, and the footprint of placed pieces."""
 
+from recsmith.problems.constraint_files import constraints_from_raw, constraints_to_raw, load_constraints, pins_of
+from recsmith.problems.constraints import Apart, Constraints, PerRank, Pin, TableRule, Together
 from recsmith.problems.footprint import (
     Footprint,
     fits,
@@ -12,22 +14,21 @@ from recsmith.problems.footprint import (
 )
 from recsmith.problems.of_plans import in_space, problem_holding, problem_of, space_holding
 from recsmith.problems.problem import NO_PIECE, Problem, build_problem
-from recsmith.problems.space import (
-    Constraints,
-    Space,
-    TableRule,
-    constraints_from_raw,
-    constraints_to_raw,
-    load_constraints,
-)
+from recsmith.problems.legality import Legality
+from recsmith.problems.space import Space
 
 __all__ = [
     "NO_PIECE",
+    "Apart",
     "Constraints",
     "Footprint",
+    "Legality",
+    "PerRank",
+    "Pin",
     "Problem",
     "Space",
     "TableRule",
+    "Together",
     "build_problem",
     "constraints_from_raw",
     "constraints_to_raw",
@@ -38,6 +39,7 @@ __all__ = [
     "memory_used",
     "option_pieces",
     "ordered_footprint",
+    "pins_of",
     "placements_of",
     "problem_holding",
     "problem_of",

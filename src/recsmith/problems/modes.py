@@ -11,8 +11,9 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
+from recsmith.problems.constraints import NoChoiceLeft, TableRule
 from recsmith.problems.demand import Demand
-from recsmith.problems.space import Space, TableRule
+from recsmith.problems.space import Space
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, UVM_CACHING, WIDTH_STEP, ShardingType
 from recsmith.workloads import Table
 
@@ -86,7 +87,7 @@ def _legal_modes(
                     found = True
                     yield t, i, kernel, factor
         if not found:
-            raise UsageError(no_mode(table, cluster, space, rule))
+            raise NoChoiceLeft(no_mode(table, cluster, space, rule))
 
 
 def _kernels(space: Space, rule: TableRule | None) -> Iterator[tuple[str, int, float]]:

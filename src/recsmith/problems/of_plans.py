@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from recsmith.errors import PlanMismatch
 from recsmith.plans import Placement, Plan
+from recsmith.problems.constraint_files import constraints_from_raw
+from recsmith.problems.constraints import Constraints
+from recsmith.problems.footprint import footprint_of
 from recsmith.problems.problem import Problem, build_problem
-from recsmith.problems.space import Space, constraints_from_raw
+from recsmith.problems.space import Space
 from recsmith.problems.widths import torchrec_width
 
 
@@ -18,9 +22,10 @@ def problem_holding(problem: Problem, placements: Sequence[Placement]) -> Proble
     """The problem itself, or where its space or rules leave placements out, one that holds them, so they are priced."""
     space = space_holding(problem.space, placements)
     cached = any(placement.cache for placement in placements)
-    if space == problem.space and not problem.constraints.rules and not cached:
+    given = problem.constraints
+    if space == problem.space and not given.parts and not cached:
         return problem
-    limits = replace(problem.constraints, rules=())
+    limits = Constraints(memory=given.memory, keep_exact=given.keep_exact)
     return build_problem(problem.workload, problem.cluster, space, limits, needless=True)
 
 
@@ -35,7 +40,7 @@ def space_holding(space: Space, placements: Sequence[Placement]) -> Space:
 
 
 def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
-    """Whether placements lie in a problem's space: types, kernels, cache factors, widths and rules."""
+    """Whether placements lie in a problem's space: types, kernels, cache factors, widths, rules and constraints."""
     space, constraints = problem.space, problem.constraints
     tables = {table.name: table for table in problem.tables}
     least_width = dict(zip(tables, problem.least_width.tolist(), strict=True))
@@ -55,4 +60,12 @@ def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
         splits = placement.kind.splits_columns and space.widths == "torchrec"
         if splits and set(widths) != {torchrec_width(dim, least or None)}:
             return False
-    return True
+    return not problem.legality.any or _keep_constraints(problem, placements)
+
+
+def _keep_constraints(problem: Problem, placements: Sequence[Placement]) -> bool:
+    """Whether placements of the problem's types and widths keep what is said of ranks, and of tables together."""
+    try:
+        return problem.legality.holds(footprint_of(problem, tuple(placements)))
+    except PlanMismatch:  # a type that has no place on the ranks that are open to the table
+        return False

@@ -12,8 +12,9 @@ from recsmith.clusters import Cluster
 from recsmith.problems.demand import Demand
 from recsmith.problems.modes import Modes
 from recsmith.problems.space import Space
+from recsmith.problems.table_limits import SplitRule
 from recsmith.problems.widths import Split, column_splits
-from recsmith.sharding import SHARDING_TYPES, ShardingType
+from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP, ShardingType
 from recsmith.sharding.memory import Bytes
 from recsmith.workloads import Table
 
@@ -51,21 +52,27 @@ class Options:
 
 
 def build_options(
-    tables: tuple[Table, ...], demand: Demand, modes: Modes, cluster: Cluster, space: Space, least_width: Ints
-) -> tuple[PieceTable, Options]:
+    tables: tuple[Table, ...], demand: Demand, modes: Modes, cluster: Cluster, space: Space, least_width: Ints,
+    rules: dict[int, SplitRule] | None = None,
+) -> tuple[PieceTable, Options]:  # fmt: skip
     """All options, family by family: modes of one type, dim and rule are split alike, so they are built together.
+
+    rules: for the columns of some tables, by number; a pinned table has as many pairs as its pieces have widths.
 
     Pieces are not weighed yet.
     """
-    families = _families(demand, modes, least_width)
+    rules = rules or {}
+    families = _families(demand, modes, least_width, rules)
+    most = max([2, *(len(rule.split) for rule in rules.values())])
     none = np.zeros(0, dtype=np.int64)
     piece_mode, piece_width = [none], [none]
-    columns = [np.zeros((6, 0), dtype=np.int64)]  # rows (mode, split number, piece 1, count 1, piece 2, count 2)
+    columns = [np.zeros((2 + 2 * most, 0), dtype=np.int64)]  # rows (mode, split number, piece 1, count 1, piece 2 ...)
     made = 0
     for (kind, min_width), members in families:
         sharding = SHARDING_TYPES[kind]
         table, fine = tables[modes.table[members[0]]], len(tables) <= FEW_TABLES
-        splits = _splits(sharding, table, cluster, space, min_width, fine=fine)
+        rule = rules.get(int(modes.table[members[0]]))
+        splits = _splits(sharding, table, cluster, space, min_width, rule, fine=fine)
         widths = sorted({width for split in splits for width, _ in split})
         if not splits:
             continue
@@ -76,23 +83,28 @@ def build_options(
         made += len(members) * len(widths)
         for number, split in enumerate(splits):
             pairs = [(first + place[width], np.full(len(members), count)) for width, count in split]
-            pairs += [(np.full(len(members), NO_PIECE), np.zeros(len(members), dtype=np.int64))] * (2 - len(pairs))
-            columns.append(np.stack([members, np.full(len(members), number), *pairs[0], *pairs[1]]))
+            pairs += [(np.full(len(members), NO_PIECE), np.zeros(len(members), dtype=np.int64))] * (most - len(pairs))
+            columns.append(np.stack([members, np.full(len(members), number), *(row for pair in pairs for row in pair)]))
     rows = np.concatenate(columns, axis=1)
     order = np.lexsort((rows[1], rows[0]))  # modes are in order of tables
-    mode, _, piece1, count1, piece2, count2 = rows[:, order]
+    mode, _, *pairs = rows[:, order]
     table = modes.table[mode]
     start = np.searchsorted(table, np.arange(len(tables) + 1))
     nothing = Bytes(none, none)
     pieces = PieceTable(mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing)
-    piece, count = np.stack([piece1, piece2], axis=1), np.stack([count1, count2], axis=1)
+    piece, count = np.stack(pairs[::2], axis=1), np.stack(pairs[1::2], axis=1)
     barred = np.zeros(len(mode), dtype=bool)  # decided when pieces are weighed (sequences.py)
     return pieces, Options(table=table, mode=mode, piece=piece, count=count, barred=barred, start=start)
 
 
-def _families(demand: Demand, modes: Modes, least_width: Ints) -> list[tuple[tuple[int, int | None], Ints]]:
-    """((type, min_width), modes) for each set of modes whose columns split alike: one dim, pooled or not."""
-    keys = np.stack([modes.type, least_width[modes.table], demand.dim[modes.table], demand.pooled[modes.table]])
+def _families(
+    demand: Demand, modes: Modes, least_width: Ints, rules: dict[int, SplitRule]
+) -> list[tuple[tuple[int, int | None], Ints]]:
+    """((type, min_width), modes) for each set of modes whose columns split alike: one dim, rule, pooled or not."""
+    numbers: dict[SplitRule | None, int] = {None: 0}
+    rule = np.array([numbers.setdefault(rules.get(t), len(numbers)) for t in range(len(demand.dim))], dtype=np.int64)
+    table = modes.table
+    keys = np.stack([modes.type, least_width[table], demand.dim[table], demand.pooled[table], rule[table]])
     unique, inverse = np.unique(keys, axis=1, return_inverse=True)
     members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
     names = [(int(kind), int(limit) or None) for kind, limit, *_ in unique.T]
@@ -100,9 +112,32 @@ def _families(demand: Demand, modes: Modes, least_width: Ints) -> list[tuple[tup
 
 
 def _splits(
+    sharding: ShardingType, table: Table, cluster: Cluster, space: Space, min_width: int | None,
+    rule: SplitRule | None, *, fine: bool,
+) -> tuple[Split, ...]:  # fmt: skip
+    """Splits of a table's columns that a search tries, within its rule."""
+    usual = _usual_splits(sharding, table, cluster, space, min_width, fine=fine)
+    if rule is None:
+        return usual
+    least, most = sharding.column_counts(table, cluster) if sharding.splits_columns else (1, 1)
+    equal = sharding.splits_columns and sharding.equal_widths(table, cluster)
+    more = {rule.split} if rule.pinned else set(rule.splits_of(table.embedding_dim)) - set(usual)
+    fitting = (
+        split
+        for split in more
+        if least <= sum(count for _, count in split) <= most
+        and (len(split) == 1 or (sharding.splits_columns and not equal))
+        and split[-1][0] >= min(min_width or WIDTH_STEP, table.embedding_dim)
+        and (space.widths == "any" or split in usual)
+    )
+    coverage = sharding.coverage(cluster)
+    return tuple(split for split in dict.fromkeys((*usual, *sorted(fitting))) if rule.allows(split, coverage))
+
+
+def _usual_splits(
     sharding: ShardingType, table: Table, cluster: Cluster, space: Space, min_width: int | None, *, fine: bool
 ) -> tuple[Split, ...]:
-    """Splits of a table's columns that a search tries."""
+    """Splits of a table's columns that a search tries where no rule says otherwise."""
     if not sharding.splits_columns:
         return (((table.embedding_dim, 1),),)
     least, most = sharding.column_counts(table, cluster)

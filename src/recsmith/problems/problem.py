@@ -18,14 +18,18 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
+from recsmith.problems.constraints import Constraints, NoChoiceLeft, TableRule, told
 from recsmith.problems.demand import Demand
 from recsmith.problems.empty_cluster import fits_alone
+from recsmith.problems.legality import Legality
 from recsmith.problems.memory import MemoryModel, kept_modes
 from recsmith.problems.modes import Modes, Rules, build_modes, no_mode
 from recsmith.problems.options import NO_PIECE, Options, PieceTable, build_options
+from recsmith.problems.partners import beside_partners
 from recsmith.problems.replicated import check_replicated
 from recsmith.problems.sequences import barred_options, other_openings
-from recsmith.problems.space import LARGEST_WIDTH, Constraints, Space
+from recsmith.problems.space import LARGEST_WIDTH, Space
+from recsmith.problems.table_limits import NO_LIMITS, TableLimits
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.workloads import AccessProfile, Table, Workload
@@ -40,7 +44,8 @@ BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting charge
 class Problem:
     """A workload on a cluster, within a space and under constraints: what planners search and cost models price.
 
-    least_width: the narrowest column piece that the rules allow each table (T,), 0 where they say nothing.
+    least_width: the narrowest column piece that the rules allow each table (T,), 0 where they say nothing. legality:
+    what constraints ask beside that.
     """
 
     workload: Workload
@@ -53,6 +58,7 @@ class Problem:
     modes: Modes
     pieces: PieceTable
     options: Options
+    legality: Legality
 
     @cached_property
     def capacity(self) -> Ints:
@@ -115,32 +121,51 @@ def build_problem(
             replicas could not be synchronised.
     """
     space, constraints = space or Space(), constraints or Constraints()
-    constraints.check_names([table.name for table in workload.tables])
+    names = [table.name for table in workload.tables]
+    constraints = constraints.matching(names)
+    constraints.check_names(names)
     check_replicated(workload, cluster, space)
     if cluster.ddr_bytes_per_host is None and set(space.kernels) & set(HOST_KERNELS):
         raise UsageError("kernels fused_uvm* keep tables in host memory; give the cluster ddr_bytes_per_host")
     rules = {table.name: constraints.rule_for(table.name) for table in workload.tables} if constraints.rules else {}
-    tables = canonical_order(workload.tables, rules)
+    tables = canonical_order(workload.tables, rules, constraints)
+    limits = TableLimits.of(constraints, tables, rules, cluster)
     demand = Demand.of(workload, tables)
     _check_sizes(tables, demand, cluster)
     modes = build_modes(tables, demand, cluster, space, rules)
     if UVM_CACHING.name in space.kernels and not needless:
-        modes = kept_modes(modes, ~MemoryModel.of(workload, cluster, constraints, demand, modes).needless_caches())
+        needless_ = MemoryModel.of(workload, cluster, constraints, demand, modes).needless_caches()
+        pinned = [t for t, rule in limits.splits.items() if rule.pinned]
+        modes = kept_modes(modes, ~needless_ | np.isin(modes.table, pinned))
+    modes = kept_modes(modes, limits.modes(modes.table, modes.coverage)) if limits is not NO_LIMITS else modes
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
     if constraints.keep_exact and OPTIMIZERS[workload.optimizer].is_row_wise:
         least_width = demand.dim
-    pieces, options = build_options(tables, demand, modes, cluster, space, least_width)
+    pieces, options = build_options(tables, demand, modes, cluster, space, least_width, limits.splits)
     bare = next((table for table, count in zip(tables, np.diff(options.start), strict=True) if count == 0), None)
     if bare is not None:
-        raise UsageError(no_mode(bare, cluster, space, rules.get(bare.name)))
+        raise NoChoiceLeft(_no_option(bare, cluster, space, rules.get(bare.name), limits))
+    legality = Legality.of(constraints, limits, tables, cluster, modes.table, modes.coverage)
     shell = Problem(
         workload=workload, cluster=cluster, space=space, constraints=constraints,
         tables=tables, demand=demand, least_width=least_width, modes=modes, pieces=pieces, options=options,
+        legality=legality,
     )  # fmt: skip
     head, tail = shell.memory(pieces.mode, pieces.width)
     pieces = replace(pieces, head=head, tail=tail)
     barred = barred_options(tables, cluster, modes, pieces, options, least_width)
-    return replace(shell, pieces=pieces, options=replace(options, barred=barred))
+    options = replace(options, barred=barred)
+    options = replace(options, barred=barred | beside_partners(legality, cluster, modes, pieces, options))
+    return replace(shell, pieces=pieces, options=options)
+
+
+def _no_option(table: Table, cluster: Cluster, space: Space, rule: TableRule | None, limits: TableLimits) -> str:
+    if limits is NO_LIMITS:
+        return no_mode(table, cluster, space, rule)
+    return (
+        f"table '{table.name}' has no legal placement in the space {space.describe()} on the ranks and in the shards "
+        "that its rules leave it; relax one of them"
+    )
 
 
 def _check_sizes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster) -> None:
@@ -169,7 +194,9 @@ def _access_words(access: AccessProfile | None) -> str:
     return f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
 
 
-def canonical_order(tables: tuple[Table, ...], rules: Rules) -> tuple[Table, ...]:
+def canonical_order(
+    tables: tuple[Table, ...], rules: Rules, constraints: Constraints | None = None
+) -> tuple[Table, ...]:
     """Tables by what they are; names decide only between equal ones, so neither order nor names change a plan."""
 
     def key(table: Table) -> tuple[object, ...]:
@@ -179,7 +206,8 @@ def canonical_order(tables: tuple[Table, ...], rules: Rules) -> tuple[Table, ...
             (rule.sharding_types, rule.compute_kernels, rule.min_width or 0, rule.cache_factors or ()) if rule else ()
         )
         what = (table.pooling, table.data_type, _access_words(table.access), table.collection)
-        return -table.weight_bytes, table.num_embeddings, features, what, limits, table.name
+        said = told(constraints, table.name) if constraints is not None else ""
+        return -table.weight_bytes, table.num_embeddings, features, what, limits, said, table.name
 
     return tuple(sorted(tables, key=key))
 

@@ -1,5 +1,6 @@
 """JSON Schema of every file that RecSmith reads or writes."""
 
+from dataclasses import fields
 from typing import Any
 
 from recsmith.analyses.comparison import PlannerRow
@@ -9,7 +10,7 @@ from recsmith.clusters.schema import cluster_schema, plain_cluster_schema
 from recsmith.files import Raw, json_schema
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
-from recsmith.problems.space import CONSTRAINTS_SCHEMA, TableRule
+from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA, ConstraintsFile
 from recsmith.reports.comparisons import COMPARISON_SCHEMA
 from recsmith.reports.explanations import EXPLANATION_SCHEMA
 from recsmith.reports.plans import RESULT_SCHEMA
@@ -33,7 +34,8 @@ def schema_of(noun: str) -> Raw:
 
 
 def _constraints() -> Raw:
-    return _file(CONSTRAINTS_SCHEMA, {"rules": json_schema(tuple[TableRule, ...])})
+    lists = {field.name: json_schema(field.type) for field in fields(ConstraintsFile)}
+    return _file(CONSTRAINTS_SCHEMA, {}, lists)
 
 
 def _plan() -> Raw:

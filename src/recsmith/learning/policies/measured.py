@@ -22,7 +22,7 @@ from recsmith.jobs.machine import free_bytes
 from recsmith.learning.policies.tasks import SPACE, PlacementTask
 from recsmith.plans import Bound, Plan
 from recsmith.problems import Footprint, build_problem, constraints_to_raw, placements_of
-from recsmith.problems.space import Constraints
+from recsmith.problems.constraints import Constraints
 from recsmith.units import format_size
 from recsmith.verifying.kernels.visits import measure_load
 

@@ -48,6 +48,7 @@ typedef struct {
     const i64 *capacity, *host_capacity;                   /* (W,), (H,) */
     i64 lucks;
     const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,) */
+    const i64 *open;                                       /* (T, W): ranks that a table may cover; NULL for all */
 } Problem;
 
 typedef struct {
@@ -372,13 +373,23 @@ static void drop_slot(Proposal *to, i64 slot) {
     to->unit[slot] = to->unit[to->count], to->target[slot] = to->target[to->count];
 }
 
+static int open(const Annealer *a, const Proposal *to) {   /* whether all pieces are on ranks open to the table */
+    const Problem *p = a->p;
+    if (!p->open) return 1;
+    i64 size = p->mode_coverage[to->mode];
+    for (i64 i = 0; i < to->count; i++)
+        for (i64 rank = to->target[i] * size; rank < (to->target[i] + 1) * size; rank++)
+            if (!p->open[to->table * p->W + rank]) return 0;
+    return 1;
+}
+
 /* Pieces of a table that share a rank are equally wide; those that cover several ranks do not share any. */
 static int lawful(const Annealer *a, const Proposal *to) {
     int wide = a->p->mode_coverage[to->mode] > 1;
     for (i64 i = 1; i < to->count; i++)
         for (i64 j = 0; j < i; j++)
             if (to->target[i] == to->target[j] && (wide || to->unit[i] != to->unit[j])) return 0;
-    return 1;
+    return open(a, to);
 }
 
 static i64 on_target(const Proposal *to, i64 target) {     /* how many pieces are there */
@@ -490,7 +501,7 @@ static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     if (to->count + pieces > p->S || on_target(to, there)) return 0;
     widen_share(to, here, -columns);
     add_share(to, there, pieces, base + columns * mine / pieces - 1);
-    return 1;
+    return open(a, to);
 }
 
 static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another option; pieces stay where they can */
@@ -614,13 +625,13 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
 enum {  /* the arrays, in the order of the call */
     SIZES, MODE_GROUP, MODE_COVERAGE, MODE_FIXED, MODE_UNIT, MODE_LEAST, UNIT_TERMS, UNIT_LOADS, UNIT_BYTES,
     OPTION_MODE, OPTION_UNIT, OPTION_COUNT, OPTION_NEAR, TRIED_START, TRIED, PLANES, SLOPES, OPENING, SHARED,
-    CAPACITY, HOST_CAPACITY, LUCK, SHARES,
+    CAPACITY, HOST_CAPACITY, LUCK, SHARES, OPEN,
     PLAN, BEST = PLAN + 5, RANDOM = BEST + 5, BEST_S, ARRAYS
 };
 static const char *const NAMES[ARRAYS] = {
     "sizes", "mode_group", "mode_coverage", "mode_fixed", "mode_unit", "mode_least", "unit_terms", "unit_loads",
     "unit_bytes", "option_mode", "option_unit", "option_count", "option_near", "tried_start", "tried", "planes",
-    "slopes", "opening", "shared", "capacity", "host_capacity", "luck", "shares", "plan.option", "plan.mode",
+    "slopes", "opening", "shared", "capacity", "host_capacity", "luck", "shares", "open", "plan.option", "plan.mode",
     "plan.count", "plan.unit", "plan.target", "best.option", "best.mode", "best.count", "best.unit", "best.target",
     "random", "best_s",
 };
@@ -696,7 +707,7 @@ static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 
     p->option_near = array[OPTION_NEAR], p->tried_start = array[TRIED_START], p->tried = array[TRIED];
     p->planes = array[PLANES], p->slopes = array[SLOPES], p->opening = array[OPENING], p->shared = array[SHARED];
     p->capacity = array[CAPACITY], p->host_capacity = array[HOST_CAPACITY];
-    p->luck = array[LUCK], p->kinds = array[SHARES];
+    p->luck = array[LUCK], p->kinds = array[SHARES], p->open = lengths[OPEN] ? array[OPEN] : NULL;
     a->p = p;
     a->plan = (Plan){array[PLAN], array[PLAN + 1], array[PLAN + 2], array[PLAN + 3], array[PLAN + 4]};
     a->best = (Plan){array[BEST], array[BEST + 1], array[BEST + 2], array[BEST + 3], array[BEST + 4]};
@@ -708,7 +719,7 @@ static const char *wrong_length(const Problem *p, const i64 lengths[]) {
     const i64 expected[ARRAYS] = {
         10, p->M, p->M, p->M, p->M, p->M, p->U * p->k, p->U * p->F, p->U * 4,
         p->O, p->O * 2, p->O * 2, p->O * 2, p->T + 1, p->tried_start[p->T],
-        p->F, planes * p->k, p->F, p->G, p->W, p->H, p->lucks, KINDS,
+        p->F, planes * p->k, p->F, p->G, p->W, p->H, p->lucks, KINDS, p->open ? p->T * p->W : 0,
         p->T, p->T, p->T, TS, TS, p->T, p->T, p->T, TS, TS, 2, 1,
     };
     for (int i = 0; i < ARRAYS; i++)

@@ -22,6 +22,7 @@ from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
 
 MOST_UNITS = 1_000_000  # above it, tables keep to the widths of their options: arrays would take too much memory
+PAIRS = 2  # widths that the pieces of an option have at most
 MOST_SLOTS = 64  # pieces of a table; a start with more is not annealed
 LUCKS = 65_536  # quantiles of what chance allows a change to make worse
 KINDS = (0.25, 0.2, 0.2, 0.15, 0.2)
@@ -90,7 +91,8 @@ class FlatProblem:
         alone = evaluator.loads(terms).T - linear_pieces.opening
         memory = np.stack([head.device, tail.device, head.host, tail.host], axis=1)
         self.before_options = (
-            _ints(sizes), _ints(evaluator.group), _ints(modes.coverage), _ints(modes.type == _FIXED),
+            _ints(sizes), _ints(evaluator.group), _ints(modes.coverage),
+            _ints((modes.type == _FIXED) | problem.legality.pinned[modes.table]),
             _ints(self.first_unit), _ints(np.maximum(1, -(-least // WIDTH_STEP))), _floats(terms),
             _floats(alone), _ints(memory),
         )  # fmt: skip
@@ -100,6 +102,7 @@ class FlatProblem:
             _floats(np.concatenate([slopes.ravel() for slopes in linear_pieces.slopes])),
             _floats(linear_pieces.opening), _floats(evaluator.shared.sum(axis=1)),
             _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck), _floats(np.cumsum(KINDS)),
+            _ints([] if problem.legality.open is None else problem.legality.open.ravel()),
         )  # fmt: skip
 
     def _set_units(self, problem: Problem, any_widths: bool) -> None:
@@ -168,9 +171,10 @@ class FlatOptions:
         problem = flat.problem
         self.usable = bool(options.count.all())
         tried = [options.tried[table, :count] for table, count in enumerate(options.count.tolist())]
-        unit = flat.piece_unit[np.where(problem.options.piece == NO_PIECE, -1, problem.options.piece)]
+        piece = problem.options.piece[:, :PAIRS]  # only pinned tables have more, and keep the pieces of their start
+        unit = flat.piece_unit[np.where(piece == NO_PIECE, -1, piece)]
         self.arrays = (
-            _ints(problem.options.mode), _ints(unit), _ints(problem.options.count), _ints(options.near),
+            _ints(problem.options.mode), _ints(unit), _ints(problem.options.count[:, :PAIRS]), _ints(options.near),
             _ints(np.concatenate([[0], np.cumsum(options.count)])), _ints(np.concatenate(tried)),
         )  # fmt: skip
 
@@ -178,11 +182,12 @@ class FlatOptions:
 def _free_modes(problem: Problem) -> Bools:
     """Modes (M,) whose pieces may have any widths."""
     modes, free = problem.modes, np.zeros(len(problem.modes.table), dtype=bool)
+    own = ~problem.legality.limited[modes.table]
     if problem.space.widths != "any":
         return free
     for number, kind in enumerate(SHARDING_TYPES):
         if kind.splits_columns and number != _FIXED:
-            for mode in np.flatnonzero((modes.type == number) & (modes.span != Span.WORLD)).tolist():
+            for mode in np.flatnonzero((modes.type == number) & (modes.span != Span.WORLD) & own).tolist():
                 free[mode] = not kind.equal_widths(problem.tables[int(modes.table[mode])], problem.cluster)
     return free
 

@@ -17,6 +17,9 @@ MOST_TABLES = 300  # of a problem: a step changes one table of each plan, so of 
 MOST_NUMBERS = 4_000  # of a plan (ranks times groups times terms): steps of larger plans are slow
 
 
+PAIRS = 2  # (piece, count) pairs of an option, but for pinned tables
+
+
 class AnnealingOptions(TriedOptions):
     """Options that plans may hold.
 
@@ -53,8 +56,8 @@ class AnnealingOptions(TriedOptions):
 
     @staticmethod
     def suit(problem: Problem) -> bool:
-        """Whether a problem has few enough tables for annealing."""
-        return len(problem.tables) <= MOST_TABLES
+        """Whether a problem has few enough tables for annealing, and no table in pieces of three widths or more."""
+        return len(problem.tables) <= MOST_TABLES and problem.options.piece.shape[1] == PAIRS
 
     def reaches(self, draft: Assignment) -> bool:
         """Whether a draft's options are among those that plans may hold."""

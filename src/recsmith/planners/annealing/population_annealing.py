@@ -42,6 +42,7 @@ class Annealing:
             devices, options, starts, max(LEAST_PLANS, min(MOST_PLANS, NUMBERS // options.numbers))
         )
         changes = RandomChanges(population, options, self.random)
+        self.changes, self.limited = changes, devices.legality.any
         self.kinds = (changes.move_piece, changes.swap_pieces, changes.shift_columns, changes.replace_table)
         self.plans = population.plans
         self.best_s, self.best = np.inf, (population.option[0], population.target[0])
@@ -70,6 +71,8 @@ class Annealing:
     def _step(self, change: PopulationChange, heat: float) -> None:
         """One random change to each plan, taken or not."""
         effect, score = self.population.try_(change), self.population.score
+        if self.limited:
+            change.legal = change.legal & self.changes.kept(change)
         luck = -heat * score * np.log1p(-self.random.random(len(self.plans)))
         taken = np.flatnonzero(change.legal & effect.fits & (effect.score <= score + luck))
         self.population.take(taken, change, effect)

@@ -30,6 +30,21 @@ class RandomChanges:
         self.population, self.options, self.random = population, options, random
         self.plans = population.plans
 
+    def kept(self, change: PopulationChange) -> Bools:
+        """Which plans (K,) leave pinned tables alone, and put tables on ranks that are open to them."""
+        legality, options = self.population.devices.legality, self.options
+        kept = np.ones(len(self.plans), dtype=bool)
+        for table, option, target in change.tables:
+            kept &= ~legality.pinned[table]
+            size = options.size[option]
+            for coverage in np.unique(size).tolist() if legality.open is not None else ():
+                assert legality.open is not None
+                some = np.flatnonzero(size == coverage)
+                open_ = by_target(legality.open[table[some]], coverage).all(axis=-1)
+                there = open_[np.arange(len(some))[:, None], target[some]]
+                kept[some] &= (there | (target[some] == NOWHERE)).all(axis=1)
+        return kept
+
     # --- pieces -----------------------------------------------------------------------------------------------------
 
     def move_piece(self) -> PopulationChange:

@@ -32,6 +32,7 @@ class TriedOptions:
         self.apart: Bools = devices.tied
         room = self.pieces * problem.modes.coverage[options.mode] <= len(problem.capacity)
         tried = relaxation.option_fits & self.few & ~self.together & (room | ~self.apart)
+        tried |= relaxation.option_fits & devices.legality.pinned[options.table]
         listed = [_tried_of(relaxation, tried, table, self.pieces) for table in range(len(problem.tables))]
         self.count = np.array([len(each) for each in listed])
         self.tried = np.stack([np.resize(each, max(1, self.count.max())) for each in listed])

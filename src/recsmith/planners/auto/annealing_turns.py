@@ -69,8 +69,8 @@ class AnnealingTurns:
 
     @property
     def is_quick(self) -> bool:
-        """Whether it is compiled, and two turns take no more than about a second."""
-        return self.is_compiled and self.stopping.size <= FEW_CELLS
+        """Whether it is compiled, two turns take about a second at most, and nothing but it is needed: no groups."""
+        return self.is_compiled and self.stopping.size <= FEW_CELLS and not self.devices.legality.groups
 
     def second_turn(self) -> bool:
         """Another turn, where it may still gain."""
@@ -95,7 +95,9 @@ class AnnealingTurns:
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
         relaxation = self.drafts.relaxation
         starts = starts_of(self.devices, relaxation, self.known, drafts, self._keep_on)
-        return tournament_of(self.devices, relaxation, starts, self.drafts.seed, keep_on=self._keep_on)
+        widths = not self.devices.legality.groups  # mending places tables by their options
+        seed = self.drafts.seed
+        return tournament_of(self.devices, relaxation, starts, seed, any_widths=widths, keep_on=self._keep_on)
 
     def _keep_on(self) -> bool:
         return not self.stopping.reached

@@ -14,6 +14,7 @@ from recsmith.planners.protocol import Planner, Search
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.mending import mended_draft
 from recsmith.planners.search.fewest_pieces import place_and_repair, place_in_fewest_pieces
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 
@@ -62,6 +63,8 @@ class Drafts:
 
         total_s: its seconds, where they are known; otherwise it is priced here, once.
         """
+        if draft is not None and not self.problem.legality.holds(draft.footprint(self.problem)):
+            draft, total_s = mended_draft(self.evaluator, draft.footprint(self.problem)), None
         seconds = self.search.try_(draft.footprint(self.problem) if draft else None, total_s)
         if draft is not None:
             self.starts.append((seconds, len(self.starts), draft))

@@ -55,13 +55,20 @@ class ColumnHalves:
         sort = np.lexsort((-width, table, -seconds))
         order = np.empty(len(sort), dtype=np.int64)
         order[sort] = np.arange(len(sort))
-        demands = np.column_stack([terms, tail.device, width, evaluator.group[mode], problem.least_width[table]])
+        demands = np.column_stack([terms, tail.device, width, evaluator.group[mode], problem.least_width[table], *kinds_of_tables(problem, table)])
         shape = np.unique(demands, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
         return cls(table, mode, width, half, np.array(whole, dtype=np.int64), terms, seconds, tail.device, order, shape)
 
     def sorted(self, pieces: Ints) -> Ints:
         """Pieces in the order in which they are placed: dearest first, then by table, then wide first."""
         return pieces[np.argsort(self.order[pieces], kind="stable")]
+
+
+def kinds_of_tables(problem: Problem, table: Ints) -> list[Ints]:
+    """Columns (P,) that tell pieces apart by what constraints say of their tables; none without constraints."""
+    legality = problem.legality
+    marks = [] if legality.open is None else [np.unique(legality.open, axis=0, return_inverse=True)[1].reshape(-1)[table]]
+    return [*marks, legality.row[table]] if legality.groups else marks
 
 
 def _modes(problem: Problem) -> list[int | None]:
@@ -73,6 +80,9 @@ def _modes(problem: Problem) -> list[int | None]:
         found[int(problem.modes.table[mode]), int(problem.modes.type[mode])] = mode
     modes: list[int | None] = []
     for t, table in enumerate(problem.tables):
+        if problem.legality.limited[t]:
+            modes.append(None)  # placed in an option that its rules leave it
+            continue
         splits = table.pooled and problem.space.widths == "any"
         names = wanted if splits else wanted[1:]  # TorchRec's one width, and sequences', leave nothing to halve
         modes.append(next((found[t, kind] for kind in names if (t, kind) in found), None))

@@ -127,7 +127,9 @@ class RolloutState:
         """
         halves, pieces = self.rollouts.halves, self.pieces[:, step]
         fits = (self.free >= halves.bytes[pieces][:, None]) & (self.room >= halves.width[pieces][:, None])
-        caps = len(self.rollouts.caps)
+        caps, open_ = len(self.rollouts.caps), self.rollouts.problem.legality.open
+        if open_ is not None:
+            fits &= open_[halves.table[pieces]]
         for node, earlier in clashes.items():
             taken = self.target[node * caps : (node + 1) * caps, earlier]  # (M, steps)
             row, which = np.nonzero(taken != NOWHERE)

@@ -34,12 +34,13 @@ class Episodes:
 
     def room(self) -> Bools:
         """Which devices have room for the next item (E, D)."""
-        return self.free >= self.items.bytes[self.step]
+        room = self.free >= self.items.bytes[self.step]
+        return room if self.items.open is None else room & self.items.open[self.step]
 
     def place(self, device: Ints) -> Bools:
         """Put the next item of each episode on a device (E,); whether it was placed (E,): devices must have room."""
         size = self.items.bytes[self.step]
-        fits = self.free[self._each, device] >= size
+        fits = self.room()[self._each, device]
         self.free[self._each[fits], device[fits]] -= size
         self.target[fits, self.step] = device[fits]
         self.dead |= ~fits

@@ -58,7 +58,8 @@ class ItemBatch:
 
     draft: all tables, with the places of those that are placed before. row: the place of each item among the draft's
     pieces. bytes: on its device. work (N, b), inputs (N, x): as learned cost models see pieces, and how many reads go
-    to the hottest rows. link_s: seconds of its collectives, forward and backward, by cost model `analytic`.
+    to the hottest rows. link_s: seconds of its collectives, forward and backward, by cost model `analytic`. open
+    (N, D): devices that constraints leave to each item; None for all.
     """
 
     draft: Assignment
@@ -68,6 +69,7 @@ class ItemBatch:
     work: Floats
     link_s: Floats
     free: Ints
+    open: Bools | None = None
 
     def __len__(self) -> int:
         """N."""
@@ -81,7 +83,7 @@ class ItemBatch:
     def sorted_by(self, seconds: Floats) -> "ItemBatch":
         """The items in falling seconds (N,); equal ones keep their order, which is that of the problem's tables."""
         order = np.argsort(-seconds, kind="stable")
-        names = ("row", "bytes", "inputs", "work", "link_s")
+        names = ("row", "bytes", "inputs", "work", "link_s", *(("open",) if self.open is not None else ()))
         return replace(self, **{name: getattr(self, name)[order] for name in names})
 
     def assignment(self, target: Ints) -> Assignment:
@@ -116,7 +118,9 @@ def items_of(problem: Problem, evaluator: Evaluator, rule: SplitRule = SPLITS[0]
     mode, width = problem.pieces.mode[piece], problem.pieces.width[piece]
     seen = _piece_work(problem, analytic, mode, width)
     comm = analytic.terms(mode, width)[:, [FORWARD_COMM, BACKWARD_COMM]].sum(axis=1)
+    open_ = problem.legality.open
     return ItemBatch(
+        open=None if open_ is None else open_[draft.table[row]],
         draft=draft, row=row, bytes=problem.pieces.tail.device[piece], work=work_of(seen), link_s=comm, free=free,
         inputs=np.column_stack([inputs_of(seen), _reuse(problem, analytic, mode)]),
     )  # fmt: skip
@@ -130,6 +134,7 @@ def _choice(problem: Problem, evaluator: Evaluator, rule: SplitRule) -> tuple[In
     kinds = [TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise")]
     usable = (problem.modes.span[mode] == Span.RANK) & np.isin(problem.modes.type[mode], kinds)
     usable &= (problem.modes.kernel[mode] == FUSED.number) & (options.piece[:, 1] == NO_PIECE) & ~options.barred
+    usable &= ~problem.legality.pinned[options.table]
     usable &= (pieces.tail.device[piece] <= problem.capacity.max()) & (pieces.tail.host[piece] == 0)
     single = np.zeros(len(problem.tables), dtype=bool)
     single[options.table[usable]] = True

@@ -31,20 +31,25 @@ class Assignment:
         pieces = np.repeat(piece.ravel(), count.ravel())
         return cls(choice, table, pieces[pieces != NO_PIECE], np.full(len(table), NOWHERE))
 
+    @staticmethod
+    def options_of(problem: Problem, footprint: Footprint) -> Ints:
+        """The option of each table (T,) of placed pieces, NO_PIECE where a table is split as by none of its options."""
+        table = problem.modes.table[footprint.mode]
+        order = np.lexsort((footprint.target, -footprint.width, table))
+        mode, width = footprint.mode[order], footprint.width[order]
+        start = np.searchsorted(table[order], np.arange(len(problem.tables) + 1)).tolist()
+        return np.array(
+            [_option_of(problem, t, int(mode[a]), width[a:b]) for t, (a, b) in enumerate(pairwise(start))]
+        )
+
     @classmethod
     def from_footprint(cls, problem: Problem, footprint: Footprint) -> "Assignment | None":
         """The assignment of placed pieces; None where a table is split in a way that is none of its options."""
-        table = problem.modes.table[footprint.mode]
-        order = np.lexsort((footprint.target, -footprint.width, table))
-        mode, width, target = footprint.mode[order], footprint.width[order], footprint.target[order]
-        start = np.searchsorted(table[order], np.arange(len(problem.tables) + 1)).tolist()
-        choice = np.array(
-            [_option_of(problem, t, int(mode[a]), width[a:b]) for t, (a, b) in enumerate(pairwise(start))]
-        )
+        choice = cls.options_of(problem, footprint)
         if (choice == NO_PIECE).any():
             return None
         made = cls.of(problem, choice)
-        made.target[:] = target
+        made.target[:] = footprint.target[np.lexsort((footprint.target, -footprint.width, problem.modes.table[footprint.mode]))]
         return made
 
     @classmethod

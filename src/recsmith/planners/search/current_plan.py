@@ -58,7 +58,8 @@ class CurrentPlan:
         pieces, devices = self.pieces, self.devices
         here = np.flatnonzero(covers(pieces.target, devices.coverage[pieces.piece], rank))
         order = here[np.argsort(-devices.seconds[pieces.piece[here]], kind="stable")]
-        return list(dict.fromkeys(pieces.table[order].tolist()))
+        free = order[~devices.legality.pinned[pieces.table[order]]]
+        return list(dict.fromkeys(pieces.table[free].tolist()))
 
 
 class PlacedPieces:
@@ -77,7 +78,8 @@ class PlacedPieces:
         self.start = np.cumsum(counts) - counts
         self.size = devices.problem.pieces.tail.device[self.piece]
         tied = devices.tied[copies.option[0]][self.table]
-        self.movable: Bools = (devices.span[self.piece] == int(Span.RANK)) & ~tied
+        fixed = tied | devices.legality.pinned[self.table]
+        self.movable: Bools = (devices.span[self.piece] == int(Span.RANK)) & ~fixed
 
     def on_rank(self, rank: int) -> Ints:
         """Movable pieces on a rank."""

@@ -24,7 +24,7 @@ class DeviceState:
     loads (F, W): seconds of the pieces on each rank. common (F,): seconds that every rank spends on top, whatever it
     holds. expected (F,): mean loads once all pieces are placed; only their proportions matter. memory_weight: what a
     full device counts beside its load: 1 as much as an expected load, 0 not at all. free (W,), host_free (H,): bytes.
-    effort: numbers that local search has worked on, a clock that runs at one speed on every machine.
+    on (R, W): shards of tables in groups (problems/legality.py). effort: numbers that local search has worked on, a clock that runs at one speed on every machine.
     """
 
     def __init__(self, evaluator: Evaluator, weights: Floats | None = None) -> None:
@@ -45,7 +45,7 @@ class DeviceState:
         self.coverage = problem.modes.coverage[problem.pieces.mode]
         self.hosts, self.local = problem.cluster.hosts, problem.cluster.local_world_size
         self.group: Ints = evaluator.group[problem.pieces.mode]
-        mixed = (problem.options.count > 0).all(axis=1)
+        mixed = (problem.options.count > 0).sum(axis=1) > 1
         self.on_one_host: Bools = problem.modes.type[problem.options.mode] == TYPE_NAMES.index("table_column_wise")
         self.tied: Bools = mixed | self.on_one_host  # (O,): pieces that restrict where others of their table may go
         # One piece at a time is asked for below, and plain lists answer faster than arrays.
@@ -58,6 +58,9 @@ class DeviceState:
         self._last_host: list[int] = (before_tail * problem.pieces.head.host + problem.pieces.tail.host).tolist()
         self._other_hosts: list[int] = (self.local * problem.pieces.head.host).tolist()
         self._one_rank: list[bool] = (self.span == int(Span.RANK)).tolist()
+        self.legality, table = problem.legality, problem.modes.table[problem.pieces.mode]
+        self._table: list[int] = table.tolist()
+        self._row: list[int] = problem.legality.row[table].tolist()
         self.clear()
 
     def _marginal(self) -> Floats:
@@ -72,6 +75,7 @@ class DeviceState:
         self.free = self.problem.capacity.copy()
         self.host_free = self.problem.host_capacity.copy()
         self.in_group = [0] * groups
+        self.on = self.legality.nothing_placed()
         detail = 0 if self.additive else groups
         self.sums = np.zeros((detail, world, self.terms.shape[1]))
         self.group_loads = np.zeros((detail, phases, world))
@@ -107,6 +111,10 @@ class DeviceState:
         hosts = self.host_free.reshape(len(free), -1)
         return room & (hosts[:, :-1] >= self._other_hosts[piece]).all(axis=1) & (hosts[:, -1] >= on_last_host)
 
+    def may_hold(self, piece: int) -> Bools:
+        """Which targets the constraints leave to a piece, beside what is placed."""
+        return self.legality.targets(self._table[piece], self._size[piece], self.on)
+
     def preference(self, piece: int) -> Floats:
         """What each target counts for a piece, less being better: its load with the piece, or how much powers grow.
 
@@ -140,6 +148,8 @@ class DeviceState:
         size = self._size[piece]
         first, last = first_rank(target, size), last_rank(target, size)
         ranks = slice(first, last + 1)
+        if self._row[piece] >= 0:
+            self.on[self._row[piece], ranks] += sign
         self.free[ranks] -= sign * self._head[piece]
         self.free[last] += sign * (self._head[piece] - self._tail[piece])
         if self._last_host[piece]:

@@ -39,6 +39,8 @@ def _moves(plan: CurrentPlan, worst: int, mine: Ints) -> Floats:
     """How each move of a piece to a rank changes the score (m, W); infinite where memory forbids it."""
     free = plan.copies.free[0]
     fits: Bools = (free[None, :] >= plan.pieces.size[mine][:, None]) & (np.arange(len(free)) != worst)
+    if plan.devices.legality.any:
+        fits &= _kept(plan, mine)
     own = plan.devices.marginal[:, plan.pieces.piece[mine]]  # (F, m)
     return np.where(fits, _change(plan, worst, slice(None), own[:, :, None]), np.inf)
 
@@ -49,9 +51,19 @@ def _swaps(plan: CurrentPlan, worst: int, mine: Ints, others: Ints) -> Floats:
     rank = pieces.target[others]
     grown = pieces.size[mine][:, None] - pieces.size[others]
     fits: Bools = (free[rank] >= grown) & (free[worst] >= -grown)
+    if plan.devices.legality.any:
+        fits &= _kept(plan, mine)[:, rank] & _kept(plan, others)[:, worst]
     seconds = plan.devices.marginal
     given = seconds[:, pieces.piece[mine]][:, :, None] - seconds[:, pieces.piece[others]][:, None, :]  # (F, m, n)
     return np.where(fits, _change(plan, worst, rank, given), np.inf)
+
+
+def _kept(plan: CurrentPlan, pieces: Ints) -> Bools:
+    """Ranks (m, W) that the constraints leave to each of these pieces (m,), beside all that is placed."""
+    legality, table = plan.devices.legality, plan.pieces.table[pieces]
+    on = plan.copies.placed(0) if legality.groups else None
+    known = {t: legality.targets(t, 1, on) for t in np.unique(table).tolist()}
+    return np.array([known[t] for t in table.tolist()]).reshape(len(table), -1)
 
 
 def _change(plan: CurrentPlan, worst: int, rank: Ints | slice, given: Floats) -> Floats:
@@ -66,10 +78,10 @@ def _change(plan: CurrentPlan, worst: int, rank: Ints | slice, given: Floats) ->
 
 
 def _exchange(plan: CurrentPlan, changes: list[tuple[int, int]], goal: float) -> bool:
-    """Put pieces on other ranks, as (number of the piece, target); undone where host memory or true loads say no."""
+    """Put pieces on other ranks, as (number of the piece, target); undone where host memory, groups or true loads say no."""
     before = [(number, int(plan.pieces.target[number])) for number, _ in changes]
     _put(plan, changes)
-    if (plan.copies.host_free[0] >= 0).all() and plan.score_now() < goal:
+    if (plan.copies.host_free[0] >= 0).all() and plan.score_now() < goal and plan.copies.keeps_groups(0):
         return True
     _put(plan, before)
     return False

@@ -9,6 +9,7 @@ from recsmith._types import Bools, Floats
 from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.device_state import QUANTUM, DeviceState
 from recsmith.planners.search.smooth_max import LEAST_LOAD
+from recsmith.sharding import Span
 
 
 def place_longest_first(devices: DeviceState, assignment: Assignment, order: Floats) -> None:
@@ -22,9 +23,23 @@ def place_longest_first(devices: DeviceState, assignment: Assignment, order: Flo
     mean = max(float((devices.seconds[assignment.piece]).sum()) / len(devices.free), LEAST_LOAD)
     if devices.balances_powers:
         mean *= QUANTUM  # powers of small loads are smaller still
-    sequence = np.lexsort((np.arange(len(span)), -order[assignment.piece], -span))
+    sequence = np.lexsort((np.arange(len(span)), -_weight(devices, assignment, order), -span))
     for i in sequence.tolist():
         place_best(devices, assignment, i, mean * QUANTUM)
+
+
+def _weight(devices: DeviceState, assignment: Assignment, order: Floats) -> Floats:
+    """The order of each piece (N,): pinned ones before all others, tables that stay together one after the other."""
+    weight, legality = order[assignment.piece], devices.legality
+    if not legality.any:
+        return weight
+    row = legality.row[assignment.table]
+    for group in legality.groups:
+        own = np.isin(row, group.rows) & (row >= 0)
+        if group.kind == "together" and own.any():
+            weight[own] = weight[own].max()
+    weight[legality.pinned[assignment.table]] = np.inf
+    return weight
 
 
 def place_best(devices: DeviceState, assignment: Assignment, i: int, quantum: float) -> bool:
@@ -41,10 +56,37 @@ def place_best(devices: DeviceState, assignment: Assignment, i: int, quantum: fl
 
 
 def allowed_targets(devices: DeviceState, assignment: Assignment, i: int) -> Bools:
-    """Targets that the type leaves to piece i, given the other pieces of its table; broadcasts over all targets.
+    """Targets that type and constraints leave to piece i, beside what is placed; broadcasts over all targets.
 
     A rank holds pieces of one width of a table, and pieces of a table_column_wise table stay on one host.
     """
+    allowed = _widths_allowed(devices, assignment, i)
+    return allowed & kept_targets(devices, assignment, i) if devices.legality.any else allowed
+
+
+def kept_targets(devices: DeviceState, assignment: Assignment, i: int) -> Bools:
+    """Targets that the constraints leave to piece i, beside what is placed.
+
+    The first of several tables that stay together goes where all of them have room, if there is such a rank.
+    """
+    piece, table = int(assignment.piece[i]), int(devices.problem.modes.table[devices.problem.pieces.mode[assignment.piece[i]]])
+    allowed, legality = devices.may_hold(piece), devices.legality
+    if legality.pinned[table]:
+        others = assignment.siblings(i)
+        others = others[(assignment.target[others] != NOWHERE) & (assignment.piece[others] == piece)]
+        width, size = int(devices.problem.pieces.width[piece]), int(devices.coverage[piece])
+        return allowed & legality.pinned_targets(table, width, assignment.target[others], size)
+    for group in legality.groups_of.get(table, ()):
+        if group.kind == "together" and devices.span[piece] == Span.RANK and not devices.on[group.rows].any():
+            own = np.isin(legality.row[assignment.table], group.rows) & (legality.row[assignment.table] >= 0)
+            need = devices.problem.pieces.tail.device[assignment.piece[own]].sum() // group.local
+            roomy = allowed & (devices.free >= need)
+            allowed = roomy if roomy.any() else allowed
+    return allowed
+
+
+def _widths_allowed(devices: DeviceState, assignment: Assignment, i: int) -> Bools:
+    """Targets that the type leaves to piece i, given the other pieces of its table."""
     if not devices.tied[assignment.option[assignment.table[i]]]:
         return np.ones(1, dtype=bool)
     others = assignment.siblings(i)

@@ -66,6 +66,22 @@ class PlanCopies:
         made.target[:] = np.concatenate(self.targets[plan])
         return made
 
+    def placed(self, plan: int) -> Ints:
+        """Counts of shards (R, W) of a plan's tables that are in groups (problems/legality.py)."""
+        legality, on = self.devices.legality, self.devices.legality.nothing_placed()
+        for table in np.flatnonzero(legality.row >= 0).tolist():
+            option = int(self.option[plan, table])
+            if option != NO_PIECE:
+                size = int(self.devices.coverage[self.devices.problem.options.piece[option, 0]])
+                np.add.at(on[legality.row[table]], covered_ranks(self.targets[plan][table], size).ravel(), 1)
+        return on
+
+    def keeps_groups(self, plan: int) -> bool:
+        """Whether what holds between tables holds for those that are in."""
+        legality = self.devices.legality
+        on = self.placed(plan) if legality.groups else None
+        return on is None or all(group.holds(on) for group in legality.groups)
+
     def totals(self) -> Floats:
         """Seconds of the step of each plan (S,)."""
         return (self.loads.max(axis=2) + self.common).sum(axis=1)

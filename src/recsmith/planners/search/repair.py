@@ -63,6 +63,7 @@ def _victim(devices: DeviceState, assignment: Assignment, i: int) -> int:
     allowed = np.broadcast_to(allowed_targets(devices, assignment, i), devices.free.shape)
     makes_room &= (size < device[piece]) & allowed[target]
     makes_room &= ~devices.tied[assignment.option[assignment.table[others]]]
+    makes_room &= ~devices.legality.pinned[assignment.table[others]]
     if not makes_room.any():
         return NOWHERE
     size = np.where(makes_room, size, np.iinfo(np.int64).max)

@@ -9,6 +9,7 @@ from recsmith.planners.search.current_plan import CurrentPlan
 from recsmith.planners.search.plan_copies import PlanCopies
 from recsmith.planners.search.table_options import MOST_PIECES, TableOptions
 from recsmith.planners.search.trials import Trial, best_trials
+from recsmith.problems import Legality
 
 MOST_TABLES = 24  # of a slowest rank, the dearest, that are tried in one round
 COPIES = 32  # of the plan, from each of which several tables are taken out; trade-off: more find more, cost more time
@@ -21,6 +22,8 @@ def replace_table(plan: CurrentPlan, options: TableOptions, worst: int) -> bool:
     False where no table gains enough.
     """
     tables = plan.tables_on(worst)[:MOST_TABLES]
+    if not tables:
+        return False
     without = plan.copies.take(np.zeros(len(tables), dtype=np.int64))
     for copy, table in enumerate(tables):
         without.remove(copy, table)
@@ -32,9 +35,14 @@ def replace_table(plan: CurrentPlan, options: TableOptions, worst: int) -> bool:
     best = min(found, key=lambda i: found[i].score)
     if found[best].score >= plan.goal(worst):
         return False
-    plan.copies.remove(0, tables[best])
-    plan.copies.insert(0, tables[best], found[best].option, found[best].target)
-    return True
+    table, before = tables[best], (int(plan.copies.option[0, tables[best]]), plan.copies.targets[0][tables[best]])
+    plan.copies.remove(0, table)
+    plan.copies.insert(0, table, found[best].option, found[best].target)
+    if plan.copies.keeps_groups(0):
+        return True
+    plan.copies.remove(0, table)
+    plan.copies.insert(0, table, *before)
+    return False
 
 
 def replace_several(
@@ -50,7 +58,7 @@ def replace_several(
         for table in tables:
             copies.remove(copy, table)
     complete = list(range(COPIES))
-    for turn in range(max(map(len, out))):
+    for turn in range(max(map(len, out), default=0)):
         waiting = [copy for copy in complete if turn < len(out[copy])]
         if not waiting:
             break
@@ -60,6 +68,7 @@ def replace_several(
                 copies.insert(copy, out[copy][turn], found[i].option, found[i].target)
             else:
                 complete.remove(copy)
+    complete = [copy for copy in complete if copies.keeps_groups(copy)]
     if not complete:
         return None
     scores = plan.objective.score(copies.full_loads()[complete])
@@ -80,9 +89,20 @@ def _some_tables(plan: CurrentPlan, worst: list[int], random: np.random.Generato
     """One or two tables of a slowest rank and some others, in random order; none of very many pieces."""
     rank = worst[int(random.integers(len(worst)))]
     here = plan.tables_on(rank)
+    if not here:
+        return []
     count = int(random.integers(2, MOST_OUT + 1))
     mine = random.choice(here, size=min(len(here), int(random.integers(1, 3))), replace=False)
     others = random.choice(len(plan.devices.problem.tables), size=count, replace=True)
     chosen: list[int] = list(dict.fromkeys([*mine.tolist(), *others.tolist()]))[:count]
-    few = [table for table in chosen if len(plan.copies.targets[0][table]) <= MOST_PIECES]
+    legality = plan.devices.legality
+    chosen = [*chosen, *partners(legality, chosen)] if legality.groups else chosen
+    few = [t for t in chosen if len(plan.copies.targets[0][t]) <= MOST_PIECES and not legality.pinned[t]]
     return random.permutation(few).tolist()
+
+
+def partners(legality: Legality, tables: list[int]) -> list[int]:
+    """Other tables that stay together with some: they move with them."""
+    groups = [group for table in tables for group in legality.groups_of.get(table, ()) if group.kind == "together"]
+    rows = {int(row) for group in groups for row in group.rows}
+    return [t for t in np.flatnonzero(legality.row >= 0).tolist() if legality.row[t] in rows and t not in tables]

@@ -15,6 +15,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.planners.search.assignment import NOWHERE
 from recsmith.planners.search.plan_copies import PlanCopies
 from recsmith.planners.search.smooth_max import SmoothMax
+from recsmith.problems import Legality
 from recsmith.sharding.coverage import by_target, covered_ranks
 
 STEP_EFFORT = 25_000  # numbers: what setting up one step counts; about what is worked on in the same time
@@ -62,6 +63,7 @@ def _place_all(
     pieces = count.sum(axis=1)
     group = devices.group[piece[:, 0]]
     state = _TrialsInProgress(copies, plan, group, coverage, objective)
+    kept = kept_trials(copies, plan, option, coverage) if devices.legality.any else None
     target = np.full((len(plan), int(pieces.max())), NOWHERE)
     tied, on_one_host = devices.tied[option], devices.on_one_host[option]
     width = problem.pieces.width
@@ -72,9 +74,44 @@ def _place_all(
         allowed = None
         if step and tied[rows].any():
             allowed = state.allowed(rows, width[now], tied[rows], on_one_host[rows])
+        if kept is not None:
+            allowed = kept.left(rows, target) if allowed is None else allowed & kept.left(rows, target)
         target[rows, step] = state.place(rows, now, allowed, width[now])
         devices.effort += STEP_EFFORT + len(rows) * copies.loads.shape[2]
     return state.scores(), target
+
+
+class KeptTrials(NamedTuple):
+    """What constraints leave to trials. open (r, W / size): targets. shards (r,): how many more pieces a target takes."""
+
+    open: Bools
+    shards: Ints
+
+    def left(self, rows: Ints, target: Ints) -> Bools:
+        """Targets (rows, W / size) beside the pieces of the trials that are placed: targets (r, n), or NOWHERE."""
+        most = self.shards[rows]
+        if (most > target.shape[1]).all():
+            return self.open[rows]
+        taken = np.zeros(self.open[rows].shape, dtype=np.int64)
+        row, piece = np.nonzero(target[rows] != NOWHERE)
+        np.add.at(taken, (row, target[rows][row, piece]), 1)
+        return self.open[rows] & (taken < most[:, None])
+
+
+def kept_trials(copies: PlanCopies, plan: Ints, option: Ints, coverage: int) -> KeptTrials:
+    """What constraints leave to tables that are out, each by an option (r,) in a plan (r,)."""
+    legality, table = copies.devices.legality, copies.devices.problem.options.table[option]
+    pairs = list(zip(plan.tolist(), table.tolist(), strict=True))
+    on = {each: copies.placed(each) for each in set(plan.tolist())} if legality.groups else dict[int, Ints]()
+    open_ = {(p, t): legality.targets(t, coverage, on.get(p)) for p, t in set(pairs)}
+    most = [_most_shards(legality, t) for _, t in pairs]
+    return KeptTrials(np.array([open_[pair] for pair in pairs]), np.array(most, dtype=np.int64))
+
+
+def _most_shards(legality: Legality, table: int) -> int:
+    """Pieces of a table that a target takes, where others are counted as full: 1 where shards of a rank are limited."""
+    counted = any(group.kind == "shards" for group in legality.groups_of.get(table, ()))
+    return 1 if counted else np.iinfo(np.int64).max
 
 
 class _TrialsInProgress:

@@ -12,7 +12,7 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.planners.solver.layouts import SharedWidth, Shares
 from recsmith.problems import Problem
-from recsmith.sharding.coverage import bytes_on
+from recsmith.sharding.coverage import bytes_on, covering_target, first_rank
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ def arrangements_of(problem: Problem, shares: Shares, most: int) -> list[Arrange
     for table in range(len(problem.tables)):
         own = [number for number, layout in enumerate(shares.layouts) if layout.table == table]
         rows = [row for number in own for row in _rows(problem, shares, number, most)]
+        if problem.legality.any:
+            rows = [row for row in rows if keeps_rules(problem, shares, table, row[1])]
         most -= len(rows)
         if most < 0:
             return None
@@ -56,6 +58,17 @@ def _rows(problem: Problem, shares: Shares, number: int, most: int) -> list[tupl
         (number, [share for share in (*before, *filling, *after) for _ in range(layout.coverage)])
         for filling in islice(_fillings([(none, 0), *sizes], len(layout.targets), dim), most + 1)
     ]
+
+
+def keeps_rules(problem: Problem, shares: Shares, table: int, held: list[int]) -> bool:
+    """Whether a table keeps the rules for itself alone with these shares on the ranks (W,)."""
+    share = np.array(held)
+    rank = np.flatnonzero(share < len(shares.layout))
+    coverage = shares.coverage[share[rank]]
+    target = covering_target(rank, coverage)
+    first = first_rank(target, coverage) == rank
+    pieces = shares.footprint(problem, share[rank][first], target[first])
+    return not problem.legality.broken_alone(pieces)[table]
 
 
 def _fillings(sizes: list[tuple[int, int]], targets: int, columns: int) -> Iterator[tuple[int, ...]]:

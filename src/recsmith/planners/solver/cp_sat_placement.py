@@ -11,8 +11,9 @@ import numpy as np
 from recsmith._types import Ints
 from recsmith.costs import Evaluator
 from recsmith.planners.solver.cp_sat_variables import PlanVariables
+from recsmith.planners.solver.cp_sat_constraints import keep_constraints
 from recsmith.planners.solver.fixed_tables import FixedTables
-from recsmith.planners.solver.layouts import Shares
+from recsmith.planners.solver.layouts import Shares, rank_marks
 from recsmith.problems import Problem
 from recsmith.sharding.coverage import bytes_on, holds_tail
 
@@ -30,6 +31,8 @@ def add_placement(variables: PlanVariables, fixed: FixedTables) -> None:
     _place_all_columns(variables, np.flatnonzero(~fixed.tables).tolist())
     _agree_on_widths(variables)
     _keep_memory(variables, fixed)
+    if variables.problem.legality.any:
+        keep_constraints(variables, fixed)
 
 
 def rank_order(evaluator: Evaluator, variables: PlanVariables) -> RankOrder:
@@ -52,10 +55,12 @@ def add_rank_order(variables: PlanVariables, order: RankOrder) -> None:
 def _interchangeable_ranks(problem: Problem, shares: Shares) -> tuple[tuple[int, ...], ...]:
     """Ranks of a host that are as large; without the host's last one where tails weigh other than heads."""
     capacity, local = problem.capacity.tolist(), problem.cluster.local_world_size
+    marks = rank_marks(problem)
     tails = bool((shares.head != shares.tail).any())
-    alike: dict[tuple[int, int, bool], list[int]] = {}
+    alike: dict[tuple[int, int, bool, int], list[int]] = {}
     for rank, size in enumerate(capacity):
-        alike.setdefault((rank // local, size, tails and bool(holds_tail(rank, local))), []).append(rank)
+        tail = tails and bool(holds_tail(rank, local))
+        alike.setdefault((rank // local, size, tail, int(marks[rank])), []).append(rank)
     return tuple(tuple(run) for run in alike.values())
 
 

@@ -19,6 +19,8 @@ ROUNDING = 1e-12  # relative: demands that differ by less are equal; well above 
 
 def useful_shares(evaluator: Evaluator, shares: Shares) -> Shares:
     """The shares that a best plan may need, for cost models that are the largest of linear pieces that never fall."""
+    if evaluator.problem.legality.counts_shards:
+        return shares  # what replaces a share may be of more pieces
     shares = shares.take(~_dominated(shares))
     return shares.take(~_groups_dominated_by_shares(evaluator, shares)[shares.group])
 

@@ -16,7 +16,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds import lower_bound
 from recsmith.costs import Evaluator, phase_seconds
 from recsmith.planners.solver.arrangements import Arrangements
-from recsmith.planners.solver.layouts import Shares, width_agrees
+from recsmith.planners.solver.layouts import Shares, rank_marks, width_agrees
 from recsmith.problems import Footprint
 from recsmith.sharding.coverage import covering_target, first_rank, holds_tail
 
@@ -55,7 +55,7 @@ class Enumeration:
         self.evaluator, self.problem, self.shares = evaluator, evaluator.problem, shares
         self.best_s, self.monotone = best_s, monotone
         order = sorted(range(len(arrangements)), key=lambda t: (-int(arrangements[t].device.sum(axis=1).max()), t))
-        self.arrangements = [arrangements[table] for table in order]
+        self.order, self.arrangements = order, [arrangements[table] for table in order]
         self.shared: Floats = phase_seconds(evaluator, evaluator.shared).sum(axis=0)  # (G,)
         self.means = [self._means(each) for each in self.arrangements]
         least = [float(mean.min()) for mean in self.means]
@@ -101,11 +101,12 @@ class Enumeration:
         cluster = self.problem.cluster
         ranks = np.arange(cluster.world_size)
         tails = [holds_tail(ranks, coverage) for coverage in (cluster.local_world_size, cluster.world_size)]
+        differ = [*tails, rank_marks(self.problem)]
         return PartialPlan(
             chosen=(), sums=np.zeros((self.evaluator.groups, len(ranks), self.shares.terms.shape[1])),
             free=self.problem.capacity, host_free=self.problem.host_capacity,
             used=np.zeros(self.evaluator.groups, dtype=bool), mean=0.0, widths={},
-            symmetry=np.unique(np.stack([self.problem.capacity, *tails]), axis=1, return_inverse=True)[1],
+            symmetry=np.unique(np.stack([self.problem.capacity, *differ]), axis=1, return_inverse=True)[1],
         )  # fmt: skip
 
     def _branch(self, node: PartialPlan) -> None:
@@ -114,6 +115,8 @@ class Enumeration:
         room = (arrangements.device <= node.free).all(axis=1) & (arrangements.host <= node.host_free).all(axis=1)
         agree = [width_agrees(shared_width, node.widths) for shared_width in arrangements.shared_width]
         fits: Bools = room & np.array(agree)
+        if self.problem.legality.groups:
+            fits &= self._kept(node, arrangements)
         if not fits.any():
             return
         rows = self._distinct(node, arrangements, np.flatnonzero(fits))
@@ -121,6 +124,23 @@ class Enumeration:
         for i in np.argsort(-bounds, kind="stable").tolist():
             if bounds[i] < self.best_s * (1 - ROUNDING):
                 self.open.append((float(bounds[i]), node, int(rows[i])))
+
+    def _kept(self, node: PartialPlan, arrangements: Arrangements) -> Bools:
+        """Arrangements (n,) of the next table that keep what holds between it and the tables placed."""
+        legality, none, depth = self.problem.legality, len(self.shares.layout), len(node.chosen)
+        kept = np.ones(len(arrangements.group), dtype=bool)
+        if legality.row[self.order[depth]] < 0:
+            return kept
+        count = np.append(self.shares.count, 0)
+        on = legality.nothing_placed()
+        for table, placed, row in zip(self.order, self.arrangements, node.chosen, strict=False):
+            if legality.row[table] >= 0:
+                on[legality.row[table]] = count[np.minimum(placed.share[row], none)]
+        groups = legality.groups_of.get(self.order[depth], [])
+        for i, share in enumerate(arrangements.share):
+            on[legality.row[self.order[depth]]] = count[np.minimum(share, none)]
+            kept[i] = all(group.holds(on) for group in groups)
+        return kept
 
     def _bounds(self, node: PartialPlan, arrangements: Arrangements, rows: Ints) -> Floats:
         """Seconds that no plan goes below which continues a node by these arrangements, one for each."""
@@ -135,8 +155,8 @@ class Enumeration:
 
     def _means(self, arrangements: Arrangements) -> Floats:
         """Least seconds (n,) of a rank in the mean: by the linear bound below the cost, which adds up over tables."""
-        linear = lower_bound(self.evaluator).linear
-        if linear is None or not self.monotone:
+        linear = lower_bound(self.evaluator).linear if self.monotone else None
+        if linear is None:
             return np.zeros(len(arrangements.group))
         slopes = linear.slopes[arrangements.group]
         return np.einsum("nwk,nk->n", arrangements.terms, slopes) / len(self.problem.capacity)

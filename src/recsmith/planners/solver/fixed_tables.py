@@ -19,7 +19,8 @@ class FixedTables:
     """Which tables (T,) are fixed, and what they put on every rank and host.
 
     sums (G, W, k): summed work terms. pieces (G, W): how many. device (W,), host (H,): bytes. groups (G,): whether a
-    fusion group holds any. widths: of column-wise sequences, one for each collection that has some.
+    fusion group holds any. widths: of column-wise sequences, one for each collection that has some. on (R, W): shards of
+    tables in groups (problems/legality.py).
     """
 
     tables: Bools
@@ -29,6 +30,7 @@ class FixedTables:
     host: Ints
     groups: Bools
     widths: dict[str, int]
+    on: Ints
 
     @classmethod
     def nothing(cls, evaluator: Evaluator) -> "FixedTables":
@@ -49,6 +51,7 @@ class FixedTables:
             tables=~free, sums=np.moveaxis(device_sums(evaluator, fixed), 0, 1),
             pieces=sum_per_rank(grouped, fixed, problem).T, device=device, host=host,
             groups=np.bincount(group, minlength=evaluator.groups) > 0, widths=_sequence_widths(problem, fixed),
+            on=problem.legality.placed(fixed),
         )  # fmt: skip
 
     def allows(self, shared_width: SharedWidth | None) -> bool:

@@ -104,13 +104,33 @@ class Shares:
 def all_shares(evaluator: Evaluator) -> Shares:
     """Every share of every layout in a problem's space."""
     problem = evaluator.problem
-    found = list(_layouts(problem, evaluator.group.tolist()))
+    found = [(layout, kept) for layout, pairs in _layouts(problem, evaluator.group.tolist())
+             if (kept := _kept_pairs(problem, layout, pairs))]  # fmt: skip
     rows = [(i, width, count) for i, (_, pairs) in enumerate(found) for width, count in pairs]
     layouts = [layout for layout, _ in found]
     layout, width, count = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     mode = np.array([each.mode for each in layouts], dtype=np.int64)[layout]
     head, tail = (np.stack([end.device, end.host], axis=1) * count[:, None] for end in problem.memory(mode, width))
     return Shares(layouts, layout, width, count, evaluator.terms(mode, width) * count[:, None], head, tail)
+
+
+def _kept_pairs(problem: Problem, layout: Layout, pairs: Pairs) -> Pairs:
+    """The (width, count) of a layout's shares that rules for its table leave it."""
+    rule = problem.legality.splits.get(layout.table)
+    if rule is None:
+        return pairs
+    held = {(width, target): 0 for width, target in rule.pinned}
+    for each in rule.pinned:
+        held[each] += 1
+    counts = {(width, count) for (width, _), count in held.items()}
+    most = rule.max_shards // layout.coverage if rule.max_shards else None
+    return [
+        (width, count)
+        for width, count in pairs
+        if (rule.widths is None or width in rule.widths)
+        and (most is None or count <= most)
+        and (not rule.pinned or (width, count) in counts)
+    ]
 
 
 def choices_of(problem: Problem) -> int:
@@ -162,3 +182,13 @@ def _splits(problem: Problem, t: int, number: int) -> Iterator[tuple[SharedWidth
         if dim % width == 0 and fewest <= dim // width <= most:
             shared_width = None if table.pooled else (table.collection, width)
             yield shared_width, [(width, n + 1) for n in range(dim // width)]
+
+
+def rank_marks(problem: Problem) -> Ints:
+    """Numbers (W,), equal for ranks that constraints do not tell apart: by what is open to them; pins tell all apart."""
+    legality, world = problem.legality, problem.cluster.world_size
+    if legality.pinned.any():
+        return np.arange(world)
+    if legality.open is None:
+        return np.zeros(world, dtype=np.int64)
+    return np.unique(legality.open, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)

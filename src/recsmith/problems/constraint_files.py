@@ -1,0 +1,130 @@
+"""Constraints as files and plans hold them, and pins to what a plan says."""
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, cast
+
+from recsmith._types import noun
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import Raw, Source, check_schema, decode, encode, parse, read_text, source_text
+from recsmith.files.lines import exact_line
+from recsmith.plans import Plan, load_plan
+from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Pin, TableRule, Together
+from recsmith.problems.space import Space
+from recsmith.sharding import UVM_CACHING
+
+CONSTRAINTS_SCHEMA = "recsmith/constraints/1"
+SPACE_WORDS = ("types", "widths", "kernels", "cache_factors")
+
+
+@noun
+class PinTo:
+    """Tables that stay where a plan has them. plan: its file, seen from the constraints file's folder.
+
+    tables: names or patterns; but: those of them that are planned anew. Tables that only one side has do not count.
+    """
+
+    plan: str
+    tables: tuple[str, ...] = ("*",)
+    but: tuple[str, ...] = ()
+
+
+@noun
+class ConstraintsFile:
+    """What a constraints file holds."""
+
+    rules: tuple[TableRule, ...] = ()
+    pin_to: tuple[PinTo, ...] = ()
+    together: tuple[Together, ...] = ()
+    apart: tuple[Apart, ...] = ()
+    per_rank: tuple[PerRank, ...] = ()
+
+
+def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
+    """Plain data of a space and constraints, as a plan keeps it: every word written out."""
+    raw: Raw = {"types": list(space.types), "widths": space.widths, "kernels": list(space.kernels)}
+    if UVM_CACHING.name in space.kernels:
+        raw["cache_factors"] = list(space.cache_factors)
+    raw["memory"] = constraints.memory
+    if constraints.keep_exact:
+        raw["keep_exact"] = True
+    encoded = encode(replace(constraints, source=""))
+    raw.update({name: encoded[name] for name in ("rules", "together", "apart", "per_rank") if name in encoded})
+    return raw
+
+
+def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
+    """The space and constraints that a plan was made under."""
+    space = {key: raw[key] for key in SPACE_WORDS if key in raw}
+    rest = {key: value for key, value in raw.items() if key not in space}
+    return decode(Space, space, source), decode(Constraints, rest, source)
+
+
+def load_constraints(source: Constraints | Source) -> Constraints:
+    """The constraints of a YAML or JSON file of schema recsmith/constraints/1 ('-' is stdin); docs/constraints.md.
+
+    Constraints are taken as they are. Plans that the file pins tables to are read, and stand as rules in what comes back.
+
+    Raises:
+        UsageError: the file cannot be read; CorruptFile where it, or a plan that it names, holds something else.
+    """
+    if isinstance(source, Constraints):
+        return source
+    source = source_text(source, "Constraints")
+    raw = check_schema(parse(read_text(source), source), CONSTRAINTS_SCHEMA, source)
+    if not raw:
+        raise CorruptFile(f"'{source}' holds no constraint; add rules, pin_to, together, apart or per_rank")
+    read = decode(ConstraintsFile, _written_out(raw), source)
+    pins = [pin for each in read.pin_to for pin in _pins_to(each, source)]
+    return Constraints(
+        rules=(*read.rules, *pins), together=read.together, apart=read.apart, per_rank=read.per_rank, source=source
+    )
+
+
+def _written_out(raw: Raw) -> Raw:
+    """A constraints file whose short forms are written out: `pin_to: old.json`, `together: [[a, b]]`."""
+    made = dict(raw)
+    if isinstance(raw.get("pin_to"), str):
+        made["pin_to"] = [{"plan": raw["pin_to"]}]
+    for name in ("together", "apart"):
+        if isinstance(raw.get(name), list):
+            listed = cast(list[Any], raw[name])
+            made[name] = [{"tables": each} if isinstance(each, list) else each for each in listed]
+    return made
+
+
+def _pins_to(each: PinTo, source: str) -> tuple[TableRule, ...]:
+    path = each.plan if source == "-" or Path(each.plan).is_absolute() else str(Path(source).parent / each.plan)
+    return pins_of(path, tables=each.tables, but=each.but)
+
+
+def pins_of(
+    plan: Plan | Source, *, tables: tuple[str, ...] = ("*",), but: tuple[str, ...] = ()
+) -> tuple[TableRule, ...]:
+    """Rules that keep tables where a plan has them; those that match no pattern, or one of `but`, are left free.
+
+    A rule for a table that a workload no longer has counts for nothing there.
+
+    Raises:
+        UsageError: the plan cannot be read, or a pattern matches none of its tables.
+    """
+    old = load_plan(plan)
+    names = [placement.table for placement in old.placements]
+    for pattern in (*tables, *but):
+        if pattern not in names and not any(fnmatchcase(name, pattern) for name in names):
+            raise UsageError(f"pattern '{pattern}' matches no table of the plan that tables are pinned to")
+    return tuple(
+        TableRule(tables=placement.table, pin=Pin.of(placement), optional=True)
+        for placement in old.placements
+        if _matches(placement.table, tables) and not _matches(placement.table, but)
+    )
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def line_of(constraints: Constraints, part: Part) -> int | None:
+    """The line of the file that a constraint stands in; None where there is none, as for pins to a plan."""
+    return exact_line(constraints.source, part) if constraints.source not in ("", "-") else None

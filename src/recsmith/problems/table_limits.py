@@ -1,0 +1,156 @@
+"""What the rules leave a single table: splits of its columns, ranks, and modes that have a place on them.
+
+Legend: T tables (in canonical order), W ranks, M modes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+
+from recsmith._types import Bools, Ints
+from recsmith.clusters import Cluster
+from recsmith.errors import PlanMismatch, UsageError
+from recsmith.plans.check import check_placement
+from recsmith.problems.constraints import Constraints, NoChoiceLeft, Pin, TableRule
+from recsmith.problems.widths import Split
+from recsmith.sharding.coverage import by_target
+from recsmith.workloads import Table
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRule:
+    """How a table's columns may be split. widths: of its pieces, None for any. max_shards: of the table, 0 for any.
+
+    pinned: the (width, target) of each piece, wide first, where the table has one placement only.
+    """
+
+    widths: tuple[int, ...] | None = None
+    max_shards: int = 0
+    pinned: tuple[tuple[int, int], ...] = ()
+
+    def allows(self, split: Split, coverage: int) -> bool:
+        """Whether a split may be, of pieces that cover so many ranks."""
+        shards = coverage * sum(count for _, count in split)
+        if self.pinned and split != self.split:
+            return False
+        wide = self.widths is None or all(width in self.widths for width, _ in split)
+        return wide and (not self.max_shards or shards <= self.max_shards)
+
+    @property
+    def split(self) -> Split:
+        """The (width, count) pairs of a pinned table, wide first."""
+        widths = [width for width, _ in self.pinned]
+        return tuple((width, len(list(each))) for width, each in groupby(sorted(widths, reverse=True)))
+
+    def splits_of(self, dim: int) -> Iterator[Split]:
+        """Splits into pieces of one or two of the widths that are allowed."""
+        for wide in self.widths or ():
+            if dim % wide == 0:
+                yield ((wide, dim // wide),)
+            for narrow in self.widths or ():
+                counts = range(1, dim // wide + 1) if narrow < wide else ()
+                for count in counts:
+                    rest = dim - count * wide
+                    if rest and rest % narrow == 0:
+                        yield ((wide, count), (narrow, rest // narrow))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableLimits:
+    """What rules leave each table. splits: of table numbers that have a rule for their columns.
+
+    open (T, W): ranks that a table's shards may cover; None where rules name no rank.
+    """
+
+    splits: dict[int, SplitRule] = field(default_factory=dict[int, SplitRule])
+    open: Bools | None = None
+
+    @classmethod
+    def of(
+        cls, constraints: Constraints, tables: tuple[Table, ...], rules: dict[str, TableRule | None], cluster: Cluster
+    ) -> "TableLimits":
+        """The limits of all tables; UsageError where a rule names a rank that does not exist, or a pin is illegal."""
+        if not any(_restricts(rule) for rule in constraints.rules):
+            return NO_LIMITS
+        splits: dict[int, SplitRule] = {}
+        placed = any(_places(rule) for rule in constraints.rules)
+        open_ = np.ones((len(tables), cluster.world_size), dtype=bool) if placed else None
+        for rule in constraints.rules:
+            _check_places(rule, cluster)
+        for t, table in enumerate(tables):
+            own = constraints.rules_of(table.name)
+            merged = rules[table.name]
+            if not own or merged is None:
+                continue
+            pins = {pin for rule in own if rule.pin is not None for pin in [_pieces(rule.pin, table, cluster)]}
+            if len(pins) > 1:
+                raise NoChoiceLeft(f"the rules for table '{table.name}' pin it to {len(pins)} placements; keep one")
+            pinned = next(iter(pins), ())
+            if pinned or merged.widths or merged.max_shards:
+                splits[t] = SplitRule(merged.widths, merged.max_shards or 0, pinned)
+            if open_ is not None:
+                _close(open_[t], own, cluster)
+        return cls(splits, open_)
+
+    def modes(self, table: Ints, coverage: Ints) -> Bools:
+        """Modes (M,) that cover ranks which are all open to their table somewhere, in few enough shards."""
+        kept = np.ones(len(table), dtype=bool)
+        for mode, (t, size) in enumerate(zip(table.tolist(), coverage.tolist(), strict=True)):
+            rule = self.splits.get(t)
+            kept[mode] = rule is None or not rule.max_shards or size <= rule.max_shards
+            if self.open is not None:
+                kept[mode] &= bool(by_target(self.open[t], size).all(axis=-1).any())
+        return kept
+
+
+def _restricts(rule: TableRule) -> bool:
+    return _places(rule) or rule.widths is not None or rule.max_shards is not None
+
+
+def _places(rule: TableRule) -> bool:
+    places = (rule.pin, rule.ranks, rule.not_ranks, rule.hosts, rule.not_hosts)
+    return any(each is not None for each in places)
+
+
+def _check_places(rule: TableRule, cluster: Cluster) -> None:
+    """Refuse ranks and hosts that the cluster does not have."""
+    pinned = rule.pin.ranks if rule.pin else ()
+    for names, what, count in (
+        ((*(rule.ranks or ()), *(rule.not_ranks or ()), *pinned), "rank", cluster.world_size),
+        ((*(rule.hosts or ()), *(rule.not_hosts or ())), "host", cluster.hosts),
+    ):
+        unknown = next((each for each in names if not 0 <= each < count), None)
+        if unknown is not None:
+            known = f"{what}s 0 to {count - 1}" if count > 1 else f"{what} 0 alone"
+            raise UsageError(f"rule '{rule.tables}' names {what} {unknown}; the cluster has {known}")
+
+
+def _pieces(pin: Pin, table: Table, cluster: Cluster) -> tuple[tuple[int, int], ...]:
+    """The (width, target) of each piece of a pin, wide first; UsageError where it cannot be run."""
+    placement = pin.placement(table.name)
+    try:
+        check_placement(placement, table, cluster)
+    except PlanMismatch as error:
+        raise UsageError(f"the rules pin a table to what cannot be run: {error}") from None
+    targets = placement.kind.targets(placement.ranks, cluster)
+    widths = placement.widths_of(table.embedding_dim)
+    return tuple(sorted(zip(widths, targets, strict=True), key=lambda each: (-each[0], each[1])))
+
+
+def _close(open_: Bools, rules: tuple[TableRule, ...], cluster: Cluster) -> None:
+    """Close ranks (W,) that rules for one table leave out."""
+    rank = np.arange(cluster.world_size)
+    host = rank // cluster.local_world_size
+    for rule in rules:
+        if rule.ranks is not None:
+            open_ &= np.isin(rank, rule.ranks)
+        if rule.hosts is not None:
+            open_ &= np.isin(host, rule.hosts)
+        open_ &= ~np.isin(rank, rule.not_ranks or ()) & ~np.isin(host, rule.not_hosts or ())
+        if rule.pin is not None:
+            open_ &= np.isin(rank, rule.pin.ranks)
+
+
+NO_LIMITS = TableLimits()
