@@ -168,6 +168,11 @@ def describe_space(problem: Problem) -> str:
     """The words of the space that a bound holds for."""
     exact = "; keep_exact" if problem.constraints.keep_exact else ""
     given = problem.constraints
-    lists = ((given.rules, "table rules"), (given.together, "together"), (given.apart, "apart"), (given.per_rank, "per rank"))
+    lists = (
+        (given.rules, "table rules"),
+        (given.together, "together"),
+        (given.apart, "apart"),
+        (given.per_rank, "per rank"),
+    )
     rules = "".join(f"; {len(some)} {what}" for some, what in lists if some)
     return f"{problem.space.describe()}; memory {given.memory}{exact}{rules}"

@@ -7,15 +7,16 @@ Chinneck and Dravnieks, 1991). What is left contradicts itself, and does not onc
 from dataclasses import dataclass
 
 from recsmith.clusters import Cluster
-from recsmith.errors import Infeasible, UsageError
+from recsmith.errors import Infeasible, RecSmithError, UsageError
+from recsmith.files import encode
 from recsmith.planning.any_plan import Verdict, any_plan
 from recsmith.problems import Apart, Constraints, Space, TableRule, Together, build_problem
 from recsmith.problems.constraint_files import line_of
 from recsmith.problems.constraints import NoChoiceLeft, Part, PerRank
-from recsmith.files import encode
 from recsmith.workloads import Workload
 
 SHOWN = 8  # constraints in a message
+NOT_EVEN = "no plan exists, even without the constraints: the tables do not fit the cluster in this space. Proved"
 SHOWN_NAMES = 4  # tables of a constraint in a message
 
 
@@ -69,12 +70,17 @@ def find_conflict(question: Question, constraints: Constraints) -> Conflict | No
     return Conflict(tuple(kept), tuple(part for part in kept if without[part].answer == "open"))
 
 
-def contradiction(question: Question, constraints: Constraints) -> Infeasible | None:
-    """The error that names a minimal set of constraints which no plan keeps; None where they are not to blame."""
+def contradiction(question: Question, constraints: Constraints, error: RecSmithError) -> RecSmithError:
+    """The error that names a minimal set of constraints which no plan keeps; where there are none, the error itself.
+
+    Where no plan exists without constraints either, that is said, unless the error is already the proof.
+    """
     constraints = constraints.matching([table.name for table in question.workload.tables])
-    conflict = find_conflict(question, constraints) if constraints.parts else None
+    if not constraints.parts:
+        return error
+    conflict = find_conflict(question, constraints)
     if conflict is None:
-        return None
+        return error if isinstance(error, Infeasible) else Infeasible(NOT_EVEN)
     shown = [_told(constraints, part) for part in conflict.parts[:SHOWN]]
     more = f"; and {len(conflict.parts) - SHOWN} more" if len(conflict.parts) > SHOWN else ""
     listed = "; ".join(shown) + more
@@ -85,7 +91,9 @@ def contradiction(question: Question, constraints: Constraints) -> Infeasible | 
         checked = f"whether the others can be kept without one was not decided for {len(conflict.open)} of them"
     else:
         checked = "checked: without any one of them, the others can be kept"
-    return Infeasible(f"no plan keeps these {len(conflict.parts)} constraints together: {listed}. Proved; {checked}. Relax one")
+    return Infeasible(
+        f"no plan keeps these {len(conflict.parts)} constraints together: {listed}. Proved; {checked}. Relax one"
+    )
 
 
 def _told(constraints: Constraints, part: Part) -> str:

@@ -100,14 +100,14 @@ def plan_with(
         evaluator = model.compile(problem)
         check_feasible(evaluator, model)
     except (NoChoiceLeft, Infeasible) as error:
-        raise contradiction(question, limits) or error from None
+        raise contradiction(question, limits, error) from None
     try:
         solution = searcher.plan(
             problem, evaluator, seed=options.seed, budget=_budget(options, begun, prove),
             start=None if start is None else _start_footprint(problem, load_plan(start)), on_improve=on_improve,
         )  # fmt: skip
     except Infeasible as error:
-        raise contradiction(question, limits) or Infeasible(f"{error} {what_helps(problem, model)}") from None
+        raise contradiction(question, limits, Infeasible(f"{error} {what_helps(problem, model)}")) from None
     except NoPlanFound as error:
         solution = _constrained(question, problem, evaluator, searcher.name, error)
     if searcher.name not in PLANNERS:
@@ -129,7 +129,7 @@ def _constrained(
     question: Question, problem: Problem, evaluator: Evaluator, planner: str, error: NoPlanFound
 ) -> Solution:
     """Any plan that keeps the constraints, where a planner found none; the error where there is none either."""
-    if not problem.constraints.parts:
+    if not problem.legality.any:
         raise error
     verdict = any_plan(problem)
     if verdict.plan is not None:
@@ -137,8 +137,10 @@ def _constrained(
         total_s = step_seconds(evaluator, verdict.plan)
         return Solution(footprint=verdict.plan, total_s=total_s, iterations=1, left_out=(words,))
     if verdict.answer == "none":
-        raise contradiction(question, problem.constraints) or error
-    raise NoPlanFound(f"{error}; whether any plan keeps the constraints was not decided, because packing is hard") from None
+        raise contradiction(question, problem.constraints, error)
+    raise NoPlanFound(
+        f"{error}; whether any plan keeps the constraints was not decided, because packing is hard"
+    ) from None
 
 
 def _budget(options: SearchOptions, begun: float, prove: bool) -> Budget:

@@ -12,9 +12,9 @@ from recsmith.problems.footprint import (
     placements_of,
     sum_per_rank,
 )
+from recsmith.problems.legality import Legality
 from recsmith.problems.of_plans import in_space, problem_holding, problem_of, space_holding
 from recsmith.problems.problem import NO_PIECE, Problem, build_problem
-from recsmith.problems.legality import Legality
 from recsmith.problems.space import Space
 
 __all__ = [

@@ -13,11 +13,13 @@ from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
 from recsmith.plans import Cache, Placement
+from recsmith.problems.space import LARGEST_WIDTH, wrong_factors, wrong_words
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
-from recsmith.problems.space import LARGEST_WIDTH, wrong_factors, wrong_words
 
 Part = tuple[Literal["rules", "together", "apart", "per_rank"], int]  # a constraint: its list, and its place there
+
+
 class NoChoiceLeft(UsageError):
     """The rules for a table leave it no placement at all."""
 
@@ -287,7 +289,11 @@ class Constraints:
         runnable = tuple(name for name in KERNEL_NAMES if all(name in names for names in kernels))
         cached = tuple(each for each in factors[0] if all(each in others for others in factors)) if factors else None
         wide = tuple(sorted(set.intersection(*widths))) if widths else None
-        for left, what in ((allowed and runnable, "sharding type or kernel"), (cached, "cache factor"), (wide, "width")):
+        for left, what in (
+            (allowed and runnable, "sharding type or kernel"),
+            (cached, "cache factor"),
+            (wide, "width"),
+        ):
             if left == ():
                 raise NoChoiceLeft(f"the rules for table '{table}' leave it no {what}; relax one of them")
         return TableRule(

@@ -9,9 +9,9 @@ import numpy as np
 
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
+from recsmith.problems.constraints import Constraints
 from recsmith.problems.demand import Demand
 from recsmith.problems.modes import Modes
-from recsmith.problems.constraints import Constraints
 from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import ACCOUNTINGS, Bytes, Pieces
 from recsmith.workloads import Workload

@@ -18,9 +18,7 @@ from recsmith.problems.options import Options, PieceTable
 from recsmith.sharding import Span
 
 
-def beside_partners(
-    legality: Legality, cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options
-) -> Bools:
+def beside_partners(legality: Legality, cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options) -> Bools:
     """Options (O,) of tables that stay together which have another form than the one that is open to all of them."""
     barred = np.zeros(len(options.mode), dtype=bool)
     together = [group for group in legality.groups if group.kind == "together"]
@@ -34,15 +32,15 @@ def beside_partners(
         own = np.isin(options.table, tables)
         for form in (Span.RANK, Span.HOST, Span.WORLD):
             alike = own & fits & whole & (span == int(form)) & ~barred
-            if np.isin(tables, options.table[alike]).all() and _have_room(form, tables, alike, cluster, pieces, options):
+            if np.isin(tables, options.table[alike]).all() and _have_room(
+                form, tables, alike, cluster, pieces, options
+            ):
                 barred |= own & ~alike
                 break
     return barred
 
 
-def _have_room(
-    form: Span, tables: Ints, alike: Bools, cluster: Cluster, pieces: PieceTable, options: Options
-) -> bool:
+def _have_room(form: Span, tables: Ints, alike: Bools, cluster: Cluster, pieces: PieceTable, options: Options) -> bool:
     """Whether the lightest of these options of all tables fit one rank together; hosts and the world are not asked."""
     if form != Span.RANK:
         return True

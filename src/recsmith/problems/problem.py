@@ -137,7 +137,12 @@ def build_problem(
         needless_ = MemoryModel.of(workload, cluster, constraints, demand, modes).needless_caches()
         pinned = [t for t, rule in limits.splits.items() if rule.pinned]
         modes = kept_modes(modes, ~needless_ | np.isin(modes.table, pinned))
-    modes = kept_modes(modes, limits.modes(modes.table, modes.coverage)) if limits is not NO_LIMITS else modes
+    if limits is not NO_LIMITS:
+        modes = kept_modes(modes, limits.modes(modes.table, modes.coverage))
+        lost = np.setdiff1d(np.arange(len(tables)), modes.table)
+        if lost.size:
+            table = tables[int(lost[0])]
+            raise NoChoiceLeft(_no_option(table, cluster, space, rules.get(table.name), limits))
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
     if constraints.keep_exact and OPTIMIZERS[workload.optimizer].is_row_wise:
         least_width = demand.dim

@@ -14,8 +14,8 @@ from recsmith.planners.protocol import Planner, Search
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.mending import mended_draft
 from recsmith.planners.search.fewest_pieces import place_and_repair, place_in_fewest_pieces
+from recsmith.planners.search.mending import mended_draft
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 
 MOST_STARTS = 16  # best drafts that are kept: annealing begins from all of them, with at least as many plans

@@ -55,7 +55,16 @@ class ColumnHalves:
         sort = np.lexsort((-width, table, -seconds))
         order = np.empty(len(sort), dtype=np.int64)
         order[sort] = np.arange(len(sort))
-        demands = np.column_stack([terms, tail.device, width, evaluator.group[mode], problem.least_width[table], *kinds_of_tables(problem, table)])
+        demands = np.column_stack(
+            [
+                terms,
+                tail.device,
+                width,
+                evaluator.group[mode],
+                problem.least_width[table],
+                *kinds_of_tables(problem, table),
+            ]
+        )
         shape = np.unique(demands, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
         return cls(table, mode, width, half, np.array(whole, dtype=np.int64), terms, seconds, tail.device, order, shape)
 
@@ -67,7 +76,9 @@ class ColumnHalves:
 def kinds_of_tables(problem: Problem, table: Ints) -> list[Ints]:
     """Columns (P,) that tell pieces apart by what constraints say of their tables; none without constraints."""
     legality = problem.legality
-    marks = [] if legality.open is None else [np.unique(legality.open, axis=0, return_inverse=True)[1].reshape(-1)[table]]
+    marks = (
+        [] if legality.open is None else [np.unique(legality.open, axis=0, return_inverse=True)[1].reshape(-1)[table]]
+    )
     return [*marks, legality.row[table]] if legality.groups else marks
 
 

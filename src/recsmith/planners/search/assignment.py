@@ -38,9 +38,7 @@ class Assignment:
         order = np.lexsort((footprint.target, -footprint.width, table))
         mode, width = footprint.mode[order], footprint.width[order]
         start = np.searchsorted(table[order], np.arange(len(problem.tables) + 1)).tolist()
-        return np.array(
-            [_option_of(problem, t, int(mode[a]), width[a:b]) for t, (a, b) in enumerate(pairwise(start))]
-        )
+        return np.array([_option_of(problem, t, int(mode[a]), width[a:b]) for t, (a, b) in enumerate(pairwise(start))])
 
     @classmethod
     def from_footprint(cls, problem: Problem, footprint: Footprint) -> "Assignment | None":
@@ -49,7 +47,9 @@ class Assignment:
         if (choice == NO_PIECE).any():
             return None
         made = cls.of(problem, choice)
-        made.target[:] = footprint.target[np.lexsort((footprint.target, -footprint.width, problem.modes.table[footprint.mode]))]
+        made.target[:] = footprint.target[
+            np.lexsort((footprint.target, -footprint.width, problem.modes.table[footprint.mode]))
+        ]
         return made
 
     @classmethod

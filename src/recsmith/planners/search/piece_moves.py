@@ -63,7 +63,7 @@ def _kept(plan: CurrentPlan, pieces: Ints) -> Bools:
     legality, table = plan.devices.legality, plan.pieces.table[pieces]
     on = plan.copies.placed(0) if legality.groups else None
     known = {t: legality.targets(t, 1, on) for t in np.unique(table).tolist()}
-    return np.array([known[t] for t in table.tolist()]).reshape(len(table), -1)
+    return np.array([known[t] for t in table.tolist()], dtype=bool).reshape(len(table), len(plan.copies.free[0]))
 
 
 def _change(plan: CurrentPlan, worst: int, rank: Ints | slice, given: Floats) -> Floats:

@@ -69,7 +69,10 @@ def kept_targets(devices: DeviceState, assignment: Assignment, i: int) -> Bools:
 
     The first of several tables that stay together goes where all of them have room, if there is such a rank.
     """
-    piece, table = int(assignment.piece[i]), int(devices.problem.modes.table[devices.problem.pieces.mode[assignment.piece[i]]])
+    piece, table = (
+        int(assignment.piece[i]),
+        int(devices.problem.modes.table[devices.problem.pieces.mode[assignment.piece[i]]]),
+    )
     allowed, legality = devices.may_hold(piece), devices.legality
     if legality.pinned[table]:
         others = assignment.siblings(i)

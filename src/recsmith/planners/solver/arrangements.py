@@ -83,7 +83,7 @@ def _fillings(sizes: list[tuple[int, int]], targets: int, columns: int) -> Itera
 
 def _arrangements(problem: Problem, shares: Shares, rows: list[tuple[int, list[int]]]) -> Arrangements:
     """The arrangements of these (layout, share on each rank)."""
-    share = np.array([row for _, row in rows], dtype=np.int64)
+    share = np.array([row for _, row in rows], dtype=np.int64).reshape(len(rows), problem.cluster.world_size)
     layouts = [shares.layouts[number] for number, _ in rows]
     coverage = np.array([layout.coverage for layout in layouts], dtype=np.int64)
     none = np.zeros((1, 2), dtype=np.int64)
@@ -91,7 +91,7 @@ def _arrangements(problem: Problem, shares: Shares, rows: list[tuple[int, list[i
     size = bytes_on(np.arange(problem.cluster.world_size)[:, None], coverage[:, None, None], head, tail)
     terms = np.vstack([shares.terms, np.zeros_like(shares.terms[:1])])
     return Arrangements(
-        group=np.array([layout.group for layout in layouts]), share=share, terms=terms[share], device=size[:, :, 0],
-        host=size[:, :, 1].reshape(len(rows), problem.cluster.hosts, -1).sum(axis=2),
+        group=np.array([layout.group for layout in layouts], dtype=np.int64), share=share, terms=terms[share], device=size[:, :, 0],
+        host=size[:, :, 1].reshape(len(rows), problem.cluster.hosts, problem.cluster.local_world_size).sum(axis=2),
         shared_width=[layout.shared_width for layout in layouts],
     )  # fmt: skip

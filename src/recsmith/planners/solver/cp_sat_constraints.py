@@ -12,8 +12,8 @@ from recsmith._types import Bools, Ints
 from recsmith.planners.solver.cp_sat_variables import PlanVariables, Sum
 from recsmith.planners.solver.fixed_tables import FixedTables
 from recsmith.problems import Legality
-from recsmith.sharding.coverage import by_target
 from recsmith.problems.legality import Group
+from recsmith.sharding.coverage import by_target
 
 
 def keep_constraints(variables: PlanVariables, fixed: FixedTables) -> None:
@@ -84,5 +84,3 @@ def _present(variables: PlanVariables, fixed: FixedTables, table: int, unit: int
         variables.limit([(slot, 1), (there, -1)], 0)
     variables.limit([(there, 1), *((slot, -1) for slot, _ in slots)], 0)
     return [(there, 1)]
-
-

@@ -10,8 +10,8 @@ import numpy as np
 
 from recsmith._types import Ints
 from recsmith.costs import Evaluator
-from recsmith.planners.solver.cp_sat_variables import PlanVariables
 from recsmith.planners.solver.cp_sat_constraints import keep_constraints
+from recsmith.planners.solver.cp_sat_variables import PlanVariables
 from recsmith.planners.solver.fixed_tables import FixedTables
 from recsmith.planners.solver.layouts import Shares, rank_marks
 from recsmith.problems import Problem

@@ -54,11 +54,11 @@ class Enumeration:
     ) -> None:
         self.evaluator, self.problem, self.shares = evaluator, evaluator.problem, shares
         self.best_s, self.monotone = best_s, monotone
-        order = sorted(range(len(arrangements)), key=lambda t: (-int(arrangements[t].device.sum(axis=1).max()), t))
+        order = sorted(range(len(arrangements)), key=lambda t: (-int(arrangements[t].device.sum(axis=1).max(initial=0)), t))
         self.order, self.arrangements = order, [arrangements[table] for table in order]
         self.shared: Floats = phase_seconds(evaluator, evaluator.shared).sum(axis=0)  # (G,)
         self.means = [self._means(each) for each in self.arrangements]
-        least = [float(mean.min()) for mean in self.means]
+        least = [float(mean.min(initial=np.inf)) for mean in self.means]
         self.mean_left = [sum(least[depth:]) for depth in range(len(least) + 1)]  # of the tables not placed yet
         self.open: list[tuple[float, PartialPlan, int]] = []
         self._branch(self._empty())
@@ -114,7 +114,7 @@ class Enumeration:
         arrangements = self.arrangements[len(node.chosen)]
         room = (arrangements.device <= node.free).all(axis=1) & (arrangements.host <= node.host_free).all(axis=1)
         agree = [width_agrees(shared_width, node.widths) for shared_width in arrangements.shared_width]
-        fits: Bools = room & np.array(agree)
+        fits: Bools = room & np.array(agree, dtype=bool)
         if self.problem.legality.groups:
             fits &= self._kept(node, arrangements)
         if not fits.any():

@@ -119,7 +119,7 @@ def _kept_pairs(problem: Problem, layout: Layout, pairs: Pairs) -> Pairs:
     rule = problem.legality.splits.get(layout.table)
     if rule is None:
         return pairs
-    held = {(width, target): 0 for width, target in rule.pinned}
+    held = dict.fromkeys(rule.pinned, 0)
     for each in rule.pinned:
         held[each] += 1
     counts = {(width, count) for (width, _), count in held.items()}
