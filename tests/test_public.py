@@ -83,6 +83,7 @@ IMPORTS = {path: sorted(set(imports(path))) for path in FILES}
 def test_the_public_names_are_frozen():
     assert recsmith.__all__ == [
         "AccessProfile",
+        "Apart",
         "Bound",
         "Cluster",
         "Constraints",
@@ -93,6 +94,8 @@ def test_the_public_names_are_frozen():
         "Links",
         "MissingExtra",
         "NoPlanFound",
+        "PerRank",
+        "Pin",
         "Placement",
         "Plan",
         "PlanMismatch",
@@ -102,6 +105,7 @@ def test_the_public_names_are_frozen():
         "StepCost",
         "Table",
         "TableRule",
+        "Together",
         "UsageError",
         "Workload",
         "__version__",
@@ -112,6 +116,7 @@ def test_the_public_names_are_frozen():
         "load_constraints",
         "load_plan",
         "load_workload",
+        "pins_of",
         "plan",
         "price",
         "sample_workload",

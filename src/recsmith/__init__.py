@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     from recsmith.planning import Result, plan
     from recsmith.planning.simulate import price, simulate
     from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
-    from recsmith.problems import Constraints, Space, TableRule, load_constraints
+    from recsmith.problems import (
+        Apart,
+        Constraints,
+        PerRank,
+        Pin,
+        Space,
+        TableRule,
+        Together,
+        load_constraints,
+        pins_of,
+    )
     from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
     from recsmith.workloads.sample import sample_workload
 
@@ -37,7 +47,9 @@ _ROOMS = {
     "recsmith.workloads": ("AccessProfile", "Feature", "Table", "Workload", "load_workload", "save_workload"),
     "recsmith.workloads.sample": ("sample_workload",),
     "recsmith.clusters": ("Cluster", "Device", "Links", "load_cluster"),
-    "recsmith.problems": ("Constraints", "Space", "TableRule", "load_constraints"),
+    "recsmith.problems": (
+        "Apart", "Constraints", "PerRank", "Pin", "Space", "TableRule", "Together", "load_constraints", "pins_of",
+    ),
     "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
     "recsmith.planning.simulate": ("price", "simulate"),
     "recsmith.analyses.compare": ("compare",),
@@ -52,6 +64,7 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "AccessProfile",
+    "Apart",
     "Bound",
     "Cluster",
     "Constraints",
@@ -62,6 +75,8 @@ __all__ = [
     "Links",
     "MissingExtra",
     "NoPlanFound",
+    "PerRank",
+    "Pin",
     "Placement",
     "Plan",
     "PlanMismatch",
@@ -71,6 +86,7 @@ __all__ = [
     "StepCost",
     "Table",
     "TableRule",
+    "Together",
     "UsageError",
     "Workload",
     "__version__",
@@ -81,6 +97,7 @@ __all__ = [
     "load_constraints",
     "load_plan",
     "load_workload",
+    "pins_of",
     "plan",
     "price",
     "sample_workload",

@@ -11,12 +11,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
-from support.cases import Case, Pick, all_placements, cluster, make_workload, shards_of, slow_memory
 
 from recsmith.plans import Placement
 from recsmith.problems import Apart, Constraints, PerRank, Pin, Space, TableRule, Together
 from recsmith.sharding import TYPE_NAMES
 from recsmith.workloads import Table
+from support.cases import Case, Pick, all_placements, cluster, make_workload, shards_of, slow_memory
 
 SHAPES = ((2, 1), (3, 1), (4, 1), (2, 2), (1, 3), (2, 2))
 MOST_PLACEMENTS = 900  # of a table, so that all plans of three tables can be followed
@@ -27,7 +27,9 @@ def constrained_case(pick: Pick) -> Case:
     local, hosts = pick(SHAPES)
     work = make_workload(pick, pick((2, 3, 3, 4)), (4, 8, 8, 12))
     names = [table.name for table in work.tables]
-    types = pick((TYPE_NAMES, ("table_wise", "column_wise"), ("table_wise",), ("table_wise", "row_wise", "data_parallel")))
+    types = pick(
+        (TYPE_NAMES, ("table_wise", "column_wise"), ("table_wise",), ("table_wise", "row_wise", "data_parallel"))
+    )
     roomy = Case(work, cluster(local, hosts, ddr_bytes_per_host=2**40), Space(types=types))
     placements = all_placements(roomy)
     need = sum(max(max(slow_memory(roomy, (each,))[0]) for each in some[:1]) for some in placements.values())

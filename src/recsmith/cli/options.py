@@ -76,7 +76,12 @@ shape_options = stack(  # of the problem but for its cluster and batch, which a 
                  help="Shares of the rows that fused_uvm_caching keeps on a device (default: 0.05,0.1,0.2,0.5)."),
     _MEMORY,
     click.option("--keep-exact", is_flag=True, default=False, help="No column splits under row-wise optimizers."),
-    click.option("--constraints", metavar="FILE", help="Rules for single tables."),
+    click.option("--constraints", metavar="FILE",
+                 help="What the plan must keep: rules for tables, ranks, pins, tables together or apart."),
+    click.option("--pin", metavar="PLAN",
+                 help="Tables stay where this plan has them; those that it lacks are planned."),
+    click.option("--pin-tables", callback=words, metavar="A,B",
+                 help="Which tables --pin keeps: names or patterns (default: all)."),
 )  # fmt: skip
 
 replication_options = stack(  # of a 2D job, beside the size of its sharding groups
@@ -175,8 +180,10 @@ def read_cluster(name: str, options: dict[str, Any]) -> Any:
 
 def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -> dict[str, Any]:
     """The words of `shape_options` as the arguments `workload`, `constraints` and `space`."""
+    from dataclasses import replace
+
     from recsmith.errors import UsageError
-    from recsmith.problems import Constraints, Space, load_constraints
+    from recsmith.problems import Constraints, Space, load_constraints, pins_of
     from recsmith.sharding import UVM_CACHING
     from recsmith.workloads import load_workload
 
@@ -185,9 +192,14 @@ def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -
     if "cache_factors" in chosen and UVM_CACHING.name not in space.kernels:
         kernels = ",".join((*space.kernels, UVM_CACHING.name))
         raise UsageError(f"--cache-factors are those of kernel {UVM_CACHING.name}; add it: --kernels {kernels}")
-    rules = load_constraints(options["constraints"]).rules if options["constraints"] else ()
+    given = load_constraints(options["constraints"]) if options["constraints"] else Constraints()
+    if options["pin_tables"] is not None and not options["pin"]:
+        raise UsageError("--pin-tables says which tables --pin keeps; add --pin PLAN")
+    pins = pins_of(options["pin"], tables=options["pin_tables"] or ("*",)) if options["pin"] else ()
     return {
         "space": space,
-        "constraints": Constraints(memory=options["memory"], rules=rules, keep_exact=options["keep_exact"]),
+        "constraints": replace(
+            given, memory=options["memory"], rules=(*given.rules, *pins), keep_exact=options["keep_exact"]
+        ),
         "workload": load_workload(workload, batch_size=batch_size, optimizer=options["optimizer"]),
     }

@@ -64,7 +64,7 @@ def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
 def load_constraints(source: Constraints | Source) -> Constraints:
     """The constraints of a YAML or JSON file of schema recsmith/constraints/1 ('-' is stdin); docs/constraints.md.
 
-    Constraints are taken as they are. Plans that the file pins tables to are read, and stand as rules in what comes back.
+    Constraints are taken as they are. Plans that the file pins tables to are read, and become rules.
 
     Raises:
         UsageError: the file cannot be read; CorruptFile where it, or a plan that it names, holds something else.

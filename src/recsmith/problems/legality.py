@@ -20,13 +20,27 @@ from recsmith.problems.table_limits import SplitRule, TableLimits
 from recsmith.sharding.coverage import by_target, covered_ranks
 from recsmith.workloads import Table
 
+Kind = Literal["together", "tables", "shards"]
+Named = tuple[Kind, list[int], int, int]  # (kind, tables, most, local) of a group
+
 
 class PlacedPieces(Protocol):
     """Placed pieces (N,), by mode, width and target; a Footprint is one."""
 
-    mode: Ints
-    width: Ints
-    target: Ints
+    @property
+    def mode(self) -> Ints:
+        """(N,)."""
+        ...
+
+    @property
+    def width(self) -> Ints:
+        """(N,)."""
+        ...
+
+    @property
+    def target(self) -> Ints:
+        """(N,)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +51,7 @@ class Group:
     count as one: 1, or those of a host.
     """
 
-    kind: Literal["together", "tables", "shards"]
+    kind: Kind
     rows: Ints
     most: int
     local: int
@@ -47,7 +61,7 @@ class Group:
         return by_target(on[self.rows], self.local).sum(axis=-1)
 
     def open(self, on: Ints, row: int, size: int) -> Bools:
-        """Ranks (W,) that the table of this row may cover with one more piece of `size` ranks, beside what is placed."""
+        """Ranks (W,) that the table of this row may cover with one more piece of `size` ranks."""
         held = self.held(on)
         others = held[self.rows != row]
         if self.kind == "together":
@@ -145,12 +159,12 @@ class Legality:
         return np.zeros((int(self.row.max(initial=-1)) + 1, self.world), dtype=np.int64)
 
     def targets(self, table: int, size: int, on: Ints | None = None) -> Bools:
-        """Targets (W / size,) that a piece of `size` ranks may go to, beside what is placed: counts of shards (R, W)."""
+        """Targets (W / size,) that a piece of `size` ranks may go to, beside shards that are placed (R, W)."""
         ranks = np.ones(self.world, dtype=bool) if self.open is None else self.open[table]
         for group in self.groups_of.get(table, ()) if on is not None else ():
             assert on is not None
             ranks = ranks & group.open(on, int(self.row[table]), size)
-        return by_target(ranks, size).all(axis=-1)
+        return np.asarray(np.all(by_target(ranks, size), axis=-1))
 
     def pinned_targets(self, table: int, width: int, taken: Ints, size: int) -> Bools:
         """Targets (W / size,) where a pinned table has a piece of this width beside those that are taken already."""
@@ -202,9 +216,8 @@ class Legality:
         kept, size = np.ones(len(table), dtype=bool), self.coverage[pieces.mode]
         for coverage in np.unique(size).tolist():
             some = np.flatnonzero(size == coverage)
-            kept[some] = by_target(self.open[table[some]], coverage).all(axis=-1)[
-                np.arange(len(some)), pieces.target[some]
-            ]
+            open_ = np.asarray(np.all(by_target(self.open[table[some]], coverage), axis=-1))
+            kept[some] = open_[np.arange(len(some)), pieces.target[some]]
         return kept
 
     def _is_split_well(self, rule: SplitRule, pieces: PlacedPieces, own: Ints) -> bool:
@@ -216,17 +229,17 @@ class Legality:
         return not rule.max_shards or int(self.coverage[pieces.mode[own]].sum()) <= rule.max_shards
 
 
-def _named(
-    constraints: Constraints, names: list[str], cluster: Cluster
-) -> list[tuple[Literal["together", "tables", "shards"], list[int], int, int]]:
+def _named(constraints: Constraints, names: list[str], cluster: Cluster) -> list[Named]:
     """(kind, tables, most, local) of every group of two tables or more, or of one whose shards are counted."""
-    found: list[tuple[Literal["together", "tables", "shards"], list[int], int, int]] = []
+    found: list[Named] = []
     for each in constraints.between:
         numbers = members(each.patterns, names)
         if isinstance(each, Together | Apart):
             local = cluster.local_world_size if each.per == "host" else 1
             found.append(("together" if isinstance(each, Together) else "tables", numbers, 1, local))
             continue
-        found += [("tables", numbers, each.max_tables, 1)] if each.max_tables is not None else []
-        found += [("shards", numbers, each.max_shards, 1)] if each.max_shards is not None else []
+        if each.max_tables is not None:
+            found.append(("tables", numbers, each.max_tables, 1))
+        if each.max_shards is not None:
+            found.append(("shards", numbers, each.max_shards, 1))
     return [each for each in found if len(each[1]) > 1 or each[0] == "shards"]

@@ -13,7 +13,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 
 Number = TypeVar("Number", int, Ints)
-Values = TypeVar("Values", Ints, Floats)
+Values = TypeVar("Values", Ints, Floats, Bools)
 
 
 def first_rank(target: Number, coverage: Number) -> Number:

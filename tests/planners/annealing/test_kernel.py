@@ -16,8 +16,7 @@ from recsmith.planners.search.candidates import candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.plans import check_placements
-from recsmith.problems import Space, TableRule, placements_of
-from recsmith.problems import Constraints
+from recsmith.problems import Constraints, Space, TableRule, placements_of
 
 STEPS, HEAT = 4_000, (0.03, 3e-4)
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")

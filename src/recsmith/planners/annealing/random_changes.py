@@ -40,8 +40,8 @@ class RandomChanges:
             for coverage in np.unique(size).tolist() if legality.open is not None else ():
                 assert legality.open is not None
                 some = np.flatnonzero(size == coverage)
-                open_ = by_target(legality.open[table[some]], coverage).all(axis=-1)
-                there = open_[np.arange(len(some))[:, None], target[some]]
+                open_: Bools = np.all(by_target(legality.open[table[some]], coverage), axis=-1)
+                there: Bools = open_[np.arange(len(some))[:, None], target[some]]
                 kept[some] &= (there | (target[some] == NOWHERE)).all(axis=1)
         return kept
 

@@ -23,8 +23,9 @@ class DeviceState:
 
     loads (F, W): seconds of the pieces on each rank. common (F,): seconds that every rank spends on top, whatever it
     holds. expected (F,): mean loads once all pieces are placed; only their proportions matter. memory_weight: what a
-    full device counts beside its load: 1 as much as an expected load, 0 not at all. free (W,), host_free (H,): bytes.
-    on (R, W): shards of tables in groups (problems/legality.py). effort: numbers that local search has worked on, a clock that runs at one speed on every machine.
+    full device counts beside its load: 1 as much as an expected load, 0 not at all. on (R, W): shards of tables in
+    groups (problems/legality.py). free (W,), host_free (H,): bytes.
+    effort: numbers that local search has worked on, a clock that runs at one speed on every machine.
     """
 
     def __init__(self, evaluator: Evaluator, weights: Floats | None = None) -> None:

@@ -78,7 +78,7 @@ def _change(plan: CurrentPlan, worst: int, rank: Ints | slice, given: Floats) ->
 
 
 def _exchange(plan: CurrentPlan, changes: list[tuple[int, int]], goal: float) -> bool:
-    """Put pieces on other ranks, as (number of the piece, target); undone where host memory, groups or true loads say no."""
+    """Put pieces on other ranks, as (number of the piece, target); undone where memory, groups or loads say no."""
     before = [(number, int(plan.pieces.target[number])) for number, _ in changes]
     _put(plan, changes)
     if (plan.copies.host_free[0] >= 0).all() and plan.score_now() < goal and plan.copies.keeps_groups(0):

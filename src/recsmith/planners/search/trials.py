@@ -82,7 +82,7 @@ def _place_all(
 
 
 class KeptTrials(NamedTuple):
-    """What constraints leave to trials. open (r, W / size): targets. shards (r,): how many more pieces a target takes."""
+    """What constraints leave to trials. open (r, W / size): targets. shards (r,): how many pieces a target takes."""
 
     open: Bools
     shards: Ints

@@ -91,7 +91,8 @@ def _arrangements(problem: Problem, shares: Shares, rows: list[tuple[int, list[i
     size = bytes_on(np.arange(problem.cluster.world_size)[:, None], coverage[:, None, None], head, tail)
     terms = np.vstack([shares.terms, np.zeros_like(shares.terms[:1])])
     return Arrangements(
-        group=np.array([layout.group for layout in layouts], dtype=np.int64), share=share, terms=terms[share], device=size[:, :, 0],
+        group=np.array([layout.group for layout in layouts], dtype=np.int64), share=share, terms=terms[share],
+        device=size[:, :, 0],
         host=size[:, :, 1].reshape(len(rows), problem.cluster.hosts, problem.cluster.local_world_size).sum(axis=2),
         shared_width=[layout.shared_width for layout in layouts],
     )  # fmt: skip

@@ -58,7 +58,8 @@ def _keep_group(variables: PlanVariables, fixed: FixedTables, group: Group) -> N
             weights = variables.shares.count[variables.share] * _ranks_covered(variables, unit, group.local)
             variables.limit(variables.weighted(own & (weights > 0), weights), group.most - int(held[:, unit].sum()))
             continue
-        present = [_present(variables, fixed, t, unit, group.local, int(n)) for t, n in zip(tables, held[:, unit])]
+        pairs = zip(tables, held[:, unit].tolist(), strict=True)
+        present = [_present(variables, fixed, t, unit, group.local, n) for t, n in pairs]
         if group.kind == "tables":
             variables.limit([each for some in present for each in some], group.most)
             continue

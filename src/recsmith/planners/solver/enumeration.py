@@ -54,7 +54,9 @@ class Enumeration:
     ) -> None:
         self.evaluator, self.problem, self.shares = evaluator, evaluator.problem, shares
         self.best_s, self.monotone = best_s, monotone
-        order = sorted(range(len(arrangements)), key=lambda t: (-int(arrangements[t].device.sum(axis=1).max(initial=0)), t))
+        order = sorted(
+            range(len(arrangements)), key=lambda t: (-int(arrangements[t].device.sum(axis=1).max(initial=0)), t)
+        )
         self.order, self.arrangements = order, [arrangements[table] for table in order]
         self.shared: Floats = phase_seconds(evaluator, evaluator.shared).sum(axis=0)  # (G,)
         self.means = [self._means(each) for each in self.arrangements]

@@ -19,8 +19,8 @@ class FixedTables:
     """Which tables (T,) are fixed, and what they put on every rank and host.
 
     sums (G, W, k): summed work terms. pieces (G, W): how many. device (W,), host (H,): bytes. groups (G,): whether a
-    fusion group holds any. widths: of column-wise sequences, one for each collection that has some. on (R, W): shards of
-    tables in groups (problems/legality.py).
+    fusion group holds any. widths: of column-wise sequences, one for each collection that has some. on (R, W): shards
+    of tables in groups (problems/legality.py).
     """
 
     tables: Bools

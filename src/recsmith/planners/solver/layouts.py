@@ -185,7 +185,7 @@ def _splits(problem: Problem, t: int, number: int) -> Iterator[tuple[SharedWidth
 
 
 def rank_marks(problem: Problem) -> Ints:
-    """Numbers (W,), equal for ranks that constraints do not tell apart: by what is open to them; pins tell all apart."""
+    """Numbers (W,), equal for ranks that are open to the same tables; all ranks differ where a table is pinned."""
     legality, world = problem.legality, problem.cluster.world_size
     if legality.pinned.any():
         return np.arange(world)
