@@ -1,4 +1,4 @@
-"""Every planner keeps every constraint, and finds a plan exactly where brute force has one; benchmarks/constraints.py."""
+"""Every planner keeps every constraint, and finds a plan exactly where brute force has one."""
 
 from dataclasses import replace
 
@@ -90,7 +90,8 @@ def test_each_kind_is_kept_where_it_costs_something(planner: str, kind: str) -> 
 
 @pytest.mark.skipif(not is_compiled(), reason="needs the compiled annealing")
 def test_compiled_annealing_keeps_to_ranks_and_leaves_pins_alone() -> None:
-    rules = (*KINDS["ranks"].rules, TableRule(tables="t1", pin=Pin(sharding_type="column_wise", ranks=(0, 1, 3), widths=(16, 12, 4))))  # fmt: skip
+    pin = Pin(sharding_type="column_wise", ranks=(0, 1, 3), widths=(16, 12, 4))
+    rules = (*KINDS["ranks"].rules, TableRule(tables="t1", pin=pin))
     case = Case(workload(*TABLES), cluster(2, 2), constraints=Constraints(rules=rules), cost_model="analytic")
     made = case.plan("auto")
     assert "annealing" in made.members
@@ -102,8 +103,8 @@ def test_what_breaks_a_constraint_is_mended() -> None:
     constraints = Constraints(apart=(Apart(tables=("t0", "t1", "t2")),))
     problem = build_problem(workload(*TABLES), cluster(2, 2), constraints=constraints)
     evaluator = COST_MODELS["torchrec"].compile(problem)
-    first = problem.options.start[:-1]
-    whole = np.array([np.flatnonzero((problem.options.table == t) & (problem.options.count.sum(axis=1) == 1))[0] for t in range(len(first))])  # fmt: skip
+    one = np.flatnonzero(problem.options.count.sum(axis=1) == 1)
+    whole = one[np.searchsorted(problem.options.table[one], np.arange(len(problem.tables)))]
     draft = Assignment.of(problem, whole)
     draft.target[:] = 0
     broken = draft.footprint(problem)

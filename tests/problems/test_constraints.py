@@ -1,5 +1,6 @@
 """Constraints as files and plans hold them, and what is wrong with them in one sentence."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from recsmith.problems import build_problem, constraints_from_raw, constraints_t
 from recsmith.problems.space import Space
 
 WORK = workload(*(table(f"t{i}", 1000 * (i + 1), 32) for i in range(4)))
+NARROW = Pin(sharding_type="column_wise", ranks=(0, 1), widths=(8, 8))
 FILE = """schema: recsmith/constraints/1
 rules:
   - {tables: t0, ranks: [0], max_shards: 2}
@@ -40,7 +42,8 @@ def test_a_file_survives_the_way_into_a_plan_and_back(old: Path) -> None:
     assert read.apart == (Apart(tables=("t0", "t2"), per="host"),)
     assert read.per_rank == (PerRank(max_tables=3),)
     space, back = constraints_from_raw(constraints_to_raw(Space(), read), "plan")
-    assert (space, back) == (Space(), Constraints(rules=read.rules, together=read.together, apart=read.apart, per_rank=read.per_rank))  # fmt: skip
+    assert space == Space()
+    assert back == replace(read, source="")
 
 
 def test_partial_planning_keeps_what_an_old_plan_has_and_plans_the_rest(old: Path) -> None:
@@ -70,7 +73,7 @@ def test_a_plan_that_breaks_a_constraint_lies_outside_of_the_space() -> None:
         (Constraints(rules=(TableRule(tables="t1", ranks=(4,)),)), "names rank 4; the cluster has ranks 0 to 3"),
         (Constraints(rules=(TableRule(tables="t1", not_hosts=(2,)),)), "names host 2; the cluster has hosts 0 to 1"),
         (
-            Constraints(rules=(TableRule(tables="t1", pin=Pin(sharding_type="column_wise", ranks=(0, 1), widths=(8, 8))),)),
+            Constraints(rules=(TableRule(tables="t1", pin=NARROW),)),
             "widths [8, 8] add up to 16, not 32",
         ),
     ],
