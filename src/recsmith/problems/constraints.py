@@ -144,7 +144,7 @@ class Constraints:
 
     def rules_of(self, table: str) -> tuple[TableRule, ...]:
         """All rules that match the table."""
-        return tuple(rule for rule in self.rules if rule.tables == table or fnmatchcase(table, rule.tables))
+        return tuple(rule for rule in self.rules if rule.tables == table or _matches(rule.tables, table))
 
     def rule_for(self, table: str) -> TableRule | None:
         """All rules that match the table, as one; None if none does. Places and pins are not asked."""
@@ -179,11 +179,15 @@ class Constraints:
         )  # fmt: skip
 
 
+def _matches(pattern: str, table: str) -> bool:
+    """Whether a pattern that is no plain name matches; asked of every rule and table, so plain names are quick."""
+    return any(sign in pattern for sign in "*?[") and fnmatchcase(table, pattern)
+
+
 def members(patterns: tuple[str, ...], tables: list[str]) -> list[int]:
     """The numbers of the tables that names or patterns match, in order."""
     exact = set(patterns)
-    wild = [pattern for pattern in patterns if any(sign in pattern for sign in "*?[")]
-    return [i for i, name in enumerate(tables) if name in exact or any(fnmatchcase(name, each) for each in wild)]
+    return [i for i, name in enumerate(tables) if name in exact or any(_matches(each, name) for each in patterns)]
 
 
 def told(constraints: Constraints, table: str) -> str:
