@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from recsmith.costs import Evaluator, cost_model
-from recsmith.learning.policies.learn import PolicySettings, learn_dreamshard
+from recsmith.learning.policies.learn import PolicySettings, learn_policy
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
 from recsmith.learning.policies.tasks import PlacementTask, draw_placement_tasks, parse_size
 from recsmith.planners.dreamshard.files import load_policy

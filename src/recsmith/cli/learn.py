@@ -94,48 +94,88 @@ def comm(
     note(f"wrote {output}; recsmith.costs.neural_comm.files.load_comm_model reads it")
 
 
+def _policy_options(function: Any) -> Any:
+    """The options of all trainings of policies."""
+    for option in reversed([
+        click.option("--hardware", default="simulated:h100", show_default=True, metavar="H",
+                     help="What costs are collected on: cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]."),
+        click.option("-o", "--output", required=True, metavar="NAME.safetensors",
+                     help="File to write; its card beside it."),
+        click.option("--row", default="4x50", show_default=True, metavar="DxT",
+                     help="Devices x tables of training tasks."),
+        click.option("--tasks", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
+                     help="Training tasks."),
+        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+                     help="Seed of the weights and of what is tried."),
+        click.option("--budget", callback=read_time, metavar="TIME",
+                     help="Stop after a time such as 10m; run again to go on."),
+        force_option,
+    ]):  # fmt: skip
+        function = option(function)
+    return function
+
+
 @command.command(name="dreamshard")
-@click.option("--hardware", default="simulated:h100", show_default=True, metavar="H",
-              help="What costs are collected on: cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03].")  # fmt: skip
-@click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
-@click.option("--row", default="4x50", show_default=True, metavar="DxT", help="Devices x tables of training tasks.")
-@click.option("--tasks", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Training tasks.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Seed of the weights and of what is tried.")  # fmt: skip
+@_policy_options
 @click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Place, measure, fit, improve N times.")
 @click.option("--placements", type=click.IntRange(min=1), metavar="N", help="Measured in an iteration.")
 @click.option("--reward", type=click.Choice(["estimated", "measured"]), default="estimated", show_default=True,
               help="What episodes cost: by the cost network, or measured (the paper's ablation).")  # fmt: skip
-@click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m; run again to go on.")
-@force_option
-def dreamshard(
-    hardware: str, output: str, row: str, tasks: int, budget: float | None, force: bool, **words: Any
-) -> None:  # fmt: skip
+def dreamshard(**options: Any) -> None:
     """Train a policy that places tables; `--planner dreamshard:NAME.safetensors` plans by it (docs/learned.md).
 
     A run that was ended, or killed, goes on in the folder NAME.run beside the output.
 
-    
+    \b
     recsmith learn dreamshard --hardware simulated:h100 --output mine.safetensors
     recsmith plan tables.yaml --cluster h100:8 --planner dreamshard:mine.safetensors
-    """
-    from recsmith.learning.policies.learn import PolicySettings, iterations_of, learn_dreamshard
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    _learn("dreamshard", **options)
+
+
+@command.command(name="autoshard")
+@_policy_options
+@click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Iterations, with a checkpoint after each.")
+@click.option("--answers", type=click.IntRange(min=1), metavar="N",
+              help="Tasks that actors place and measure in an iteration.")  # fmt: skip
+@click.option("--episodes", type=click.IntRange(min=2), metavar="N", help="Placements of each of them.")
+@click.option("--actors", type=click.IntRange(1, 64), metavar="N",
+              help="Processes that place and measure; 2 where measurements are simulated, otherwise 1.")  # fmt: skip
+def autoshard(hardware: str, actors: int | None, **options: Any) -> None:
+    """Train a policy with an LSTM; `--planner autoshard:NAME.safetensors` plans by it (docs/learned.md).
+
+    Actors, processes of their own, place and measure; one that is lost is replaced. A run that was ended, or killed,
+    goes on in the folder NAME.run beside the output.
+
+    \b
+    recsmith learn autoshard --hardware simulated:h100 --output mine.safetensors
+    recsmith plan tables.yaml --cluster h100:8 --planner autoshard:mine.safetensors
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    usual = 2 if hardware.startswith("simulated:") else 1
+    _learn("autoshard", hardware=hardware, actors=actors or usual, **options)
+
+
+def _learn(
+    planner: Any, hardware: str, output: str, row: str, tasks: int, budget: float | None, force: bool, **words: Any
+) -> None:  # fmt: skip
+    """Train a policy, and say how it does."""
+    from recsmith.learning.policies.learn import KINDS, iterations_of, learn_policy
+    from recsmith.learning.policies.settings import PolicySettings
     from recsmith.learning.preparation import check_outputs
-    from recsmith.planners.dreamshard.files import SCHEMA
     from recsmith.reports.layout import show_lines
     from recsmith.reports.learned_models import policy_card_lines
 
-    check_outputs(output, SCHEMA, [], force=force)
+    check_outputs(output, KINDS[planner].schema, [], force=force)
     words = {name: word for name, word in words.items() if word is not None}
-    card = learn_dreamshard(
-        PolicySettings(hardware=hardware, row=row, tasks=tasks), output, words, budget_s=budget,
+    card = learn_policy(
+        planner, PolicySettings(hardware=hardware, row=row, tasks=tasks), output, words, budget_s=budget,
         on_iteration=progress_printer(policy_words, LOG_EVERY_S, lambda each: each.number == each.iterations),
     )  # fmt: skip
     end_line()
     show_lines(policy_card_lines(card))
-    if card.iterations < (wanted := iterations_of(words)):
+    if card.iterations < (wanted := iterations_of(planner, words)):
         note(f"ended after {card.iterations} of {wanted} iterations; the same command goes on")
-    note(f"wrote {output}; plan with --planner dreamshard:{output}")
+    note(f"wrote {output}; plan with --planner {planner}:{output}")
 
 
 def _folders(words: str, option: str) -> list[Any]:

@@ -1,7 +1,8 @@
 """Names that help texts list. Written out, for help imports nothing heavy; a test holds them against the registries."""
 
 PLANNERS = (
-    "auto", "neuroshard", "dreamshard", "surco", "rnn", "ldm", "random", "dim_greedy", "size_greedy", "lookup_greedy",
+    "auto", "neuroshard", "dreamshard", "autoshard", "surco", "rnn", "ldm", "random", "dim_greedy", "size_greedy",
+    "lookup_greedy",
     "size_lookup_greedy", "cost_greedy", "exact",
 )  # fmt: skip
 TYPES = (

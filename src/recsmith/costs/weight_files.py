@@ -19,7 +19,8 @@ from recsmith.files import Raw, did_you_mean, parse_json
 
 SUFFIX = ".safetensors"
 LARGEST_WEIGHTS = 2**26  # bytes; those that ship have a thousandth
-COMM, POLICY = "comm-", "dreamshard-"  # names of models of all-to-alls, and of policies; all others are cost models
+COMM = "comm-"  # begins the names of models of all-to-alls
+POLICIES = ("dreamshard-", "autoshard-")  # those of policies; all other weights are cost models
 
 
 def write_weights(target: str, tensors: dict[str, Any], card: Raw) -> None:

@@ -5,6 +5,7 @@ import re
 from recsmith import _plugins
 from recsmith.planners import Planner
 from recsmith.planners.auto import Auto
+from recsmith.planners.autoshard import AutoShard
 from recsmith.planners.dreamshard import DreamShard
 from recsmith.planners.exact import Exact
 from recsmith.planners.greedy import GREEDIES
@@ -14,9 +15,12 @@ from recsmith.planners.rnn import Rnn
 from recsmith.planners.surco import SurCo
 
 PLANNERS: dict[str, Planner] = {
-    planner.name: planner for planner in (Auto(), NeuroShard(), DreamShard(), SurCo(), Rnn(), Ldm(), *GREEDIES, Exact())
-}
-WITH_OPTIONS = {"dreamshard": DreamShard.of, "rnn": Rnn.of, "surco": SurCo.of}
+    planner.name: planner
+    for planner in (
+        Auto(), NeuroShard(), DreamShard(), AutoShard(), SurCo(), Rnn(), Ldm(), *GREEDIES, Exact(),
+    )
+}  # fmt: skip
+WITH_OPTIONS = {"dreamshard": DreamShard.of, "autoshard": AutoShard.of, "rnn": Rnn.of, "surco": SurCo.of}
 """What makes a planner of a word with options, such as dreamshard?samples=16: a name, and what follows ':' or '?'."""
 
 

@@ -3,7 +3,7 @@
 from recsmith.costs.neural.files import Card, NoiseFloor
 from recsmith.costs.neural.reach import Region
 from recsmith.costs.neural_comm.files import CommCard, CommHeldOut
-from recsmith.planners.dreamshard.files import PolicyCard
+from recsmith.planners.placing.policy_files import PolicyCard
 from recsmith.reports.layout import plain_line
 from recsmith.units import counted, format_time
 

@@ -18,6 +18,7 @@ from recsmith.reports.layout import grid, line
 REGISTRIES_SCHEMA = "recsmith/planners/1"
 NEEDS = {
     "auto": "nothing; searches more with OR-Tools",
+    "autoshard": "nothing; at its best on a device with a policy",
     "dreamshard": "nothing; at its best on a device with a policy",
     "surco": "OR-Tools",
     "exact": "OR-Tools, above some ten tables",

@@ -15,7 +15,7 @@ import pytest
 
 import recsmith
 from recsmith.errors import MissingExtra, UsageError
-from recsmith.learning.policies.learn import PolicySettings, learn_dreamshard
+from recsmith.learning.policies.learn import PolicySettings, learn_policy
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
 from recsmith.learning.policies.tasks import TRAINING, SizeRow, draw_placement_tasks
 from recsmith.planners.dreamshard.network import REPRESENTED, PolicyView

@@ -15,7 +15,7 @@ from recsmith.costs.neural.inputs import CORRECTED, DATA_TYPES, INPUTS, OPTIMIZE
 from recsmith.costs.neural.reach import FIGURES, Region
 from recsmith.costs.weight_files import (
     COMM,
-    POLICY,
+    POLICIES,
     check_tensors,
     damaged,
     find_weights,
@@ -128,7 +128,7 @@ def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
 
 def shipped_models() -> list[str]:
     """Names of the learned cost models that ship."""
-    return [name for name in shipped() if not name.startswith((COMM, POLICY))]
+    return [name for name in shipped() if not name.startswith((COMM, *POLICIES))]
 
 
 def find_model(name: str) -> Path:

@@ -14,9 +14,8 @@ ships); this file has the same formulas in PyTorch, for gradients. Imports torch
 Legend: N items, D devices, E episodes, B placements of a batch, k terms, p representation, T steps (= N).
 """
 
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,27 +24,27 @@ import torch
 from torch import Tensor
 
 from recsmith._types import Floats, Ints, noun
-from recsmith.costs import Evaluator
 from recsmith.errors import RecSmithError
+from recsmith.learning.policies.cost_networks import (
+    PolicyNetworks,
+    cost_loss,
+    descend,
+    held_with_item,
+    median_error,
+    restore_state,
+    state_of,
+)
 from recsmith.learning.policies.measured import MeasuredPlacement, PlacementMeter
+from recsmith.learning.policies.settings import PolicySettings
+from recsmith.learning.policies.tasks import PlacementTask
+from recsmith.learning.policies.training_tasks import TrainingTask, training_tasks
 from recsmith.learning.training_loop import relative_loss
-from recsmith.planners.dreamshard.network import (
-    BEND,
-    LOG_SPAN,
-    MICRO,
-    REACH,
-    REPRESENTED,
-    SHAPES,
-    STEP_REACH,
-    TERMS,
-    DreamShardNetwork,
-    Rollout,
-)  # fmt: skip
+from recsmith.planners.dreamshard.network import SHAPES, STEP_REACH, DreamShardNetwork
 from recsmith.planners.placing import ItemBatch
+from recsmith.planners.placing.cost_network import LOG_SPAN, MICRO
+from recsmith.planners.placing.rollouts import NO_ROOM, REPRESENTED, Rollout
 
 DEAD = 1.5  # times the worst step of the batch: what an episode costs that came to a dead end
-FIRST_LAUNCH = 10.0  # microseconds
-LEAST_SPREAD = 0.05  # of an input that hardly varies
 
 
 @noun
@@ -91,14 +90,6 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class TrainingTask:
-    """A task as training sees it: its evaluator (of collectives), and its items before they are ordered."""
-
-    evaluator: Evaluator
-    items: ItemBatch
-
-
-@dataclass(frozen=True)
 class Sample:
     """A measured placement: of which task, where its items went (N,), in their order there, and what it cost."""
 
@@ -110,71 +101,14 @@ class Sample:
 # --- the networks: the formulas of planners/dreamshard/network.py, with gradients -----------------------------------
 
 
-class Networks(torch.nn.Module):
-    """Both networks as one set of tensors; `centre` and `spread` are not trained."""
+class Networks(PolicyNetworks):
+    """Both networks; what devices cost is in cost_networks.py."""
 
     POLICY = ("own0", "own0_bias", "own1", "own1_bias", "score0", "score0_bias", "score1", "log_greed")
-
-    def __init__(self, centre: Floats, spread: Floats, seed: int, greed: float) -> None:
-        super().__init__()
-        random = torch.Generator().manual_seed(seed)
-        for name, shape in SHAPES.items():
-            bound = 1 / math.sqrt(shape[-1])
-            first = (torch.rand(shape, generator=random) * 2 - 1) * bound if len(shape) == 2 else torch.zeros(shape)
-            if name in ("unit", "head1", "step1", "score1"):
-                first = first * 0.1  # what corrects begins small
-            self.register_parameter(name, torch.nn.Parameter(first))
-        with torch.no_grad():
-            self.get_parameter("base").copy_(torch.rand(SHAPES["base"], generator=random) * 2 - 3)
-            self.get_parameter("log_launch").fill_(math.log(FIRST_LAUNCH))
-            self.get_parameter("log_greed").fill_(math.log(greed))
-            self.get_parameter("centre").copy_(torch.as_tensor(centre))
-            self.get_parameter("spread").copy_(torch.as_tensor(spread))
-        for name in ("centre", "spread"):
-            self.get_parameter(name).requires_grad_(False)
-
-    def policy_parameters(self) -> list[Tensor]:
-        """What REINFORCE changes."""
-        return [each for name, each in self.named_parameters() if name in self.POLICY]
-
-    def cost_parameters(self) -> list[Tensor]:
-        """What measurements fit."""
-        return [each for name, each in self.named_parameters() if name not in self.POLICY and each.requires_grad]
-
-    def tensors(self) -> dict[str, Floats]:
-        """All tensors as arrays."""
-        return {name: each.detach().double().numpy().copy() for name, each in self.named_parameters()}
 
     def frozen(self) -> DreamShardNetwork:
         """The same in NumPy, to place with."""
         return DreamShardNetwork(self.tensors())
-
-    def linear(self, name: str, flow: Tensor) -> Tensor:
-        """A layer."""
-        return torch.nn.functional.linear(flow, self.get_parameter(name), self.get_parameter(f"{name}_bias"))
-
-    def two_layers(self, name: str, inputs: Tensor) -> Tensor:
-        """Two layers on scaled inputs."""
-        scaled = ((inputs - self.get_parameter("centre")) / self.get_parameter("spread")).clamp(-4.0, 4.0)
-        return self.linear(f"{name}1", self.linear(f"{name}0", scaled).relu()).relu()
-
-    def terms(self, inputs: Tensor, work: Tensor, link_s: Tensor) -> Tensor:  # (N, x), (N, b), (N,) -> (N, k)
-        """A count, learned terms and link microseconds of items."""
-        hidden = self.two_layers("item", inputs)
-        bent = BEND * torch.tanh(self.linear("unit", hidden) / BEND).reshape(-1, TERMS, work.shape[1])
-        learned = torch.einsum("ntb,nb->nt", torch.exp(self.get_parameter("base") + bent), work) * MICRO
-        return torch.cat([torch.ones(len(inputs), 1), learned, link_s[:, None] * MICRO], dim=1)
-
-    def costs(self, sums: Tensor) -> Tensor:  # (..., k) -> (..., 3)
-        """Seconds forward, of communication and backward of devices."""
-        hidden = self.linear("head0", torch.log1p(sums) / LOG_SPAN).relu()
-        factor = torch.exp(REACH * torch.tanh(self.linear("head1", hidden) / REACH))
-        slope = self.get_parameter("log_slope").exp()
-        keep = torch.ones_like(slope)
-        keep[[0, 2], -1] = 0.0
-        keep[1, :-1] = 0.0
-        linear = sums[..., 1:] @ (slope * keep).T
-        return (sums[..., :1].clamp(max=1.0) * self.get_parameter("log_launch").exp() + linear * factor) / MICRO
 
     def step(self, sums: Tensor, costs: Tensor) -> Tensor:  # (..., D, k), (..., D, 3) -> (...)
         """Seconds of the step."""
@@ -197,9 +131,7 @@ class Training:
 
     def __init__(self, recipe: Recipe, tasks: list[TrainingTask], meter: PlacementMeter) -> None:
         self.recipe, self.tasks, self.meter = recipe, tasks, meter
-        inputs = np.concatenate([task.items.inputs for task in tasks])
-        spread = np.maximum(inputs.std(axis=0), LEAST_SPREAD)
-        self.networks = Networks(inputs.mean(axis=0), spread, recipe.seed, recipe.greed)
+        self.networks = Networks(SHAPES, [task.items for task in tasks], recipe.seed, recipe.greed)
         self.costs_adam = torch.optim.Adam(self.networks.cost_parameters(), lr=recipe.cost_rate)
         self.policy_adam = torch.optim.Adam(self.networks.policy_parameters(), lr=recipe.policy_rate)
         self.samples: list[Sample] = []
@@ -260,10 +192,8 @@ class Training:
 
     def _calibrate(self) -> None:
         """Bring the untrained heads to the size of what was measured."""
-        with torch.no_grad():
-            _, costs, _, wanted, _ = self._batch(self.samples)
-            ratio = (wanted / costs.clamp(min=1e-12)).reshape(-1, 3)
-            self.networks.get_parameter("log_slope").add_(ratio.median(dim=0).values.clamp(min=1e-6).log()[:, None])
+        _, costs, _, wanted, _ = self._batch(self.samples)
+        self.networks.calibrate(costs, wanted)
 
     # --- 2. fit the cost network
 
@@ -273,32 +203,18 @@ class Training:
         for _ in range(self.recipe.cost_updates):
             chosen = random.integers(0, len(self.samples), self.recipe.batch)
             _, costs, step, wanted, step_wanted = self._batch([self.samples[i] for i in chosen.tolist()])
-            scale = (
-                wanted.sum(dim=-1, keepdim=True).clamp(min=1e-9) / 3
-            )  # a part counts beside the others of its device
-            off = (costs - wanted) / torch.maximum(wanted, 0.3 * scale)
-            loss = relative_loss(off) + relative_loss((step - step_wanted) / step_wanted)
-            self.costs_adam.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.networks.cost_parameters(), 1.0)
-            self.costs_adam.step()
-            errors.append(float((costs.sum(-1) / wanted.sum(-1).clamp(min=1e-12) - 1).abs().median().detach()))
+            loss = cost_loss(costs, wanted) + relative_loss((step - step_wanted) / step_wanted)
+            descend(self.costs_adam, self.networks.cost_parameters(), loss)
+            errors.append(median_error(costs, wanted))
         return float(np.mean(errors[-20:]))
 
     def _batch(self, samples: list[Sample]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Sums (B, D, k), costs (B, D, 3) and step (B,) predicted of placements, and both as measured."""
         devices = self.tasks[0].items.devices
-        inputs, work, link_s = (
-            torch.as_tensor(
-                np.concatenate([getattr(self.tasks[sample.task].items, name) for sample in samples]),
-                dtype=torch.float32,
-            )
-            for name in ("inputs", "work", "link_s")
-        )
-        place = np.concatenate([i * devices + sample.target for i, sample in enumerate(samples)])
-        terms = self.networks.terms(inputs, work, link_s)
-        sums = torch.zeros(len(samples) * devices, terms.shape[1]).index_add_(0, torch.as_tensor(place), terms)
-        sums = sums.reshape(len(samples), devices, -1)
+        items = [self.tasks[sample.task].items for sample in samples]
+        place = [i * devices + sample.target for i, sample in enumerate(samples)]
+        parts = [(each.inputs, each.work, each.link_s) for each in items]
+        sums = self.networks.sums(parts, place, len(samples) * devices).reshape(len(samples), devices, -1)
         costs = self.networks.costs(sums)
         wanted = torch.as_tensor(np.stack([sample.measured.costs for sample in samples]), dtype=torch.float32)
         steps = torch.tensor([sample.measured.step_s for sample in samples])
@@ -339,10 +255,7 @@ class Training:
         advantage = torch.as_tensor((cost.mean() - cost) / max(cost.std(), 1e-12), dtype=torch.float32)
         log_chance, entropy = self._chances(items, found)
         loss = -(advantage * log_chance).mean() - self.recipe.entropy * entropy.mean()
-        self.policy_adam.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.networks.policy_parameters(), 1.0)
-        self.policy_adam.step()
+        descend(self.policy_adam, self.networks.policy_parameters(), loss)
         return float(entropy.mean().detach())
 
     def _chances(self, items: ItemBatch, found: Rollout) -> tuple[Tensor, Tensor]:
@@ -360,24 +273,22 @@ class Training:
         alone = network.costs(network.terms(items)).sum(axis=-1)
         share = torch.as_tensor(alone / alone.sum() * items.devices, dtype=torch.float32)
         own = self.networks.two_layers("own", torch.as_tensor(items.inputs, dtype=torch.float32)) * share[:, None]
-        placed = torch.as_tensor(found.target.T >= 0)  # (T, E)
-        went = torch.nn.functional.one_hot(torch.as_tensor(found.target.T.clip(0)), items.devices) * placed[..., None]
-        held = (went[..., None] * own[:, None, None, :]).cumsum(dim=0)  # (T, E, D, p)
-        before = torch.cat([torch.zeros_like(held[:1]), held[:-1]])
+        held, placed = held_with_item(own, found.target, items.devices)
         figures = torch.as_tensor(found.figures, dtype=torch.float32)
-        scores = self.networks.score(torch.cat([before + own[:, None, None, :], figures], dim=-1))
+        scores = self.networks.score(torch.cat([held, figures], dim=-1))
         room = torch.as_tensor(found.room)
-        return torch.where(room | ~placed[..., None], scores, torch.tensor(-1e9)), placed
+        return torch.where(room | ~placed[..., None], scores, NO_ROOM), placed
+
+    @property
+    def measured(self) -> int:
+        """How many placements were measured."""
+        return len(self.samples)
 
     # --- what a checkpoint keeps
 
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` goes on: networks, both optimizers, and what was measured."""
-        kept: dict[str, Any] = {f"network.{name}": value for name, value in self.networks.tensors().items()}
-        for which, adam in self._optimizers():
-            for i, parameter in enumerate(adam.param_groups[0]["params"]):
-                for name, value in adam.state[parameter].items():
-                    kept[f"{which}.{i}.{name}"] = value.detach().double().numpy().copy()
+        kept = state_of(self.networks, self._optimizers())
         kept["samples.task"] = np.array([sample.task for sample in self.samples])
         kept["samples.target"] = np.concatenate([sample.target for sample in self.samples])
         kept["samples.costs"] = np.stack([sample.measured.costs for sample in self.samples])
@@ -386,15 +297,7 @@ class Training:
 
     def restore(self, kept: dict[str, Any], iteration: int) -> None:
         """Go on from a state after so many iterations."""
-        with torch.no_grad():
-            for name, parameter in self.networks.named_parameters():
-                parameter.copy_(torch.as_tensor(kept[f"network.{name}"]))
-        for which, adam in self._optimizers():
-            for i, parameter in enumerate(adam.param_groups[0]["params"]):
-                names = [name for name in ("step", "exp_avg", "exp_avg_sq") if f"{which}.{i}.{name}" in kept]
-                adam.state[parameter] = {
-                    name: torch.as_tensor(kept[f"{which}.{i}.{name}"], dtype=torch.float32) for name in names
-                }
+        restore_state(kept, self.networks, self._optimizers())
         self.samples, place = [], 0
         for i, index in enumerate(kept["samples.task"].tolist()):
             count = len(self.tasks[index].items)
@@ -407,8 +310,9 @@ class Training:
         return [("costs_adam", self.costs_adam), ("policy_adam", self.policy_adam)]
 
 
-def placing_tasks(evaluators: list[Evaluator], items: list[ItemBatch | None]) -> list[TrainingTask]:
-    """Tasks whose tables all have room."""
-    return [
-        TrainingTask(evaluator, each) for evaluator, each in zip(evaluators, items, strict=True) if each is not None
-    ]
+def training_of(
+    recipe: Recipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
+) -> Training:
+    """A run on some tasks, which a meter measures."""
+    del settings
+    return Training(recipe, training_tasks(tasks), meter)

@@ -1,4 +1,4 @@
-"""Trains a DreamShard policy and writes it: draw tasks, train, judge on unseen tables, write.
+"""Trains a policy and writes it: draw tasks, train, judge on unseen tables, write.
 
 The run's folder stands beside the output (NAME.run for NAME.safetensors) and lets a run that was ended go on.
 """
@@ -6,70 +6,44 @@ The run's folder stands beside the output (NAME.run for NAME.safetensors) and le
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from recsmith._types import noun
 from recsmith.costs import Evaluator
 from recsmith.costs.weight_files import SUFFIX
 from recsmith.errors import NoPlanFound, UsageError
 from recsmith.files import encode
 from recsmith.learning.policies.checkpoints import RunFolder
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
-from recsmith.learning.policies.tasks import TESTING, TRAINING, PlacementTask, draw_placement_tasks, parse_size
+from recsmith.learning.policies.settings import TRAINING_SEED, PolicySettings
+from recsmith.learning.policies.tasks import TESTING, PlacementTask, parse_size
 from recsmith.learning.preparation import check_output, import_training
 from recsmith.measuring.folder_lock import lock_folder
-from recsmith.planners.dreamshard.files import HeldOutTasks, PolicyCard, load_policy, save_policy
-from recsmith.planners.dreamshard.network import DreamShardNetwork
+from recsmith.planners.autoshard.files import AUTOSHARD
+from recsmith.planners.dreamshard.files import DREAMSHARD
 from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.placing import TRAINED, items_of
+from recsmith.planners.placing.policy_files import HeldOutTasks, PolicyCard, PolicyKind
+from recsmith.planners.placing.rollouts import PlacingNetwork
 from recsmith.planners.search.assignment import Assignment
 from recsmith.problems import Footprint
 
 CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
-CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices and a step, as in `recsmith bench sharding`
-JUDGING_SEED, TRAINING_SEED = 1, 2  # of tasks; those of the benchmark have others
-RUN_SCHEMA = "recsmith/dreamshard-run/1"  # of a run's settings
+JUDGING_SEED = 1  # of tasks; those that train, and those of the benchmark, have others
 JUDGED = 20  # tasks of unseen tables on the card
 
-
-@noun
-class PolicySettings:
-    """What is trained, beside the recipe: on which hardware, and tasks of which size. row: such as 4x50."""
-
-    hardware: str
-    row: str = "4x50"
-    tasks: int = 50
-
-    def __post_init__(self) -> None:
-        """Check the size and the number."""
-        parse_size(self.row)
-        if self.tasks < 1:
-            raise UsageError(f"tasks is {self.tasks}; training needs at least 1")
+PolicyName = Literal["dreamshard", "autoshard"]
+KINDS: dict[PolicyName, PolicyKind] = {"dreamshard": DREAMSHARD, "autoshard": AUTOSHARD}
 
 
-def batch_of(hardware: str) -> int:
-    """Samples of all devices and a step."""
-    return CPU_BATCH if hardware == "cpu" else GPU_BATCH
+def iterations_of(planner: PolicyName, words: dict[str, Any]) -> int:
+    """How many iterations a training has. words: the fields of its Recipe."""
+    return _module(planner).Recipe(**words).iterations
 
 
-def device_name(hardware: str) -> str:
-    """The device whose clusters tasks are placed on."""
-    kind, _, source = hardware.partition(":")
-    if kind == "cpu":
-        return "cpu"
-    if kind not in ("cuda", "simulated") or not source:
-        raise UsageError(f"a policy learns on cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03], not '{hardware}'")
-    return source.partition("?")[0]
-
-
-def iterations_of(words: dict[str, Any]) -> int:
-    """How many iterations a training has. words: the fields of dreamshard.Recipe."""
-    return import_training("recsmith.learning.policies.dreamshard").Recipe(**words).iterations
-
-
-def learn_dreamshard(
+def learn_policy(
+    planner: PolicyName,
     settings: PolicySettings,
     output: str,
     words: dict[str, Any],
@@ -77,7 +51,7 @@ def learn_dreamshard(
     budget_s: float | None = None,
     on_iteration: Callable[[Any], None] | None = None,
 ) -> PolicyCard:
-    """Train a policy and write it; words: the fields of dreamshard.Recipe. A run that was ended goes on.
+    """Train a policy of a planner and write it; words: the fields of its Recipe. A run that was ended goes on.
 
     Ctrl-C and the budget end training at the last whole iteration, whose policy is written.
 
@@ -89,27 +63,25 @@ def learn_dreamshard(
     """
     check_output(output)
     ends = None if budget_s is None else time.monotonic() + budget_s
-    training_module = import_training("recsmith.learning.policies.dreamshard")
-    recipe = training_module.Recipe(**words)
-    device, batch = device_name(settings.hardware), batch_of(settings.hardware)
-    row = parse_size(settings.row)
-    judging = draw_placement_tasks(row, JUDGED, JUDGING_SEED, device, batch, TESTING).tasks
-    tasks = draw_placement_tasks(row, settings.tasks, TRAINING_SEED, device, batch, TRAINING).tasks
+    module, kind = _module(planner), KINDS[planner]
+    recipe = module.Recipe(**words)
+    judging = settings.draw(JUDGED, JUDGING_SEED, TESTING)
+    tasks = settings.draw(settings.tasks)
     meter = PlacementMeter(settings.hardware, (*tasks, *judging))
-    training = training_module.Training(recipe, _training_tasks(training_module, tasks), meter)
+    training = module.training_of(recipe, settings, tasks, meter)
     folder = Path(output.removesuffix(SUFFIX) + ".run")
     with lock_folder(folder):
-        run = RunFolder(folder, {"schema": RUN_SCHEMA, **_every(settings), **_every(recipe)})
+        run = RunFolder(folder, {"schema": f"recsmith/{planner}-run/1", **_every(settings), **_every(recipe)})
         _train(training, run, ends, on_iteration)
-    network = DreamShardNetwork(training.networks.tensors())
+    network, row = training.networks.frozen(), parse_size(settings.row)
     card = PolicyCard(
         hardware=meter.hardware.name, device=meter.hardware.device, versions=meter.hardware.versions,
         devices=row.devices, tables=row.tables, tasks=len(tasks), task_seed=TRAINING_SEED, seed=recipe.seed,
-        measured=len(training.samples), iterations=training.iteration, reward=recipe.reward,
+        measured=training.measured, iterations=training.iteration, reward=recipe.reward,
         held_out=held_out(network, meter, judging),
     )  # fmt: skip
-    save_policy(output, network.tensors, card)
-    load_policy(Path(output))
+    kind.save(output, network.tensors, card)
+    kind.load(Path(output))
     return card
 
 
@@ -118,12 +90,9 @@ def _every(noun: Any) -> dict[str, Any]:
     return {name: getattr(noun, name) for name in noun.__dataclass_fields__}
 
 
-def _training_tasks(module: Any, tasks: Sequence[PlacementTask]) -> list[Any]:
-    """Every task with each rule of what is split first."""
-    evaluators = [evaluator for task in tasks for evaluator in [evaluator_of(task)] * len(TRAINED)]
-    rules = TRAINED * len(tasks)
-    pairs = zip(evaluators, rules, strict=True)
-    return module.placing_tasks(evaluators, [items_of(each.problem, each, rule) for each, rule in pairs])
+def _module(planner: PolicyName) -> Any:
+    """What trains."""
+    return import_training(f"recsmith.learning.policies.{planner}")
 
 
 def _train(training: Any, run: RunFolder, ends: float | None, on_iteration: Callable[[Any], None] | None) -> None:
@@ -151,7 +120,7 @@ def _train(training: Any, run: RunFolder, ends: float | None, on_iteration: Call
         raise UsageError("the time is over before the first iteration; give more --budget")
 
 
-def held_out(network: DreamShardNetwork, meter: PlacementMeter, tasks: Sequence[PlacementTask]) -> HeldOutTasks:
+def held_out(network: PlacingNetwork, meter: PlacementMeter, tasks: Sequence[PlacementTask]) -> HeldOutTasks:
     """How a policy does on unseen tasks, beside the classic greedies; tasks without a plan of one are left out."""
     steps: dict[str, list[float]] = {name: [] for name in CLASSIC}
     own: list[float] = []
@@ -178,7 +147,7 @@ def held_out(network: DreamShardNetwork, meter: PlacementMeter, tasks: Sequence[
     )  # fmt: skip
 
 
-def _best_rollout(network: DreamShardNetwork, evaluator: Evaluator) -> tuple[Assignment | None, float]:
+def _best_rollout(network: PlacingNetwork, evaluator: Evaluator) -> tuple[Assignment | None, float]:
     """The greedy roll-out, over the rules of what is split, that is predicted to be fastest; and its step."""
     best: tuple[Assignment | None, float] = (None, float("inf"))
     for rule in TRAINED:

@@ -1,202 +1,50 @@
-"""DreamShard's two networks in NumPy: what a device costs, and which device an item goes to.
+"""DreamShard's networks in NumPy: what a step costs beyond its slowest device, and which device an item goes to.
 
-    item      -> terms: work times bounded unit costs           (cost network's item representation)
-    device    -> sums of the terms of its items -> three heads: seconds forward, of communication, backward
     step      -> the largest sum of each term over devices -> a bounded correction of the slowest device's seconds
+    device    -> what is seen of it (placing/rollouts.py) -> a score
 
-    item      -> 32 numbers, times its share of the mean load   (policy network's item representation)
-    device    -> their sum, with the item under question; its predicted costs then, relative to those of a device with
-                 an even share of everything; memory used; what is left -> a score; softmax over devices with room
+What a device costs is for placing/cost_network.py to say. The training in learning/policies/dreamshard.py has the same
+formulas in PyTorch; a test holds them together.
 
-Every figure that the policy sees is relative, so it means the same for other numbers of items and devices. The training
-in learning/policies/dreamshard.py has the same formulas in PyTorch; a test holds them together.
-
-Legend: N items, D devices, E episodes, x inputs, b figures of work, t learned terms, k = t + 2 terms, p = 32.
+Legend: D devices, E episodes, k terms, p = 32.
 """
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from recsmith._types import Bools, Floats, Ints
-from recsmith.costs.neural.inputs import WORK
-from recsmith.planners.placing import INPUT_COUNT, Episodes, ItemBatch
+from recsmith._types import Floats
+from recsmith.planners.placing.cost_network import COST_SHAPES, HIDDEN, LOG_SPAN, MICRO, TERMS, WIDE
+from recsmith.planners.placing.items import ItemBatch
+from recsmith.planners.placing.rollouts import FIGURES, OWN_SHAPES, REPRESENTED, PlacingNetwork, PolicyView
 
-TERMS, HIDDEN, WIDE, REPRESENTED = 6, 32, 64, 32  # t; hidden units; hidden units of a score; p
-BEND, REACH, STEP_REACH = 2.5, 1.5, 0.5  # unit costs, heads and step lie within e ** of these of their base
-MICRO = 1e6  # terms are microseconds, of whose logarithms heads correct
-LOG_SPAN = 8.0
-FIGURES = 7  # that a score sees beside the representation
-SMALLEST = 1e-12  # seconds, below which a load is no scale
-QUANTUM = 2.0**-20  # scores are compared as multiples of it, so that rounding decides nothing
-SHAPES: dict[str, tuple[int, ...]] = {
-    "centre": (INPUT_COUNT,), "spread": (INPUT_COUNT,),
-    "item0": (WIDE, INPUT_COUNT), "item0_bias": (WIDE,), "item1": (HIDDEN, WIDE), "item1_bias": (HIDDEN,),
-    "unit": (TERMS * len(WORK), HIDDEN), "unit_bias": (TERMS * len(WORK),), "base": (TERMS, len(WORK)),
-    "log_launch": (3,), "log_slope": (3, TERMS + 1),
-    "head0": (HIDDEN, TERMS + 2), "head0_bias": (HIDDEN,), "head1": (3, HIDDEN), "head1_bias": (3,),
+STEP_REACH = 0.5  # the step lies within e ** this of its slowest device
+SHAPES: dict[str, tuple[int, ...]] = COST_SHAPES | {
     "step0": (HIDDEN, TERMS + 5), "step0_bias": (HIDDEN,), "step1": (1, HIDDEN), "step1_bias": (1,),
-    "own0": (WIDE, INPUT_COUNT), "own0_bias": (WIDE,), "own1": (REPRESENTED, WIDE), "own1_bias": (REPRESENTED,),
+} | OWN_SHAPES | {
     "score0": (WIDE, REPRESENTED + FIGURES), "score0_bias": (WIDE,), "score1": (1, WIDE), "log_greed": (1,),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Rollout:
-    """Placements of the same items: target (E, N), dead (E,), and the step's predicted seconds (E,).
-
-    figures (N, E, D, FIGURES), room (N, E, D): what the policy saw at each step beside representations, if recorded.
-    """
-
-    target: Ints
-    dead: Bools
-    step_s: Floats
-    figures: Floats
-    room: Bools
-
-
-@dataclass(frozen=True)
-class DreamShardNetwork:
+class DreamShardNetwork(PlacingNetwork):
     """Both networks; tensors as in SHAPES."""
-
-    tensors: dict[str, Floats] = field(repr=False)
-
-    # --- the cost network ---------------------------------------------------------------------------------------
-
-    def terms(self, items: ItemBatch) -> Floats:
-        """A count, learned terms and link microseconds of each item (N, k)."""
-        hidden = self._two_layers("item", self._scaled(items))
-        bent = BEND * np.tanh(self._linear("unit", hidden) / BEND).reshape(-1, TERMS, len(WORK))
-        learned = np.einsum("ntb,nb->nt", np.exp(self.tensors["base"] + bent), items.work) * MICRO
-        return np.column_stack([np.ones(len(items)), learned, items.link_s * MICRO])
-
-    def costs(self, sums: Floats) -> Floats:
-        """Seconds forward, of communication and backward (..., 3) of devices with summed terms (..., k)."""
-        hidden = np.maximum(self._linear("head0", np.log1p(sums) / LOG_SPAN), 0.0)
-        factor = np.exp(REACH * np.tanh(self._linear("head1", hidden) / REACH))
-        linear = sums[..., 1:] @ self._slope.T
-        return (np.minimum(sums[..., :1], 1.0) * self._launch + linear * factor) / MICRO
 
     def step(self, sums: Floats) -> Floats:
         """Seconds of the step (...) of devices with summed terms (..., D, k)."""
         costs = self.costs(sums)
         seen = np.concatenate([sums.max(axis=-2), costs.max(axis=-2) * MICRO], axis=-1)
-        hidden = np.maximum(self._linear("step0", np.log1p(seen) / LOG_SPAN), 0.0)
-        factor = np.exp(STEP_REACH * np.tanh(self._linear("step1", hidden)[..., 0]))
+        hidden = np.maximum(self.linear("step0", np.log1p(seen) / LOG_SPAN), 0.0)
+        factor = np.exp(STEP_REACH * np.tanh(self.linear("step1", hidden)[..., 0]))
         return costs.sum(axis=-1).max(axis=-1) * factor
 
-    @cached_property
-    def _launch(self) -> Floats:
-        return np.exp(self.tensors["log_launch"])
-
-    @cached_property
-    def _slope(self) -> Floats:
-        """Seconds a term adds forward, to communication, backward (3, t + 1): links count for communication alone."""
-        slope = np.exp(self.tensors["log_slope"])
-        slope[[0, 2], -1] = 0.0
-        slope[1, :-1] = 0.0
-        return slope
-
-    # --- the policy network -------------------------------------------------------------------------------------
-
-    def order(self, items: ItemBatch) -> ItemBatch:
-        """The items in falling predicted seconds, each alone on a device; differences of rounding do not count."""
-        seconds = self.costs(self.terms(items)).sum(axis=-1)
-        scale = max(float(seconds.mean()), SMALLEST) * QUANTUM if len(items) else 1.0
-        return items.sorted_by(np.floor(seconds / scale))
-
-    def rollout(
-        self, items: ItemBatch, count: int = 1, random: np.random.Generator | None = None, *, record: bool = False
-    ) -> Rollout:
-        """Place ordered items: each on the device of the highest score, or on one drawn from the softmax of scores.
-
-        random: what draws; None takes the highest score. record: keep what the policy saw, to train on.
-        """
-        episodes, view = Episodes(items, count), PolicyView.of(self, items)
-        sums = np.zeros((count, items.devices, TERMS + 2))
-        held = np.zeros((count, items.devices, REPRESENTED))
-        each, steps = np.arange(count), len(items) if record else 0
-        figures = np.empty((steps, count, items.devices, FIGURES))
-        rooms = np.empty((steps, count, items.devices), dtype=bool)
-        while not episodes.done:
-            i, room = episodes.step, episodes.room()
-            seen = view.seen(self, sums + view.terms[i], held + view.represented[i], episodes.free, i)
-            if record:
-                figures[i], rooms[i] = seen[..., REPRESENTED:], room
-            scores = np.where(room, self.score(seen), -np.inf)
-            device = np.floor(scores / QUANTUM).argmax(axis=1) if random is None else _draw(scores, random)
-            placed = episodes.place(device)
-            sums[each[placed], device[placed]] += view.terms[i]
-            held[each[placed], device[placed]] += view.represented[i]
-        return Rollout(episodes.target, episodes.dead, self.step(sums), figures, rooms)
-
-    def represented(self, items: ItemBatch) -> Floats:
-        """Representation of items in the policy network, before shares of the load (N, p)."""
-        return self._two_layers("own", self._scaled(items))
+    def scorer(self, items: ItemBatch, view: PolicyView) -> Callable[[int, Floats], Floats]:
+        """Scores, alike for every item: what is seen says which it is."""
+        del items, view
+        return lambda _, seen: self.score(seen)
 
     def score(self, seen: Floats) -> Floats:
         """Scores (...) of what the policy sees of devices (..., p + FIGURES); greed weighs the seconds of a device."""
-        hidden = np.maximum(self._linear("score0", seen), 0.0)
+        hidden = np.maximum(self.linear("score0", seen), 0.0)
         return hidden @ self.tensors["score1"][0] - np.exp(self.tensors["log_greed"][0]) * seen[..., REPRESENTED]
-
-    # --- layers -------------------------------------------------------------------------------------------------
-
-    def _scaled(self, items: ItemBatch) -> Floats:
-        return np.clip((items.inputs - self.tensors["centre"]) / self.tensors["spread"], -4.0, 4.0)
-
-    def _linear(self, name: str, flow: Floats) -> Floats:
-        return flow @ self.tensors[name].T + self.tensors[f"{name}_bias"]
-
-    def _two_layers(self, name: str, flow: Floats) -> Floats:
-        hidden = np.maximum(self._linear(f"{name}0", flow), 0.0)
-        return np.maximum(self._linear(f"{name}1", hidden), 0.0)
-
-
-@dataclass(frozen=True)
-class PolicyView:
-    """What the policy sees of items, worked out once.
-
-    terms (N, k), represented (N, p): of items. even_s: predicted seconds of a device with an even share of everything.
-    share, left (N,): of the mean load, that an item takes; of all items, that is not placed before it. capacity (D,).
-    """
-
-    terms: Floats
-    represented: Floats
-    even_s: float
-    share: Floats
-    left: Floats
-    capacity: Floats
-    bytes: Floats
-
-    @classmethod
-    def of(cls, network: DreamShardNetwork, items: ItemBatch) -> "PolicyView":
-        """Of ordered items."""
-        terms = network.terms(items)
-        alone = network.costs(terms).sum(axis=-1)
-        total = max(float(alone.sum()), SMALLEST)
-        share = alone / total * items.devices
-        even = network.costs(terms.sum(axis=0) / items.devices).sum()
-        left = 1.0 - np.concatenate([[0.0], np.cumsum(alone)[:-1]]) / total if len(items) else np.zeros(0)
-        return cls(
-            terms, network.represented(items) * share[:, None], max(float(even), SMALLEST), share, left,
-            np.maximum(items.free, 1).astype(np.float64), items.bytes.astype(np.float64),
-        )  # fmt: skip
-
-    def seen(self, network: DreamShardNetwork, after: Floats, held: Floats, free: Ints, i: int) -> Floats:
-        """What is seen of devices (E, D, p + FIGURES): terms (E, D, k), representations (E, D, p) with item i."""
-        costs = network.costs(after) / self.even_s
-        used = np.clip(1.0 - (free - self.bytes[i]) / self.capacity, 0.0, 1.0)
-        seen = np.empty((*used.shape, REPRESENTED + FIGURES))
-        seen[..., :REPRESENTED] = held
-        seen[..., REPRESENTED] = costs.sum(axis=-1)
-        seen[..., REPRESENTED + 1 : REPRESENTED + 4] = costs
-        seen[..., REPRESENTED + 4] = used
-        seen[..., REPRESENTED + 5] = self.left[i]
-        seen[..., REPRESENTED + 6] = self.share[i]
-        return seen
-
-
-def _draw(scores: Floats, random: np.random.Generator) -> Ints:
-    """A device of each episode from the softmax of scores (E, D): the largest score plus Gumbel noise."""
-    return (scores + random.gumbel(size=scores.shape)).argmax(axis=1)

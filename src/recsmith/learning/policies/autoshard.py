@@ -1,0 +1,389 @@
+# pyright: basic
+"""AutoShard, trained from top to bottom: actors place and measure, and the learner learns from shards and episodes.
+
+Zha et al., AutoShard: Automated Embedding Table Sharding for Recommender Systems (KDD 2022), on IMPALA (Espeholt et
+al., 2018):
+
+    actors, processes of their own: place a task by the weights they were sent, and measure       actor.py
+    the learner, for each answer:
+        put the measured shards into the ring buffer, over the oldest ones
+        improve policy and baseline by V-trace: the actor had older weights than the learner has
+        fit the cost network to shards of the ring buffer
+
+**Answers are taken in the order of their requests**, and request number n goes out once answer n - A is there (A
+actors), so the weights of an actor are always A updates old (fewer where an iteration begins). So a run follows from
+its seed and its number of actors, also where actors are lost, as long as the hardware answers alike.
+
+The networks are those of planners/autoshard/network.py, which places (in NumPy, also in the actors: what is trained is
+what ships); this file has the same formulas in PyTorch, for gradients. Imports torch.
+
+Legend: N items, D devices, E episodes, B shards of a batch, k terms, p representation, h state, T steps (= N).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recsmith._types import Floats, Ints, noun
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.learning.policies.actor import Played
+from recsmith.learning.policies.actors import Actors
+from recsmith.learning.policies.cost_networks import (
+    PolicyNetworks,
+    cost_loss,
+    descend,
+    held_with_item,
+    median_error,
+    restore_state,
+    state_of,
+)
+from recsmith.learning.policies.measured import PlacementMeter
+from recsmith.learning.policies.settings import PolicySettings
+from recsmith.learning.policies.tasks import PlacementTask
+from recsmith.learning.policies.training_tasks import TrainingTask, training_tasks
+from recsmith.planners.autoshard.network import LAYERS, SHAPES, STATE, AutoShardNetwork
+from recsmith.planners.placing.rollouts import NO_ROOM, REPRESENTED
+
+DEAD = 1.5  # times the worst step of its task: what an episode costs that came to a dead end
+LEAST_SPREAD = 0.01  # of the steps of a task's episodes, relative to their mean: smaller differences count less
+VALUE_SHAPES: dict[str, tuple[int, ...]] = {
+    "value0": (64, 3 * STATE), "value0_bias": (64,), "value1": (1, 64), "value1_bias": (1,),
+}  # fmt: skip
+
+
+@noun
+class Recipe:
+    """How to train. actors: processes that place and measure.
+
+    answers: of an iteration, each of them one task in so many episodes, and one update of the policy. cost_updates: for
+    each answer, of so many shards; slots: of the ring buffer. baseline, entropy: weights beside the policy's loss.
+    greed: how much a device's predicted seconds, relative to an even share, weigh in the first policy.
+    """
+
+    iterations: int = 15
+    answers: int = 14
+    episodes: int = 16
+    cost_updates: int = 20
+    shards: int = 128
+    slots: int = 5000
+    cost_rate: float = 2e-3
+    policy_rate: float = 1e-3
+    baseline: float = 0.5
+    entropy: float = 1e-3
+    longest: float = 1.0
+    seed: int = 0
+    greed: float = 60.0
+    actors: int = 2
+    reward: ClassVar[str] = "measured"  # what episodes cost
+
+    def __post_init__(self) -> None:
+        """Check the number of actors."""
+        if not 1 <= self.actors <= 64:
+            raise UsageError(f"actors is {self.actors}; give 1 to 64, not more than there are cores")
+
+
+@noun
+class Iteration:
+    """How far training is. error: of predicted costs of devices, median; entropy: of the policy, mean of a step.
+
+    measured_s: of the placements measured in it, mean. value_error: of the baseline, in spreads of a task's episodes.
+    ratio: mean of how far chances of actors and learner are apart. dead: share of episodes that came to a dead end.
+    lost: actors that were replaced so far, in this run.
+    """
+
+    number: int
+    iterations: int
+    measured: int
+    measured_s: float
+    error: float
+    entropy: float
+    value_error: float
+    ratio: float
+    dead: float
+    lost: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one device held in a measured placement: items of a task, in their order there, and seconds (3,)."""
+
+    task: int
+    items: Ints
+    costs: Floats
+
+
+# --- the networks: the formulas of planners/autoshard/network.py, with gradients ------------------------------------
+
+
+class Networks(PolicyNetworks):
+    """Cost network, policy, and the baseline that only training needs."""
+
+    POLICY = tuple(name for name in [*SHAPES, *VALUE_SHAPES] if name.startswith(
+        ("own", "read", "kept", "gate", "device", "score", "log_greed", "value")
+    ))  # fmt: skip
+    SMALL = (*PolicyNetworks.SMALL, "value1")
+
+    def frozen(self) -> AutoShardNetwork:
+        """What places, in NumPy."""
+        return AutoShardNetwork({name: value for name, value in self.tensors().items() if name in SHAPES})
+
+    def states(self, read: Tensor) -> Tensor:  # (N, READ) -> (N, h)
+        """The LSTM's states."""
+        for layer in range(LAYERS):
+            flow = torch.nn.functional.linear(
+                read, self.get_parameter(f"read{layer}"), self.get_parameter(f"gate{layer}_bias")
+            )
+            known, state, kept, read = self.get_parameter(f"kept{layer}").T, torch.zeros(STATE), torch.zeros(STATE), []
+            for gates in flow.unbind():
+                let, forget, new, out = (gates + state @ known).chunk(4)
+                kept = forget.sigmoid() * kept + let.sigmoid() * new.tanh()
+                state = out.sigmoid() * kept.tanh()
+                read.append(state)
+            read = torch.stack(read)
+        return read
+
+    def scores_and_values(self, states: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (T, E, D) and baselines (T, E), of states (T, h) and what is seen (T, E, D, p + FIGURES)."""
+        device = self.linear("device", seen).relu()
+        state = states[:, None, None, :].expand_as(device)
+        hidden = self.linear("score0", torch.cat([state, device, state * device], dim=-1)).relu()
+        greed = self.get_parameter("log_greed").exp() * seen[..., REPRESENTED]
+        over = torch.cat([state[:, :, 0], device.amax(dim=2), device.mean(dim=2)], dim=-1)
+        value = self.linear("value1", self.linear("value0", over).relu())[..., 0]
+        return hidden @ self.get_parameter("score1")[0] - greed, value
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the learner says of an actor's episodes: log-chances of what was chosen, entropy, baseline; all (T, E).
+
+    log_ratio: log of the learner's chance over the actor's. placed: which steps placed something.
+    """
+
+    log_chance: Tensor
+    entropy: Tensor
+    value: Tensor
+    log_ratio: Tensor
+    placed: Tensor
+
+
+def v_trace(reward: Tensor, value: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor]:  # all (T, E)
+    """Targets of the baseline and advantages of the policy (Espeholt et al., 2018, section 4.1).
+
+    Both cuts are 1, nothing is discounted, and behind the last step nothing follows.
+    """
+    ratio = log_ratio.exp().clamp(max=1.0)
+    after = torch.cat([value[1:], torch.zeros_like(value[:1])])
+    surprise = ratio * (reward + after - value)
+    target, ahead = torch.empty_like(value), torch.zeros_like(value[0])
+    for t in range(len(value) - 1, -1, -1):
+        ahead = surprise[t] + ratio[t] * ahead
+        target[t] = value[t] + ahead
+    following = torch.cat([target[1:], torch.zeros_like(target[:1])])
+    return target, ratio * (reward + following - value)
+
+
+# --- training -------------------------------------------------------------------------------------------------------
+
+
+class Training:
+    """A run of training, iteration by iteration; its state is what a checkpoint keeps."""
+
+    def __init__(self, recipe: Recipe, tasks: list[TrainingTask], settings: PolicySettings) -> None:
+        self.recipe, self.tasks, self.settings = recipe, tasks, settings
+        self.networks = Networks(SHAPES | VALUE_SHAPES, [task.items for task in tasks], recipe.seed, recipe.greed)
+        self.costs_adam = torch.optim.Adam(self.networks.cost_parameters(), lr=recipe.cost_rate)
+        self.policy_adam = torch.optim.Adam(self.networks.policy_parameters(), lr=recipe.policy_rate)
+        self.ring: list[Shard] = []
+        self.stored = self.measured = self.iteration = 0  # shards, placements
+
+    def run(self, on_iteration: Callable[[Iteration], None], ends: float | None = None) -> None:
+        """All iterations that are left; `ends` is the monotonic time after which none begins. on_iteration hears."""
+        begun = time.monotonic()
+        if self.iteration == self.recipe.iterations:
+            return
+        with Actors(self.settings, self.recipe.actors) as actors:
+            while self.iteration < self.recipe.iterations and (ends is None or time.monotonic() < ends):
+                means = self._iterate(actors)
+                self.iteration += 1
+                on_iteration(
+                    Iteration(
+                        number=self.iteration, iterations=self.recipe.iterations, measured=self.measured, **means,
+                        lost=actors.lost, elapsed_s=time.monotonic() - begun,
+                    )
+                )  # fmt: skip
+
+    def _iterate(self, actors: Actors) -> dict[str, float]:
+        """Ask, learn from each answer in order, and ask again; means of what was seen."""
+        recipe = self.recipe
+        random = np.random.default_rng([recipe.seed, self.iteration])  # so that a run goes on as it would have
+        left = 1 - self.iteration / recipe.iterations
+        for adam, rate in ((self.policy_adam, recipe.policy_rate * left), (self.costs_adam, recipe.cost_rate * left)):
+            for group in adam.param_groups:
+                group["lr"] = rate
+        chosen = random.choice(len(self.tasks), recipe.answers, replace=recipe.answers > len(self.tasks)).tolist()
+
+        def ask(turn: int) -> None:
+            if turn < recipe.answers:
+                number = self.iteration * recipe.answers + turn
+                place, tensors = self.tasks[chosen[turn]].number, self.networks.frozen().tensors
+                actors.ask(turn % recipe.actors, number, place, recipe.seed, recipe.episodes, tensors)
+
+        for turn in range(recipe.actors):
+            ask(turn)
+        seen: list[dict[str, float]] = []
+        for turn, index in enumerate(chosen):
+            played = actors.answer(turn % recipe.actors)
+            ask(turn + recipe.actors)
+            seen.append(self._learn(index, played, random))
+        return {name: float(np.nanmean([each[name] for each in seen])) for name in seen[0]}
+
+    def _learn(self, index: int, played: Played, random: np.random.Generator) -> dict[str, float]:
+        """Learn from an answer."""
+        self._store(index, played)
+        found = self._improve(index, played)
+        alive = played.step_s[~played.dead]
+        return {
+            "measured_s": float(alive.mean()) if len(alive) else float("nan"), "error": self._fit(random), **found,
+            "dead": float(played.dead.mean()),
+        }  # fmt: skip
+
+    # --- 1. the ring buffer, and the cost network
+
+    def _store(self, index: int, played: Played) -> None:
+        """Put what every device held into the ring buffer, over the oldest shards."""
+        fresh = [
+            Shard(index, np.sort(played.order[target == device]), costs[device])
+            for target, costs, dead in zip(played.target, played.costs, played.dead, strict=True)
+            if not dead
+            for device in np.unique(target).tolist()
+        ]
+        first = not self.ring and bool(fresh)
+        for shard in fresh:
+            if len(self.ring) < self.recipe.slots:
+                self.ring.append(shard)
+            else:
+                self.ring[self.stored % self.recipe.slots] = shard
+            self.stored += 1
+        self.measured += int((~played.dead).sum())
+        if first:
+            self.networks.calibrate(*self._batch(self.ring))
+
+    def _fit(self, random: np.random.Generator) -> float:
+        """Fit the cost network to shards of the ring buffer; their median relative error, mean over updates."""
+        if not self.ring:
+            raise RecSmithError("no placement found room for every table; give other tasks")
+        errors: list[float] = []
+        for _ in range(self.recipe.cost_updates):
+            chosen = random.integers(0, len(self.ring), self.recipe.shards)
+            costs, wanted = self._batch([self.ring[i] for i in chosen.tolist()])
+            descend(self.costs_adam, self.networks.cost_parameters(), cost_loss(costs, wanted), self.recipe.longest)
+            errors.append(median_error(costs, wanted))
+        return float(np.mean(errors)) if errors else float("nan")
+
+    def _batch(self, shards: list[Shard]) -> tuple[Tensor, Tensor]:
+        """Costs (B, 3) of shards, predicted and measured."""
+        items = [self.tasks[shard.task].items for shard in shards]
+        parts = [
+            (each.inputs[shard.items], each.work[shard.items], each.link_s[shard.items])
+            for each, shard in zip(items, shards, strict=True)
+        ]
+        place = [np.full(len(shard.items), i) for i, shard in enumerate(shards)]
+        wanted = torch.as_tensor(np.stack([shard.costs for shard in shards]), dtype=torch.float32)
+        return self.networks.costs(self.networks.sums(parts, place, len(shards))), wanted
+
+    # --- 2. policy and baseline
+
+    def _improve(self, index: int, played: Played) -> dict[str, float]:
+        """One update of policy and baseline from the episodes of a task."""
+        outlook = self._outlook(index, played)
+        with torch.no_grad():
+            target, advantage = v_trace(self._rewards(played), outlook.value, outlook.log_ratio)
+        count = outlook.placed.sum().clamp(min=1)
+        policy_loss = -(advantage * outlook.log_chance)[outlook.placed].sum() / count
+        value_loss = 0.5 * (target - outlook.value)[outlook.placed].square().sum() / count
+        entropy = outlook.entropy[outlook.placed].sum() / count
+        loss = policy_loss + self.recipe.baseline * value_loss - self.recipe.entropy * entropy
+        descend(self.policy_adam, self.networks.policy_parameters(), loss, self.recipe.longest)
+        off = (outlook.log_ratio[outlook.placed].exp() - 1).abs()
+        return {
+            "entropy": float(entropy.detach()), "value_error": float((2 * value_loss).sqrt().detach()),
+            "ratio": float(off.mean().detach()) if len(off) else 0.0,
+        }  # fmt: skip
+
+    def _rewards(self, played: Played) -> Tensor:
+        """Rewards (T, E): at the last step, how much shorter an episode's step is than its task's mean, in spreads."""
+        alive = played.step_s[~played.dead]
+        cost = np.where(played.dead, DEAD * alive.max() if len(alive) else 1.0, played.step_s)
+        reward = np.zeros(played.target.T.shape)
+        reward[-1] = (cost.mean() - cost) / max(float(cost.std()), LEAST_SPREAD * float(cost.mean()))
+        return torch.as_tensor(reward, dtype=torch.float32)
+
+    def _outlook(self, index: int, played: Played) -> Outlook:
+        """What the learner says of an actor's episodes now."""
+        scores, value, placed = self.scores(index, played)
+        with torch.no_grad():
+            behaved = torch.log_softmax(torch.as_tensor(played.scores, dtype=torch.float32), dim=-1)
+        log_all = torch.log_softmax(scores, dim=-1)
+        target = torch.as_tensor(played.target.T.clip(0))[..., None]  # where nothing was placed, it counts for nothing
+        log_chance, before = (each.gather(2, target)[..., 0] for each in (log_all, behaved))
+        entropy = -(log_all.exp() * log_all.clamp(min=-1e4)).sum(dim=-1)
+        log_ratio = torch.where(placed, (log_chance - before).detach(), torch.zeros_like(before))
+        return Outlook(log_chance, entropy, value, log_ratio, placed)
+
+    def scores(self, index: int, played: Played) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores (T, E, D) and baselines (T, E) of every step as it was seen; and which steps placed (T, E)."""
+        share = torch.as_tensor(played.share, dtype=torch.float32)[:, None]
+        inputs = torch.as_tensor(self.tasks[index].items.inputs[played.order], dtype=torch.float32)
+        own = self.networks.two_layers("own", inputs) * share  # (N, p)
+        figures = torch.as_tensor(played.figures, dtype=torch.float32)
+        states = self.networks.states(torch.cat([own, share, figures[:, 0, 0, -2:-1]], dim=1))
+        held, placed = held_with_item(own, played.target, played.room.shape[-1])
+        seen = torch.cat([held, figures], dim=-1)
+        scores, value = self.networks.scores_and_values(states, seen)
+        return torch.where(torch.as_tensor(played.room) | ~placed[..., None], scores, NO_ROOM), value, placed
+
+    # --- what a checkpoint keeps
+
+    def state(self) -> dict[str, Any]:
+        """Arrays from which `restore` goes on: networks, both optimizers, and the ring buffer."""
+        kept = state_of(self.networks, self._optimizers())
+        kept["counts"] = np.array([self.stored, self.measured])
+        kept["ring.task"] = np.array([shard.task for shard in self.ring])
+        kept["ring.size"] = np.array([len(shard.items) for shard in self.ring])
+        kept["ring.items"] = np.concatenate([shard.items for shard in self.ring])
+        kept["ring.costs"] = np.stack([shard.costs for shard in self.ring])
+        return kept
+
+    def restore(self, kept: dict[str, Any], iteration: int) -> None:
+        """Go on from a state after so many iterations."""
+        restore_state(kept, self.networks, self._optimizers())
+        items = np.split(kept["ring.items"], np.cumsum(kept["ring.size"])[:-1])
+        rows = zip(kept["ring.task"].tolist(), items, kept["ring.costs"], strict=True)
+        self.ring = [Shard(task, held, costs) for task, held, costs in rows]
+        self.stored, self.measured = kept["counts"].tolist()
+        self.iteration = iteration
+
+    def _optimizers(self) -> list[tuple[str, torch.optim.Adam]]:
+        return [("costs_adam", self.costs_adam), ("policy_adam", self.policy_adam)]
+
+
+def training_of(
+    recipe: Recipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
+) -> Training:
+    """A run on some tasks; actors measure with meters of their own.
+
+    Raises:
+        UsageError: several actors would measure on the same real hardware.
+    """
+    if recipe.actors > 1 and not settings.hardware.startswith("simulated:"):
+        raise UsageError(
+            f"{recipe.actors} actors would disturb each other's measurements on {meter.hardware.name}; give --actors 1"
+        )
+    return Training(recipe, training_tasks(tasks), settings)

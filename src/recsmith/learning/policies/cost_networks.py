@@ -1,0 +1,164 @@
+# pyright: basic
+"""The cost network of policies with gradients: the formulas of planners/placing/cost_network.py (imports torch).
+
+Here is also what the trainings of all policies share: how devices looked, losses, and what a checkpoint keeps.
+
+Legend: N items, D devices, x inputs, b figures of work, k terms.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recsmith._types import Floats, Ints
+from recsmith.learning.training_loop import relative_loss
+from recsmith.planners.placing import ItemBatch
+from recsmith.planners.placing.cost_network import BEND, LOG_SPAN, MICRO, REACH, TERMS
+
+FIRST_LAUNCH = 10.0  # microseconds
+LEAST_SPREAD = 0.05  # of an input that hardly varies
+LONGEST = 1.0  # norm to which a longer gradient is cut
+
+Optimizers = Sequence[tuple[str, torch.optim.Optimizer]]
+
+
+class PolicyNetworks(torch.nn.Module):
+    """A cost network and a policy as one set of tensors; `centre` and `spread` are not trained.
+
+    shapes: of all tensors. POLICY: the names of those that measured costs do not fit. SMALL: of those that begin small,
+    because they correct something.
+    """
+
+    POLICY: ClassVar[tuple[str, ...]] = ()
+    SMALL: ClassVar[tuple[str, ...]] = ("unit", "head1", "step1", "score1")
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]], items: Iterable[ItemBatch], seed: int, greed: float) -> None:
+        super().__init__()
+        random = torch.Generator().manual_seed(seed)
+        for name, shape in shapes.items():
+            bound = 1 / math.sqrt(shape[-1])
+            first = (torch.rand(shape, generator=random) * 2 - 1) * bound if len(shape) == 2 else torch.zeros(shape)
+            if name in self.SMALL:
+                first = first * 0.1
+            self.register_parameter(name, torch.nn.Parameter(first))
+        inputs = np.concatenate([each.inputs for each in items])
+        with torch.no_grad():
+            self.get_parameter("base").copy_(torch.rand(shapes["base"], generator=random) * 2 - 3)
+            self.get_parameter("log_launch").fill_(math.log(FIRST_LAUNCH))
+            self.get_parameter("log_greed").fill_(math.log(greed))
+            self.get_parameter("centre").copy_(torch.as_tensor(inputs.mean(axis=0)))
+            self.get_parameter("spread").copy_(torch.as_tensor(np.maximum(inputs.std(axis=0), LEAST_SPREAD)))
+        for name in ("centre", "spread"):
+            self.get_parameter(name).requires_grad_(False)
+
+    def policy_parameters(self) -> list[Tensor]:
+        """What reinforcement changes."""
+        return [each for name, each in self.named_parameters() if name in self.POLICY]
+
+    def cost_parameters(self) -> list[Tensor]:
+        """What measurements fit."""
+        return [each for name, each in self.named_parameters() if name not in self.POLICY and each.requires_grad]
+
+    def tensors(self) -> dict[str, Floats]:
+        """All tensors as arrays."""
+        return {name: each.detach().double().numpy().copy() for name, each in self.named_parameters()}
+
+    def linear(self, name: str, flow: Tensor) -> Tensor:
+        """A layer."""
+        return torch.nn.functional.linear(flow, self.get_parameter(name), self.get_parameter(f"{name}_bias"))
+
+    def two_layers(self, name: str, inputs: Tensor) -> Tensor:
+        """Two layers on scaled inputs."""
+        scaled = ((inputs - self.get_parameter("centre")) / self.get_parameter("spread")).clamp(-4.0, 4.0)
+        return self.linear(f"{name}1", self.linear(f"{name}0", scaled).relu()).relu()
+
+    def terms(self, inputs: Tensor, work: Tensor, link_s: Tensor) -> Tensor:  # (N, x), (N, b), (N,) -> (N, k)
+        """A count, learned terms and link microseconds of items."""
+        hidden = self.two_layers("item", inputs)
+        bent = BEND * torch.tanh(self.linear("unit", hidden) / BEND).reshape(-1, TERMS, work.shape[1])
+        learned = torch.einsum("ntb,nb->nt", torch.exp(self.get_parameter("base") + bent), work) * MICRO
+        return torch.cat([torch.ones(len(inputs), 1), learned, link_s[:, None] * MICRO], dim=1)
+
+    def sums(self, parts: Sequence[tuple[Floats, Floats, Floats]], device: Sequence[np.ndarray], count: int) -> Tensor:
+        """Summed terms (count, k) of devices. parts: inputs, work and link seconds of items; device: of each item."""
+        inputs, work, link_s = (
+            torch.as_tensor(np.concatenate(each), dtype=torch.float32) for each in zip(*parts, strict=True)
+        )
+        terms = self.terms(inputs, work, link_s)
+        place = torch.as_tensor(np.concatenate(device))
+        return torch.zeros(count, terms.shape[1]).index_add_(0, place, terms)
+
+    def costs(self, sums: Tensor) -> Tensor:  # (..., k) -> (..., 3)
+        """Seconds forward, of communication and backward of devices."""
+        hidden = self.linear("head0", torch.log1p(sums) / LOG_SPAN).relu()
+        factor = torch.exp(REACH * torch.tanh(self.linear("head1", hidden) / REACH))
+        slope = self.get_parameter("log_slope").exp()
+        keep = torch.ones_like(slope)
+        keep[[0, 2], -1] = 0.0
+        keep[1, :-1] = 0.0
+        linear = sums[..., 1:] @ (slope * keep).T
+        return (sums[..., :1].clamp(max=1.0) * self.get_parameter("log_launch").exp() + linear * factor) / MICRO
+
+    def calibrate(self, costs: Tensor, wanted: Tensor) -> None:  # (..., 3), both
+        """Bring the untrained heads to the size of what was measured."""
+        with torch.no_grad():
+            ratio = (wanted / costs.clamp(min=1e-12)).reshape(-1, 3)
+            self.get_parameter("log_slope").add_(ratio.median(dim=0).values.clamp(min=1e-6).log()[:, None])
+
+
+def held_with_item(own: Tensor, target: Ints, devices: int) -> tuple[Tensor, Tensor]:
+    """What each device would hold with the next item, of recorded episodes (T, E, D, p); which steps placed (T, E).
+
+    own (T, p): of items in the order of their placement. target (E, T): where they went.
+    """
+    placed = torch.as_tensor(target.T >= 0)
+    went = torch.nn.functional.one_hot(torch.as_tensor(target.T.clip(0)), devices) * placed[..., None]
+    held = (went[..., None] * own[:, None, None, :]).cumsum(dim=0)
+    before = torch.cat([torch.zeros_like(held[:1]), held[:-1]])
+    return before + own[:, None, None, :], placed
+
+
+def cost_loss(costs: Tensor, wanted: Tensor) -> Tensor:  # (..., 3), both -> ()
+    """The loss of predicted costs of devices; a part counts beside the others of its device."""
+    scale = wanted.sum(dim=-1, keepdim=True).clamp(min=1e-9) / 3
+    return relative_loss((costs - wanted) / torch.maximum(wanted, 0.3 * scale))
+
+
+def median_error(costs: Tensor, wanted: Tensor) -> float:  # (..., 3), both
+    """The median relative error of devices."""
+    return float((costs.sum(-1) / wanted.sum(-1).clamp(min=1e-12) - 1).abs().median().detach())
+
+
+def descend(optimizer: torch.optim.Optimizer, parameters: list[Tensor], loss: Tensor, longest: float = LONGEST) -> None:
+    """Change parameters once, against the gradient of a loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(parameters, longest)
+    optimizer.step()
+
+
+def state_of(networks: PolicyNetworks, optimizers: Optimizers) -> dict[str, Any]:
+    """Arrays of networks and optimizers, for a checkpoint."""
+    kept: dict[str, Any] = {f"network.{name}": value for name, value in networks.tensors().items()}
+    for which, optimizer in optimizers:
+        for i, parameter in enumerate(optimizer.param_groups[0]["params"]):
+            for name, value in optimizer.state[parameter].items():
+                kept[f"{which}.{i}.{name}"] = value.detach().double().numpy().copy()
+    return kept
+
+
+def restore_state(kept: dict[str, Any], networks: PolicyNetworks, optimizers: Optimizers) -> None:
+    """Networks and optimizers as they were kept."""
+    with torch.no_grad():
+        for name, parameter in networks.named_parameters():
+            parameter.copy_(torch.as_tensor(kept[f"network.{name}"]))
+    for which, optimizer in optimizers:
+        for i, parameter in enumerate(optimizer.param_groups[0]["params"]):
+            names = [name for name in ("step", "exp_avg", "exp_avg_sq") if f"{which}.{i}.{name}" in kept]
+            optimizer.state[parameter] = {
+                name: torch.as_tensor(kept[f"{which}.{i}.{name}"], dtype=torch.float32) for name in names
+            }

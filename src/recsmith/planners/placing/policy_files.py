@@ -1,0 +1,108 @@
+"""Policies as files: tensors and card in one safetensors file (costs/weight_files.py), alike for every policy."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.costs.weight_files import check_tensors, damaged, find_weights, read_weights, shipped, write_weights
+from recsmith.files import check_schema, decode, encode
+from recsmith.planners.placing.rollouts import PlacingNetwork
+
+LARGEST = 100.0  # of a weight: exponentials of larger ones overflow; trained ones stay below 10
+
+
+@noun
+class HeldOutTasks:
+    """How the policy does on tasks of tables that training never saw, measured on the hardware it was trained on.
+
+    step_s: mean over tasks. best_greedy: which classic greedy is best on them; greedy_step_s: its mean. predicted_off:
+    median of |predicted / measured - 1| of the policy's steps.
+    """
+
+    tasks: int
+    devices: int
+    tables: int
+    step_s: float
+    best_greedy: str
+    greedy_step_s: float
+    predicted_off: float
+
+
+@noun
+class PolicyCard:
+    """What a policy is, and how far it can be trusted.
+
+    hardware, device, versions: what costs were collected on. devices, tables: of the training tasks. tasks: of
+    training. task_seed: of the tasks; seed: of weights and draws. measured: placements that were measured. iterations:
+    that training ran. reward: estimated, or measured.
+    """
+
+    hardware: str
+    device: str
+    versions: str
+    devices: int
+    tables: int
+    tasks: int
+    task_seed: int
+    seed: int
+    measured: int
+    iterations: int
+    reward: str
+    held_out: HeldOutTasks
+
+
+@dataclass(frozen=True)
+class PolicyKind:
+    """The policies of one planner. shapes: of their tensors. network: what makes a network of tensors."""
+
+    planner: str
+    shapes: dict[str, tuple[int, ...]]
+    network: Callable[[dict[str, Floats]], PlacingNetwork]
+
+    @property
+    def schema(self) -> str:
+        """Of the card."""
+        return f"recsmith/{self.planner}-card/1"
+
+    @property
+    def made_by(self) -> str:
+        """The command that trains one."""
+        return f"recsmith learn {self.planner}"
+
+    def save(self, target: str, tensors: dict[str, Any], card: PolicyCard) -> None:
+        """Write arrays and their card: whole or not at all."""
+        write_weights(target, tensors, {"schema": self.schema, **encode(card)})
+
+    def shipped(self) -> list[str]:
+        """Names of the policies that ship, without the prefix of their files."""
+        return [name.removeprefix(self._prefix) for name in shipped() if name.startswith(self._prefix)]
+
+    def find(self, name: str) -> Path:
+        """The file of a path that ends with .safetensors, or of a name that ships."""
+        return find_weights(name, "policy", self.made_by, self.shipped(), self._prefix)
+
+    def load(self, path: Path) -> tuple[PlacingNetwork, PolicyCard]:
+        """Read a file that training wrote.
+
+        Raises:
+            UsageError: it cannot be read.
+            CorruptFile: it is damaged, of another schema, or holds what no training writes.
+        """
+        raw, tensors = read_weights(path, self.made_by)
+        card = decode(PolicyCard, check_schema(cast(dict[str, Any], raw), self.schema, str(path), self.made_by), str(path))
+        check_tensors(tensors, self.shapes, str(path), self.made_by)
+        if (tensors["spread"] <= 0).any():
+            damaged(str(path), "tensor 'spread' holds numbers that are not above 0", self.made_by)
+        for name, value in tensors.items():
+            if (np.abs(value) > LARGEST).any():
+                reason = f"tensor '{name}' holds numbers above {LARGEST:g}, which no training reaches"
+                damaged(str(path), reason, self.made_by)
+        return self.network(tensors), card
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.planner}-"
