@@ -1,11 +1,13 @@
-"""What policies of DreamShard are worth: rewards, transfer to other sizes, seeds (docs/learned.md has the tables).
+"""What trained policies are worth: rewards, transfer to other sizes, seeds (docs/learned.md has the tables).
 
 python benchmarks/learned_policies.py rewards  --seeds 3                    # estimated against measured rewards
 python benchmarks/learned_policies.py transfer --rows 2x20,8x50             # the shipped policy against the row's own
 python benchmarks/learned_policies.py updates  --seeds 1                    # what REINFORCE adds to the first policy
 python benchmarks/learned_policies.py seeds    --seeds 5                    # the shipped recipe from other seeds
+python benchmarks/learned_policies.py transfer --rows 8x50 --planner autoshard --unseen 0,50,100
 
-Policies are trained into a folder (--folder) and kept: a run that was ended goes on. Everything is judged by what plans
+Policies are of --planner (dreamshard or autoshard; `rewards` of dreamshard alone), trained into a folder (--folder) and
+kept: a run that was ended goes on. Everything is judged by what plans
 take on the simulated H100, which is a formula, on tables that no policy saw; collectives are priced by `analytic`.
 """
 
@@ -18,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from recsmith.costs import Evaluator, cost_model
-from recsmith.learning.policies.learn import PolicySettings, learn_policy
+from recsmith.learning.policies.learn import KINDS, learn_policy
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
-from recsmith.learning.policies.tasks import PlacementTask, draw_placement_tasks, parse_size
-from recsmith.planners.dreamshard.files import load_policy
+from recsmith.learning.policies.settings import PolicySettings
+from recsmith.learning.policies.tasks import BOTH, SEEN, TESTING, PlacementTask, draw_placement_tasks, parse_size
 from recsmith.planners.placing import TRAINED, items_of
 from recsmith.planning import find_planner
 
@@ -30,13 +32,15 @@ MODEL = "neural:simulated-h100"  # that planners search under
 SEED = 2026  # of the tasks that judge: those of `recsmith bench learned`
 RESAMPLES = 4000
 ROW = "4x50"  # of the policy that ships
+UNSEEN = {"0": SEEN, "50": BOTH, "100": TESTING}  # per cent of tables that no policy saw; 50 on average
 
 
 class Judge:
     """Tasks of a row, and what plans of them take."""
 
-    def __init__(self, row: str, number: int) -> None:
-        self.tasks: Sequence[PlacementTask] = draw_placement_tasks(parse_size(row), number, SEED, DEVICE, BATCH).tasks
+    def __init__(self, row: str, number: int, half: str = TESTING) -> None:
+        drawn = draw_placement_tasks(parse_size(row), number, SEED, DEVICE, BATCH, half)
+        self.tasks: Sequence[PlacementTask] = drawn.tasks
         self.meter = PlacementMeter(HARDWARE, self.tasks)
         self.priced = [evaluator_of(task) for task in self.tasks]
         self.searched: list[Evaluator] = [cost_model(MODEL).compile(each.problem) for each in self.priced]
@@ -46,9 +50,9 @@ class Judge:
         plans = [find_planner(word).plan(each.problem, each).footprint for each in self.searched]
         return np.array([self.meter.measure(e, plan).step_s for e, plan in zip(self.priced, plans, strict=True)])
 
-    def rollouts(self, policy: str) -> np.ndarray:
+    def rollouts(self, name: Any, policy: str) -> np.ndarray:
         """Seconds (T, rules) of the policy's greedy roll-outs alone, whatever the cost model says of them."""
-        network, _ = load_policy(Path(policy))
+        network, _ = KINDS[name].load(Path(policy))
         found = np.full((len(self.tasks), len(TRAINED)), np.nan)
         for t, evaluator in enumerate(self.priced):
             for i, rule in enumerate(TRAINED):
@@ -69,11 +73,12 @@ def interval(ratios: np.ndarray) -> str:
     return f"{ratios.mean():+.1%} [{low * 100:+.1f}, {high * 100:+.1f}]"
 
 
-def trained(folder: Path, name: str, row: str, **words: Any) -> str:
+def trained(options: argparse.Namespace, name: str, row: str, **words: Any) -> str:
     """The file of a policy, trained unless the folder has it."""
-    path = folder / f"{name}.safetensors"
+    path = options.folder / options.planner / f"{name}.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        learn_dreamshard(PolicySettings(hardware=HARDWARE, row=row), str(path), words)
+        learn_policy(options.planner, PolicySettings(hardware=HARDWARE, row=row), str(path), words)
     return str(path)
 
 
@@ -86,15 +91,16 @@ def rewards(options: argparse.Namespace) -> Iterator[str]:
         for seed in range(options.seeds):
             steps = [
                 judge.rollouts(
+                    options.planner,
                     trained(
-                        options.folder,
+                        options,
                         f"{reward}-{greed}-{seed}",
                         ROW,
                         reward=reward,
                         greed=greed,
                         seed=seed,
                         **words,
-                    )
+                    ),
                 )
                 for reward in ("measured", "estimated")
             ]
@@ -104,15 +110,16 @@ def rewards(options: argparse.Namespace) -> Iterator[str]:
 
 
 def transfer(options: argparse.Namespace) -> Iterator[str]:
-    """The policy trained on 4x50 against one trained on the row's own size, as planners."""
-    yield f"row      tasks  the policy of {ROW} takes longer than the row's own"
+    """The policy trained on 4x50 against one of the row's own size, as planners, on unseen tables and on others."""
+    yield f"row      unseen  tasks  the policy of {ROW} takes longer than the row's own"
     words = {"iterations": options.iterations} if options.iterations else {}
-    base = trained(options.folder, f"own-{ROW}", ROW, **words)
+    base = trained(options, f"own-{ROW}", ROW, **words)
     for row in options.rows.split(","):
-        own = trained(options.folder, f"own-{row}", row, **words)
-        judge = Judge(row, options.tasks)
-        ratio = judge.planner(f"dreamshard:{base}") / judge.planner(f"dreamshard:{own}") - 1
-        yield f"{row:<8} {len(ratio):>5}  {interval(ratio)}"
+        own = trained(options, f"own-{row}", row, **words)
+        for share in options.unseen.split(","):
+            judge = Judge(row, options.tasks, UNSEEN[share])
+            ratio = judge.planner(f"{options.planner}:{base}") / judge.planner(f"{options.planner}:{own}") - 1
+            yield f"{row:<8} {share:>5}%  {len(ratio):>5}  {interval(ratio)}"
 
 
 def updates(options: argparse.Namespace) -> Iterator[str]:
@@ -122,8 +129,9 @@ def updates(options: argparse.Namespace) -> Iterator[str]:
     for seed in range(options.seeds):
         words = {"seed": seed, **({"iterations": options.iterations} if options.iterations else {})}
         name = f"own-{ROW}" if seed == 0 else f"seed-{seed}"
-        first = judge.rollouts(trained(options.folder, f"first-{seed}", ROW, policy_updates=0, **words))
-        last = judge.rollouts(trained(options.folder, name, ROW, **words))
+        still = {"policy_updates": 0} if options.planner == "dreamshard" else {"policy_rate": 0.0}
+        first = judge.rollouts(options.planner, trained(options, f"first-{seed}", ROW, **still, **words))
+        last = judge.rollouts(options.planner, trained(options, name, ROW, **words))
         yield f"{seed:>4}  {interval(np.nanmean(first / last - 1, axis=1))}"
 
 
@@ -136,20 +144,21 @@ def seeds(options: argparse.Namespace) -> Iterator[str]:
     yield f"seed  than cost_greedy            than {best}_greedy"
     for seed in range(options.seeds):
         words = {"iterations": options.iterations} if options.iterations else {}
-        steps = judge.planner(f"dreamshard:{trained(options.folder, f'seed-{seed}', ROW, seed=seed, **words)}")
+        steps = judge.planner(f"{options.planner}:{trained(options, f'seed-{seed}', ROW, seed=seed, **words)}")
         yield f"{seed:>4}  {interval(steps / greedy - 1):<26}  {interval(steps / classic[best] - 1)}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["rewards", "transfer", "updates", "seeds"])
+    parser.add_argument("--planner", choices=list(KINDS), default="dreamshard")
+    parser.add_argument("--unseen", default="100")
     parser.add_argument("--rows", default="2x20,2x200,8x50,8x200")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=50)
     parser.add_argument("--iterations", type=int)
     parser.add_argument("--folder", type=Path, default=Path("measurements/policies"))
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
     if options.what == "rewards" and options.iterations is None:
         options.iterations = 8
     warnings.simplefilter("ignore")

@@ -141,7 +141,7 @@ def dreamshard(**options: Any) -> None:
 @click.option("--episodes", type=click.IntRange(min=2), metavar="N", help="Placements of each of them.")
 @click.option("--actors", type=click.IntRange(1, 64), metavar="N",
               help="Processes that place and measure; 2 where measurements are simulated, otherwise 1.")  # fmt: skip
-def autoshard(hardware: str, actors: int | None, **options: Any) -> None:
+def autoshard(**options: Any) -> None:
     """Train a policy with an LSTM; `--planner autoshard:NAME.safetensors` plans by it (docs/learned.md).
 
     Actors, processes of their own, place and measure; one that is lost is replaced. A run that was ended, or killed,
@@ -151,8 +151,7 @@ def autoshard(hardware: str, actors: int | None, **options: Any) -> None:
     recsmith learn autoshard --hardware simulated:h100 --output mine.safetensors
     recsmith plan tables.yaml --cluster h100:8 --planner autoshard:mine.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    usual = 2 if hardware.startswith("simulated:") else 1
-    _learn("autoshard", hardware=hardware, actors=actors or usual, **options)
+    _learn("autoshard", **options)
 
 
 def _learn(
@@ -167,13 +166,14 @@ def _learn(
 
     check_outputs(output, KINDS[planner].schema, [], force=force)
     words = {name: word for name, word in words.items() if word is not None}
+    settings = PolicySettings(hardware=hardware, row=row, tasks=tasks)
     card = learn_policy(
-        planner, PolicySettings(hardware=hardware, row=row, tasks=tasks), output, words, budget_s=budget,
+        planner, settings, output, words, budget_s=budget,
         on_iteration=progress_printer(policy_words, LOG_EVERY_S, lambda each: each.number == each.iterations),
     )  # fmt: skip
     end_line()
     show_lines(policy_card_lines(card))
-    if card.iterations < (wanted := iterations_of(planner, words)):
+    if card.iterations < (wanted := iterations_of(planner, settings, words)):
         note(f"ended after {card.iterations} of {wanted} iterations; the same command goes on")
     note(f"wrote {output}; plan with --planner {planner}:{output}")
 

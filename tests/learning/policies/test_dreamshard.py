@@ -15,11 +15,13 @@ import pytest
 
 import recsmith
 from recsmith.errors import MissingExtra, UsageError
-from recsmith.learning.policies.learn import PolicySettings, learn_policy
-from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
+from recsmith.learning.policies.learn import learn_policy
+from recsmith.learning.policies.measured import PlacementMeter
+from recsmith.learning.policies.settings import PolicySettings
 from recsmith.learning.policies.tasks import TRAINING, SizeRow, draw_placement_tasks
-from recsmith.planners.dreamshard.network import REPRESENTED, PolicyView
-from recsmith.planners.placing import TRAINED, items_of
+from recsmith.learning.policies.training_tasks import training_tasks
+from recsmith.planners.placing import TRAINED
+from recsmith.planners.placing.rollouts import REPRESENTED, PolicyView
 
 torch = pytest.importorskip("torch")
 
@@ -30,15 +32,11 @@ WORDS: dict[str, Any] = {"iterations": 2, "placements": 4}
 
 @pytest.fixture(scope="module")
 def training() -> Any:
-    from recsmith.learning.policies.dreamshard import Recipe, Training, placing_tasks
+    from recsmith.learning.policies.dreamshard import Recipe, Training
 
     tasks = draw_placement_tasks(SizeRow(devices=3, tables=12), 3, 0, "h100", 65_536, TRAINING).tasks
-    evaluators = [evaluator_of(task) for task in tasks]
     recipe = Recipe(iterations=2, placements=6, cost_updates=150, policy_updates=3, episodes=4, batch=6)
-    made = Training(
-        recipe, placing_tasks(evaluators, [items_of(each.problem, each, TRAINED[2]) for each in evaluators]),
-        PlacementMeter("simulated:h100", tasks),
-    )  # fmt: skip
+    made = Training(recipe, training_tasks(tasks, TRAINED[2:3]), PlacementMeter("simulated:h100", tasks))
     made.run(lambda _: None)
     return made
 
@@ -93,14 +91,14 @@ def test_no_torch_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "recsmith.learning.policies.dreamshard", raising=False)
     with pytest.raises(MissingExtra, match="training needs PyTorch: pip install"):
-        learn_dreamshard(SETTINGS, str(tmp_path / "p.safetensors"), dict(WORDS))
+        learn_policy("dreamshard", SETTINGS, str(tmp_path / "p.safetensors"), dict(WORDS))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("hardware", ["h100", "simulated", "simulated:nobody", "gpu:h100"])
 def test_other_hardware_is_refused(tmp_path: Path, hardware: str) -> None:
     with pytest.raises(UsageError):
-        learn_dreamshard(replace(SETTINGS, hardware=hardware), str(tmp_path / "p.safetensors"), dict(WORDS))
+        learn_policy("dreamshard", replace(SETTINGS, hardware=hardware), str(tmp_path / "p.safetensors"), dict(WORDS))
     assert not list(tmp_path.iterdir())
 
 
@@ -127,4 +125,4 @@ def test_a_killed_run_goes_on_and_ends_as_it_would_have(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (killed / "p.run" / "journal.jsonl").read_text().splitlines()]
     assert [line["number"] for line in lines] == [1, 2]
     with pytest.raises(UsageError, match="holds a run with seed 0 instead of 1; give another --output"):
-        learn_dreamshard(SETTINGS, str(killed / "p.safetensors"), {**WORDS, "seed": 1})
+        learn_policy("dreamshard", SETTINGS, str(killed / "p.safetensors"), {**WORDS, "seed": 1})

@@ -139,13 +139,14 @@ class Networks(PolicyNetworks):
             flow = torch.nn.functional.linear(
                 read, self.get_parameter(f"read{layer}"), self.get_parameter(f"gate{layer}_bias")
             )
-            known, state, kept, read = self.get_parameter(f"kept{layer}").T, torch.zeros(STATE), torch.zeros(STATE), []
+            known, state, kept = self.get_parameter(f"kept{layer}").T, torch.zeros(STATE), torch.zeros(STATE)
+            states: list[Tensor] = []
             for gates in flow.unbind():
                 let, forget, new, out = (gates + state @ known).chunk(4)
                 kept = forget.sigmoid() * kept + let.sigmoid() * new.tanh()
                 state = out.sigmoid() * kept.tanh()
-                read.append(state)
-            read = torch.stack(read)
+                states.append(state)
+            read = torch.stack(states)
         return read
 
     def scores_and_values(self, states: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
@@ -374,16 +375,24 @@ class Training:
         return [("costs_adam", self.costs_adam), ("policy_adam", self.policy_adam)]
 
 
-def training_of(
-    recipe: Recipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
-) -> Training:
-    """A run on some tasks; actors measure with meters of their own.
+def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> Recipe:
+    """The recipe of some words; without a number of actors two where measurements are simulated, and one elsewhere.
 
     Raises:
         UsageError: several actors would measure on the same real hardware.
     """
-    if recipe.actors > 1 and not settings.hardware.startswith("simulated:"):
+    simulated = settings.hardware.startswith("simulated:")
+    recipe = Recipe(**{"actors": 2 if simulated else 1, **words})
+    if recipe.actors > 1 and not simulated:
         raise UsageError(
-            f"{recipe.actors} actors would disturb each other's measurements on {meter.hardware.name}; give --actors 1"
+            f"{recipe.actors} actors would disturb each other's measurements on {settings.hardware}; give --actors 1"
         )
+    return recipe
+
+
+def training_of(
+    recipe: Recipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
+) -> Training:
+    """A run on some tasks; actors measure with meters of their own."""
+    del meter
     return Training(recipe, training_tasks(tasks), settings)

@@ -310,6 +310,12 @@ class Training:
         return [("costs_adam", self.costs_adam), ("policy_adam", self.policy_adam)]
 
 
+def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> Recipe:
+    """The recipe of some words, for any hardware."""
+    del settings
+    return Recipe(**words)
+
+
 def training_of(
     recipe: Recipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
 ) -> Training:

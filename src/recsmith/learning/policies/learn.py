@@ -37,9 +37,9 @@ PolicyName = Literal["dreamshard", "autoshard"]
 KINDS: dict[PolicyName, PolicyKind] = {"dreamshard": DREAMSHARD, "autoshard": AUTOSHARD}
 
 
-def iterations_of(planner: PolicyName, words: dict[str, Any]) -> int:
+def iterations_of(planner: PolicyName, settings: PolicySettings, words: dict[str, Any]) -> int:
     """How many iterations a training has. words: the fields of its Recipe."""
-    return _module(planner).Recipe(**words).iterations
+    return _module(planner).recipe_of(settings, words).iterations
 
 
 def learn_policy(
@@ -64,7 +64,7 @@ def learn_policy(
     check_output(output)
     ends = None if budget_s is None else time.monotonic() + budget_s
     module, kind = _module(planner), KINDS[planner]
-    recipe = module.Recipe(**words)
+    recipe = module.recipe_of(settings, words)
     judging = settings.draw(JUDGED, JUDGING_SEED, TESTING)
     tasks = settings.draw(settings.tasks)
     meter = PlacementMeter(settings.hardware, (*tasks, *judging))

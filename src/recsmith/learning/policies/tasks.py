@@ -35,7 +35,8 @@ from recsmith.workloads import Table, Workload
 from recsmith.workloads.sample import shared_pool
 
 SPACE = Space(types=("table_wise", "column_wise"), kernels=("fused",))
-TRAINING, TESTING = "training", "testing"
+TRAINING, TESTING = "training", "testing"  # halves of the pool
+SEEN, BOTH = "seen", "both"  # the half that trains, its tables as they are; the whole pool
 HALVES_SEED = 856  # draws which tables of the pool train
 LARGEST_SHARE = 0.7  # of the mean load of a device, from which one table decides a task
 MIXED = 0.5  # chance that a figure of a training table is another table's
@@ -168,11 +169,11 @@ def _mixed(number: int, dim: Table, rows: Table, ids: Table) -> Table:
 
 @cache
 def pool_half(half: str) -> tuple[Table, ...]:
-    """The tables of the shared pool that train, or those that judge."""
+    """The tables of the shared pool that train, those that judge, or both."""
     tables = shared_pool().tables
     order = np.random.default_rng(HALVES_SEED).permutation(len(tables))
     middle = len(tables) // 2
-    chosen = order[:middle] if half == TRAINING else order[middle:]
+    chosen = {TESTING: order[middle:], BOTH: order}.get(half, order[:middle])
     places: list[int] = np.sort(chosen).tolist()
     return tuple(tables[i] for i in places)
 

@@ -93,7 +93,8 @@ class PolicyKind:
             CorruptFile: it is damaged, of another schema, or holds what no training writes.
         """
         raw, tensors = read_weights(path, self.made_by)
-        card = decode(PolicyCard, check_schema(cast(dict[str, Any], raw), self.schema, str(path), self.made_by), str(path))
+        known = check_schema(cast(dict[str, Any], raw), self.schema, str(path), self.made_by)
+        card = decode(PolicyCard, known, str(path))
         check_tensors(tensors, self.shapes, str(path), self.made_by)
         if (tensors["spread"] <= 0).any():
             damaged(str(path), "tensor 'spread' holds numbers that are not above 0", self.made_by)

@@ -1,0 +1,114 @@
+"""Planner autoshard: its policy, its files, and how long it takes; words and drafts are those of planner dreamshard."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from support.cases import cluster, table, workload
+
+from recsmith.clusters import load_cluster
+from recsmith.costs import cost_model, step_seconds
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.learning.policies.tasks import SizeRow, draw_placement_tasks
+from recsmith.planners.autoshard import AutoShard
+from recsmith.planners.autoshard.files import AUTOSHARD
+from recsmith.planners.dreamshard.files import DREAMSHARD
+from recsmith.planning import find_planner
+from recsmith.problems import Problem, Space, build_problem, fits
+from recsmith.testing.problems import sample_problems
+
+SHIPPED = AUTOSHARD.find("simulated-h100")
+SPACE = Space(types=("table_wise", "column_wise"), kernels=("fused",))
+
+
+def problem_of(row: SizeRow) -> Problem:
+    task = draw_placement_tasks(row, 1, 7, "h100", 65_536).tasks[0]
+    return build_problem(task.workload, task.cluster, SPACE)
+
+
+def test_its_words_are_its_own() -> None:
+    found = find_planner("autoshard:mine.safetensors?samples=16&refine")
+    assert isinstance(found, AutoShard)
+    assert (found.policy, found.samples, found.refine) == ("mine.safetensors", 16, True)
+    assert find_planner("autoshard") == AutoShard()
+    with pytest.raises(UsageError, match=r"write autoshard, autoshard:<name or file>, autoshard\?samples=16"):
+        find_planner("autoshard?sample=3")
+
+
+def test_more_work_is_never_worse_and_chance_is_far_behind() -> None:
+    problem = problem_of(SizeRow(devices=4, tables=50))
+    evaluator = cost_model().compile(problem)
+    words = ("autoshard?samples=8&refine", "autoshard?samples=8", "autoshard", "random")
+    found = [find_planner(word).plan(problem, evaluator) for word in words]
+    steps = [each.total_s for each in found]
+    assert steps == sorted(steps)
+    assert steps[2] < 0.9 * steps[3]
+    for each in found[:3]:
+        assert fits(problem, each.footprint)
+        assert each.total_s == step_seconds(evaluator, each.footprint)
+
+
+def test_hundreds_of_tables_take_less_than_a_second_of_the_processor() -> None:
+    problem = problem_of(SizeRow(devices=8, tables=400))
+    evaluator = cost_model().compile(problem)
+    begun = time.process_time()
+    AutoShard().plan(problem, evaluator)
+    assert time.process_time() - begun < 1.0
+
+
+def test_a_device_without_a_policy_takes_the_usual_one_and_says_so() -> None:
+    tables = [table(f"t{i}", 1000, 64, 3.0) for i in range(5)]
+    problem = build_problem(workload(*tables, batch_size=4096, optimizer="sgd"), cluster(4), SPACE)
+    evaluator = cost_model().compile(problem)
+    note = "autoshard: no policy was trained for 'test'; that of simulated-h100 placed the tables"
+    assert AutoShard().plan(problem, evaluator).left_out == (note,)
+    h100 = sample_problems()[0]
+    assert AutoShard().plan(h100, cost_model().compile(h100)).left_out == ()
+    with pytest.raises(UsageError, match=r"trained on simulated:h100 .* 'test'; write autoshard .* learn autoshard"):
+        find_planner("autoshard:simulated-h100").plan(problem, evaluator)
+
+
+def test_policies_of_another_planner_schema_or_shape_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorruptFile, match="expected `recsmith/autoshard-card/1`"):
+        AUTOSHARD.load(DREAMSHARD.find("simulated-h100"))
+    with pytest.raises(CorruptFile, match="expected `recsmith/dreamshard-card/1`"):
+        DREAMSHARD.load(SHIPPED)
+    tensors, card = load_file(SHIPPED), json.loads(SHIPPED.with_suffix(".json").read_text())
+    for change, trouble in (
+        ({"kept1": tensors["kept1"][:5]}, "tensor 'kept1' has shape"),
+        ({"value0": tensors["score0"]}, "tensor 'value0' is unknown"),
+        ({"gate0_bias": tensors["gate0_bias"] + np.float32(1e6)}, "above 100, which no training reaches"),
+    ):
+        save_file({**tensors, **change}, tmp_path / "p.safetensors", metadata={"card": json.dumps(card)})
+        with pytest.raises(CorruptFile, match=trouble):
+            AUTOSHARD.load(tmp_path / "p.safetensors")
+    shutil.copy(SHIPPED, tmp_path / "cut.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes(SHIPPED.read_bytes()[:5000])
+    problem = problem_of(SizeRow(devices=2, tables=8))
+    with pytest.raises(CorruptFile, match="no whole safetensors file"):
+        find_planner(f"autoshard:{tmp_path}/cut.safetensors").plan(problem, cost_model().compile(problem))
+
+
+def test_a_plan_needs_no_torch() -> None:
+    from subprocess import run
+    from sys import executable
+
+    program = (
+        "import sys, warnings; sys.modules['torch'] = None; sys.modules['gymnasium'] = None\n"
+        "import recsmith; print(recsmith.plan('dlrm-v2', 'h100:8', planner='autoshard?samples=2').plan.planner)"
+    )
+    done = run([executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "autoshard?samples=2"
+
+
+def test_what_ships_is_small_and_ahead_of_the_classic_greedies() -> None:
+    network, card = AUTOSHARD.load(SHIPPED)
+    assert all(np.isfinite(value).all() for value in network.tensors.values())
+    assert SHIPPED.stat().st_size < 200_000
+    assert card.reward == "measured"
+    assert card.held_out.step_s < card.held_out.greedy_step_s
+    assert load_cluster("h100:8").device.name in card.hardware
