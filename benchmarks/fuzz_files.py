@@ -93,10 +93,17 @@ def classes(home: Path) -> dict[str, Class]:
                               [command("plan", workload, "--cluster", "cpu:2", "--planner", "size_greedy",
                                        "--cost-model", "neural:FILE")]),
         "comm-weights": Class(home / "comm.safetensors", {"": WEIGHTS}, [read_comm_weights]),
-        "policy": Class(home / "policy.safetensors", {"": WEIGHTS},
-                        [read_policy, command("plan", workload, "--cluster", CLUSTER, "--cost-model", "torchrec",
-                                              "--planner", "dreamshard:FILE?samples=2")]),
+        "policy": Class(home / "policy.safetensors", {"": WEIGHTS}, _policy_reads(workload, "dreamshard")),
+        "autoshard-policy": Class(home / "autoshard.safetensors", {"": WEIGHTS}, _policy_reads(workload, "autoshard")),
     }  # fmt: skip
+
+
+def _policy_reads(workload: str, planner: Any) -> list[Read]:
+    """A policy is read as one of its planner, and plans."""
+    from recsmith.learning.policies.learn import KINDS
+
+    words = ("--cost-model", "torchrec", "--planner", f"{planner}:FILE?samples=2")
+    return [KINDS[planner].load, command("plan", workload, "--cluster", CLUSTER, *words)]
 
 
 PARTS = "part-*.parquet"
@@ -144,20 +151,13 @@ def read_comm_weights(file: Path) -> None:
     load_comm_model(file)
 
 
-def read_policy(file: Path) -> None:
-    """A policy of planner dreamshard."""
-    from recsmith.planners.dreamshard.files import load_policy
-
-    load_policy(file)
-
-
 def _make(home: Path) -> None:
     """Write a real file of every kind, as RecSmith itself writes it where it does."""
     from support.exchanged import write_comm_model
     from support.learned import write_model
     from support.planner_logs import bare, prefixed
 
-    from recsmith.planners.dreamshard.files import find_policy
+    from recsmith.learning.policies.learn import KINDS
 
     home.mkdir(parents=True, exist_ok=True)
     (home / "workload.yaml").write_text(YAML)
@@ -173,7 +173,8 @@ def _make(home: Path) -> None:
     _measure(home)
     write_model(home / "cost.safetensors")
     write_comm_model(home / "comm.safetensors")
-    shutil.copy(find_policy("simulated-h100"), home / "policy.safetensors")
+    for planner, name in (("dreamshard", "policy"), ("autoshard", "autoshard")):
+        shutil.copy(KINDS[planner].find("simulated-h100"), home / f"{name}.safetensors")
     _bench(home / "bench")
     (home / "made").touch()
 

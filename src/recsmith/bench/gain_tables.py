@@ -31,8 +31,8 @@ class GainTable:
 
 def references(results: BenchResults) -> tuple[str, ...]:
     """The planners that others are compared with: auto and the family's under any cost model, or the run's first."""
-    own = "neuroshard" if results.settings.family == "sharding" else "dreamshard"
-    names = [word for name in (REFERENCE, own) for word in results.settings.planners if word.split("@")[0] == name]
+    own = ("neuroshard",) if results.settings.family == "sharding" else ("dreamshard", "autoshard")
+    names = [word for name in (REFERENCE, *own) for word in results.settings.planners if word.split("@")[0] == name]
     return tuple(names or results.settings.planners[:1])
 
 

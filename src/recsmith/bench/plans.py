@@ -31,7 +31,8 @@ DEFAULT_PLANNERS = (
 )  # fmt: skip
 
 LEARNED_PLANNERS = (
-    "auto", "dreamshard", "dreamshard?samples=16", "dreamshard?refine", "neuroshard", "cost_greedy", "size_greedy",
+    "auto", "dreamshard", "dreamshard?samples=16", "dreamshard?refine", "autoshard", "autoshard?samples=16",
+    "neuroshard", "cost_greedy", "size_greedy",
     "dim_greedy", "lookup_greedy", "size_lookup_greedy", "random",
 )  # fmt: skip
 """Planners of a run of learned planners."""
