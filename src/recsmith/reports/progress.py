@@ -40,7 +40,7 @@ def training_words(epoch: "Epoch") -> str:
 
 
 def policy_words(iteration: "Iteration") -> str:
-    """Of `recsmith learn dreamshard`."""
+    """Of `recsmith learn dreamshard` and `autoshard`."""
     done = f"iteration {iteration.number} of {iteration.iterations}, {iteration.measured:,} placements measured"
     return f"{done}, steps of {format_time(iteration.measured_s)}, predicted within {iteration.error:.1%}"
 

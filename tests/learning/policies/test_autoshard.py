@@ -48,8 +48,15 @@ def trained(lose: bool) -> tuple[Any, list[Any]]:
 
 
 @pytest.fixture(scope="module")
-def training() -> Any:
-    return trained(lose=False)[0]
+def undisturbed() -> Any:
+    """A training, its tensors as they were when it ended, and what it told."""
+    made, heard = trained(lose=False)
+    return made, made.networks.tensors(), made.measured, heard
+
+
+@pytest.fixture(scope="module")
+def training(undisturbed: Any) -> Any:
+    return undisturbed[0]
 
 
 @pytest.fixture(scope="module")
@@ -115,13 +122,13 @@ def test_updates_make_what_was_short_more_likely_and_the_baseline_learns(trainin
     assert np.mean(errors[-5:]) < np.mean(errors[:5])
 
 
-def test_a_lost_actor_is_replaced_and_the_run_ends_as_it_would_have(training: Any) -> None:
+def test_a_lost_actor_is_replaced_and_the_run_ends_as_it_would_have(undisturbed: Any) -> None:
     disturbed, heard = trained(lose=True)
-    whole, again = trained(lose=False)
+    _, tensors, measured, again = undisturbed
     assert [each.lost for each in heard] == [0, 1]
     assert [each.lost for each in again] == [0, 0]
-    assert disturbed.measured == whole.measured == 24
-    for name, value in whole.networks.tensors().items():
+    assert disturbed.measured == measured == 24
+    for name, value in tensors.items():
         np.testing.assert_array_equal(disturbed.networks.tensors()[name], value)
 
 
@@ -178,6 +185,7 @@ def test_a_killed_learner_goes_on_as_it_would_have_and_leaves_no_actor(tmp_path:
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert len(actors) == 2
+    ends = time.monotonic() + 60
     while any(map(alive, actors)) and time.monotonic() < ends:
         time.sleep(0.05)
     assert not any(map(alive, actors))
