@@ -243,7 +243,7 @@ class Training:
             played = actors.answer(turn % recipe.actors)
             ask(turn + recipe.actors)
             seen.append(self._learn(index, played, random))
-        return {name: float(np.nanmean([each[name] for each in seen])) for name in seen[0]}
+        return {name: _mean([each[name] for each in seen]) for name in seen[0]}
 
     def _learn(self, index: int, played: Played, random: np.random.Generator) -> dict[str, float]:
         """Learn from an answer."""
@@ -373,6 +373,12 @@ class Training:
 
     def _optimizers(self) -> list[tuple[str, torch.optim.Adam]]:
         return [("costs_adam", self.costs_adam), ("policy_adam", self.policy_adam)]
+
+
+def _mean(values: list[float]) -> float:
+    """The mean of those that are numbers, 0 without any: not every answer has a placement that found room."""
+    known = [value for value in values if np.isfinite(value)]
+    return float(np.mean(known)) if known else 0.0
 
 
 def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> Recipe:
