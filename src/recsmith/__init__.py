@@ -15,6 +15,7 @@ from recsmith._version import __version__
 if TYPE_CHECKING:
     from recsmith.analyses.compare import compare
     from recsmith.analyses.explain import explain
+    from recsmith.analyses.replan_curve import replan_curve
     from recsmith.analyses.sweep import sweep
     from recsmith.clusters import Cluster, Device, Links, load_cluster
     from recsmith.errors import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from recsmith.planning import Result, plan
+    from recsmith.planning.replan import replan
     from recsmith.planning.simulate import price, simulate
     from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
     from recsmith.problems import (
@@ -51,9 +53,11 @@ _ROOMS = {
         "Apart", "Constraints", "PerRank", "Pin", "Space", "TableRule", "Together", "load_constraints", "pins_of",
     ),
     "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
+    "recsmith.planning.replan": ("replan",),
     "recsmith.planning.simulate": ("price", "simulate"),
     "recsmith.analyses.compare": ("compare",),
     "recsmith.analyses.explain": ("explain",),
+    "recsmith.analyses.replan_curve": ("replan_curve",),
     "recsmith.analyses.sweep": ("sweep",),
     "recsmith.planning": ("Result", "plan"),
     "recsmith.errors": (
@@ -100,6 +104,8 @@ __all__ = [
     "pins_of",
     "plan",
     "price",
+    "replan",
+    "replan_curve",
     "sample_workload",
     "save_plan",
     "save_workload",

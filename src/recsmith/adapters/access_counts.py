@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -42,6 +43,26 @@ class AccessCounts:
         with _one_thread():
             for table in self.tables:
                 self._add_table(table, found)
+
+    def to_raw(self) -> dict[str, Any]:
+        """Plain data of the counts, for `add_raw` on another rank."""
+        return {
+            "batches": self.batches, "samples": self.samples, "keys": sorted(self.keys),
+            "weighted": sorted(self.weighted), "bins": {name: bins.tolist() for name, bins in self.bins.items()},
+            "ids": [[*key, count] for key, count in self.ids.items()],
+            "bags": [[*key, count] for key, count in self.bags.items()],
+        }  # fmt: skip
+
+    def add_raw(self, counts: dict[str, Any]) -> None:
+        """Add the counts of another rank."""
+        self.batches += counts["batches"]
+        self.samples += counts["samples"]
+        self.keys.update(counts["keys"])
+        self.weighted.update(counts["weighted"])
+        for name, bins in counts["bins"].items():
+            self.bins[name] += torch.tensor(bins)
+        for mine, theirs in ((self.ids, counts["ids"]), (self.bags, counts["bags"])):
+            mine.update({(table, feature): count for table, feature, count in theirs})
 
     def _add_table(self, table: Table, found: Sequence[Jagged]) -> None:
         parts: list[torch.Tensor] = []

@@ -18,6 +18,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "simulate": "Price a plan: cost, bound and gap under a cost model.",
     "compare": "Compare planners, and the plan that runs today.",
     "sweep": "Plan for several numbers of devices, and show where more stop to pay.",
+    "replan": "Plan anew from the plan of a running job, without moving much.",
     "explain": "Explain what binds the step of a plan, and one table's alternatives.",
     "import": "Make a plan file of the plan that a job runs today.",
     "verify": "Measure plans on this machine beside what was predicted.",
@@ -32,7 +33,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "planners": "List the planners and cost models, and what they need.",
     "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
 }
-SEARCHING = ("plan", "compare", "sweep")  # commands whose searches take options that narrow them
+SEARCHING = ("plan", "compare", "sweep", "replan")  # commands whose searches take options that narrow them
 MODULES = {"import": "import_plan"}  # commands whose name is a word of Python
 
 

@@ -8,7 +8,7 @@ import click
 from recsmith import _plugins
 from recsmith.cli.names import DEVICES, KERNELS, PLANNERS, TYPES, listed
 from recsmith.cli.plugin_option import PluginOption
-from recsmith.units import parse_size, parse_time
+from recsmith.units import parse_size, parse_speed, parse_time
 
 MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -44,6 +44,11 @@ def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 def read_time(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
     """Seconds of an option's quantity such as 10s."""
     return None if value is None else parse_time(value)
+
+
+def read_speed(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    """Bytes a second of an option's quantity such as 25GB/s."""
+    return None if value is None else parse_speed(value)
 
 
 _HBM = click.option("--hbm", callback=_size, metavar="SIZE", help="Device memory, such as 60GiB.")
@@ -99,6 +104,13 @@ _GROUP_SIZE = click.option(
 group_options = stack(_GROUP_SIZE, replication_options)  # of a 2D job whose cluster is given
 
 problem_options = stack(_CLUSTER, _BATCH, group_options, shape_options)
+
+replan_options = stack(  # of a problem that an old plan states, where something changes
+    click.option("--workload", metavar="W", help="The tables from now on (default: those of OLD)."),
+    click.option("--cluster", "-c", metavar="C", help="The devices from now on (default: those of OLD)."),
+    _BATCH, _HBM, _RESERVE, _OPTIMIZER,
+    click.option("--constraints", metavar="FILE", help="Rules for single tables (default: those of OLD)."),
+)  # fmt: skip
 
 limit_options = stack(
     click.option(

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from recsmith._types import noun
 from recsmith.files import Source
 from recsmith.plans.files import load_plan
+from recsmith.plans.moves import is_same_table, moved_bytes
 from recsmith.plans.plan import Placement, Plan
-from recsmith.workloads import Table
 
 
 @noun
@@ -48,7 +48,9 @@ def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
     new = {placement.table: placement for placement in after.placements}
     names = sorted(old.keys() | new.keys())
     changed = [name for name in names if old.get(name) != new.get(name)]
-    moved = _moved_bytes(before, after, set(changed))
+    differing = [new[name] for name in changed if name in new]
+    received = moved_bytes(before, differing, after.workload, after.cluster)
+    moved = {name: sum(size for _, size in shards) for name, shards in received.items()}
     changes = tuple(
         Change(table=name, before=old.get(name), after=new.get(name), moved_bytes=moved.get(name, 0))
         for name in changed
@@ -66,7 +68,7 @@ def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
 def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
     """How the problems of two plans differ: tables, clusters, and what the costs depend on besides."""
     old, new = ({table.name: table for table in plan.workload.tables} for plan in (before, after))
-    shapes = [name for name in old.keys() & new.keys() if _shape(old[name]) != _shape(new[name])]
+    shapes = [name for name in old.keys() & new.keys() if not is_same_table(old[name], new[name])]
     if shapes or old.keys() != new.keys():
         lost, come = len(old.keys() - new.keys()), len(new.keys() - old.keys())
         yield f"tables differ: {lost} only before, {come} only after, {len(shapes)} of another shape"
@@ -79,34 +81,3 @@ def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
             yield f"{name} differs: {was}, then {now}"
     if before.cost_model != after.cost_model:
         yield f"cost models differ: {before.cost_model}, then {after.cost_model}"
-
-
-def _shape(table: Table) -> tuple[int, int, str]:
-    return table.num_embeddings, table.embedding_dim, table.data_type
-
-
-def _moved_bytes(before: Plan, after: Plan, names: set[str]) -> dict[str, int]:
-    """Bytes of each table's new shards that their rank does not hold in the old plan."""
-    held: dict[tuple[str, int], list[tuple[tuple[int, int], tuple[int, int]]]] = {}
-    for shard in before.shards():
-        if shard.table in names:
-            held.setdefault((shard.table, shard.rank), []).append((shard.rows, shard.columns))
-    element = {table.name: table.element_bytes for table in after.workload.tables}
-    moved: dict[str, int] = {}
-    for shard in after.shards():
-        if shard.table in names:
-            size = _length(shard.rows) * _length(shard.columns)
-            kept = sum(
-                _overlap(rows, shard.rows) * _overlap(columns, shard.columns)
-                for rows, columns in held.get((shard.table, shard.rank), ())
-            )
-            moved[shard.table] = moved.get(shard.table, 0) + (size - kept) * element[shard.table]
-    return moved
-
-
-def _length(span: tuple[int, int]) -> int:
-    return span[1] - span[0]
-
-
-def _overlap(a: tuple[int, int], b: tuple[int, int]) -> int:
-    return max(0, min(a[1], b[1]) - max(a[0], b[0]))

@@ -1,0 +1,126 @@
+"""What moving more of an old plan brings: the step's seconds against the bytes that move, and what pays.
+
+A move costs the time in which the device that receives most receives it, over one link, once. A shorter step saves its
+difference in each of the steps that are left.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Unpack, cast
+
+from recsmith._types import noun
+from recsmith.clusters import Cluster
+from recsmith.errors import NoPlanFound, UsageError
+from recsmith.files import Source
+from recsmith.planners import Planner
+from recsmith.planning import SearchOptions, SearchWords, find_planner
+from recsmith.planning.changed_problem import ChangedProblem
+from recsmith.planning.replan import Replanned, Replanning
+from recsmith.plans import Plan, load_plan
+from recsmith.problems import Constraints
+from recsmith.workloads import Workload
+
+LIMITS = ("0%", "1%", "2%", "5%", "10%", "20%", "50%", "100%")  # of the weights that stay: a few points of the curve
+
+
+@noun
+class CurvePoint:
+    """The plan within one limit; None, with the reason, where none was found that moves so little.
+
+    total_s: seconds of the remaining steps and of the move, where the number of steps is known.
+    """
+
+    max_moved_bytes: int
+    replanned: Replanned | None
+    error: str | None = None
+    total_s: float | None = None
+
+
+@noun
+class ReplanCurve:
+    """Plans for rising limits of what may move, and which of them pays most, where the steps that are left are known.
+
+    link_bandwidth: bytes per second at which a device receives weights. recommended: the number of a point, or None.
+    """
+
+    points: tuple[CurvePoint, ...]
+    link_bandwidth: float
+    steps_left: int | None = None
+    recommended: int | None = None
+
+    @property
+    def best(self) -> Replanned:
+        """The recommended plan; without a recommendation, that of the highest limit that has one."""
+        if self.recommended is not None:
+            return cast(Replanned, self.points[self.recommended].replanned)
+        return next(point.replanned for point in reversed(self.points) if point.replanned is not None)
+
+
+def replan_curve(
+    old: Plan | Source,
+    workload: Workload | Source | None = None,
+    cluster: Cluster | Source | None = None,
+    *,
+    limits: Sequence[int | str] = LIMITS,
+    steps_left: int | None = None,
+    link_bandwidth: float | None = None,
+    planner: str | Planner = "auto",
+    constraints: Constraints | Source | None = None,
+    on_point: Callable[[CurvePoint], None] | None = None,
+    **words: Unpack[SearchWords],
+) -> ReplanCurve:
+    """Plans of `replan` for several limits of what may move; each is no worse than those that move less.
+
+    limits: as `max_moved` of `replan`. steps_left: steps that the job still makes; then the point is recommended where
+    the steps and the move together take least. link_bandwidth: bytes per second at which a device receives weights; by
+    default the link between hosts, or within the host where there is one. on_point hears of each plan.
+
+    Raises:
+        UsageError: a name, value or file breaks a rule.
+        NoPlanFound: no limit has a plan; the message is the last one's.
+    """
+    if steps_left is not None and steps_left < 1:
+        raise UsageError(f"{steps_left} steps are left; give at least 1, or leave it out")
+    options = SearchOptions(**words)
+    changed = ChangedProblem.of(load_plan(old), workload, cluster, constraints, options)
+    search = Replanning(changed, find_planner(planner), options)
+    speed = _speed(changed.problem.cluster, link_bandwidth)
+    points: list[CurvePoint] = []
+    best: Replanned | None = None
+    for limit in sorted({changed.bytes_of(limit) for limit in limits}):
+        point = _point(search, limit, best, steps_left, speed)
+        best = point.replanned or best
+        points.append(point)
+        if on_point is not None:
+            on_point(point)
+    if best is None:
+        raise NoPlanFound(points[-1].error or "no limits were given")
+    return ReplanCurve(
+        points=tuple(points), link_bandwidth=speed, steps_left=steps_left, recommended=_recommended(points)
+    )
+
+
+def _speed(cluster: Cluster, link_bandwidth: float | None) -> float:
+    if link_bandwidth is None:
+        links = cluster.links
+        return links.inter_host_bandwidth if cluster.hosts > 1 else links.intra_host_bandwidth
+    if not link_bandwidth >= 1:
+        raise UsageError(f"the link carries {link_bandwidth} bytes a second; it must carry at least 1")
+    return link_bandwidth
+
+
+def _point(search: Replanning, limit: int, best: Replanned | None, steps_left: int | None, speed: float) -> CurvePoint:
+    try:
+        found = search.within(limit, best)
+    except NoPlanFound as error:
+        return CurvePoint(max_moved_bytes=limit, replanned=None, error=str(error))
+    total = None if steps_left is None else _moving_s(found, speed) + steps_left * found.result.plan.cost.total_s
+    return CurvePoint(max_moved_bytes=limit, replanned=found, total_s=total)
+
+
+def _moving_s(found: Replanned, speed: float) -> float:
+    return found.slowest_receives_bytes / speed
+
+
+def _recommended(points: Sequence[CurvePoint]) -> int | None:
+    known = [(point.total_s, number) for number, point in enumerate(points) if point.total_s is not None]
+    return min(known)[1] if known else None

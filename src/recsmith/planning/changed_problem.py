@@ -1,0 +1,154 @@
+"""An old plan's new problem: what of the plan can stay in it, and what placements of it cost and move."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from recsmith._types import Ints
+from recsmith.bounds import lower_bound
+from recsmith.clusters import Cluster, load_cluster
+from recsmith.costs import CostModel, Evaluator, price
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.errors import UsageError
+from recsmith.files import Source
+from recsmith.planning.assemble import assemble_plan
+from recsmith.planning.carried import Carried, carry_over
+from recsmith.planning.feasibility import check_feasible
+from recsmith.planning.options import SearchOptions
+from recsmith.plans import Placement, Plan
+from recsmith.plans.moves import moved_bytes, with_columns_kept
+from recsmith.problems import (
+    Constraints,
+    Problem,
+    build_problem,
+    constraints_from_raw,
+    footprint_of,
+    load_constraints,
+)
+from recsmith.units import parse_size
+from recsmith.workloads import Workload, load_workload
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Placements in the new problem, with their columns where they were: seconds of the step, and bytes to move.
+
+    tables: bytes that each table which stays moves. devices (W,): what each device receives of them. new: bytes of
+    tables that are made.
+    """
+
+    placements: tuple[Placement, ...]
+    total_s: float
+    tables: dict[str, int]
+    devices: Ints
+    new: int
+
+
+@dataclass(frozen=True)
+class ChangedProblem:
+    """The new problem of an old plan. evaluator: without pins. carried: what of the plan can stay."""
+
+    old: Plan
+    evaluator: Evaluator
+    model: CostModel
+    carried: Carried
+    constraints: Constraints
+
+    @classmethod
+    def of(
+        cls,
+        old: Plan,
+        workload: Workload | Source | None,
+        cluster: Cluster | Source | None,
+        constraints: Constraints | Source | None,
+        options: SearchOptions,
+    ) -> "ChangedProblem":
+        """Read names and files, and find out what can stay; Infeasible where the new problem has no plan at all.
+
+        What is None is the old plan's.
+        """
+        new_workload = old.workload if workload is None else load_workload(workload)
+        new_cluster = old.cluster if cluster is None else load_cluster(cluster)
+        space, limits = constraints_from_raw(old.constraints, "the old plan")
+        space = space if options.space is None else options.space
+        limits = _for_other_tables(limits) if constraints is None else load_constraints(constraints)
+        model = find_cost_model(options.cost_model or old.cost_model)
+        evaluator = model.compile(build_problem(new_workload, new_cluster, space, limits))
+        check_feasible(evaluator, model)
+        return cls(old, evaluator, model, carry_over(old, evaluator), limits)
+
+    @property
+    def problem(self) -> Problem:
+        """The new problem."""
+        return self.evaluator.problem
+
+    @property
+    def staying_bytes(self) -> int:
+        """Weights of all tables that the old plan has, too."""
+        return sum(self.carried.sizes.values())
+
+    def bytes_of(self, limit: int | str) -> int:
+        """Bytes of a limit of what may move; UsageError for one that is neither a size nor a share."""
+        if isinstance(limit, int):
+            size = limit
+        elif limit.strip().endswith("%"):
+            size = round(self.staying_bytes * _share(limit))
+        else:
+            size = parse_size(limit)
+        if size < 0:
+            raise UsageError(f"at most {limit} may move; the limit must be at least 0")
+        return size
+
+    def pinned(self, constraints: Constraints) -> Evaluator:
+        """The same problem under other constraints."""
+        problem = self.problem
+        return self.model.compile(build_problem(problem.workload, problem.cluster, problem.space, constraints))
+
+    def moves(self, placements: Sequence[Placement]) -> Moves:
+        """What placements cost, and what must move to them."""
+        old = {each.table: each for each in self.old.placements}
+        dims = {table.name: table.embedding_dim for table in self.problem.tables}
+        stay = self.carried.sizes.keys()
+        kept = tuple(
+            with_columns_kept(each, old[each.table], dims[each.table]) if each.table in stay else each
+            for each in placements
+        )
+        received = moved_bytes(self.old, kept, self.problem.workload, self.problem.cluster)
+        devices = np.zeros(self.problem.cluster.world_size, dtype=np.int64)
+        for name in stay:
+            for rank, size in received[name]:
+                devices[rank] += size
+        everything = sum(size for shards in received.values() for _, size in shards)
+        return Moves(
+            placements=kept,
+            total_s=price(self.evaluator, footprint_of(self.problem, kept)).total_s,
+            tables={name: sum(size for _, size in received[name]) for name in stay},
+            devices=devices,
+            new=everything - int(devices.sum()),
+        )
+
+    def plan_of(self, moves: Moves, planner: str) -> Plan:
+        """The plan of placements, with the bound of the problem without pins."""
+        cost = price(self.evaluator, footprint_of(self.problem, moves.placements))
+        bound = lower_bound(self.evaluator).bound
+        return assemble_plan(
+            self.problem, moves.placements, cost, planner=planner, cost_model=self.model.name, bound=bound,
+            gap=bound.gap(cost.total_s), extrapolated=self.evaluator.extrapolated,
+        )  # fmt: skip
+
+
+def _for_other_tables(constraints: Constraints) -> Constraints:
+    """The old plan's constraints, whose rules may be about tables that are gone."""
+    return replace(constraints, rules=tuple(replace(rule, optional=True) for rule in constraints.rules))
+
+
+def _share(words: str) -> float:
+    """A share such as 5% as a number; UsageError for what is none."""
+    try:
+        share = float(words.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise UsageError(f"'{words}' is no share; write for example 5%, or a size such as 200GiB") from None
+    if not 0 <= share <= 1:
+        raise UsageError(f"'{words}' is no share of what can move; shares are from 0% to 100%")
+    return share
