@@ -24,6 +24,8 @@ PROBLEM = {
     "--memory",
     "--constraints",
     "--keep-exact",
+    "--pin",
+    "--pin-tables",
 }
 SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
 WORDS = {
@@ -37,6 +39,15 @@ WORDS = {
         "--per-host",
         "--global-batch",
         *(PROBLEM - {"--cluster -c"}),
+        *SEARCH,
+        "-o --output",
+        "--force",
+        "--format",
+    },
+    "replan": {
+        "old",
+        *("--workload", "--cluster -c", "--batch-size", "--hbm", "--reserve", "--optimizer", "--constraints"),
+        *("--max-moved", "--curve", "--steps-left", "--link"),
         *SEARCH,
         "-o --output",
         "--force",

@@ -72,7 +72,7 @@ class ChangedProblem:
         new_cluster = old.cluster if cluster is None else load_cluster(cluster)
         space, limits = constraints_from_raw(old.constraints, "the old plan")
         space = space if options.space is None else options.space
-        limits = _for_other_tables(limits) if constraints is None else load_constraints(constraints)
+        limits = _for_other_tables(limits) if constraints is None else _given(constraints, limits)
         model = find_cost_model(options.cost_model or old.cost_model)
         evaluator = model.compile(build_problem(new_workload, new_cluster, space, limits))
         check_feasible(evaluator, model)
@@ -141,6 +141,13 @@ class ChangedProblem:
 def _for_other_tables(constraints: Constraints) -> Constraints:
     """The old plan's constraints, whose rules may be about tables that are gone."""
     return replace(constraints, rules=tuple(replace(rule, optional=True) for rule in constraints.rules))
+
+
+def _given(constraints: Constraints | Source, old: Constraints) -> Constraints:
+    """The constraints that were given; a file says nothing of the accounting of memory and of exactness."""
+    if isinstance(constraints, Constraints):
+        return constraints
+    return replace(load_constraints(constraints), memory=old.memory, keep_exact=old.keep_exact)
 
 
 def _share(words: str) -> float:

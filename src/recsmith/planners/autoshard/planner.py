@@ -15,4 +15,4 @@ class AutoShard(PolicyPlanner):
     kind: ClassVar[PolicyKind] = AUTOSHARD
 
     name: str = "autoshard"
-    about: str = "A trained policy with an LSTM (Zha et al., 2022a); ?samples=16, ?refine."
+    about: str = "A trained LSTM policy (Zha et al., 2022a); ?samples=16, ?refine."
