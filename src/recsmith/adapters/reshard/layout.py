@@ -1,0 +1,87 @@
+"""Where the shards of a plan lie in their tables, and in the entries of a checkpoint.
+
+R rows, D columns, P column pieces of a table
+weights and element-wise state (R, D): a shard's block is its rows and columns
+row-wise state of fused kernels (R * P,): the shard of piece p with rows a to b holds p * R + a to p * R + b
+                                          (torchrec 1.8, batched_embedding_kernel.py, EmbeddingFusedOptimizer)
+row-wise state of dense optimizers (R, 1): whole, as data_parallel tables are
+"""
+
+import hashlib
+import json
+
+from recsmith._types import record
+from recsmith.plans import Placement, Plan
+from recsmith.sharding import Shard
+from recsmith.workloads import Table
+
+Range = tuple[int, int]  # [a, b)
+
+
+@record
+class Block:
+    """A shard as a checkpoint stores it once: rows and columns of a table, number of its column piece, rank."""
+
+    rows: Range
+    columns: Range
+    piece: int
+    rank: int
+
+
+@record
+class Layout:
+    """A table with its placement, and the blocks that a checkpoint stores of it."""
+
+    table: Table
+    placement: Placement
+    blocks: tuple[Block, ...]
+
+    @property
+    def name(self) -> str:
+        """The name that the table has in its module."""
+        return self.table.name.removeprefix(f"{self.table.collection}.")
+
+    @property
+    def dense(self) -> bool:
+        """Whether every rank has a copy, which a dense optimizer steps."""
+        return self.placement.sharding_type == "data_parallel"
+
+    @property
+    def pieces(self) -> tuple[Range, ...]:
+        """The columns of each piece."""
+        return tuple(dict.fromkeys(block.columns for block in self.blocks))
+
+
+def layouts(plan: Plan) -> dict[str, Layout]:
+    """Layouts of all tables by name."""
+    placements = {placement.table: placement for placement in plan.placements}
+    tables = sorted(plan.workload.tables, key=lambda table: table.name)
+    return {table.name: _layout(table, placements[table.name], plan, number) for number, table in enumerate(tables)}
+
+
+def _layout(table: Table, placement: Placement, plan: Plan, number: int) -> Layout:
+    widths = placement.widths_of(table.embedding_dim)
+    shards = placement.kind.shards(table, placement.ranks, widths, plan.cluster)
+    if placement.sharding_type == "data_parallel":  # one rank writes the copy that all have; another for each table
+        shards = (shards[number % len(shards)],)
+    return Layout(table=table, placement=placement, blocks=_blocks(shards))
+
+
+def _blocks(shards: tuple[Shard, ...]) -> tuple[Block, ...]:
+    pieces = {columns: number for number, columns in enumerate(dict.fromkeys(shard.columns for shard in shards))}
+    return tuple(
+        Block(rows=shard.rows, columns=shard.columns, piece=pieces[shard.columns], rank=shard.rank) for shard in shards
+    )
+
+
+def fingerprint(plan: Plan) -> str:
+    """SHA-256 of what a checkpoint depends on: shapes, element types, sharding types and shards of all tables.
+
+    Plans that differ in kernels, costs or statistics alone have the same.
+    """
+    lines = [
+        [name, each.table.num_embeddings, each.table.embedding_dim, each.table.data_type, each.placement.sharding_type]
+        + ([] if each.dense else [[block.rank, block.rows, block.columns] for block in each.blocks])
+        for name, each in layouts(plan).items()
+    ]
+    return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
