@@ -14,6 +14,8 @@ from recsmith.adapters.convert import from_sharding_plan, to_parameter_constrain
 from recsmith.adapters.drop_in_planner import RecSmithPlanner  # noqa: E402
 from recsmith.adapters.observe import observe  # noqa: E402
 from recsmith.adapters.plan_watch import PlanWatch, WatchReport  # noqa: E402
+from recsmith.adapters.reshard.fingerprints import tie_checkpoint  # noqa: E402
+from recsmith.adapters.reshard.reshard import reshard  # noqa: E402
 from recsmith.adapters.running_plan import import_plan  # noqa: E402
 from recsmith.adapters.topology import read_cluster  # noqa: E402
 from recsmith.adapters.workload import read_workload  # noqa: E402
@@ -29,6 +31,8 @@ __all__ = [
     "observe",
     "read_cluster",
     "read_workload",
+    "reshard",
+    "tie_checkpoint",
     "to_parameter_constraints",
     "to_sharding_plan",
 ]

@@ -55,12 +55,12 @@ def every_type(cluster: Cluster) -> Plan:
     return Plan(
         workload=sorted_by_name(workload), cluster=cluster,
         placements=tuple(sorted(placements, key=lambda placement: placement.table)),
-        planner="hand", cost_model="torchrec", cost=_no_cost(cluster),
+        planner="hand", cost_model="torchrec", cost=no_cost(cluster),
         bound=Bound(value_s=None, kind="none", space=""), gap=None,
     )  # fmt: skip
 
 
-def _no_cost(cluster: Cluster) -> StepCost:
+def no_cost(cluster: Cluster) -> StepCost:
     """A cost that names every device, as plan files need, and says nothing."""
     parts = dict.fromkeys(PARTS, 0.0)
     return StepCost(

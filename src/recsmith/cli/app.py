@@ -24,6 +24,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "verify": "Measure plans on this machine beside what was predicted.",
     "diff": "Show what changed between two plans.",
     "data": "Look at training data, check it, or generate some whose truth is known.",
+    "reshard": "Move a checkpoint to the shards of another plan.",
     "workload": "Make workloads: sample tables like those of a production model.",
     "schema": "Print the JSON Schema of a file.",
     "measure": "Measure embedding kernels and all-to-alls: the ground truth of cost models.",

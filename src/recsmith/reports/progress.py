@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from recsmith.units import counted, format_time
+from recsmith.units import counted, format_size, format_time
 
 if TYPE_CHECKING:  # modules that import torch or numpy, which printing help does not need
+    from recsmith.adapters.reshard.report import Moving
     from recsmith.bench.sharding import BenchProgress
     from recsmith.learning.policies.dreamshard import Iteration
     from recsmith.learning.training_loop import Epoch
@@ -48,6 +49,11 @@ def policy_words(iteration: "Iteration") -> str:
 def bench_words(progress: "BenchProgress") -> str:
     """Of `recsmith bench`."""
     return f"{progress.what}: {progress.done:,} of {progress.total:,}, {progress.elapsed_s / 60:.1f} min"
+
+
+def moving_words(progress: "Moving") -> str:
+    """Of `recsmith reshard`."""
+    return f"{format_size(progress.done)} of {format_size(progress.total)} written"
 
 
 def time_left(seconds: float | None) -> str:

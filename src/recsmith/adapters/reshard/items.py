@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,7 @@ def _average(made: Gathered, tensor: torch.Tensor, folder: Path) -> None:
     mean = torch.zeros(tensor.numel(), dtype=torch.float64)
     for part in made.parts:
         for row, block in _rows(part, folder, str(tensor.dtype), tensor.element_size()):
-            values = torch.from_numpy(np.ascontiguousarray(block)).view(tensor.dtype).view(-1)
+            values = torch.from_numpy(block.copy()).view(tensor.dtype).view(-1)
             top = part.corner[0] + row
             mean[top : top + len(values)] += part.share * values.to(torch.float64)
     tensor.view(-1).copy_(mean)
@@ -102,7 +102,7 @@ def _rows(part: Part, folder: Path, dtype: str, step: int) -> Iterator[tuple[int
 def _start_of_numbers(file: BinaryIO, chunk: Chunk, dtype: str, step: int) -> int:
     """Where in a file the numbers of a chunk begin, after the head of its archive; nothing but the head is read."""
     try:
-        found = torch.load(_Window(file, chunk), map_location="meta", weights_only=True)
+        found = torch.load(cast(Any, _Window(file, chunk)), map_location="meta", weights_only=True)
     except Exception as error:  # whatever torch.load raises of damaged bytes
         raise CorruptFile(f"'{file.name}': no tensor at {chunk.start:,}: {str(error).splitlines()[0][:200]}") from None
     if not isinstance(found, torch.Tensor) or tuple(found.shape) != chunk.sizes or str(found.dtype) != dtype:

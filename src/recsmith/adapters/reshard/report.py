@@ -6,6 +6,14 @@ EXACT = "exact"
 
 
 @record
+class Moving:
+    """How far a run is: bytes written, and bytes in all."""
+
+    done: int
+    total: int
+
+
+@record
 class StateChange:
     """A state of a table's optimizer, and what became of it.
 
