@@ -75,7 +75,7 @@ def _train(
     from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
     from recsmith.jobs.sharded_model import OPTIMIZERS, load_weights, sharded_model, table_of
-    from recsmith.torchrec import tie_checkpoint
+    from recsmith.adapters.reshard.fingerprints import tie_checkpoint
 
     made = plan_from_raw(plan, "job")
     model, _ = sharded_model(made, optimizer)
