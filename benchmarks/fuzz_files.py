@@ -33,6 +33,7 @@ TEXT = (change.bytes_changed, change.lines_changed, change.numbers_changed)
 JSON = (change.json_changed, change.json_changed, change.bytes_changed)
 JOURNAL = (change.json_lines_changed, change.json_lines_changed, change.lines_changed, change.bytes_changed)
 PART = (change.parquet_changed, change.parquet_changed, change.bytes_changed)
+BYTES = (change.bytes_changed,)
 WEIGHTS = (change.tensors_changed, change.tensors_changed, change.bytes_changed)
 SMALL = ("--planner", "size_greedy", "--cost-model", "torchrec")
 
@@ -95,6 +96,12 @@ def classes(home: Path) -> dict[str, Class]:
         "comm-weights": Class(home / "comm.safetensors", {"": WEIGHTS}, [read_comm_weights]),
         "policy": Class(home / "policy.safetensors", {"": WEIGHTS}, _policy_reads(workload, "dreamshard")),
         "autoshard-policy": Class(home / "autoshard.safetensors", {"": WEIGHTS}, _policy_reads(workload, "autoshard")),
+        "checkpoint": Class(home / "checkpoint", {".metadata": BYTES, "*.distcp": BYTES, "recsmith.json": JSON},
+                            [read_checkpoint]),
+        "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
+        "policy": Class(home / "policy.safetensors", {"": WEIGHTS},
+                        [read_policy, command("plan", workload, "--cluster", CLUSTER, "--cost-model", "torchrec",
+                                              "--planner", "dreamshard:FILE?samples=2")]),
     }  # fmt: skip
 
 
@@ -144,11 +151,57 @@ def read_bench(folder: Path) -> None:
         pass
 
 
+def read_checkpoint(folder: Path) -> None:
+    """What resharding reads of a checkpoint before it writes anything."""
+    from support.exactness import cpu_cluster
+    from support.resharding import turned, whole
+
+    from recsmith.adapters.reshard.fingerprints import check_fingerprint
+    from recsmith.adapters.reshard.planned_moves import plan_moves
+    from recsmith.adapters.reshard.stored import read_checkpoint as read
+
+    check_fingerprint(folder, whole())
+    plan_moves(read(folder), whole(), turned(cpu_cluster(2, 2), 0), None, 0)
+
+
+def go_on_resharding(folder: Path) -> None:
+    """What a run that goes on reads of an unfinished output."""
+    from recsmith.adapters.reshard.partial import Partial
+
+    Partial(folder, "of").resume()
+
+
 def read_comm_weights(file: Path) -> None:
     """A learned model of all-to-alls."""
     from recsmith.costs.neural_comm.files import load_comm_model
 
     load_comm_model(file)
+
+
+def read_policy(file: Path) -> None:
+    """A policy of planner dreamshard."""
+    from recsmith.planners.dreamshard.files import load_policy
+
+    load_policy(file)
+
+
+def _checkpoint(home: Path) -> None:
+    """A checkpoint that PyTorch wrote, and an unfinished one of resharding."""
+    from support.resharding import whole, write_whole
+
+    from recsmith.adapters.reshard.fingerprints import tie_checkpoint
+    from recsmith.adapters.reshard.partial import Partial
+    from recsmith.adapters.reshard.stored import Chunk
+
+    write_whole(home / "checkpoint")
+    tie_checkpoint(home / "checkpoint", whole())
+    (home / "resharding").mkdir()
+    partial = Partial(home / "resharding", "of")
+    partial.resume()
+    for number in range(8):
+        place = Chunk(offsets=(number, 0), sizes=(1, 4), file=f"__{number % 2}_0.distcp", start=0, length=0)
+        partial.add("model.t0.weight", number, place, lambda file: file.write(bytes(100)) and None)
+    partial.commit()
 
 
 def _make(home: Path) -> None:
@@ -176,6 +229,7 @@ def _make(home: Path) -> None:
     for planner, name in (("dreamshard", "policy"), ("autoshard", "autoshard")):
         shutil.copy(KINDS[planner].find("simulated-h100"), home / f"{name}.safetensors")
     _bench(home / "bench")
+    _checkpoint(home)
     (home / "made").touch()
 
 

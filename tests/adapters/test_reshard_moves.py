@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_row_wise_state_is_the_same_bytes_where_columns_stay(tmp_path: Path):
     grid = placed("grid_shard", (0, 1, 2, 3), (16, 16))
     grid = replace(grid, cluster=cpu_cluster(2, 2))
     steps = [first, grid, placed("table_column_wise", (1, 0), (16, 16)), first]
-    for number, (before, after) in enumerate(zip(steps, steps[1:], strict=False)):
+    for number, (before, after) in enumerate(pairwise(steps)):
         report = reshard(tmp_path / str(number), before, after, tmp_path / str(number + 1), strict=True)
         assert report.inexact == ()
         assert contents(tmp_path / str(number + 1))[state].equal(values)

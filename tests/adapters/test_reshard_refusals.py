@@ -1,4 +1,4 @@
-"""What resharding refuses, before anything is touched, and what an interrupted run leaves: nothing is ever half done."""
+"""What resharding refuses before anything is touched, and what an interrupted run leaves: nothing half done."""
 
 import os
 import pickle
@@ -134,15 +134,32 @@ ALL = tuple(f"t{i}" for i in range(7))
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (of_tables(*ALL, "t9"), NEW, "the old plan places table 't9', which '.*' does not hold; its tables are such as"),
+        (
+            of_tables(*ALL, "t9"),
+            NEW,
+            "the old plan places table 't9', which '.*' does not hold; its tables are such as",
+        ),
         (of_tables(*ALL[:-1]), NEW, "holds table 't6' .* which the old plan does not place"),
         (of_tables(*ALL, kind="column_wise"), NEW, "was not written under the old plan: of table .t0. .column_wise."),
-        (of_tables(*ALL, rows=40), of_tables(*ALL, rows=40), "has .41, 32. numbers, and table .t0. has 40 x 32 weights"),
+        (
+            of_tables(*ALL, rows=40),
+            of_tables(*ALL, rows=40),
+            "has .41, 32. numbers, and table .t0. has 40 x 32 weights",
+        ),
         (whole(), of_tables(*ALL, rows=50), "table 't.' has num_embeddings 41 in the old plan and 50 in the new one"),
     ],
 )
 def test_plans_that_do_not_fit(checkpoint: Path, old: Plan, new: Plan, words: str):
     refused(checkpoint, PlanMismatch, words, old, new)
+
+
+def test_a_plan_of_python_that_loses_columns_is_refused(checkpoint: Path):
+    short = tuple(
+        replace(each, sharding_type="column_wise", ranks=(0, 1), widths=(16, 12)) for each in whole().placements
+    )
+    refused(
+        checkpoint, PlanMismatch, "widths .16, 12. add up to 28, not 32", whole(), replace(whole(), placements=short)
+    )
 
 
 def test_a_checkpoint_that_names_its_plan_takes_no_other(checkpoint: Path):
@@ -168,7 +185,11 @@ def test_new_tables_need_a_word_and_strict_keeps_its_own(checkpoint: Path, tmp_p
 
 def test_outputs_that_must_not_be_written(checkpoint: Path):
     out = checkpoint.parent / "out"
-    for target, words in ((checkpoint, "it exists"), (out / "no", "does not exist"), (checkpoint / "in", "lies inside")):
+    for target, words in (
+        (checkpoint, "it exists"),
+        (out / "no", "does not exist"),
+        (checkpoint / "in", "lies inside"),
+    ):
         with pytest.raises(UsageError, match=words):
             reshard(checkpoint, whole(), NEW, target)
     assert not out.exists()

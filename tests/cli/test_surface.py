@@ -77,6 +77,7 @@ WORDS = {
     },
     "diff": {"before", "after", "--format"},
     "data": set(),
+    "reshard": {"checkpoint", "--from", "--to", "-o --output", "--init", "--seed", "--strict", "--format"},
     "workload": set(),
     "schema": {"noun"},
     "measure": set(),

@@ -74,8 +74,8 @@ def _train(
     from torch.distributed.checkpoint.state_dict_saver import save as save_state
     from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
-    from recsmith.jobs.sharded_model import OPTIMIZERS, load_weights, sharded_model, table_of
     from recsmith.adapters.reshard.fingerprints import tie_checkpoint
+    from recsmith.jobs.sharded_model import OPTIMIZERS, load_weights, sharded_model, table_of
 
     made = plan_from_raw(plan, "job")
     model, _ = sharded_model(made, optimizer)
@@ -208,3 +208,27 @@ def write_whole(folder: Path, optimizer: str = "adagrad", rows: int = ROWS) -> d
     state = {"model": weights | over, "optimizer": {"state": fused | dense}, "job": {"step": 9, "lr": [0.1, "cosine"]}}
     save(state, checkpoint_id=folder, no_dist=True)
     return state
+
+
+def columns_kept(cluster: Cluster, turn: int, optimizer: str = "rowwise_adagrad") -> Plan:
+    """Six tables that change type, ranks and rows with the turn, but not their columns."""
+    world, local, hosts = cluster.world_size, cluster.local_world_size, cluster.hosts
+    one = ("table_wise", "row_wise", "table_row_wise", "data_parallel")
+    two = ("column_wise", "table_column_wise", "grid_shard")
+    tables = [table(f"t{i}", ROWS, DIM) for i in range(len(one) + len(two))]
+    ranks = {
+        "table_wise": [turn % world], "row_wise": range(world), "data_parallel": range(world),
+        "table_row_wise": range((hosts - 1) * local, hosts * local), "column_wise": [turn % world, (turn + 1) % world],
+        "table_column_wise": [0, local - 1], "grid_shard": range(2 * local),
+    }  # fmt: skip
+    placements: list[Placement] = []
+    for number, each in enumerate(tables):
+        kinds, widths = (one, ()) if number < len(one) else (two, (16, 16))
+        kind = kinds[(number + turn) % len(kinds)]
+        kernel = "dense" if kind == "data_parallel" else "fused"
+        placements.append(
+            Placement(
+                table=each.name, sharding_type=kind, compute_kernel=kernel, ranks=tuple(ranks[kind]), widths=widths
+            )
+        )
+    return hand_made(tables, placements, cluster, optimizer)

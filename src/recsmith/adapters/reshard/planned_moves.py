@@ -1,5 +1,7 @@
 """All entries of the new checkpoint, and what becomes of each table; everything is checked before it is written."""
 
+import math
+
 from recsmith.adapters.reshard.layout import Layout, layouts
 from recsmith.adapters.reshard.moves import Before, Init, NewEntry, add_table, move_table, siblings, untouched
 from recsmith.adapters.reshard.report import TableChange
@@ -7,15 +9,16 @@ from recsmith.adapters.reshard.states import is_keyed_by_number, kept_by
 from recsmith.adapters.reshard.stored import Checkpoint
 from recsmith.adapters.reshard.table_entries import EntriesByName
 from recsmith.errors import PlanMismatch, UsageError
-from recsmith.plans import Plan
+from recsmith.plans import Plan, check_placements
 
 
 def plan_moves(
     stored: Checkpoint, before: Plan, after: Plan, init: Init | None, seed: int
 ) -> tuple[list[NewEntry], list[TableChange], int]:
     """All entries of the new checkpoint, what becomes of each table, and how many entries pass through."""
+    _check_plans(before, after)
     olds, news = layouts(before), layouts(after)
-    _check_plans(before, after, olds, news)
+    _check_tables(olds, news)
     named = EntriesByName(stored.entries.values(), str(stored.folder))
     tables = {name: Before(layout=layout, entries=named.find(layout)) for name, layout in olds.items()}
     named.check_unplanned(each.entries for each in tables.values())
@@ -41,6 +44,7 @@ def plan_moves(
     world = after.cluster.world_size
     entries += [untouched(entry, number % world) for number, entry in enumerate(rest)]
     _check_names(entries)
+    _check_whole(entries)
     return entries, sorted(changes, key=lambda change: change.table), len(rest)
 
 
@@ -48,13 +52,18 @@ def _removed(layout: Layout) -> TableChange:
     return TableChange(table=layout.table.name, before=layout.placement.sharding_type, after=None, bytes=0)
 
 
-def _check_plans(before: Plan, after: Plan, olds: dict[str, Layout], news: dict[str, Layout]) -> None:
-    """Refuse plans between which tables cannot be moved."""
+def _check_plans(before: Plan, after: Plan) -> None:
+    """Refuse plans that cannot be run, and those of 2D jobs."""
     for plan in (before, after):
+        check_placements(plan.placements, plan.workload, plan.cluster)  # plans of Python were not read from a file
         if plan.cluster.replication is not None:
             raise UsageError(
                 "a plan of a 2D job (sharding groups) cannot be resharded yet; load its checkpoint in a job"
             )
+
+
+def _check_tables(olds: dict[str, Layout], news: dict[str, Layout]) -> None:
+    """Refuse tables that are not the same in both plans."""
     for name in olds.keys() & news.keys():
         one, other = olds[name].table, news[name].table
         for what in ("num_embeddings", "embedding_dim", "data_type", "collection"):
@@ -85,3 +94,14 @@ def _check_names(entries: list[NewEntry]) -> None:
         raise PlanMismatch(
             f"a new table would write entry '{twin}', which the checkpoint has already; rename the table"
         )
+
+
+def _check_whole(entries: list[NewEntry]) -> None:
+    """Refuse to write an entry whose chunks are not the whole of it: a second look at what the layouts promise."""
+    for entry in entries:
+        written = sum(math.prod(item.sizes) for item in entry.items)
+        if entry.dtype is not None and written != math.prod(entry.sizes):
+            raise PlanMismatch(
+                f"'{entry.key}' has {math.prod(entry.sizes):,} numbers and its shards hold {written:,}; the checkpoint "
+                "is damaged, copy it again"
+            )
