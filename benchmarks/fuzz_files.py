@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import fuzz_changes as change
 from fuzz_changes import Change
@@ -185,6 +185,10 @@ def read_policy(file: Path) -> None:
     load_policy(file)
 
 
+def _hundred_bytes(file: BinaryIO) -> None:
+    file.write(bytes(100))
+
+
 def _checkpoint(home: Path) -> None:
     """A checkpoint that PyTorch wrote, and an unfinished one of resharding."""
     from support.resharding import whole, write_whole
@@ -200,7 +204,7 @@ def _checkpoint(home: Path) -> None:
     partial.resume()
     for number in range(8):
         place = Chunk(offsets=(number, 0), sizes=(1, 4), file=f"__{number % 2}_0.distcp", start=0, length=0)
-        partial.add("model.t0.weight", number, place, lambda file: file.write(bytes(100)) and None)
+        partial.add("model.t0.weight", number, place, _hundred_bytes)
     partial.commit()
 
 

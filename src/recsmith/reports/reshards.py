@@ -30,7 +30,7 @@ def reshard_report(report: Resharded) -> RenderableType:
         line("weights", "bit for bit"),
         *(line("state", f"{counted(states[change], 'entry', 'entries')} {MEANINGS[change]}") for change in MEANINGS
           if states[change]),
-        line("untouched", f"{counted(report.untouched, 'other entry', 'other entries')}, dense parameters among them"),
+        line("other", f"{counted(report.untouched, 'entry', 'entries')} untouched, dense parameters among them"),
         line("plan", f"fingerprint {report.fingerprint[:12]}"),
     ]  # fmt: skip
     made = grid(left=("table", "before", "after", "state"), right=("bytes",))

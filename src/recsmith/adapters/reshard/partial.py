@@ -10,6 +10,7 @@ what the journal names and goes on. At the end the folder gets its metadata and 
 import fcntl
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Generator
@@ -23,6 +24,7 @@ from recsmith.files import parse_json, read_bytes
 
 SCHEMA = "recsmith/reshard-journal/1"
 JOURNAL = "recsmith-journal.jsonl"
+FILE = re.compile(r"__[0-9]{1,9}_0\.distcp")  # of a rank, as PyTorch calls it
 COMMIT_BYTES = 256 * 2**20  # bytes between commits; a run that is killed does at most as much again
 COMMIT_S = 5.0  # seconds between commits, likewise
 
@@ -65,7 +67,11 @@ class Partial:
                 offsets=tuple(row["offsets"]), sizes=tuple(row["sizes"]), file=row["file"], start=row["start"],
                 length=row["length"],
             )  # fmt: skip
-            whole = (self.folder / chunk.file).stat().st_size >= chunk.start + chunk.length
+            whole = (
+                FILE.fullmatch(chunk.file) is not None
+                and min(chunk.start, chunk.length) >= 0
+                and (self.folder / chunk.file).stat().st_size >= chunk.start + chunk.length
+            )
             self.chunks[row["key"], row["number"]] = chunk
         except (KeyError, TypeError, OSError):
             whole = False
