@@ -21,7 +21,7 @@ sys.path.insert(0, str(TESTS))
 
 SHAPES = ((1, 2), (2, 2), (1, 3), (1, 2))  # ranks of a host, hosts: grid_shard needs two hosts
 STEPS = 3  # that a job trains before it saves, and again after it
-KILLS, ROWS = 10, 300_000
+KILLS, ROWS = 10, 60_000
 
 
 def main() -> None:
@@ -128,7 +128,7 @@ def kills(home: Path) -> None:
 def run(home: Path, output: str) -> subprocess.Popen[bytes]:
     """The command, with a commit after every few chunks; a commit of 256 MiB would be one of the whole here."""
     code = (
-        "from recsmith.adapters.reshard import partial; partial.COMMIT_BYTES = 2**23; "
+        "from recsmith.adapters.reshard import partial; partial.COMMIT_BYTES = 2**20; "
         "from recsmith.cli import main; main()"
     )
     words = ["reshard", "large", "--from", "old.json", "--to", "new.json", "-o", output]
