@@ -99,9 +99,6 @@ def classes(home: Path) -> dict[str, Class]:
         "checkpoint": Class(home / "checkpoint", {".metadata": BYTES, "*.distcp": BYTES, "recsmith.json": JSON},
                             [read_checkpoint]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
-        "policy": Class(home / "policy.safetensors", {"": WEIGHTS},
-                        [read_policy, command("plan", workload, "--cluster", CLUSTER, "--cost-model", "torchrec",
-                                              "--planner", "dreamshard:FILE?samples=2")]),
     }  # fmt: skip
 
 
@@ -176,13 +173,6 @@ def read_comm_weights(file: Path) -> None:
     from recsmith.costs.neural_comm.files import load_comm_model
 
     load_comm_model(file)
-
-
-def read_policy(file: Path) -> None:
-    """A policy of planner dreamshard."""
-    from recsmith.planners.dreamshard.files import load_policy
-
-    load_policy(file)
 
 
 def _hundred_bytes(file: BinaryIO) -> None:
