@@ -36,11 +36,12 @@ POLL_S = 0.05  # seconds between two checks of the agents: short beside the seco
 
 def launch(
     function: str, arguments: dict[str, Any], *, ranks: int, hosts: int = 1, timeout_s: float = TIMEOUT_S,
-    on_told: Callable[[Any], object] | None = None,
+    restarts: int = 0, on_told: Callable[[Any], object] | None = None,
 ) -> list[Any]:  # fmt: skip
     """What `function` (written 'package.module:name') returned on each of `ranks` local ranks, in order of ranks.
 
-    hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data.
+    hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data. restarts: how
+    often all ranks are started again after one has failed.
     on_told(words): hears what rank 0 tells (telling.py). The function is found wherever this process finds modules
     (sys.path), so a script can name one of its own; jobs of RecSmith's own import nothing from the working folder. The
     ranks use nccl where each has a GPU of its own, gloo on CPU elsewhere.
@@ -57,7 +58,7 @@ def launch(
         folder = Path(name)
         (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments}))
         told = folder / "told.jsonl"
-        with _agents(folder, ranks, hosts, _environment(ranks, function) | {TOLD: str(told)}) as agents:
+        with _agents(folder, ranks, hosts, restarts, _environment(ranks, function) | {TOLD: str(told)}) as agents:
             for words in _until_ended(agents, folder, timeout_s, Listener(told)):
                 if on_told:
                     on_told(words)
@@ -66,7 +67,7 @@ def launch(
 
 @contextmanager
 def _agents(
-    folder: Path, ranks: int, hosts: int, environment: dict[str, str]
+    folder: Path, ranks: int, hosts: int, restarts: int, environment: dict[str, str]
 ) -> Generator[list[subprocess.Popen[bytes]]]:
     """One torchrun agent per host; all of them end with this block, however it ends."""
     port = free_port()
@@ -78,7 +79,7 @@ def _agents(
                 sys.executable, "-P", "-m", "recsmith.jobs.agent",
                 "--nnodes", str(hosts), "--node-rank", str(host), "--nproc-per-node", str(ranks // hosts),
                 "--master-addr", LOOPBACK, "--master-port", str(port), "--log-dir", str(folder / f"logs-{host}"),
-                "--redirects", "3", "-m", "recsmith.jobs.worker", str(folder),
+                "--max-restarts", str(restarts), "--redirects", "3", "-m", "recsmith.jobs.worker", str(folder),
             ]  # fmt: skip
             # A session of its own: Ctrl-C reaches this process alone, which then ends the agents in order.
             agents.append(

@@ -1,0 +1,1 @@
+"""Training of recommendation models on TorchRec: a run as a value, one loop, checkpoints that lose nothing."""

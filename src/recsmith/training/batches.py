@@ -1,0 +1,95 @@
+"""Batches of a rank as tensors, in the order of the run's seed, each with the position that follows it.
+
+B samples of this rank, D dense columns, L labels
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+from torchrec.streamable import Pipelineable
+
+from recsmith.data import Batch, Dataset, Position
+from recsmith.training.run import RunData
+
+
+@dataclass(frozen=True)
+class Place:
+    """The samples of a batch as they were read, and where the data goes on once training has used them."""
+
+    samples: Batch
+    position: Position | None = None
+
+
+class TrainingBatch(Pipelineable):
+    """Some samples on a device: dense_features (B, D), sparse_features, labels (B, L); `place` stays on the host."""
+
+    def __init__(
+        self, dense_features: torch.Tensor, sparse_features: KeyedJaggedTensor, labels: torch.Tensor, place: Place
+    ) -> None:
+        self.dense_features, self.sparse_features, self.labels = dense_features, sparse_features, labels
+        self.place = place
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> "TrainingBatch":
+        """The batch on a device; itself where it is there already."""
+        if device.type == "cpu" and self.labels.device.type == "cpu":
+            return self
+        return TrainingBatch(
+            self.dense_features.to(device, non_blocking=non_blocking),
+            self.sparse_features.to(device, non_blocking=non_blocking),
+            self.labels.to(device, non_blocking=non_blocking),
+            self.place,
+        )
+
+    def record_stream(self, stream: torch.Stream) -> None:
+        """Keep the batch's memory until a stream is done with it."""
+        for tensor in (self.dense_features, self.sparse_features, self.labels):
+            tensor.record_stream(stream)  # type: ignore[arg-type]
+
+    def pin_memory(self) -> "TrainingBatch":
+        """The batch in memory that a GPU reads without the processor."""
+        return TrainingBatch(
+            self.dense_features.pin_memory(), self.sparse_features.pin_memory(), self.labels.pin_memory(), self.place
+        )
+
+
+def as_tensors(batch: Batch, features: Sequence[str], position: Position | None = None) -> TrainingBatch:
+    """A batch of the data as tensors, its features in this order; data without dense columns gets a column of ones."""
+    jagged = [batch.ids[feature] for feature in features]
+    weights = [ids.weights for ids in jagged if ids.weights is not None]
+    sparse = KeyedJaggedTensor(
+        keys=list(features),
+        values=torch.cat([torch.from_numpy(ids.values) for ids in jagged]),
+        lengths=torch.cat([torch.from_numpy(ids.lengths) for ids in jagged]),
+        weights=torch.cat([torch.from_numpy(one) for one in weights]) if len(weights) == len(jagged) else None,
+    )
+    dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
+    return TrainingBatch(dense, sparse, torch.from_numpy(batch.labels), Place(batch, position))
+
+
+def training_batches(
+    dataset: Dataset, data: RunData, features: Sequence[str], *, rank: int, ranks: int, seed: int,
+    position: Position | None = None, endless: bool = False,
+) -> Iterator[TrainingBatch]:  # fmt: skip
+    """The batches of a rank, epoch after epoch, from a position on, which may come from another number of ranks.
+
+    endless: go on after data.epochs, for as long as somebody asks.
+    """
+    epoch = position.epoch if position else 0
+    while endless or epoch < data.epochs:
+        batches = dataset.batches(
+            rank=rank, world_size=ranks, batch_size=data.local_batch_size(ranks), seed=seed, shuffle=data.shuffle,
+            epoch=epoch, position=position, drop_last=True,
+        )  # fmt: skip
+        for batch in batches:
+            yield as_tensors(batch, features, batches.position)
+        epoch, position = epoch + 1, None
+
+
+def evaluation_batches(
+    dataset: Dataset, features: Sequence[str], *, rank: int, ranks: int, batch_size: int
+) -> Iterable[TrainingBatch]:
+    """The batches of a rank in one pass over all samples, none left out and none twice."""
+    batches = dataset.batches(rank=rank, world_size=ranks, batch_size=batch_size, seed=0, shuffle=False, drop_last=False)
+    return (as_tensors(batch, features) for batch in batches)

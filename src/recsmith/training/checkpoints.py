@@ -1,0 +1,205 @@
+"""Checkpoints of a job: complete or absent, the newest ones kept, written while training goes on where the run says so.
+
+    checkpoints/step-00001000/
+      state/             torch.distributed.checkpoint: weights as `model.*`, state of optimizers as `optimizer.*`
+      progress.json      step, position of the data, last scores
+      random-<rank>.json states of random number generators
+      run.json plan.json what was trained, and under which plan
+
+A checkpoint is written beside, as step-00001000.partial, and renamed when every rank has written its part.
+"""
+
+import json
+import os
+import shutil
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.api import CheckpointException
+
+from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.files import Raw, parse_json, read_text
+from recsmith.plans import Plan, load_plan, save_plan
+from recsmith.training.agreement import Agreement
+from recsmith.training.random_states import random_states, restore_random_states
+from recsmith.training.reading import save_run
+from recsmith.training.run import Checkpointing, Run
+from recsmith.training.sharded import ShardedJob
+
+STATE, PROGRESS, PLAN_FILE, RUN_FILE, PARTIAL = "state", "progress.json", "plan.json", "run.json", ".partial"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A complete checkpoint on disk."""
+
+    folder: Path
+
+    @property
+    def progress(self) -> Raw:
+        """What progress.json holds: step, ranks, position, scores."""
+        raw = parse_json(read_text(str(self.folder / PROGRESS)), str(self.folder / PROGRESS))
+        if not isinstance(raw, dict):
+            raise CorruptFile(f"'{self.folder / PROGRESS}' holds no object; remove this checkpoint's folder")
+        return raw
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that it was trained under."""
+        return load_plan(self.folder / PLAN_FILE)
+
+    def load(self, job: ShardedJob) -> None:
+        """Weights and state of optimizers into this rank's shards; called on every rank.
+
+        Raises:
+            CorruptFile: the checkpoint is of another model, or damaged.
+        """
+        for name, part in job.optimizer.optimizers:
+            part.step() if name == "sparse" else part.init_state()  # makes the state that is loaded into
+        state = state_of(job)
+        self._check_same(state)
+        try:
+            dcp.load(state, checkpoint_id=self.folder / STATE)
+        except CheckpointException as error:
+            raise CorruptFile(f"checkpoint '{self.folder}' cannot be read: {_first_cause(error)}; remove it") from None
+        job.optimizer.load_state_dict({"state": state["optimizer"]})
+
+    def restore_random(self) -> None:
+        """States of random number generators, where this rank had one."""
+        file = self.folder / f"random-{dist.get_rank()}.json"
+        if file.exists():
+            restore_random_states(json.loads(file.read_text()))
+
+    def _check_same(self, state: dict[str, Any]) -> None:
+        """Refuse a checkpoint whose weights or optimizer state are not those of this job."""
+        saved = {
+            key: tuple(value.size)
+            for key, value in FileSystemReader(self.folder / STATE).read_metadata().state_dict_metadata.items()
+            if hasattr(value, "size")
+        }
+        ours = {
+            f"model.{key}": tuple(value.size()) for key, value in state["model"].items() if hasattr(value, "size")
+        }
+        for key in sorted(ours):
+            if key not in saved:
+                raise CorruptFile(f"checkpoint '{self.folder}' is of another model: it has no '{key}'; {_ADVICE}")
+            if saved[key] != ours[key]:
+                raise CorruptFile(
+                    f"checkpoint '{self.folder}' is of another model: '{key}' is {saved[key]} there and {ours[key]} "
+                    f"here; {_ADVICE}"
+                )
+
+
+_ADVICE = "give another output folder, or train the model that it was saved from"
+
+
+class Checkpoints:
+    """The checkpoints of a run's folder."""
+
+    def __init__(self, folder: Path, settings: Checkpointing, agreement: Agreement) -> None:
+        self.folder, self.settings, self.agreement = folder, settings, agreement
+        self._pending: tuple[Future[Any], Path] | None = None
+        self._writers = dist.new_group(backend="gloo") if settings.background else None  # of its own: it is a thread's
+        if dist.get_rank() == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            for left in folder.glob(f"*{PARTIAL}"):
+                shutil.rmtree(left, ignore_errors=True)
+        dist.barrier()
+
+    def newest(self) -> Saved | None:
+        """The newest complete checkpoint."""
+        found = sorted(self.folder.glob("step-*[0-9]"))
+        return Saved(found[-1]) if found else None
+
+    def save(self, job: ShardedJob, run: Run, plan: Plan, progress: Raw) -> str | None:
+        """Save the state after a step, on every rank; what went wrong, in words, where the disk refuses it.
+
+        In the background, only what is written before training goes on can be told here, and the rest by `finish`.
+        """
+        problem = self.finish()
+        if problem is not None:
+            return problem
+        target = self.folder / f"step-{progress['step']:08d}"
+        partial = target.with_name(target.name + PARTIAL)
+        problem = self._small_files(partial, run, plan, progress)
+        if not self.agreement.everywhere(problem is None):
+            return self._give_up(partial, problem or "another rank could not write")
+        state = state_of(job)
+        if self.settings.background:
+            future: Any = dcp.async_save(state, checkpoint_id=partial / STATE, process_group=self._writers)
+            self._pending = future, partial
+            return None
+        try:
+            dcp.save(state, checkpoint_id=partial / STATE)
+        except (CheckpointException, OSError, RuntimeError) as error:
+            return self._give_up(partial, _first_cause(error))
+        self._complete(partial)
+        return None
+
+    def poll(self) -> None:
+        """Complete a checkpoint that was written in the background, once it is; only rank 0 has to."""
+        if self._pending is not None and self._pending[0].done() and self._pending[0].exception() is None:
+            self._complete(self._pending[1])
+            self._pending = None
+
+    def finish(self) -> str | None:
+        """Wait for a checkpoint in the background; what went wrong with it, in words."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return None
+        future, partial = pending
+        error = future.exception()
+        if error is not None:
+            return self._give_up(partial, _first_cause(error))
+        self._complete(partial)
+        return None
+
+    def _small_files(self, partial: Path, run: Run, plan: Plan, progress: Raw) -> str | None:
+        """Everything but the tensors; what went wrong, in words."""
+        try:
+            partial.mkdir(parents=True, exist_ok=True)
+            (partial / f"random-{dist.get_rank()}.json").write_text(json.dumps(random_states()))
+            if dist.get_rank() == 0:
+                (partial / PROGRESS).write_text(json.dumps(progress, allow_nan=False, indent=1))
+                save_plan(plan, partial / PLAN_FILE)
+                save_run(run, partial / RUN_FILE)
+        except (OSError, RecSmithError) as error:
+            return str(error)
+        return None
+
+    def _give_up(self, partial: Path, problem: str) -> str:
+        dist.barrier(group=self.agreement.group)  # nobody still writes
+        if dist.get_rank() == 0:
+            shutil.rmtree(partial, ignore_errors=True)
+        dist.barrier(group=self.agreement.group)
+        return problem
+
+    def _complete(self, partial: Path) -> None:
+        """Rename what every rank has written, and remove checkpoints beyond those kept."""
+        if dist.get_rank() != 0:
+            return
+        os.sync()
+        partial.rename(partial.with_name(partial.name.removesuffix(PARTIAL)))
+        for old in sorted(self.folder.glob("step-*[0-9]"))[: -self.settings.keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def state_of(job: ShardedJob) -> dict[str, Any]:
+    """What torch.distributed.checkpoint writes: weights, and the state of optimizers."""
+    return {"model": job.model.state_dict(), "optimizer": job.optimizer.state_dict()["state"]}
+
+
+def _first_cause(error: BaseException) -> str:
+    """The cause of DCP's failure in a line: of the rank that failed first."""
+    if isinstance(error, CheckpointException) and error.failures:
+        rank, (cause, _) = min(error.failures.items())
+        return f"{type(cause).__name__} on rank {rank}: {cause}"
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+

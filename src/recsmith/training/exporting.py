@@ -1,0 +1,132 @@
+"""The trained model without its sharding: weights.safetensors and card.json, written by all ranks at once.
+
+No rank ever holds a whole table: rank 0 makes the file at its full size, and every rank writes its shards in place.
+Format: https://github.com/huggingface/safetensors (8 bytes length, JSON header, tensors one after the other).
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+
+from recsmith.data import DataSchema
+from recsmith.errors import CorruptFile
+from recsmith.files import Raw, dump_json, encode, parse_json, read_text, write_text
+from recsmith.training.run import Run
+from recsmith.training.sharded import ShardedJob
+
+SCHEMA, WEIGHTS, CARD, MODEL = "recsmith/model/1", "weights.safetensors", "card.json", "model"
+WORDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64"}
+RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8"}
+Pieces = Iterator[tuple[str, tuple[int, ...], torch.Tensor]]
+
+
+def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Raw) -> None:
+    """Write the model of a job into a folder that every rank sees; called on every rank."""
+    weights = job.model.state_dict()
+    partial = folder.with_name(folder.name + ".partial")
+    if dist.get_rank() == 0:
+        partial.mkdir(parents=True, exist_ok=True)
+        _make_file(partial / WEIGHTS, weights)
+        raw = {"schema": SCHEMA, "model": encode(run.model), "data": encode(schema), "seed": run.seed, **card}
+        write_text(str(partial / CARD), dump_json(raw))
+    dist.barrier()
+    arrays = mapped(partial / WEIGHTS, writing=True)
+    for name, corner, tensor in _pieces(weights):
+        _window(arrays[name], corner, tensor)[...] = _plain(tensor.detach().cpu())
+    del arrays
+    dist.barrier()
+    if dist.get_rank() == 0:
+        if folder.exists():
+            folder.rename(folder.with_name(folder.name + ".old"))
+        partial.rename(folder)
+        _remove(folder.with_name(folder.name + ".old"))
+    dist.barrier()
+
+
+def load_into(job: ShardedJob, file: Path) -> None:
+    """Read exported weights into this rank's shards."""
+    arrays = mapped(file, writing=False)
+    with torch.no_grad():
+        for name, corner, tensor in _pieces(job.model.state_dict(), every_rank=True):
+            if name not in arrays or len(arrays[name].shape) != tensor.dim():
+                raise CorruptFile(f"'{file}' is of another model: it has no '{name}' of {tensor.dim()} dimensions")
+            part = np.ascontiguousarray(_window(arrays[name], corner, tensor))
+            tensor.copy_(torch.from_numpy(part).view(tensor.dtype).reshape(tensor.shape))
+
+
+def mapped(file: Path, *, writing: bool) -> dict[str, Any]:
+    """The tensors of a safetensors file as arrays in mapped memory; bf16 as its 16 bits."""
+    length = int.from_bytes(_head(file, 8), "little")
+    header = parse_json(_head(file, 8 + length)[8:].decode(), str(file))
+    if not isinstance(header, dict):
+        raise CorruptFile(f"'{file}' is not a safetensors file; export the model again")
+    types = {word: RAW[kind] for kind, word in WORDS.items()}
+    made: dict[str, Any] = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            shape, start = tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
+            mode = "r+" if writing else "r"
+            made[name] = np.memmap(file, types[entry["dtype"]], mode, offset=start, shape=shape or (1,))
+    return made
+
+
+def _head(file: Path, count: int) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(count)
+
+
+def _make_file(file: Path, weights: dict[str, Any]) -> None:
+    """The header and room for every tensor."""
+    header: Raw = {}
+    end = 0
+    for name in sorted(weights):
+        value = weights[name]
+        kind, shape = value.dtype, list(value.size())
+        begin, end = end, end + int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        header[name] = {"dtype": WORDS[kind], "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with file.open("wb") as opened:
+        opened.write(len(text).to_bytes(8, "little") + text)
+        opened.truncate(8 + len(text) + end)
+
+
+def _pieces(weights: dict[str, Any], *, every_rank: bool = False) -> Pieces:
+    """(name, corner, tensor) of what this rank holds; what every rank has is rank 0's, unless every_rank."""
+    for name, value in weights.items():
+        if isinstance(value, ShardedTensor):
+            for piece in value.local_shards():
+                yield name, tuple(piece.metadata.shard_offsets), piece.tensor
+        elif every_rank or dist.get_rank() == 0:
+            yield name, (0,) * value.dim(), value
+
+
+def _window(array: Any, corner: tuple[int, ...], tensor: torch.Tensor) -> Any:
+    if not corner:
+        return array
+    return array[tuple(slice(first, first + size) for first, size in zip(corner, tensor.shape, strict=True))]
+
+
+def _plain(tensor: torch.Tensor) -> Any:
+    """The tensor as an array; bf16, which NumPy lacks, as its 16 bits."""
+    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_card(folder: Path) -> Raw:
+    """card.json of an exported model; CorruptFile where it is none."""
+    from recsmith.files import check_schema
+
+    raw = parse_json(read_text(str(folder / CARD)), str(folder / CARD))
+    return check_schema(raw, SCHEMA, str(folder / CARD))  # type: ignore[arg-type]

@@ -1,0 +1,127 @@
+"""Starts a run: joins a launcher's job where there is one, and launches this machine's devices elsewhere."""
+
+import os
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from recsmith.adapters.installed import require_torchrec
+from recsmith.errors import UsageError
+from recsmith.files import Raw, Source
+from recsmith.jobs.launch import launch
+from recsmith.plans import load_plan
+from recsmith.training.reading import load_run, run_to_raw
+from recsmith.training.run import Run
+
+LOOP = "recsmith.training.loop:train_on_rank"
+LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # environment that torchrun and others set
+SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
+OnTold = Callable[[Any], object]
+
+
+def train(
+    run: Run | Source, *, settings: tuple[str, ...] = (), max_restarts: int = 0, on_progress: OnTold | None = None
+) -> Raw:
+    """Train a run; what came of it: step, whether it is complete, scores on data.test.
+
+    run: a Run or its file. settings: 'key=value' over it. max_restarts: how often ranks that failed are started again
+    from the newest checkpoint. on_progress(words): hears of notes and steps, as `progress_words` puts them.
+
+    Under torchrun, SLURM's srun or another launcher that sets their variables this process becomes a rank of that
+    job. Elsewhere a job of this machine's ranks starts. A run that was ended goes on from its newest checkpoint.
+
+    Raises:
+        UsageError: the run, its data or its plan break a rule.
+        MissingExtra: torch is not installed.
+        RecSmithError: a rank failed.
+    """
+    made = load_run(run, settings)
+    require_torchrec()
+    environment = launcher_environment()
+    if environment is not None:
+        return join_and_train(made, environment)
+    pid: list[int] = []
+
+    def hear(words: Any) -> None:
+        if "pid" in words:
+            pid[:] = [words["pid"]]
+        elif on_progress is not None:
+            on_progress(words)
+
+    with passing_on_signals(pid):
+        results = launch(
+            LOOP, {"run": run_to_raw(made)}, ranks=local_ranks(made), timeout_s=float("inf"), restarts=max_restarts,
+            on_told=hear,
+        )  # fmt: skip
+    return results[0]
+
+
+def launcher_environment() -> dict[str, str] | None:
+    """What a launcher says of this process: RANK, WORLD_SIZE, LOCAL_RANK; None where none started it.
+
+    Raises:
+        UsageError: srun started it, and nobody says where ranks meet.
+    """
+    if all(name in os.environ for name in LAUNCHED):
+        return {name: os.environ[name] for name in LAUNCHED}
+    if "SLURM_PROCID" in os.environ and int(os.environ.get("SLURM_NTASKS", "1")) > 1:
+        if "MASTER_ADDR" not in os.environ:
+            raise UsageError(
+                "srun started this job and MASTER_ADDR is not set; export MASTER_ADDR (the first host of the job) and "
+                "MASTER_PORT (docs/train.md)"
+            )
+        return {name: os.environ[word] for name, word in SLURM.items()}
+    return None
+
+
+def local_ranks(run: Run) -> int:
+    """Processes that a run gets on this machine: as it says, one a GPU, as many as its plan has, or one."""
+    import torch
+
+    if run.ranks is not None:
+        return run.ranks
+    if torch.cuda.is_available():
+        return torch.cuda.device_count()
+    return load_plan(run.plan).cluster.job_world_size if run.plan != "auto" else 1
+
+
+def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
+    """Join the launcher's job, train, and end this process as TorchRec on gloo must end; rank 0 prints the result."""
+    import torch
+    import torch.distributed as dist
+
+    from recsmith.training.loop import train_on_rank
+
+    os.environ.update(environment)
+    local = int(environment["LOCAL_RANK"])
+    on_gpu = torch.cuda.device_count() > local
+    if on_gpu:
+        torch.cuda.set_device(local)
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    return train_on_rank(run_to_raw(run))
+
+
+@contextmanager
+def passing_on_signals(pid: list[int]) -> Generator[None]:
+    """SIGTERM and Ctrl-C go to the job's rank 0 within, which saves and ends the job; a second one ends it at once."""
+
+    def pass_on(number: int, _: object) -> None:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        if pid:
+            os.kill(pid[0], signal.SIGTERM)
+        else:
+            raise KeyboardInterrupt
+
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before[number] = signal.signal(number, pass_on)
+    except ValueError:  # not in the main thread, where no handler can be set
+        before.clear()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,117 @@
+"""The model of a run: one of torchrec.models or a function of yours, with its loss.
+
+B samples, D dense columns, L labels
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import nn
+from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
+from torchrec.models.deepfm import SimpleDeepFMNN
+from torchrec.models.dlrm import DLRM, DLRM_DCN
+from torchrec.modules.embedding_configs import DataType, PoolingType
+
+from recsmith.data import DataSchema
+from recsmith.errors import UsageError
+from recsmith.training.batches import Place, TrainingBatch
+from recsmith.training.run import RunModel, RunTable
+from recsmith.training.tables import tables_of
+
+DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
+POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
+Outcome = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Place]  # loss, logits (B, L), labels (B, L), place
+
+
+class Task(nn.Module):
+    """A model with its loss: binary cross entropy, the mean over the batch and its labels."""
+
+    def __init__(self, model: nn.Module, precision: str = "fp32") -> None:
+        super().__init__()
+        self.model = model
+        self.precision = precision
+
+    def forward(self, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
+        """(loss, outcome), as TorchRec's pipelines want it."""
+        if self.precision == "bf16":
+            with torch.autocast(batch.labels.device.type, torch.bfloat16):
+                logits = self.model(batch.dense_features, batch.sparse_features)
+        else:
+            logits = self.model(batch.dense_features, batch.sparse_features)
+        logits = logits.float().reshape(batch.labels.shape)
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels)
+        return loss, (loss.detach(), logits.detach(), batch.labels, batch.place)
+
+
+def build_task(model: RunModel, schema: DataSchema, seed: int, tables_on: str = "meta") -> Task:
+    """The model of a run for data of a schema; dense parameters depend on the seed alone.
+
+    tables_on: device of the embedding tables; on 'meta' they take no memory until they are sharded.
+
+    Raises:
+        UsageError: layers, tables and data do not fit together.
+    """
+    collection = EmbeddingBagCollection(
+        device=torch.device(tables_on),
+        tables=[_config(table) for table in tables_of(model, schema)],
+        is_weighted=any(feature.weighted for feature in schema.features),
+    )
+    torch.manual_seed(seed)
+    return Task(_built(model, collection, max(1, len(schema.dense)), len(schema.labels)), model.precision)
+
+
+def features_of(model: nn.Module) -> list[str]:
+    """Features that a model's tables look up, in the order in which batches hold them."""
+    collection = next(module for module in model.modules() if isinstance(module, EmbeddingBagCollection))
+    return [feature for config in collection.embedding_bag_configs() for feature in config.feature_names]
+
+
+def _built(model: RunModel, collection: EmbeddingBagCollection, dense: int, labels: int) -> nn.Module:
+    if ":" in model.name:
+        return _own(model, collection, dense)
+    if labels != 1:
+        raise UsageError(f"{model.name} predicts one label and the data has {labels}; name a model of your own")
+    if model.name == "deepfm":
+        made = SimpleDeepFMNN(dense, collection, model.hidden, model.factors)
+        made.over_arch.model = made.over_arch.model[0]  # without its sigmoid: losses here are of logits
+        return made
+    layers: Mapping[str, Any] = {
+        "dense_in_features": dense,
+        "dense_arch_layer_sizes": [*model.bottom, model.embedding_dim],
+        "over_arch_layer_sizes": [*model.top, 1],
+    }
+    if model.name == "dlrm":
+        return DLRM(collection, **layers)
+    return DLRM_DCN(collection, **layers, dcn_num_layers=model.cross_layers, dcn_low_rank_dim=model.cross_rank)
+
+
+def _own(model: RunModel, collection: EmbeddingBagCollection, dense: int) -> nn.Module:
+    """What the user's function makes of the tables; it must return a module of (dense, features) -> logits."""
+    made = find_function(model.name)(collection, dense, **(model.arguments or {}))
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"model '{model.name}' returned a {type(made).__name__}; it must return a torch.nn.Module")
+    return made
+
+
+def find_function(name: str) -> Any:
+    """The function of 'package.module:function'; UsageError where there is none."""
+    module, _, function = name.partition(":")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"'{name}' cannot be loaded: {error}; write package.module:function") from None
+
+
+def _config(table: RunTable) -> EmbeddingBagConfig:
+    if table.data_type not in DATA_TYPES:
+        raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
+    return EmbeddingBagConfig(
+        name=table.name,
+        num_embeddings=table.num_embeddings,
+        embedding_dim=table.embedding_dim or 0,
+        feature_names=list(table.features),
+        pooling=POOLINGS[table.pooling],
+        data_type=DATA_TYPES[table.data_type],
+    )

@@ -1,0 +1,121 @@
+"""Optimizers of a run: fused ones for sharded tables, their plain twins for copied tables, any of torch's for the rest."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torchrec.optim
+from torch import nn
+from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
+from torchrec.optim.clipping import GradientClipping, GradientClippingOptimizer
+from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizer, KeyedOptimizerWrapper
+from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
+
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.training.models import find_function
+from recsmith.training.run import DenseOptimizer, RunOptimizers, SparseOptimizer
+
+SPARSE: dict[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adagrad": torch.optim.Adagrad,
+    "rowwise_adagrad": torchrec.optim.RowWiseAdagrad,
+    "adam": torch.optim.Adam,
+    "lamb": torchrec.optim.LAMB,
+    "partial_rowwise_adam": torchrec.optim.PartialRowWiseAdam,
+}
+COPIED = ("sgd", "adagrad", "rowwise_adagrad", "adam")  # of which torch and TorchRec have a version without fusion
+HAS_EPS = ("adagrad", "rowwise_adagrad", "adam", "lamb", "partial_rowwise_adam")
+HAS_BETAS = ("adam", "lamb", "partial_rowwise_adam")
+
+
+def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None:
+    """Have these parameters updated in their backward pass, once they are sharded."""
+    apply_optimizer_in_backward(SPARSE[optimizer.name], list(parameters), sparse_arguments(optimizer))
+
+
+def sparse_arguments(optimizer: SparseOptimizer) -> dict[str, Any]:
+    """Keyword arguments of the optimizer's class; UsageError for one that it does not have."""
+    made: dict[str, Any] = {"lr": optimizer.learning_rate}
+    default = SparseOptimizer()
+    if optimizer.name in HAS_EPS:
+        made["eps"] = optimizer.eps
+    elif optimizer.eps != default.eps:
+        raise UsageError(f"optimizers.sparse.eps is given, and {optimizer.name} has none; leave it out")
+    if optimizer.name in HAS_BETAS:
+        made["betas"] = (optimizer.beta1, optimizer.beta2)
+    elif (optimizer.beta1, optimizer.beta2) != (default.beta1, default.beta2):
+        raise UsageError(f"optimizers.sparse.beta1 and beta2 are given, and {optimizer.name} has none; leave them out")
+    if optimizer.weight_decay:
+        made["weight_decay"] = optimizer.weight_decay
+    return made
+
+
+def combined_optimizer(
+    fused: KeyedOptimizer, copied: dict[str, nn.Parameter], dense: dict[str, nn.Parameter], optimizers: RunOptimizers
+) -> CombinedOptimizer:
+    """One optimizer of three: `sparse` (fused), `copied` (tables with a copy on every rank) and `dense`.
+
+    Each follows the same schedule of learning rates from its own.
+    """
+    sparse, plain = optimizers.sparse, optimizers.dense
+    parts = [("sparse", scheduled(fused, sparse.learning_rate, optimizers))] if fused.params else []
+    if copied:
+        if sparse.name not in COPIED:
+            raise UsageError(
+                f"{sparse.name} is fused only, and the plan copies table {min(copied)} to every rank; "
+                f"use {', '.join(COPIED)}, or a plan without data_parallel"
+            )
+        twin = KeyedOptimizerWrapper(copied, lambda ps: SPARSE[sparse.name](ps, **sparse_arguments(sparse)))
+        parts.append(("copied", scheduled(twin, sparse.learning_rate, optimizers)))
+    if dense:
+        made: KeyedOptimizer = KeyedOptimizerWrapper(dense, lambda ps: _dense(ps, plain))
+        if plain.clip_norm is not None:
+            made = GradientClippingOptimizer(made, GradientClipping.NORM, plain.clip_norm)
+        parts.append(("dense", scheduled(made, plain.learning_rate, optimizers)))
+    return CombinedOptimizer(parts)
+
+
+def _dense(parameters: list[nn.Parameter], optimizer: DenseOptimizer) -> torch.optim.Optimizer:
+    """The optimizer of the dense parameters: of torch.optim by its name in any case, or of 'module:Class'."""
+    if ":" in optimizer.name:
+        cls = find_function(optimizer.name)
+    else:
+        known = {name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()}
+        cls = known.get(optimizer.name.lower())
+        if cls is None:
+            known_words = sorted(known)
+            raise UsageError(
+                f"torch.optim has no '{optimizer.name}'{did_you_mean(optimizer.name, known_words)}; "
+                "or name a class of yours, 'module:Class'"
+            )
+    try:
+        return cls(parameters, lr=optimizer.learning_rate, **(optimizer.arguments or {}))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"optimizers.dense: {error}; see the arguments of {optimizer.name}") from None
+
+
+def scheduled(optimizer: KeyedOptimizer, learning_rate: float, optimizers: RunOptimizers) -> KeyedOptimizer:
+    """The optimizer with warm-up and decay; itself where the run has neither."""
+    stages = _stages(optimizers)
+    return WarmupOptimizer(optimizer, stages, lr=learning_rate) if stages else optimizer
+
+
+def _stages(optimizers: RunOptimizers) -> list[WarmupStage]:
+    """Stages of the learning rate, each ending at step `max_iters`."""
+    warm, decay = optimizers.warmup_steps, optimizers.decay_steps
+    made: list[WarmupStage] = []
+    if warm:
+        made.append(WarmupStage(policy=WarmupPolicy.LINEAR, max_iters=warm, value=1 / warm))
+    if decay:
+        start = warm if optimizers.decay_start is None else optimizers.decay_start
+        if start > warm:
+            made.append(WarmupStage(policy=WarmupPolicy.CONSTANT, max_iters=start, value=1.0))
+        made.append(
+            WarmupStage(
+                policy=WarmupPolicy.INTERPOLATE, max_iters=start + decay, start_interpolating_iters=start, value=1.0,
+                end_value=0.0,
+            )
+        )
+        made.append(WarmupStage(policy=WarmupPolicy.CONSTANT, max_iters=1 << 62, value=0.0))
+    return made

@@ -1,0 +1,119 @@
+"""The plan of a run: read from its file, or made for the model, its data and this job when it starts."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import nn
+from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
+from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
+from torchrec.distributed.planner import ParameterConstraints, Topology
+from torchrec.distributed.types import ModuleSharder
+
+from recsmith.adapters.drop_in_planner import RecSmithPlanner
+from recsmith.adapters.topology import device_type, read_cluster
+from recsmith.adapters.workload import read_workload
+from recsmith.clusters import Cluster
+from recsmith.data import Batch, DataSchema
+from recsmith.errors import PlanMismatch, UsageError
+from recsmith.jobs.machine import free_bytes
+from recsmith.plans import Plan, load_plan
+from recsmith.problems import Constraints
+from recsmith.training.run import Run, RunComms
+from recsmith.training.tables import tables_of
+
+AUTO = "auto"
+COMM_TYPES = {"fp32": CommType.FP32, "fp16": CommType.FP16, "bf16": CommType.BF16, "int8": CommType.INT8}
+TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
+
+
+def sharders_of(comms: RunComms) -> list[ModuleSharder[nn.Module]]:
+    """TorchRec's sharder of pooled embeddings, with the codecs that a run asks for."""
+    if comms == RunComms():
+        return [EmbeddingBagCollectionSharder()]  # type: ignore[list-item]
+    config = QCommsConfig(forward_precision=COMM_TYPES[comms.forward], backward_precision=COMM_TYPES[comms.backward])
+    return [EmbeddingBagCollectionSharder(qcomm_codecs_registry=get_qcomm_codecs_registry(config))]  # type: ignore[list-item]
+
+
+def make_plan(
+    run: Run, model: nn.Module, schema: DataSchema, sample: Batch, *, ranks: int, ranks_per_host: int
+) -> Plan:
+    """The plan that a run trains under: of its file, or one made now.
+
+    sample: a batch of the data, from which ids per sample are counted where the data does not say them.
+
+    Raises:
+        PlanMismatch: the file's plan is for another number of ranks or other tables.
+        Infeasible, NoPlanFound: the tables do not fit on these ranks.
+    """
+    if run.plan != AUTO:
+        return _plan_of_file(run.plan, ranks)
+    planner = RecSmithPlanner(
+        this_cluster(ranks, ranks_per_host),
+        batch_size=run.data.local_batch_size(ranks),
+        constraints=_pooling_factors(run, schema, sample),
+        optimizer=run.optimizers.sparse.name,
+        limits=Constraints(keep_exact=True),  # no plan changes what training computes
+        seed=run.seed,
+        reserve_bytes=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return planner.make(model, sharders_of(run.comms)).plan
+
+
+def _plan_of_file(file: str, ranks: int) -> Plan:
+    plan = load_plan(file)
+    if plan.cluster.job_world_size != ranks:
+        raise PlanMismatch(
+            f"'{file}' is a plan for {plan.cluster.job_world_size} ranks and the job has {ranks}; start as many, or plan "
+            "for this cluster"
+        )
+    if plan.cluster.replication is not None:
+        raise UsageError(f"'{file}' is a plan for a 2D job, which `train` does not run yet; plan for one sharding group")
+    return plan
+
+
+def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
+    """The cluster of this job: what PyTorch sees of memory, with TorchRec's figures of bandwidth."""
+    kind = device_type()
+    if kind == "cuda":
+        capacity = torch.cuda.get_device_properties(0).total_memory
+        topology = Topology(ranks, kind, hbm_cap=int(capacity * TABLES_SHARE), local_world_size=ranks_per_host)
+    else:
+        capacity = int((free_bytes() or 2**33) * TABLES_SHARE)
+        topology = Topology(ranks, kind, ddr_cap=capacity // ranks_per_host, local_world_size=ranks_per_host)
+    return read_cluster(topology)
+
+
+def _pooling_factors(run: Run, schema: DataSchema, sample: Batch) -> dict[str, ParameterConstraints]:
+    known = {feature.name: feature.pooling_factor for feature in schema.features}
+
+    def factor(feature: str) -> float:
+        counted = known[feature]
+        return float(np.mean(sample.ids[feature].lengths)) if counted is None else counted
+
+    return {
+        table.name: ParameterConstraints(pooling_factors=[factor(feature) for feature in table.features])
+        for table in tables_of(run.model, schema)
+    }
+
+
+def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
+    """The plan with the paths of this model's modules, which files made for a list of tables do not know.
+
+    Raises:
+        PlanMismatch: plan and model do not have the same tables.
+    """
+    found = read_workload(
+        model, sharders_of(run.comms), batch_size=plan.workload.batch_size, optimizer=plan.workload.optimizer
+    )
+    paths = {table.name: table.collection for table in found.tables}
+    planned = {table.name for table in plan.workload.tables}
+    if planned != set(paths):
+        odd = min(planned ^ set(paths))
+        where = "the plan places and the model lacks" if odd in planned else "the model has and the plan does not place"
+        raise PlanMismatch(f"table '{odd}' is one that {where}; plan again for this run")
+    tables = tuple(replace(table, collection=paths[table.name]) for table in plan.workload.tables)
+    return replace(plan, workload=replace(plan.workload, tables=tables))

@@ -1,0 +1,248 @@
+"""A training job as a value: what a run file says, with every default on this page.
+
+    Run(data=RunData(train="criteo/train.tsv.gz"), output="runs/first")
+
+Nothing here imports torch. What a run does is in loop.py, from top to bottom.
+"""
+
+from typing import Any, Literal
+
+from recsmith._types import noun
+from recsmith.errors import UsageError, check_rules
+from recsmith.workloads.table import DataType
+
+SCHEMA = "recsmith/run/1"
+BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
+SparseName = Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "lamb", "partial_rowwise_adam"]
+
+
+def _positive(name: str, value: float) -> str | None:
+    return None if value > 0 else f"{name} is {value}; it must be above 0"
+
+
+@noun
+class RunData:
+    """Where samples come from. train, test: a file, a folder, or a mapping that names the format (docs/data.md).
+
+    batch_size: samples per rank and step. global_batch_size: of all ranks instead, so that a run means the same on
+    another number of ranks. epochs: passes over train. shuffle: in an order drawn from the run's seed. The last step of
+    an epoch that would not be full is left out.
+    """
+
+    train: Any
+    test: Any = None
+    batch_size: int = 1024  # trade-off: larger ones use devices better, and need another learning rate
+    global_batch_size: int | None = None
+    epochs: int = 1
+    shuffle: bool = True
+
+    def __post_init__(self) -> None:
+        """Check counts."""
+        check_rules(
+            _positive("data.batch_size", self.batch_size),
+            _positive("data.epochs", self.epochs),
+            None if self.global_batch_size is None else _positive("data.global_batch_size", self.global_batch_size),
+        )
+
+    def local_batch_size(self, ranks: int) -> int:
+        """Samples per rank and step on so many ranks; UsageError where they cannot be shared evenly."""
+        if self.global_batch_size is None:
+            return self.batch_size
+        if self.global_batch_size % ranks:
+            raise UsageError(
+                f"data.global_batch_size {self.global_batch_size} cannot be shared evenly by {ranks} ranks; "
+                f"give a multiple of {ranks}"
+            )
+        return self.global_batch_size // ranks
+
+
+@noun
+class RunTable:
+    """An embedding table, where the run does not take the data's: several features may share it.
+
+    features: of the data; the table's own name where there are none.
+    """
+
+    name: str
+    num_embeddings: int
+    embedding_dim: int | None = None
+    features: tuple[str, ...] = ()
+    pooling: Literal["sum", "mean"] = "sum"
+    data_type: DataType = "fp32"
+
+
+@noun
+class RunModel:
+    """Which model is trained: dlrm, dlrm_dcn, deepfm (torchrec.models), or a function of yours, 'module:function'.
+
+    embedding_dim: of every table that names no other. bottom, top: layer sizes of the dense and of the last part,
+    without their last layers, which follow from embedding_dim and from the one label. cross_layers, cross_rank: of
+    dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of the data. arguments: of a
+    function of yours (docs/train.md). precision: of the dense layers' products; bf16 is autocast.
+    """
+
+    name: str = "dlrm"
+    embedding_dim: int = 16
+    bottom: tuple[int, ...] = (64,)
+    top: tuple[int, ...] = (64, 32)
+    cross_layers: int = 3  # of MLPerf's DLRM-DCN
+    cross_rank: int = 64  # trade-off: MLPerf has 512; small models need less
+    hidden: int = 64
+    factors: int = 16
+    tables: tuple[RunTable, ...] = ()
+    arguments: dict[str, Any] | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+
+    def __post_init__(self) -> None:
+        """Check the name and the widths."""
+        known = self.name in BUILT_IN or ":" in self.name
+        names = [table.name for table in self.tables]
+        twin = next((name for name in names if names.count(name) > 1), None)
+        check_rules(
+            None
+            if known
+            else f"model.name is '{self.name}'; known: {', '.join(BUILT_IN)}, or 'package.module:function'",
+            None
+            if self.embedding_dim > 0 and self.embedding_dim % 4 == 0
+            else f"model.embedding_dim is {self.embedding_dim}; it must be a positive multiple of 4",
+            None if twin is None else f"model.tables names '{twin}' twice; names of tables are unique",
+        )
+
+
+@noun
+class RunComms:
+    """Element types in which embeddings (forward) and their gradients (backward) cross ranks."""
+
+    forward: DataType = "fp32"
+    backward: DataType = "fp32"
+
+
+@noun
+class SparseOptimizer:
+    """The optimizer of embedding tables, fused into their backward pass; equal ids of a batch count once.
+
+    learning_rate, eps, weight_decay, beta1, beta2 mean what they mean in torch.optim; those that an optimizer does not
+    have are ignored where they have their defaults, and refused elsewhere.
+    """
+
+    name: SparseName = "rowwise_adagrad"
+    learning_rate: float = 0.02
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+
+    def __post_init__(self) -> None:
+        """Check signs."""
+        check_rules(_positive("optimizers.sparse.learning_rate", self.learning_rate))
+
+
+@noun
+class DenseOptimizer:
+    """The optimizer of all other parameters: a class of torch.optim in any case, or 'module:Class'.
+
+    arguments: of that class, beside learning_rate. clip_norm: gradients are scaled down to this norm.
+    """
+
+    name: str = "adam"
+    learning_rate: float = 1e-3
+    arguments: dict[str, Any] | None = None
+    clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check signs."""
+        check_rules(
+            _positive("optimizers.dense.learning_rate", self.learning_rate),
+            None if self.clip_norm is None else _positive("optimizers.dense.clip_norm", self.clip_norm),
+        )
+
+
+@noun
+class RunOptimizers:
+    """Optimizers, and how their learning rates change: a linear rise over warmup_steps, then constant.
+
+    With decay_steps they fall from step decay_start on, linearly, to 0.
+    """
+
+    sparse: SparseOptimizer = SparseOptimizer()
+    dense: DenseOptimizer = DenseOptimizer()
+    warmup_steps: int = 0
+    decay_start: int | None = None
+    decay_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that decay comes after warm-up."""
+        start = self.warmup_steps if self.decay_start is None else self.decay_start
+        check_rules(
+            None if self.warmup_steps >= 0 else f"optimizers.warmup_steps is {self.warmup_steps}; 0 or more",
+            None if start >= self.warmup_steps else "optimizers.decay_start lies within the warm-up; start it after",
+            None if self.decay_steps is None else _positive("optimizers.decay_steps", self.decay_steps),
+        )
+
+
+@noun
+class Checkpointing:
+    """When the state of the job is saved: every so many steps and when it is ended by a signal.
+
+    keep: the newest ones that stay. background: written while training goes on, from a copy in host memory.
+    """
+
+    every: int = 1000
+    keep: int = 2
+    background: bool = False
+
+    def __post_init__(self) -> None:
+        """Check counts."""
+        check_rules(_positive("checkpoint.every", self.every), _positive("checkpoint.keep", self.keep))
+
+
+@noun
+class RunMetrics:
+    """What is told of training: every so many steps NE, log loss, calibration and AUC of the samples since.
+
+    tensorboard: written where the package is installed. evaluate_every: steps between two evaluations on data.test;
+    None: at the end alone.
+    """
+
+    every: int = 100
+    tensorboard: bool = False
+    evaluate_every: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check counts."""
+        check_rules(
+            _positive("metrics.every", self.every),
+            None if self.evaluate_every is None else _positive("metrics.evaluate_every", self.evaluate_every),
+        )
+
+
+@noun
+class Run:
+    """A training job: data, model, plan, optimizers, what crosses ranks, checkpoints, metrics.
+
+    output: folder of everything that is written. plan: a plan file, or auto: made for this job when it starts. ranks:
+    processes of this machine where no launcher starts them; None: its GPUs, or as many as the plan has, or one. steps:
+    after which training ends, instead of data.epochs. checkpoint: None saves nothing but the trained model. watchers:
+    functions of yours, 'module:function', that hear of each step (docs/train.md).
+    """
+
+    data: RunData
+    output: str
+    model: RunModel = RunModel()
+    plan: str = "auto"
+    ranks: int | None = None
+    steps: int | None = None
+    optimizers: RunOptimizers = RunOptimizers()
+    comms: RunComms = RunComms()
+    checkpoint: Checkpointing | None = Checkpointing()
+    metrics: RunMetrics = RunMetrics()
+    watchers: tuple[str, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check counts."""
+        check_rules(
+            None if self.ranks is None else _positive("ranks", self.ranks),
+            None if self.steps is None else _positive("steps", self.steps),
+            None if self.seed >= 0 else f"seed is {self.seed}; 0 or more",
+        )

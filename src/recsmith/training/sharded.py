@@ -1,0 +1,105 @@
+"""A run's model on this rank: sharded by its plan, with weights at the start, optimizer and pipeline."""
+
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.train_pipeline import TrainPipelineBase, TrainPipelineSparseDist
+from torchrec.modules.embedding_modules import EmbeddingBagCollection
+from torchrec.optim.keyed import CombinedOptimizer
+from torchrec.optim.optimizers import in_backward_optimizer_filter
+
+from recsmith.adapters.convert import to_sharding_plan
+from recsmith.jobs.sharded_model import table_of
+from recsmith.plans import Plan
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.models import Task
+from recsmith.training.optimizers import combined_optimizer, fuse
+from recsmith.training.planned import sharders_of, with_collections
+from recsmith.training.run import Run
+from recsmith.training.weights import draw_tables, table_sizes
+
+
+@dataclass(frozen=True)
+class ShardedJob:
+    """What a rank trains: the sharded model and its optimizer."""
+
+    model: DistributedModelParallel
+    optimizer: CombinedOptimizer
+    sizes: dict[str, tuple[int, int]]  # rows and columns of each table
+    device: torch.device
+
+
+def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
+    """The model sharded by the plan, on this rank. Its tables are drawn by `draw_weights`, or loaded."""
+    plan = with_collections(plan, run, task)
+    sizes = _sizes(task)
+    copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
+    names = [name for name, _ in task.named_parameters() if table_of(name) in sizes]
+    parameters = dict(task.named_parameters())
+    fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
+    sharders = sharders_of(run.comms)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DistributedModelParallel(
+            task, device=device, plan=to_sharding_plan(plan, task, sharders=sharders), sharders=sharders
+        )
+    rest = dict(in_backward_optimizer_filter(model.named_parameters()))
+    tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
+    dense = {name: parameter for name, parameter in rest.items() if name not in tables}
+    optimizer = combined_optimizer(model.fused_optimizer, tables, dense, run.optimizers)
+    return ShardedJob(model, optimizer, sizes, device)
+
+
+def draw_weights(job: ShardedJob, seed: int) -> None:
+    """Weights of a fresh start: they depend on the seed alone."""
+    draw_tables(job.model, job.sizes, seed)
+
+
+def settle(job: ShardedJob, batch: TrainingBatch) -> None:
+    """One backward pass of a loss of zero, on every rank, before weights are drawn or loaded.
+
+    DDP arranges the gradients that it sums when it has seen one backward pass, and the order of a sum is part of its
+    last bits. After this a job that resumes sums in the order of one that was never interrupted. The learning rates are
+    zero meanwhile, and the optimizers' count of steps begins anew.
+    """
+    groups = [(group, group["lr"]) for group in job.optimizer.param_groups]
+    for group, _ in groups:
+        group["lr"] = 0.0
+    job.optimizer.zero_grad()
+    loss, _ = job.model(batch.to(job.device))
+    (loss * 0.0).backward()
+    for group, rate in groups:
+        group["lr"] = rate
+    job.optimizer.zero_grad(set_to_none=True)
+    job.optimizer.set_optimizer_step(0)
+
+
+def pipeline_of(job: ShardedJob) -> TrainPipelineBase[Any, Any]:
+    """TorchRec's pipeline: on a GPU the next batches' ids cross ranks while this one trains."""
+    if job.device.type == "cuda":
+        return TrainPipelineSparseDist(job.model, job.optimizer, job.device)  # type: ignore[return-value]
+    return TrainPipelineBase(job.model, job.optimizer, job.device)
+
+
+def rank_device() -> torch.device:
+    """This rank's device."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", dist.get_rank() % torch.cuda.device_count())))
+    return torch.device("cpu")
+
+
+def _sizes(task: nn.Module) -> dict[str, tuple[int, int]]:
+    return table_sizes(
+        [
+            config
+            for module in task.modules()
+            if isinstance(module, EmbeddingBagCollection)
+            for config in module.embedding_bag_configs()
+        ]
+    )

@@ -1,0 +1,62 @@
+"""What a job knows before its first step: its plan, the same on every rank, and what it will train, in words."""
+
+import json
+
+import torch.distributed as dist
+from torch import nn
+
+from recsmith.data import Dataset
+from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
+from recsmith.plans import Plan, plan_from_raw, plan_to_raw
+from recsmith.training.planned import make_plan
+from recsmith.training.run import Run
+from recsmith.units import format_size
+
+KINDS = {"Infeasible": Infeasible, "NoPlanFound": NoPlanFound, "PlanMismatch": PlanMismatch}
+
+
+def agreed_plan(run: Run, task: nn.Module, dataset: Dataset, kept: Plan | None, ranks_per_host: int) -> Plan:
+    """The plan of this job, made or read by rank 0. kept: the plan of its checkpoint, where it still fits."""
+    said: list[str | None] = [None]
+    if dist.get_rank() == 0:
+        try:
+            plan = kept or plan_here(run, task, dataset, dist.get_world_size(), ranks_per_host)
+            said = [json.dumps({"plan": plan_to_raw(plan)})]
+        except RecSmithError as error:
+            said = [json.dumps({"error": type(error).__name__, "message": str(error)})]
+    dist.broadcast_object_list(said)
+    heard = json.loads(said[0] or "{}")
+    if "error" in heard:
+        raise KINDS.get(heard["error"], UsageError)(heard["message"])
+    return plan_from_raw(heard["plan"], "rank 0's plan")
+
+
+def plan_here(run: Run, task: nn.Module, dataset: Dataset, ranks: int, ranks_per_host: int) -> Plan:
+    """The plan of a run for so many ranks, made or read in this process."""
+    with dataset.batches(rank=0, world_size=1, batch_size=1024, seed=run.seed, shuffle=False) as batches:
+        sample = next(batches, None)
+    if sample is None or not len(sample):
+        raise UsageError("data.train holds no samples; name data that has some")
+    return make_plan(run, task, dataset.schema, sample, ranks=ranks, ranks_per_host=ranks_per_host)
+
+
+def starting_words(run: Run, task: nn.Module, plan: Plan, dataset: Dataset) -> list[str]:
+    """Lines about model, data and plan, for people."""
+    tables = plan.workload.tables
+    weights = sum(table.num_embeddings * table.embedding_dim for table in tables)
+    dense = sum(parameter.numel() for parameter in task.parameters()) - weights
+    sizes = [table.num_embeddings for table in tables]
+    types: dict[str, int] = {}
+    for placement in plan.placements:
+        types[placement.sharding_type] = types.get(placement.sharding_type, 0) + 1
+    ranks = plan.cluster.world_size
+    local = run.data.local_batch_size(ranks)
+    known = dataset.num_samples
+    return [
+        f"model {run.model.name}: {dense:,} dense parameters, and {weights:,} in {len(tables)} tables of "
+        f"{min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
+        f"data: {'unknown number of' if known is None else f'{known:,}'} samples; {local:,} a rank and step on {ranks} "
+        f"ranks, {run.optimizers.sparse.name} for tables, {run.optimizers.dense.name} for the rest",
+        f"plan {plan.digest[:12]} ({'made now' if run.plan == 'auto' else run.plan}): "
+        + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),
+    ]

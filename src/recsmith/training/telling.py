@@ -1,0 +1,96 @@
+"""What a job says of itself: lines of log.jsonl, TensorBoard, and progress for the person who waits."""
+
+import json
+import os
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from recsmith.errors import MissingExtra
+from recsmith.files import Raw
+from recsmith.jobs.telling import TOLD, tell
+
+LOG = "log.jsonl"
+
+
+def tell_pid() -> None:
+    """Tell the process that started this job which one to ask to end; a launcher knows."""
+    if TOLD in os.environ:
+        tell({"pid": os.getpid()})
+
+
+class Diary:
+    """Rank 0's record of a run; other ranks' words are dropped."""
+
+    def __init__(self, folder: Path, rank: int, *, tensorboard: bool, step: int) -> None:
+        self.rank = rank
+        self._file = folder / LOG
+        self._board: Any = None
+        if rank:
+            return
+        self._forget_after(step)
+        if tensorboard:
+            if find_spec("tensorboard") is None:
+                raise MissingExtra("metrics.tensorboard needs the package: pip install tensorboard")
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def write(self, event: str, words: Raw) -> None:
+        """A line of log.jsonl, and its numbers for TensorBoard where it has a step."""
+        if self.rank:
+            return
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"event": event, **words}) + "\n")
+        if self._board is not None and "step" in words:
+            for name, value in words.items():
+                if isinstance(value, int | float) and name != "step":
+                    self._board.add_scalar(f"{event}/{name}", value, words["step"])
+
+    def say(self, words: Raw) -> None:
+        """Tell the process that started this job, or stderr where a launcher did."""
+        if self.rank:
+            return
+        if TOLD in os.environ:
+            tell(words)
+        else:
+            from recsmith.training.progress import progress_words
+
+            print(progress_words(words), file=sys.stderr, flush=True)  # noqa: T201
+
+    def _forget_after(self, step: int) -> None:
+        """Drop lines of steps that were lost with the job before, and will be written again."""
+        if not self._file.exists():
+            return
+        lines = self._file.read_text(encoding="utf-8").splitlines()
+        kept = [line for line in lines if _step_of(line) <= step]
+        self._file.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+
+
+def _step_of(line: str) -> int:
+    try:
+        return int(json.loads(line).get("step", 0))
+    except (ValueError, AttributeError):  # a line that was half written when the job was killed
+        return sys.maxsize
+
+
+class StepTimes:
+    """Where the time of steps goes, since the last line: waiting for data, forward, and the rest of the step."""
+
+    def __init__(self) -> None:
+        self.begun, self.parts, self.steps = time.perf_counter(), {"data": 0.0, "forward": 0.0}, 0
+
+    def add(self, part: str, seconds: float) -> None:
+        """Count seconds of a part."""
+        self.parts[part] += seconds
+
+    def take(self) -> tuple[float, dict[str, float]]:
+        """(seconds since the last line, seconds of each part in a mean step), and begin anew."""
+        seconds = time.perf_counter() - self.begun
+        steps = max(self.steps, 1)
+        known = {part: spent / steps for part, spent in self.parts.items()}
+        shares = {**known, "backward": max(0.0, seconds / steps - sum(known.values()))}
+        self.__init__()
+        return seconds, shares
