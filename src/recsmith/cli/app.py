@@ -20,6 +20,8 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "sweep": "Plan for several numbers of devices, and show where more stop to pay.",
     "replan": "Plan anew from the plan of a running job, without moving much.",
     "explain": "Explain what binds the step of a plan, and one table's alternatives.",
+    "train": "Train a recommendation model on TorchRec, under a plan.",
+    "evaluate": "Score a trained model on test data.",
     "import": "Make a plan file of the plan that a job runs today.",
     "verify": "Measure plans on this machine beside what was predicted.",
     "diff": "Show what changed between two plans.",

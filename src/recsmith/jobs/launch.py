@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from recsmith.adapters.installed import require_torchrec
+from recsmith import errors
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs.agent import PARENT
 from recsmith.jobs.loopback import LOOPBACK, free_port, loopback_interface
 from recsmith.jobs.machine import free_cores
 from recsmith.jobs.safe_path import places_of_modules
 from recsmith.jobs.telling import TOLD, Listener
+from recsmith.jobs.worker import SENTENCE
 
 TIMEOUT_S = 600.0  # seconds of a job, where its caller knows no better
 LAST_LINES = 25  # of a failing rank's output that an error shows: a traceback and what led to it
@@ -49,7 +51,7 @@ def launch(
     Raises:
         UsageError: ranks are not a multiple of hosts.
         MissingExtra: torch is not installed.
-        RecSmithError: a rank failed or the job did not end in time.
+        RecSmithError: a rank failed, with what it raised where that is RecSmith's own, or the job did not end in time.
     """
     if ranks < 1 or hosts < 1 or ranks % hosts:
         raise UsageError(f"{ranks} ranks on {hosts} hosts; both must be at least 1 and hosts must divide ranks")
@@ -135,8 +137,18 @@ def _until_ended(
             )
         time.sleep(POLL_S)
     if any(agent.poll() for agent in agents):
-        raise RecSmithError(f"a rank of the local job failed\n{_failing_output(folder)}")
+        raise _failure(folder)
     yield from listener.news()
+
+
+def _failure(folder: Path) -> RecSmithError:
+    """What the rank that failed first raised on purpose, or else its output."""
+    for error in sorted(folder.glob("*.error"))[:1]:
+        sentence = error.with_suffix(SENTENCE)
+        if sentence.exists():
+            said = json.loads(sentence.read_text())
+            return getattr(errors, said["kind"], RecSmithError)(said["message"])
+    return RecSmithError(f"a rank of the local job failed\n{_failing_output(folder)}")
 
 
 def _failing_output(folder: Path) -> str:

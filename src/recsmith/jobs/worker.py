@@ -15,8 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from recsmith.errors import RecSmithError
 from recsmith.jobs.agent import end_with_parent
 
+SENTENCE = ".sentence"  # of a failure that RecSmith raised on purpose: its class and message, beside its traceback
 TIMEOUT = timedelta(minutes=10)  # of a collective that some rank never joins; a whole job has as long
 
 
@@ -68,8 +70,11 @@ def main(folder: Path) -> NoReturn:
     try:
         run(folder)
         leave()
-    except BaseException:
-        (folder / f"{time.time_ns()}.rank-{os.environ['RANK']}.error").write_text(traceback.format_exc())
+    except BaseException as error:
+        file = folder / f"{time.time_ns()}.rank-{os.environ['RANK']}.error"
+        if isinstance(error, RecSmithError):  # a sentence for the user, which the process that started the job raises
+            file.with_suffix(SENTENCE).write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}))
+        file.write_text(traceback.format_exc())
         traceback.print_exc()
         _end(1)
 

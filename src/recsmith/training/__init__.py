@@ -1,1 +1,65 @@
-"""Training of recommendation models on TorchRec: a run as a value, one loop, checkpoints that lose nothing."""
+"""Training of recommendation models on TorchRec: a run as a value, one loop, checkpoints that lose nothing.
+
+from recsmith.training import Run, RunData, train
+
+train(Run(data=RunData(train="criteo/train.tsv.gz", test="criteo/test.tsv.gz"), output="runs/first", ranks=2))
+
+Names of what imports torch load when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from recsmith.training.reading import load_run, run_from_raw, run_to_raw, save_run
+from recsmith.training.run import (
+    Checkpointing,
+    DenseOptimizer,
+    Run,
+    RunComms,
+    RunData,
+    RunMetrics,
+    RunModel,
+    RunOptimizers,
+    RunTable,
+    SparseOptimizer,
+)
+from recsmith.training.scores import Scores
+
+if TYPE_CHECKING:
+    from recsmith.training.evaluation import evaluate
+    from recsmith.training.launching import train
+    from recsmith.training.serving import load_model
+
+_LATE = {
+    "evaluate": "recsmith.training.evaluation",
+    "load_model": "recsmith.training.serving",
+    "train": "recsmith.training.launching",
+}
+
+__all__ = [
+    "Checkpointing",
+    "DenseOptimizer",
+    "Run",
+    "RunComms",
+    "RunData",
+    "RunMetrics",
+    "RunModel",
+    "RunOptimizers",
+    "RunTable",
+    "Scores",
+    "SparseOptimizer",
+    "evaluate",
+    "load_model",
+    "load_run",
+    "run_from_raw",
+    "run_to_raw",
+    "save_run",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs torch, when it is asked for."""
+    if name not in _LATE:
+        raise AttributeError(f"module 'recsmith.training' has no attribute '{name}'")
+    return getattr(import_module(_LATE[name]), name)

@@ -91,5 +91,7 @@ def evaluation_batches(
     dataset: Dataset, features: Sequence[str], *, rank: int, ranks: int, batch_size: int
 ) -> Iterable[TrainingBatch]:
     """The batches of a rank in one pass over all samples, none left out and none twice."""
-    batches = dataset.batches(rank=rank, world_size=ranks, batch_size=batch_size, seed=0, shuffle=False, drop_last=False)
+    batches = dataset.batches(
+        rank=rank, world_size=ranks, batch_size=batch_size, seed=0, shuffle=False, drop_last=False
+    )
     return (as_tensors(batch, features) for batch in batches)

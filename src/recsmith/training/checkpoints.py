@@ -83,9 +83,7 @@ class Saved:
             for key, value in FileSystemReader(self.folder / STATE).read_metadata().state_dict_metadata.items()
             if hasattr(value, "size")
         }
-        ours = {
-            f"model.{key}": tuple(value.size()) for key, value in state["model"].items() if hasattr(value, "size")
-        }
+        ours = {f"model.{key}": tuple(value.size()) for key, value in state["model"].items() if hasattr(value, "size")}
         for key in sorted(ours):
             if key not in saved:
                 raise CorruptFile(f"checkpoint '{self.folder}' is of another model: it has no '{key}'; {_ADVICE}")
@@ -201,5 +199,3 @@ def _first_cause(error: BaseException) -> str:
         rank, (cause, _) = min(error.failures.items())
         return f"{type(cause).__name__} on rank {rank}: {cause}"
     return f"{type(error).__name__}: {error}".splitlines()[0]
-
-

@@ -7,7 +7,8 @@ import torch.distributed as dist
 
 from recsmith.data import Dataset
 from recsmith.training.batches import evaluation_batches
-from recsmith.training.metrics import Scores, Window
+from recsmith.training.metrics import Window
+from recsmith.training.scores import Scores
 from recsmith.training.sharded import ShardedJob
 
 

@@ -26,10 +26,11 @@ from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
 from recsmith.training.evaluating import score
 from recsmith.training.exporting import MODEL, export
-from recsmith.training.metrics import Scores, Window
+from recsmith.training.metrics import Window
 from recsmith.training.models import build_task, features_of, find_function
 from recsmith.training.reading import run_from_raw, save_run
 from recsmith.training.run import Checkpointing, Run
+from recsmith.training.scores import Scores
 from recsmith.training.sharded import ShardedJob, draw_weights, pipeline_of, rank_device, settle, shard
 from recsmith.training.starting import agreed_plan, starting_words
 from recsmith.training.telling import Diary, StepTimes, tell_pid
@@ -45,6 +46,7 @@ class Reached:
     step: int = 0
     position: Position | None = None
     scores: Scores | None = None
+    saved: int = 0  # step of the newest checkpoint
 
 
 def train_on_rank(run: Raw) -> Raw:
@@ -60,11 +62,10 @@ def _train_on_rank(run: Run, ending: Ending) -> Raw:
     dataset = open_data(run.data.train, "data.train")
     task = build_task(run.model, dataset.schema, run.seed)  # its tables on meta: they take no memory yet
     features = features_of(task)
-    words = starting_words
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
     plan = agreed_plan(run, task, dataset, _kept_plan(run, saved, ranks), _ranks_per_host())
-    said = words(run, task, plan, dataset)
+    said = starting_words(run, task, plan, dataset)
     job = shard(run, plan, task, rank_device())
     reached = _reached(saved)
 
@@ -91,13 +92,13 @@ def _train_on_rank(run: Run, ending: Ending) -> Raw:
     for line in [*said, *([f"going on after step {reached.step:,} of '{saved.folder}'"] if saved else [])]:
         diary.say({"note": line})
     diary.write("start", {"step": reached.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
-    ended = _train(run, plan, job, source, reached, checkpoints, agreement, ending, diary, features)
-    return _finish(run, job, dataset, reached, checkpoints, diary, features, ended=ended)
+    ended = _train(run, plan, job, source, reached, checkpoints, agreement, ending, diary, dataset, features)
+    return _finish(run, plan, job, dataset, reached, checkpoints, diary, features, ended=ended)
 
 
 def _train(
     run: Run, plan: Plan, job: ShardedJob, source: Iterator[TrainingBatch], reached: Reached, checkpoints: Checkpoints,
-    agreement: Agreement, ending: Ending, diary: Diary, features: list[str],
+    agreement: Agreement, ending: Ending, diary: Diary, dataset: Dataset, features: list[str],
 ) -> bool:  # fmt: skip
     """Train until steps or samples are used up, or a signal asks to end, which is True."""
     times, window = StepTimes(), Window()
@@ -106,7 +107,7 @@ def _train(
     guard = LossGuard(job.device)
     batches = _timed(source, times)
     _time_forward(job, times)
-    stop, total = False, _total_steps(run, job, reached)
+    stop, total = False, _total_steps(run, dataset)
     while not stop and (run.steps is None or reached.step < run.steps):
         try:
             loss, logits, labels, place = pipeline.progress(batches)
@@ -191,6 +192,7 @@ def _reached(saved: Saved | None) -> Reached:
     position = progress["position"]
     return Reached(
         step=progress["step"],
+        saved=progress["step"],
         position=None if position is None else decode(Position, position, str(saved.folder)),
         scores=None if progress["scores"] is None else decode(Scores, progress["scores"], str(saved.folder)),
     )
@@ -208,6 +210,7 @@ def _save(checkpoints: Checkpoints, job: ShardedJob, run: Run, plan: Plan, reach
     problem = checkpoints.save(job, run, plan, progress)
     seconds = time.perf_counter() - begun
     diary.write("checkpoint", {"step": reached.step, "seconds": seconds, **({"problem": problem} if problem else {})})
+    reached.saved = reached.saved if problem else reached.step
     if problem:
         diary.say({"note": f"no checkpoint of step {reached.step:,}: {problem}; training goes on, older ones stay"})
 
@@ -227,8 +230,13 @@ def _tell_progress(diary: Diary, reached: Reached, times: StepTimes, total: int 
     left = None if total is None else (total - reached.step) * seconds / max(steps, 1)
     diary.say(
         {
-            "step": reached.step, "steps": total, "scores": encode(reached.scores), "parts_s": parts, "left_s": left,
-            "samples_per_s": words["samples_per_s"], "step_s": words["step_s"],
+            "step": reached.step,
+            "steps": total,
+            "scores": encode(reached.scores),
+            "parts_s": parts,
+            "left_s": left,
+            "samples_per_s": words["samples_per_s"],
+            "step_s": words["step_s"],
         }  # fmt: skip
     )
 
@@ -255,10 +263,12 @@ def scores_words(scores: Scores) -> str:
 
 
 def _finish(
-    run: Run, job: ShardedJob, dataset: Dataset, reached: Reached, checkpoints: Checkpoints, diary: Diary,
+    run: Run, plan: Plan, job: ShardedJob, dataset: Dataset, reached: Reached, checkpoints: Checkpoints, diary: Diary,
     features: list[str], *, ended: bool,
 ) -> Raw:  # fmt: skip
-    """The last checkpoint is complete, the model is exported and scored; of a job that a signal ended only the first."""
+    """A last checkpoint, scores and the exported model; of a job that a signal ended, which has saved already, none."""
+    if run.checkpoint is not None and not ended and reached.step > reached.saved:
+        _save(checkpoints, job, run, plan, reached, diary)
     problem = checkpoints.finish()
     if problem:
         diary.say({"note": f"the last checkpoint failed: {problem}"})
@@ -273,8 +283,12 @@ def _finish(
     return result
 
 
-def _total_steps(run: Run, job: ShardedJob, reached: Reached) -> int | None:
-    return run.steps
+def _total_steps(run: Run, dataset: Dataset) -> int | None:
+    """Steps of the whole run, where the number of samples is known."""
+    if run.steps is not None or dataset.num_samples is None:
+        return run.steps
+    ranks = dist.get_world_size()
+    return run.data.epochs * (dataset.num_samples // (run.data.local_batch_size(ranks) * ranks))
 
 
 def _timed(source: Iterator[TrainingBatch], times: StepTimes) -> Generator[TrainingBatch]:

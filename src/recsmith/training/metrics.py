@@ -11,25 +11,11 @@ import torch.distributed as dist
 from torchrec.metrics.calibration import compute_calibration
 from torchrec.metrics.ne import compute_ne, get_ne_states
 
-from recsmith._types import noun
+from recsmith.training.scores import Scores
 
 ETA = 1e-12  # of torchrec.metrics: probabilities stay this far from 0 and 1
 BINS = 2**14  # of training's AUC: what falls into one counts as equal; trade-off: finer ones cost time at each line
 SUMS = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels", "predicted")
-
-
-@noun
-class Scores:
-    """How good predictions are: of `samples`, in nats and shares.
-
-    ne: cross entropy over that of always predicting the mean label. calibration: mean prediction over mean label.
-    """
-
-    samples: int
-    logloss: float
-    ne: float
-    calibration: float
-    auc: float
 
 
 @dataclass

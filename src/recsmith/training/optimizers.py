@@ -15,6 +15,7 @@ from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.models import find_function
 from recsmith.training.run import DenseOptimizer, RunOptimizers, SparseOptimizer
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 SPARSE: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -31,7 +32,19 @@ HAS_BETAS = ("adam", "lamb", "partial_rowwise_adam")
 
 def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None:
     """Have these parameters updated in their backward pass, once they are sharded."""
-    apply_optimizer_in_backward(SPARSE[optimizer.name], list(parameters), sparse_arguments(optimizer))
+    made = sparse_arguments(optimizer)
+    if "betas" in made:  # FBGEMM takes them apart
+        made["beta1"], made["beta2"] = made.pop("betas")
+    apply_optimizer_in_backward(SPARSE[optimizer.name], list(parameters), made)
+
+
+def check_device(optimizer: SparseOptimizer, device: torch.device) -> None:
+    """UsageError where FBGEMM does not have the optimizer on this kind of device."""
+    if device.type == "cpu" and optimizer.name not in CPU_OPTIMIZERS:
+        raise UsageError(
+            f"optimizers.sparse.name is {optimizer.name}, which FBGEMM has on GPUs alone; on CPU use "
+            f"{', '.join(CPU_OPTIMIZERS)}"
+        )
 
 
 def sparse_arguments(optimizer: SparseOptimizer) -> dict[str, Any]:
@@ -113,7 +126,10 @@ def _stages(optimizers: RunOptimizers) -> list[WarmupStage]:
             made.append(WarmupStage(policy=WarmupPolicy.CONSTANT, max_iters=start, value=1.0))
         made.append(
             WarmupStage(
-                policy=WarmupPolicy.INTERPOLATE, max_iters=start + decay, start_interpolating_iters=start, value=1.0,
+                policy=WarmupPolicy.INTERPOLATE,
+                max_iters=start + decay,
+                start_interpolating_iters=start,
+                value=1.0,
                 end_value=0.0,
             )
         )

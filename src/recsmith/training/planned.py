@@ -1,5 +1,6 @@
 """The plan of a run: read from its file, or made for the model, its data and this job when it starts."""
 
+import logging
 import warnings
 from dataclasses import replace
 
@@ -58,7 +59,7 @@ def make_plan(
         seed=run.seed,
         reserve_bytes=0,
     )
-    with warnings.catch_warnings():
+    with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
         warnings.simplefilter("ignore")
         return planner.make(model, sharders_of(run.comms)).plan
 
@@ -71,13 +72,16 @@ def _plan_of_file(file: str, ranks: int) -> Plan:
             "for this cluster"
         )
     if plan.cluster.replication is not None:
-        raise UsageError(f"'{file}' is a plan for a 2D job, which `train` does not run yet; plan for one sharding group")
+        raise UsageError(
+            f"'{file}' is a plan for a 2D job, which `train` does not run yet; plan for one sharding group"
+        )
     return plan
 
 
 def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
     """The cluster of this job: what PyTorch sees of memory, with TorchRec's figures of bandwidth."""
     kind = device_type()
+    logging.getLogger("torchrec").setLevel(logging.ERROR)  # it warns of topologies that are made directly
     if kind == "cuda":
         capacity = torch.cuda.get_device_properties(0).total_memory
         topology = Topology(ranks, kind, hbm_cap=int(capacity * TABLES_SHARE), local_world_size=ranks_per_host)

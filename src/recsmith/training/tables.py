@@ -35,9 +35,7 @@ def _table_of(feature: str, num_embeddings: int | None, model: RunModel) -> RunT
             f"the data does not say how many ids feature '{feature}' has; name the tables of the model "
             f"(model.tables: [{{name: {feature}, num_embeddings: ...}}])"
         )
-    return RunTable(
-        name=feature, num_embeddings=num_embeddings, embedding_dim=model.embedding_dim, features=(feature,)
-    )
+    return RunTable(name=feature, num_embeddings=num_embeddings, embedding_dim=model.embedding_dim, features=(feature,))
 
 
 def _check_features(tables: tuple[RunTable, ...], schema: DataSchema) -> None:

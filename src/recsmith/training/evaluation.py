@@ -1,0 +1,60 @@
+"""Scoring of an exported model, sharded over this machine's ranks as in training."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recsmith.errors import UsageError
+from recsmith.files import Raw, Source, decode, encode, source_text
+from recsmith.jobs.launch import launch
+from recsmith.training.launching import local_ranks
+from recsmith.training.reading import load_run, run_from_raw, run_to_raw
+from recsmith.training.scores import Scores
+
+RANK = "recsmith.training.evaluation:evaluate_on_rank"
+
+
+def evaluate(
+    folder: Source, *, data: Any = None, ranks: int | None = None, on_progress: Callable[[str], object] | None = None
+) -> Scores:
+    """Scores of the model in a run's folder, on its data.test or on other data.
+
+    data: a path, or a mapping with the format. ranks: processes that share tables and samples.
+
+    Raises:
+        UsageError: the folder holds no trained model, or there is no data to score.
+    """
+    output = Path(source_text(folder, "the folder of a run"))
+    if not (output / "model" / "card.json").exists():
+        raise UsageError(f"'{output}' holds no trained model; give the output folder of a run that is complete")
+    run = load_run(output / "run.json")
+    run = replace(run, plan="auto", output=str(output), data=replace(run.data, test=data or run.data.test))
+    if run.data.test is None:
+        raise UsageError("the run names no data.test; say which data to score (--data)")
+    count = ranks or local_ranks(run)
+    if on_progress is not None:
+        on_progress(f"scoring on {count} ranks")
+    results = launch(RANK, {"run": run_to_raw(run)}, ranks=count, timeout_s=float("inf"))
+    return decode(Scores, results[0], "scores")
+
+
+def evaluate_on_rank(run: Raw) -> Raw:
+    """Scores of a run's exported model, on every rank."""
+    import torch.distributed as dist
+
+    from recsmith.training.datasets import open_data
+    from recsmith.training.evaluating import score
+    from recsmith.training.exporting import MODEL, WEIGHTS, load_into
+    from recsmith.training.models import build_task, features_of
+    from recsmith.training.sharded import rank_device, shard
+    from recsmith.training.starting import agreed_plan
+
+    made = run_from_raw(run, "the run")
+    dataset = open_data(made.data.test, "data.test")
+    task = build_task(made.model, dataset.schema, made.seed)
+    features = features_of(task)
+    plan = agreed_plan(made, task, dataset, None, dist.get_world_size())
+    job = shard(made, plan, task, rank_device())
+    load_into(job, Path(made.output) / MODEL / WEIGHTS)
+    return encode(score(job, dataset, features, made.data.batch_size))
