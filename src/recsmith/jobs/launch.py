@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from recsmith.adapters.installed import require_torchrec
 from recsmith import errors
+from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs.agent import PARENT
 from recsmith.jobs.loopback import LOOPBACK, free_port, loopback_interface
@@ -38,12 +38,13 @@ POLL_S = 0.05  # seconds between two checks of the agents: short beside the seco
 
 def launch(
     function: str, arguments: dict[str, Any], *, ranks: int, hosts: int = 1, timeout_s: float = TIMEOUT_S,
-    restarts: int = 0, on_told: Callable[[Any], object] | None = None,
+    restarts: int = 0, names_modules: bool = False, on_told: Callable[[Any], object] | None = None,
 ) -> list[Any]:  # fmt: skip
     """What `function` (written 'package.module:name') returned on each of `ranks` local ranks, in order of ranks.
 
     hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data. restarts: how
     often all ranks are started again after one has failed.
+    names_modules: the arguments name modules of the user's, which may lie in the working folder.
     on_told(words): hears what rank 0 tells (telling.py). The function is found wherever this process finds modules
     (sys.path), so a script can name one of its own; jobs of RecSmith's own import nothing from the working folder. The
     ranks use nccl where each has a GPU of its own, gloo on CPU elsewhere.
@@ -60,7 +61,13 @@ def launch(
         folder = Path(name)
         (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments}))
         told = folder / "told.jsonl"
-        with _agents(folder, ranks, hosts, restarts, _environment(ranks, function) | {TOLD: str(told)}) as agents:
+        with _agents(
+            folder,
+            ranks,
+            hosts,
+            restarts,
+            _environment(ranks, own=function.startswith("recsmith.") and not names_modules) | {TOLD: str(told)},
+        ) as agents:
             for words in _until_ended(agents, folder, timeout_s, Listener(told)):
                 if on_told:
                     on_told(words)
@@ -93,14 +100,14 @@ def _agents(
         _end(agents)
 
 
-def _environment(ranks: int, function: str) -> dict[str, str]:
+def _environment(ranks: int, *, own: bool) -> dict[str, str]:
     """Of agents and ranks: cores shared evenly, the loopback interface, and where modules are found (safe_path.py)."""
     threads = max(1, free_cores() // ranks)
     fixed = {
         "GLOO_SOCKET_IFNAME": loopback_interface(),
         "TP_SOCKET_IFNAME": loopback_interface(),
         "OMP_NUM_THREADS": str(threads),
-        "PYTHONPATH": os.pathsep.join(places_of_modules(own=function.startswith("recsmith."))),
+        "PYTHONPATH": os.pathsep.join(places_of_modules(own=own)),
         "PYTHONSAFEPATH": "1",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "PYTHONWARNINGS": "ignore",

@@ -6,6 +6,7 @@ After a step each rank tells what it knows, and hears a step later what any of t
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,7 +16,7 @@ class Agreement:
     """Small messages on a group of their own, on the processors, so that they never wait for a GPU."""
 
     def __init__(self) -> None:
-        self.group = dist.new_group(backend="gloo")
+        self.group: Any = dist.new_group(backend="gloo")
         self._flags = torch.zeros(2)
         self._work: dist.Work | None = None
 

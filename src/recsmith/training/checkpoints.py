@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, parse_json, read_text
@@ -65,7 +66,7 @@ class Saved:
         state = state_of(job)
         self._check_same(state)
         try:
-            dcp.load(state, checkpoint_id=self.folder / STATE)
+            load(state, checkpoint_id=self.folder / STATE)
         except CheckpointException as error:
             raise CorruptFile(f"checkpoint '{self.folder}' cannot be read: {_first_cause(error)}; remove it") from None
         job.optimizer.load_state_dict({"state": state["optimizer"]})
@@ -81,7 +82,7 @@ class Saved:
         saved = {
             key: tuple(value.size)
             for key, value in FileSystemReader(self.folder / STATE).read_metadata().state_dict_metadata.items()
-            if hasattr(value, "size")
+            if isinstance(value, TensorStorageMetadata)
         }
         ours = {f"model.{key}": tuple(value.size()) for key, value in state["model"].items() if hasattr(value, "size")}
         for key in sorted(ours):
@@ -103,7 +104,9 @@ class Checkpoints:
     def __init__(self, folder: Path, settings: Checkpointing, agreement: Agreement) -> None:
         self.folder, self.settings, self.agreement = folder, settings, agreement
         self._pending: tuple[Future[Any], Path] | None = None
-        self._writers = dist.new_group(backend="gloo") if settings.background else None  # of its own: it is a thread's
+        self._writers: Any = (
+            dist.new_group(backend="gloo") if settings.background else None
+        )  # of its own: it is a thread's
         if dist.get_rank() == 0:
             folder.mkdir(parents=True, exist_ok=True)
             for left in folder.glob(f"*{PARTIAL}"):
@@ -130,11 +133,11 @@ class Checkpoints:
             return self._give_up(partial, problem or "another rank could not write")
         state = state_of(job)
         if self.settings.background:
-            future: Any = dcp.async_save(state, checkpoint_id=partial / STATE, process_group=self._writers)
+            future: Any = async_save(state, checkpoint_id=partial / STATE, process_group=self._writers)
             self._pending = future, partial
             return None
         try:
-            dcp.save(state, checkpoint_id=partial / STATE)
+            save(state, checkpoint_id=partial / STATE)
         except (CheckpointException, OSError, RuntimeError) as error:
             return self._give_up(partial, _first_cause(error))
         self._complete(partial)

@@ -1,9 +1,11 @@
 """What a run would do: its plan, memory of each rank, the predicted step, what is written. Nothing is."""
 
 from pathlib import Path
+from typing import Any
 
 from recsmith.adapters.installed import require_torchrec
 from recsmith.files import Source
+from recsmith.plans import Plan
 from recsmith.training.launching import launcher_environment, local_ranks
 from recsmith.training.reading import load_run
 from recsmith.units import format_size, format_time
@@ -47,11 +49,7 @@ def dry_run(run: Source, settings: tuple[str, ...] = ()) -> list[str]:
     ]  # fmt: skip
 
 
-def _checkpoint_bytes(plan: object, task: object) -> int:
-    from recsmith.plans import Plan
-    from recsmith.training.models import Task
-
-    assert isinstance(plan, Plan) and isinstance(task, Task)
+def _checkpoint_bytes(plan: Plan, task: Any) -> int:
     tables = sum(parameter.numel() for parameter in task.parameters()) * WEIGHT_BYTES
     state = {"sgd": 0.0, "adagrad": 1.0, "rowwise_adagrad": 1 / 16, "adam": 2.0, "lamb": 2.0}
     return int(tables * (1 + state.get(plan.workload.optimizer, 1.0)))

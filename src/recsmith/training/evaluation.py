@@ -8,7 +8,7 @@ from typing import Any
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
-from recsmith.training.launching import local_ranks
+from recsmith.training.launching import local_ranks, names_modules
 from recsmith.training.reading import load_run, run_from_raw, run_to_raw
 from recsmith.training.scores import Scores
 
@@ -35,7 +35,9 @@ def evaluate(
     count = ranks or local_ranks(run)
     if on_progress is not None:
         on_progress(f"scoring on {count} ranks")
-    results = launch(RANK, {"run": run_to_raw(run)}, ranks=count, timeout_s=float("inf"))
+    results = launch(
+        RANK, {"run": run_to_raw(run)}, ranks=count, timeout_s=float("inf"), names_modules=names_modules(run)
+    )
     return decode(Scores, results[0], "scores")
 
 

@@ -52,7 +52,7 @@ def train(
     with passing_on_signals(pid):
         results = launch(
             LOOP, {"run": run_to_raw(made)}, ranks=local_ranks(made), timeout_s=float("inf"), restarts=max_restarts,
-            on_told=hear,
+            on_told=hear, names_modules=names_modules(made),
         )  # fmt: skip
     return results[0]
 
@@ -73,6 +73,11 @@ def launcher_environment() -> dict[str, str] | None:
             )
         return {name: os.environ[word] for name, word in SLURM.items()}
     return None
+
+
+def names_modules(run: Run) -> bool:
+    """Whether a run names functions or classes of the user's."""
+    return any(":" in name for name in (run.model.name, run.optimizers.dense.name, *run.watchers))
 
 
 def local_ranks(run: Run) -> int:
@@ -106,7 +111,7 @@ def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
 def passing_on_signals(pid: list[int]) -> Generator[None]:
     """SIGTERM and Ctrl-C go to the job's rank 0 within, which saves and ends the job; a second one ends it at once."""
 
-    def pass_on(number: int, _: object) -> None:
+    def pass_on(*_: object) -> None:
         for each, handler in before.items():
             signal.signal(each, handler)
         if pid:

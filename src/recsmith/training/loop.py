@@ -29,6 +29,7 @@ from recsmith.training.exporting import MODEL, export
 from recsmith.training.metrics import Window
 from recsmith.training.models import build_task, features_of, find_function
 from recsmith.training.reading import run_from_raw, save_run
+from recsmith.training.resharding import check_loadable
 from recsmith.training.run import Checkpointing, Run
 from recsmith.training.scores import Scores
 from recsmith.training.sharded import ShardedJob, draw_weights, pipeline_of, rank_device, settle, shard
@@ -65,6 +66,8 @@ def _train_on_rank(run: Run, ending: Ending) -> Raw:
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
     plan = agreed_plan(run, task, dataset, _kept_plan(run, saved, ranks), _ranks_per_host())
+    if saved is not None:
+        check_loadable(saved.plan, plan)
     said = starting_words(run, task, plan, dataset)
     job = shard(run, plan, task, rank_device())
     reached = _reached(saved)
@@ -171,9 +174,9 @@ class LossGuard:
         file = output / f"broken-batch-step-{step}-rank-{dist.get_rank()}.npz"
         save_batch(place.samples, file)
         raise RecSmithError(
-            f"the loss of step {step} is not finite; its batch is in '{file}', and checkpoints are from before it: lower "
-            "optimizers.dense.learning_rate or optimizers.sparse.learning_rate, set optimizers.dense.clip_norm, or look "
-            "at the batch"
+            f"the loss of step {step} is not finite; its batch is in '{file}', and checkpoints are from before it: "
+            "lower optimizers.dense.learning_rate or optimizers.sparse.learning_rate, set "
+            "optimizers.dense.clip_norm, or look at the batch"
         )
 
 
@@ -228,17 +231,8 @@ def _tell_progress(diary: Diary, reached: Reached, times: StepTimes, total: int 
     }
     diary.write("train", words)
     left = None if total is None else (total - reached.step) * seconds / max(steps, 1)
-    diary.say(
-        {
-            "step": reached.step,
-            "steps": total,
-            "scores": encode(reached.scores),
-            "parts_s": parts,
-            "left_s": left,
-            "samples_per_s": words["samples_per_s"],
-            "step_s": words["step_s"],
-        }  # fmt: skip
-    )
+    told = {name: words[name] for name in ("step", "samples_per_s", "step_s")}
+    diary.say({**told, "steps": total, "scores": encode(reached.scores), "parts_s": parts, "left_s": left})
 
 
 def _evaluate(run: Run, job: ShardedJob, reached: Reached, diary: Diary, features: list[str], pipeline: Any) -> Scores:

@@ -75,7 +75,7 @@ def _built(model: RunModel, collection: EmbeddingBagCollection, dense: int, labe
         raise UsageError(f"{model.name} predicts one label and the data has {labels}; name a model of your own")
     if model.name == "deepfm":
         made = SimpleDeepFMNN(dense, collection, model.hidden, model.factors)
-        made.over_arch.model = made.over_arch.model[0]  # without its sigmoid: losses here are of logits
+        made.over_arch.model = next(made.over_arch.model.children())  # without its sigmoid: losses here are of logits
         return made
     layers: Mapping[str, Any] = {
         "dense_in_features": dense,

@@ -1,4 +1,4 @@
-"""Optimizers of a run: fused ones for sharded tables, their plain twins for copied tables, any of torch's for the rest."""
+"""Optimizers of a run: fused ones for sharded tables, plain twins for copied ones, any of torch's for the rest."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -72,7 +72,7 @@ def combined_optimizer(
     Each follows the same schedule of learning rates from its own.
     """
     sparse, plain = optimizers.sparse, optimizers.dense
-    parts = [("sparse", scheduled(fused, sparse.learning_rate, optimizers))] if fused.params else []
+    parts: list[Any] = [("sparse", scheduled(fused, sparse.learning_rate, optimizers))] if fused.params else []
     if copied:
         if sparse.name not in COPIED:
             raise UsageError(
@@ -89,7 +89,7 @@ def combined_optimizer(
     return CombinedOptimizer(parts)
 
 
-def _dense(parameters: list[nn.Parameter], optimizer: DenseOptimizer) -> torch.optim.Optimizer:
+def _dense(parameters: list[Any], optimizer: DenseOptimizer) -> torch.optim.Optimizer:
     """The optimizer of the dense parameters: of torch.optim by its name in any case, or of 'module:Class'."""
     if ":" in optimizer.name:
         cls = find_function(optimizer.name)

@@ -68,8 +68,8 @@ def _plan_of_file(file: str, ranks: int) -> Plan:
     plan = load_plan(file)
     if plan.cluster.job_world_size != ranks:
         raise PlanMismatch(
-            f"'{file}' is a plan for {plan.cluster.job_world_size} ranks and the job has {ranks}; start as many, or plan "
-            "for this cluster"
+            f"'{file}' is a plan for {plan.cluster.job_world_size} ranks and the job has {ranks}; start as many, or "
+            "plan for this cluster"
         )
     if plan.cluster.replication is not None:
         raise UsageError(

@@ -15,8 +15,8 @@ def progress_words(words: Raw) -> str:
     whole = f"/{words['steps']:,}" if words.get("steps") else ""
     left = f", {format_time(words['left_s'])} left" if words.get("left_s") is not None else ""
     return (
-        f"step {words['step']:,}{whole}: log loss {scores['logloss']:.5f}, NE {scores['ne']:.4f}, AUC {scores['auc']:.4f}, "
-        f"{words['samples_per_s']:,.0f} samples/s (step {_ms(words['step_s'])}: {parts}){left}"
+        f"step {words['step']:,}{whole}: log loss {scores['logloss']:.5f}, NE {scores['ne']:.4f}, "
+        f"AUC {scores['auc']:.4f}, {words['samples_per_s']:,.0f} samples/s (step {_ms(words['step_s'])}: {parts}){left}"
     )
 
 

@@ -11,7 +11,7 @@ import torch
 def random_states() -> dict[str, Any]:
     """States of Python's, NumPy's and PyTorch's generators (JSON data)."""
     version, words, gauss = random.getstate()
-    kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002
+    kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
     cuda = [_text(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else []
     return {
         "python": [version, list(words), gauss],
@@ -26,7 +26,7 @@ def restore_random_states(states: dict[str, Any]) -> None:
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))
     kind, keys, place, has_gauss, cached = states["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))  # noqa: NPY002
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
     torch.set_rng_state(_tensor(states["torch"]))
     if torch.cuda.is_available() and states["cuda"]:
         torch.cuda.set_rng_state_all([_tensor(state) for state in states["cuda"]])

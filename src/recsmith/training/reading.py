@@ -3,8 +3,19 @@
 from typing import Any
 
 from recsmith.errors import UsageError
-from recsmith.files import Raw, Source, check_schema, decode, dump_json, encode, parse, parse_yaml, read_text
-from recsmith.files import source_text, write_text
+from recsmith.files import (
+    Raw,
+    Source,
+    check_schema,
+    decode,
+    dump_json,
+    encode,
+    parse,
+    parse_yaml,
+    read_text,
+    source_text,
+    write_text,
+)
 from recsmith.training.run import SCHEMA, Run
 
 

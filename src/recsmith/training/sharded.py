@@ -39,7 +39,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     """The model sharded by the plan, on this rank. Its tables are drawn by `draw_weights`, or loaded."""
     check_device(run.optimizers.sparse, device)
     plan = with_collections(plan, run, task)
-    sizes = _sizes(task)
+    sizes = sizes_of(task)
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     names = [name for name, _ in task.named_parameters() if table_of(name) in sizes]
     parameters = dict(task.named_parameters())
@@ -69,7 +69,7 @@ def settle(job: ShardedJob, batch: TrainingBatch) -> None:
     last bits. After this a job that resumes sums in the order of one that was never interrupted. The learning rates are
     zero meanwhile, and the optimizers' count of steps begins anew.
     """
-    groups = [(group, group["lr"]) for group in job.optimizer.param_groups]
+    groups: list[tuple[Any, float]] = [(group, group["lr"]) for group in job.optimizer.param_groups]
     for group, _ in groups:
         group["lr"] = 0.0
     job.optimizer.zero_grad()
@@ -95,7 +95,8 @@ def rank_device() -> torch.device:
     return torch.device("cpu")
 
 
-def _sizes(task: nn.Module) -> dict[str, tuple[int, int]]:
+def sizes_of(task: nn.Module) -> dict[str, tuple[int, int]]:
+    """Rows and columns of each table of a model."""
     return table_sizes(
         [
             config

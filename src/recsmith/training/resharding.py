@@ -1,0 +1,36 @@
+"""Whether a checkpoint of one plan can be loaded under another, shard by shard, as it lies on disk.
+
+torch.distributed.checkpoint reads any rectangle of a tensor that was saved under the same name and size. Weights always
+are. State of optimizers is, unless a table changes between copied and sharded (another optimizer holds it), or its
+columns are cut in another way under an optimizer that keeps one number a row (each cut has numbers of its own).
+"""
+
+from recsmith.errors import UsageError
+from recsmith.plans import Placement, Plan
+
+BY_ROW = ("rowwise_adagrad", "partial_rowwise_adam")  # optimizers that keep one number a row and shard
+
+
+def check_loadable(saved: Plan, plan: Plan) -> None:
+    """UsageError where state of the saved plan must be rearranged before this one can go on from it."""
+    before = {placement.table: placement for placement in saved.placements}
+    dims = {table.name: table.embedding_dim for table in plan.workload.tables}
+    for placement in plan.placements:
+        old = before.get(placement.table)
+        if old is None:
+            continue  # another model, which the weights' names tell better
+        reason = _reason(old, placement, dims[placement.table], plan.workload.optimizer)
+        if reason:
+            raise UsageError(
+                f"the checkpoint was saved under another plan, and table '{placement.table}' {reason}; reshard the "
+                "checkpoint for the new plan, or give the run a plan that keeps this table as it was (plan: FILE)"
+            )
+
+
+def _reason(old: Placement, new: Placement, dim: int, optimizer: str) -> str | None:
+    copied = "data_parallel"
+    if (old.sharding_type == copied) != (new.sharding_type == copied):
+        return f"changes from {old.sharding_type} to {new.sharding_type}"
+    if optimizer in BY_ROW and old.widths_of(dim) != new.widths_of(dim):
+        return f"has columns cut as {old.widths_of(dim)} there and {new.widths_of(dim)} here, under {optimizer}"
+    return None
