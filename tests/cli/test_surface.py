@@ -83,6 +83,8 @@ WORDS = {
     "measure": set(),
     "learn": set(),
     "bench": set(),
+    "train": {"run", "--set", "--dry-run", "--max-restarts", "--format"},
+    "evaluate": {"folder", "--data", "--ranks", "--format"},
     "devices": {"--format"},
     "planners": {"--format"},
     "doctor": set(),
@@ -93,7 +95,7 @@ BENCH = {
     name: {"--hardware", "--cost-model", "--rows", "--tasks", "--planners", "--visits", "--seed", "--budget",
            "--plan-only", "-o --output", "--format"}
     for name in ("sharding", "learned")
-}  # fmt: skip
+} | {"train": {"bench", "-o --output", "--format"}}  # fmt: skip
 
 
 def command(name: str) -> click.Command:

@@ -118,3 +118,29 @@ def _settings(family: Any, **options: Any) -> Any:
         global_batch=global_batch_of(hardware),
         family=family,
     )
+
+
+@command.command(name="train")
+@click.argument("bench")
+@click.option("-o", "--output", default="bench/train", show_default=True, metavar="FOLDER", help="Folder to go on in.")
+@format_option
+def train(bench: str, output: str, format_: str) -> None:
+    """Train variants of a run on the same data and seeds, side by side.
+
+    BENCH is a file that names the run, the settings of each variant, and the seeds (docs/train.md). What the folder
+    holds already is not trained again.
+
+    \b
+    recsmith bench train codecs.yaml -o bench/codecs
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.cli.progress import say
+    from recsmith.files import dump_json, encode
+    from recsmith.reports.layout import show_lines
+    from recsmith.reports.train_variants import variant_lines
+    from recsmith.training.variants import bench_train, load_bench
+
+    rows = bench_train(load_bench(bench), output, on_progress=say)
+    if format_ == "json":
+        click.echo(dump_json({"rows": [encode(row) for row in rows]}), nl=False)
+    else:
+        show_lines(variant_lines(rows))

@@ -1,7 +1,7 @@
 """Checkpoints of a job: complete or absent, the newest ones kept, written while training goes on where the run says so.
 
     checkpoints/step-00001000/
-      state/             torch.distributed.checkpoint: weights as `model.*`, state of optimizers as `optimizer.*`
+      state/             torch.distributed.checkpoint: weights as `model.*`, optimizers as `optimizer.<part>.state.*`
       progress.json      step, position of the data, last scores
       random-<rank>.json states of random number generators
       run.json plan.json what was trained, and under which plan
@@ -69,7 +69,8 @@ class Saved:
             load(state, checkpoint_id=self.folder / STATE)
         except CheckpointException as error:
             raise CorruptFile(f"checkpoint '{self.folder}' cannot be read: {_first_cause(error)}; remove it") from None
-        job.optimizer.load_state_dict({"state": state["optimizer"]})
+        for name, part in job.optimizer.optimizers:
+            part.load_state_dict(state["optimizer"][name])
 
     def restore_random(self) -> None:
         """States of random number generators, where this rank had one."""
@@ -193,7 +194,8 @@ class Checkpoints:
 
 def state_of(job: ShardedJob) -> dict[str, Any]:
     """What torch.distributed.checkpoint writes: weights, and the state of optimizers."""
-    return {"model": job.model.state_dict(), "optimizer": job.optimizer.state_dict()["state"]}
+    optimizers = {name: {"state": part.state_dict()["state"]} for name, part in job.optimizer.optimizers}
+    return {"model": job.model.state_dict(), "optimizer": optimizers}
 
 
 def _first_cause(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from recsmith._process import proc_bytes
 from recsmith.data import Batch, Dataset, Position
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw, decode, encode
@@ -22,12 +23,13 @@ from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement, Ending, heeding_sigterm
 from recsmith.training.batches import Place, TrainingBatch, training_batches
 from recsmith.training.broken_loss import save_batch
+from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
 from recsmith.training.evaluating import score
 from recsmith.training.exporting import MODEL, export
 from recsmith.training.metrics import Window
-from recsmith.training.models import build_task, features_of, find_function
+from recsmith.training.models import Outcome, build_task, features_of, find_function
 from recsmith.training.reading import run_from_raw, save_run
 from recsmith.training.resharding import check_loadable
 from recsmith.training.run import Checkpointing, Run
@@ -48,6 +50,7 @@ class Reached:
     position: Position | None = None
     scores: Scores | None = None
     saved: int = 0  # step of the newest checkpoint
+    sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first one
 
 
 def train_on_rank(run: Raw) -> Raw:
@@ -113,7 +116,7 @@ def _train(
     stop, total = False, _total_steps(run, dataset)
     while not stop and (run.steps is None or reached.step < run.steps):
         try:
-            loss, logits, labels, place = pipeline.progress(batches)
+            loss, logits, labels, place = _step(pipeline, batches, reached)
         except StopIteration:
             break
         reached.step, reached.position = reached.step + 1, place.position
@@ -142,6 +145,18 @@ def _train(
     if agreement.heard()[1]:
         guard.refuse(Path(run.output))
     return stop
+
+
+def _step(pipeline: Any, batches: Iterator[TrainingBatch], reached: Reached) -> Outcome:
+    """A step of the pipeline; of the first one the bytes that it sends are counted."""
+    if reached.sent_bytes:
+        return pipeline.progress(batches)
+    with BytesSent() as sent:
+        outcome = pipeline.progress(batches)
+    counted = torch.tensor(sum(sent.bytes.values()), dtype=torch.int64, device=outcome[0].device)
+    dist.all_reduce(counted, dist.ReduceOp.MAX)
+    reached.sent_bytes = max(1, int(counted))
+    return outcome
 
 
 class LossGuard:
@@ -266,7 +281,9 @@ def _finish(
     problem = checkpoints.finish()
     if problem:
         diary.say({"note": f"the last checkpoint failed: {problem}"})
-    result: Raw = {"step": reached.step, "complete": not ended}
+    result: Raw = {
+        "step": reached.step, "complete": not ended, "sent_bytes": reached.sent_bytes, "peak_bytes": peak_bytes(),
+    }  # fmt: skip
     if ended:
         diary.say({"note": f"asked to end: saved after step {reached.step:,}; the same command goes on from there"})
         return result
@@ -275,6 +292,15 @@ def _finish(
     export(job, run, dataset.schema, Path(run.output) / MODEL, {"step": reached.step, "test": result.get("test")})
     diary.say({"note": f"trained {reached.step:,} steps; the model is in '{Path(run.output) / MODEL}'"})
     return result
+
+
+def peak_bytes() -> int:
+    """The most memory that a rank has held: of its GPU, or resident; the most of any rank."""
+    on_gpu = torch.cuda.is_available()
+    mine = torch.cuda.max_memory_allocated() if on_gpu else proc_bytes("self/status", "VmHWM")
+    found = torch.tensor(mine, dtype=torch.int64, device=rank_device())
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return int(found)
 
 
 def _total_steps(run: Run, dataset: Dataset) -> int | None:

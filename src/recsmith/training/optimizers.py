@@ -86,7 +86,9 @@ def combined_optimizer(
         if plain.clip_norm is not None:
             made = GradientClippingOptimizer(made, GradientClipping.NORM, plain.clip_norm)
         parts.append(("dense", scheduled(made, plain.learning_rate, optimizers)))
-    return CombinedOptimizer(parts)
+    made = CombinedOptimizer(parts)
+    made.save_param_groups(False)  # learning rates follow from the run and the step
+    return made
 
 
 def _dense(parameters: list[Any], optimizer: DenseOptimizer) -> torch.optim.Optimizer:

@@ -1,0 +1,136 @@
+"""A TorchRec training loop written by hand, the yardstick of `recsmith train`: nothing but what training needs.
+
+python benchmarks/hand_written_loop.py                      # pairs of both on 2 ranks, same model, plan and data
+python benchmarks/hand_written_loop.py --pairs 5 --ranks 1
+
+Each pair runs both loops in one job on the same ranks, in turn (ours first in every other pair), over the same batches,
+which lie in memory. Printed: samples/s of each and their ratio, whose median is the answer.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from typing import Any
+
+from recsmith.jobs.launch import launch
+
+FEATURES = [{"name": f"f{i}", "num_embeddings": rows} for i, rows in enumerate([100_000, 50_000, 20_000, 10_000] * 4)]
+DATA = {"format": "generator", "seed": 7, "num_samples": 10_000_000, "dense": 13, "features": FEATURES}
+RUN = {
+    "schema": "recsmith/run/1", "output": "none", "data": {"train": DATA, "batch_size": 1024},
+    "model": {"embedding_dim": 32, "bottom": [128, 64], "top": [128, 64]}, "checkpoint": None,
+    "metrics": {"every": 50},
+}  # fmt: skip
+
+
+def by_hand(job: Any, batches: list[Any], steps: int) -> float:
+    """Seconds of steps of TorchRec's pipeline, without anything else."""
+    import itertools
+
+    from torchrec.distributed.train_pipeline import TrainPipelineBase
+
+    pipeline = TrainPipelineBase(job.model, job.optimizer, job.device)
+    source = itertools.islice(itertools.cycle(batches), steps)
+    begun = time.perf_counter()
+    for _ in range(steps):
+        pipeline.progress(source)
+    return time.perf_counter() - begun
+
+
+def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> float:
+    """Seconds of steps of recsmith's loop: metrics, log, agreement of ranks and all."""
+    import itertools
+    from dataclasses import replace
+    from pathlib import Path
+
+    import torch.distributed as dist
+
+    from recsmith.training.agreement import Agreement, Ending
+    from recsmith.training.checkpoints import Checkpoints
+    from recsmith.training.datasets import open_data
+    from recsmith.training.loop import Reached, _train  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.run import Checkpointing
+    from recsmith.training.telling import Diary
+
+    made = replace(run, steps=steps, output=folder)
+    agreement = Agreement()
+    checkpoints = Checkpoints(Path(folder) / "checkpoints", Checkpointing(), agreement)
+    diary = Diary(Path(folder), dist.get_rank(), tensorboard=False, step=0)
+    dataset = open_data(run.data.train, "data.train")
+    begun = time.perf_counter()
+    _train(
+        made,
+        job.plan,
+        job.job,
+        itertools.cycle(batches),
+        Reached(),
+        checkpoints,
+        agreement,
+        Ending(),
+        diary,
+        dataset,
+        [],
+    )
+    return time.perf_counter() - begun
+
+
+def pairs(run: dict[str, Any], count: int, steps: int, folder: str) -> list[tuple[float, float]]:
+    """Seconds (by hand, ours) of each pair, on every rank."""
+    import itertools
+    from types import SimpleNamespace
+
+    import torch.distributed as dist
+
+    from recsmith.training.batches import training_batches
+    from recsmith.training.datasets import open_data
+    from recsmith.training.models import build_task, features_of
+    from recsmith.training.reading import run_from_raw
+    from recsmith.training.sharded import draw_weights, rank_device, shard
+    from recsmith.training.starting import agreed_plan
+
+    made = run_from_raw(run, "run")
+    dataset = open_data(made.data.train, "data.train")
+    task = build_task(made.model, dataset.schema, made.seed)
+    plan = agreed_plan(made, task, dataset, None, dist.get_world_size())
+    job = shard(made, plan, task, rank_device())
+    draw_weights(job, made.seed)
+    source = training_batches(
+        dataset, made.data, features_of(task), rank=dist.get_rank(), ranks=dist.get_world_size(), seed=0
+    )
+    batches = list(itertools.islice(source, 20))
+    both = SimpleNamespace(plan=plan, job=job)
+    by_hand(job, batches, 20)
+    found: list[tuple[float, float]] = []
+    for number in range(count):
+        seconds: dict[str, float] = {}
+        for name in ("hand", "ours") if number % 2 else ("ours", "hand"):
+            dist.barrier()
+            seconds[name] = by_hand(job, batches, steps) if name == "hand" else ours(both, batches, steps, made, folder)
+        found.append((seconds["hand"], seconds["ours"]))
+    return found
+
+
+def main() -> None:
+    import tempfile
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--ranks", type=int, default=2)
+    words = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = launch(
+            "hand_written_loop:pairs",
+            {"run": json.loads(json.dumps(RUN)), "count": words.pairs, "steps": words.steps, "folder": folder},
+            ranks=words.ranks, timeout_s=3600,
+        )[0]  # fmt: skip
+    samples = 1024 * words.ranks * words.steps
+    for hand, mine in found:
+        print(f"by hand {samples / hand:10,.0f} samples/s, recsmith {samples / mine:10,.0f}: {hand / mine:.3f}")
+    ratios = sorted(hand / mine for hand, mine in found)
+    print(f"recsmith / by hand: median {statistics.median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f}")
+
+
+if __name__ == "__main__":
+    main()

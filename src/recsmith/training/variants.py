@@ -1,0 +1,173 @@
+"""`recsmith bench train`: variants of a run on the same data and seeds, side by side.
+
+A variant is a name and settings over the base run, such as {"fp16": ["comms.forward=fp16"]}. Every variant trains once
+for each seed, in a folder of its own; what is there already is not trained again.
+"""
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import (
+    Raw,
+    Source,
+    check_schema,
+    decode,
+    dump_json,
+    encode,
+    parse,
+    parse_json,
+    read_text,
+    source_text,
+    write_text,
+)
+from recsmith.training.launching import train
+from recsmith.training.reading import load_run
+from recsmith.training.run import Run
+from recsmith.training.telling import LOG
+
+SCHEMA = "recsmith/train-bench/1"
+STUDENT = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+)  # Student's t at 95 %, 1 to 9 degrees of freedom
+
+
+@noun
+class TrainBench:
+    """What is compared: a base run, settings of each variant by its name, and the seeds."""
+
+    run: str
+    variants: dict[str, tuple[str, ...]]
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+    def __post_init__(self) -> None:
+        """Check that there is something to compare."""
+        if not self.variants or not self.seeds:
+            raise UsageError("a comparison has at least one variant and one seed")
+
+
+@noun
+class TrainedOnce:
+    """What one training of a variant took and reached; steps before the first line are left out of times."""
+
+    samples_per_s: float
+    data_s: float
+    forward_s: float
+    backward_s: float
+    sent_bytes: float
+    peak_bytes: int
+    auc: float
+    ne: float
+
+
+@noun
+class VariantRow:
+    """A variant: medians of times and bytes over seeds, and means of scores with half their 95 % intervals."""
+
+    name: str
+    samples_per_s: float
+    data_s: float
+    forward_s: float
+    backward_s: float
+    sent_bytes: float
+    peak_bytes: int
+    auc: float
+    auc_within: float | None
+    ne: float
+    ne_within: float | None
+
+
+def load_bench(source: Source) -> TrainBench:
+    """The comparison that a YAML or JSON file describes; its run's path is beside it."""
+    name = source_text(source, "a comparison")
+    made = decode(TrainBench, check_schema(parse(read_text(name), name), SCHEMA, name), name)
+    return replace(made, run=str(Path(name).parent / made.run))
+
+
+def bench_train(
+    bench: TrainBench, folder: Source, *, on_progress: Callable[[str], object] | None = None
+) -> list[VariantRow]:
+    """Train every variant for every seed, seed after seed, so that what disturbs this machine disturbs all of them.
+
+    Raises what `train` raises.
+    """
+    base, target = load_run(bench.run), Path(source_text(folder, "a folder"))
+    if base.data.test is None:
+        raise UsageError(
+            f"'{bench.run}' names no data.test; scores of a comparison are of data that was not trained on"
+        )
+    found: dict[str, list[TrainedOnce]] = {name: [] for name in bench.variants}
+    for seed in bench.seeds:
+        for name, settings in bench.variants.items():
+            if on_progress is not None:
+                on_progress(f"{name}, seed {seed}")
+            found[name].append(_trained(base, (*settings, f"seed={seed}"), target / f"{name}-{seed}"))
+    return [_row(name, runs) for name, runs in found.items()]
+
+
+def _trained(base: Run, settings: Sequence[str], folder: Path) -> TrainedOnce:
+    """A training, or what it reached when it was done before."""
+    file = folder / "measured.json"
+    if file.exists():
+        raw = parse_json(read_text(str(file)), str(file))
+        if not isinstance(raw, dict) or raw.get("settings") != list(settings):
+            raise CorruptFile(f"'{file}' is of other settings; give another folder, or remove this one")
+        return decode(TrainedOnce, raw["measured"], str(file))
+    result = train(base, settings=(*settings, f"output={folder}", "checkpoint=null"))
+    made = _measured(result, folder)
+    write_text(str(file), dump_json({"settings": list(settings), "measured": encode(made)}))
+    return made
+
+
+def _measured(result: Mapping[str, Any], folder: Path) -> TrainedOnce:
+    events: list[Raw] = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    lines = [event for event in events if event["event"] == "train"]
+    timed = lines[1:] or lines
+    if not timed:
+        raise UsageError("a run is shorter than metrics.every steps, so no line tells its speed; lower metrics.every")
+
+    def median(name: str) -> float:
+        return statistics.median(line[name] for line in timed)
+
+    return TrainedOnce(
+        **{name: median(name) for name in ("samples_per_s", "data_s", "forward_s", "backward_s")},
+        sent_bytes=result["sent_bytes"],
+        peak_bytes=result["peak_bytes"],
+        auc=result["test"]["auc"],
+        ne=result["test"]["ne"],
+    )
+
+
+def _row(name: str, runs: Sequence[TrainedOnce]) -> VariantRow:
+    middle = {
+        key: statistics.median(getattr(run, key) for run in runs)
+        for key in ("samples_per_s", "data_s", "forward_s", "backward_s", "sent_bytes")
+    }
+    auc, auc_within = _mean([run.auc for run in runs])
+    ne, ne_within = _mean([run.ne for run in runs])
+    return VariantRow(
+        name=name, **middle, peak_bytes=max(run.peak_bytes for run in runs), auc=auc, auc_within=auc_within, ne=ne,
+        ne_within=ne_within,
+    )  # fmt: skip
+
+
+def _mean(values: Sequence[float]) -> tuple[float, float | None]:
+    """(mean, half of its 95 % interval by Student's t); None for a single value."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return mean, None
+    t = STUDENT[min(len(values) - 2, len(STUDENT) - 1)]
+    return mean, t * statistics.stdev(values) / len(values) ** 0.5

@@ -1,0 +1,190 @@
+"""Real jobs: sharding changes no loss, a checkpoint loses nothing, what is exported is what was trained."""
+
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import recsmith
+from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.training import (
+    Checkpointing,
+    Run,
+    RunData,
+    RunMetrics,
+    RunModel,
+    RunOptimizers,
+    SparseOptimizer,
+    train,
+)  # fmt: skip
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
+    pytest.mark.usefixtures("torchrec"),
+]
+SIZES = {"a": 100, "b": 503, "c": 21, "d": 64}
+KINDS = {"a": "table_wise", "b": "row_wise", "c": "data_parallel", "d": "column_wise"}
+FEATURES = [{"name": name, "num_embeddings": size} for name, size in SIZES.items()]
+STEPS, EVERY, BATCH, DIM = 12, 4, 48, 8
+
+
+def data(first: int, samples: int) -> dict[str, Any]:
+    words = {"format": "generator", "seed": 1, "dense": 2, "features": FEATURES}
+    return {**words, "first_sample": first, "num_samples": samples}
+
+
+def plan_for_two(folder: Path) -> str:
+    """Each table by another sharding type."""
+    tables = [{"name": n, "num_embeddings": s, "embedding_dim": DIM, "pooling_factor": 1} for n, s in SIZES.items()]
+    workload = {"schema": "recsmith/workload/1", "batch_size": BATCH // 2, "optimizer": "adagrad", "tables": tables}
+    rules = [{"tables": name, "sharding_types": [kind]} for name, kind in KINDS.items()]
+    (folder / "tables.json").write_text(json.dumps(workload))
+    (folder / "rules.json").write_text(json.dumps({"schema": "recsmith/constraints/1", "rules": rules}))
+    made = recsmith.plan(folder / "tables.json", "cpu:2", constraints=folder / "rules.json", planner="size_greedy").plan
+    recsmith.save_plan(made, folder / "plan.json")
+    return str(folder / "plan.json")
+
+
+def a_run(output: Path, **words: Any) -> Run:
+    values: dict[str, Any] = {
+        "data": RunData(train=data(0, 20_000), test=data(20_000, 101), global_batch_size=BATCH),
+        "model": RunModel(embedding_dim=DIM, bottom=(8,), top=(8,)),
+        "output": str(output),
+        "steps": STEPS,
+        "optimizers": RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=0.05)),
+        "checkpoint": Checkpointing(every=EVERY, keep=3),
+        "metrics": RunMetrics(every=1),
+    }
+    return Run(**{**values, **words})
+
+
+def losses(folder: Path) -> list[float]:
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [line["logloss"] for line in lines if line["event"] == "train"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
+    """A run on two ranks, each table sharded by another type, and what came of it."""
+    folder = tmp_path_factory.mktemp("trained")
+    run = a_run(folder / "out", plan=plan_for_two(folder), ranks=2)
+    return run, train(run)
+
+
+def test_losses_are_those_of_the_unsharded_model(trained: tuple[Run, dict[str, Any]]):
+    import torch
+
+    from recsmith.training.batches import training_batches
+    from recsmith.training.datasets import open_data
+    from recsmith.training.models import build_task, features_of
+    from recsmith.training.optimizers import SPARSE, sparse_arguments
+    from recsmith.training.sharded import sizes_of
+    from recsmith.training.weights import draw_tables
+
+    run, _ = trained
+    dataset = open_data(run.data.train, "data.train")
+    task = build_task(run.model, dataset.schema, run.seed, tables_on="cpu")
+    draw_tables(task, sizes_of(task), run.seed)
+    named = list(task.named_parameters())
+    tables = [parameter for name, parameter in named if "embedding_bags" in name]
+    dense = [parameter for name, parameter in named if "embedding_bags" not in name]
+    sparse = run.optimizers.sparse
+    optimizers = [SPARSE[sparse.name](tables, **sparse_arguments(sparse)), torch.optim.Adam(dense, lr=1e-3)]
+    batches = training_batches(dataset, run.data, features_of(task), rank=0, ranks=1, seed=run.seed)
+    expected: list[float] = []
+    for _ in range(STEPS):
+        loss, _ = task(next(batches))
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        expected.append(float(loss.detach()))
+    assert losses(Path(run.output)) == pytest.approx(expected, rel=1e-6)
+    assert expected[-1] < expected[0]
+
+
+def from_step(run: Run, step: int, target: Path) -> Path:
+    """A copy of a run's folder as it was when a job was killed after a step: later checkpoints are not there."""
+    shutil.copytree(run.output, target)
+    for folder in (target / "checkpoints").iterdir():
+        if int(folder.name.removeprefix("step-")) > step:
+            shutil.rmtree(folder)
+    shutil.rmtree(target / "model")
+    (target / "checkpoints" / "step-00000099.partial").mkdir()  # of a job that was killed while it saved
+    return target
+
+
+def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+    run, result = trained
+    again = from_step(run, EVERY, tmp_path / "again")
+    assert train(run, settings=(f"output={again}",)) == result
+    assert (again / "model/weights.safetensors").read_bytes() == Path(
+        run.output, "model/weights.safetensors"
+    ).read_bytes()
+    assert losses(again) == losses(Path(run.output))
+    steps = sorted(folder.name for folder in (again / "checkpoints").iterdir())
+    assert steps == [f"step-{step:08d}" for step in (EVERY, 2 * EVERY, STEPS)]
+
+
+def test_another_number_of_ranks_goes_on_with_the_same_losses(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+    run, _ = trained
+    elsewhere = from_step(run, 2 * EVERY, tmp_path / "elsewhere")
+    rules = Path(run.plan).parent
+    made = recsmith.plan(rules / "tables.json", "cpu:1", constraints=rules / "rules.json", planner="size_greedy").plan
+    recsmith.save_plan(made, tmp_path / "one.json")
+    train(run, settings=(f"output={elsewhere}", "ranks=1", f"plan={tmp_path / 'one.json'}"))
+    assert losses(elsewhere) == pytest.approx(losses(Path(run.output)), rel=1e-6)
+
+
+def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[str, Any]]):
+    from recsmith.data import open_dataset, spec_from_raw
+    from recsmith.training import load_model
+
+    run, result = trained
+    model = load_model(Path(run.output) / "model")
+    test = open_dataset(spec_from_raw(dict(run.data.test), "test"))
+    with test.batches(rank=0, world_size=1, batch_size=101, seed=0, shuffle=False) as batches:
+        batch = next(batches)
+    p, labels = model.predict(batch)[:, 0].astype(np.float64), batch.labels[:, 0]
+    loss = -np.mean(np.where(labels > 0.5, np.log(p), np.log(1 - p)))
+    assert result["test"]["samples"] == 101
+    assert result["test"]["logloss"] == pytest.approx(loss, rel=1e-5)
+    ids = {name: [batch.ids[name].values[:1].tolist()] for name in SIZES}
+    assert model(ids, [batch.dense[0].tolist()])[0, 0] == pytest.approx(p[0], rel=1e-5)
+
+
+def weightless(collection: Any, dense: int) -> Any:
+    """A model of one's own, whose logits are not finite from its third batch on."""
+    import torch
+
+    class Mine(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tables, self.last = collection, torch.nn.Linear(dense, 1)
+            self.batches = 0
+
+        def forward(self, values: torch.Tensor, features: Any) -> torch.Tensor:
+            self.batches += self.training
+            found = sum(each.sum(1, keepdim=True) for each in self.tables(features).to_dict().values())
+            return (self.last(values) + found) * (float("nan") if self.batches > 4 else 1.0)
+
+    return Mine()
+
+
+def test_a_loss_that_is_not_finite_ends_training_with_its_batch(tmp_path: Path):
+    run = a_run(tmp_path / "out", model=RunModel(name="test_jobs:weightless", embedding_dim=DIM), metrics=RunMetrics())
+    with pytest.raises(RecSmithError, match="loss of step 4 is not finite"):
+        train(run, settings=("checkpoint.every=1",))
+    (file,) = (tmp_path / "out").glob("broken-batch-step-4-*.npz")
+    with np.load(file) as kept:
+        assert kept["labels"].shape == (BATCH, 1)
+        assert kept["values/a"].shape == (BATCH,)
+    newest = sorted(folder.name for folder in (tmp_path / "out/checkpoints").iterdir())[-1]
+    assert newest == "step-00000003"
+    with pytest.raises(CorruptFile, match="is of another model"):  # another model meets this folder's checkpoints
+        train(a_run(tmp_path / "out", steps=5))
