@@ -32,6 +32,7 @@ from recsmith.training.random_states import random_states, restore_random_states
 from recsmith.training.reading import save_run
 from recsmith.training.run import Checkpointing, Run
 from recsmith.training.sharded import ShardedJob
+from recsmith.training.staging import Copies
 
 STATE, PROGRESS, PLAN_FILE, RUN_FILE, PARTIAL = "state", "progress.json", "plan.json", "run.json", ".partial"
 
@@ -134,7 +135,9 @@ class Checkpoints:
             return self._give_up(partial, problem or "another rank could not write")
         state = state_of(job)
         if self.settings.background:
-            future: Any = async_save(state, checkpoint_id=partial / STATE, process_group=self._writers)
+            future: Any = async_save(
+                state, checkpoint_id=partial / STATE, process_group=self._writers, async_stager=Copies()
+            )
             self._pending = future, partial
             return None
         try:

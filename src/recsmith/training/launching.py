@@ -2,6 +2,7 @@
 
 import os
 import signal
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -99,6 +100,7 @@ def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
     from recsmith.training.loop import train_on_rank
 
     os.environ.update(environment)
+    warnings.simplefilter("ignore")  # PyTorch's, of what TorchRec uses; our own errors are raised
     local = int(environment["LOCAL_RANK"])
     on_gpu = torch.cuda.device_count() > local
     if on_gpu:

@@ -58,7 +58,7 @@ class Diary:
         else:
             from recsmith.training.progress import progress_words
 
-            print(progress_words(words), file=sys.stderr, flush=True)  # noqa: T201
+            print(f"recsmith: {progress_words(words)}", file=sys.stderr, flush=True)  # noqa: T201
 
     def _forget_after(self, step: int) -> None:
         """Drop lines of steps that were lost with the job before, and will be written again."""
