@@ -92,12 +92,11 @@ def pairs(run: dict[str, Any], count: int, steps: int, folder: str) -> list[tupl
     made = run_from_raw(run, "run")
     dataset = open_data(made.data.train, "data.train")
     task = build_task(made.model, dataset.schema, made.seed)
+    features = features_of(task)
     plan = agreed_plan(made, task, dataset, None, dist.get_world_size())
     job = shard(made, plan, task, rank_device())
     draw_weights(job, made.seed)
-    source = training_batches(
-        dataset, made.data, features_of(task), rank=dist.get_rank(), ranks=dist.get_world_size(), seed=0
-    )
+    source = training_batches(dataset, made.data, features, rank=dist.get_rank(), ranks=dist.get_world_size(), seed=0)
     batches = list(itertools.islice(source, 20))
     both = SimpleNamespace(plan=plan, job=job)
     by_hand(job, batches, 20)

@@ -42,6 +42,20 @@ def fail(rank: int) -> None:
     dist.barrier()
 
 
+def fail_once() -> int:
+    import torch
+    import torch.distributed as dist
+
+    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    if attempt == 0 and dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if attempt == 1 and dist.get_rank() == 1:
+        raise UsageError("no such street")
+    both = torch.tensor(dist.get_rank() + 1)
+    dist.all_reduce(both)
+    return 10 * attempt + int(both)
+
+
 def sleep(started: str) -> None:
     Path(started, os.environ["RANK"]).touch()
     time.sleep(600)
@@ -99,6 +113,14 @@ def test_a_failing_rank_speaks_for_itself_and_ends_the_others(jobs: Path, hosts:
     assert message.endswith("ValueError: no such city")
     assert "in fail" in message
     assert (children(jobs), list(jobs.iterdir())) == ([], [])
+
+
+@needs_torchrec
+def test_ranks_start_again_and_errors_keep_their_class():
+    """After a kill -9 and an error; with too few restarts the error is the one that the rank raised."""
+    assert launch("test_launch:fail_once", {}, ranks=2, restarts=2) == [23, 23]
+    with pytest.raises(UsageError, match=r"^no such street$"):
+        launch("test_launch:fail_once", {}, ranks=2, restarts=1)
 
 
 @needs_torchrec

@@ -35,14 +35,27 @@ def run(folder: Path) -> None:
 def join() -> None:
     """Join the job's process group: nccl where every rank of this machine has a GPU of its own, gloo elsewhere."""
     import torch
-    import torch.distributed as dist
 
     emulated = int(os.environ["GROUP_WORLD_SIZE"]) > 1  # local ranks of two hosts would meet on one GPU
     if emulated or torch.cuda.device_count() < int(os.environ["WORLD_SIZE"]):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+    join_group("nccl" if torch.cuda.is_available() else "gloo")
+
+
+def join_group(backend: str) -> None:
+    """Join the process group of a launcher's job, also one that was started again.
+
+    torchrun with a fixed address keeps its store over restarts, and PyTorch 2.13 reads in it where ranks of the attempt
+    before listened. So each attempt has keys of its own.
+    """
+    import torch.distributed as dist
+
+    store, rank, world_size = next(iter(dist.rendezvous("env://", timeout=TIMEOUT)))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    own = dist.PrefixStore(f"recsmith/attempt-{attempt}", store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=world_size, timeout=TIMEOUT)
 
 
 def leave() -> NoReturn:

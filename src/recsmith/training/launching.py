@@ -11,6 +11,7 @@ from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source
 from recsmith.jobs.launch import launch
+from recsmith.jobs.worker import join_group
 from recsmith.plans import load_plan
 from recsmith.training.reading import load_run, run_to_raw
 from recsmith.training.run import Run
@@ -95,7 +96,6 @@ def local_ranks(run: Run) -> int:
 def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
     """Join the launcher's job, train, and end this process as TorchRec on gloo must end; rank 0 prints the result."""
     import torch
-    import torch.distributed as dist
 
     from recsmith.training.loop import train_on_rank
 
@@ -105,7 +105,7 @@ def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
     on_gpu = torch.cuda.device_count() > local
     if on_gpu:
         torch.cuda.set_device(local)
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    join_group("nccl" if on_gpu else "gloo")
     return train_on_rank(run_to_raw(run))
 
 
