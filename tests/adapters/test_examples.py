@@ -106,3 +106,10 @@ def test_torchrec_dropin_starts_a_job_of_its_own_function(
     monkeypatch.delenv("RANK", raising=False)
     example.main()
     assert capsys.readouterr().out == "plan   user row_wise\nloss   0.700 0.700\n"
+
+
+@needs_torchrec
+@pytest.mark.soak  # what it shows is tested in tests/training
+def test_train_and_predict():
+    said = run(str(EXAMPLES / "train_and_predict.py"))
+    assert re.search(r"test AUC 0\.[5-7]\d+ after 19 steps", said)

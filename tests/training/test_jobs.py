@@ -18,6 +18,7 @@ from recsmith.training import (
     RunMetrics,
     RunModel,
     RunOptimizers,
+    RunTable,
     SparseOptimizer,
     train,
 )  # fmt: skip
@@ -156,6 +157,18 @@ def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[st
     assert result["test"]["logloss"] == pytest.approx(loss, rel=1e-5)
     ids = {name: [batch.ids[name].values[:1].tolist()] for name in SIZES}
     assert model(ids, [batch.dense[0].tolist()])[0, 0] == pytest.approx(p[0], rel=1e-5)
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path):
+    from recsmith.training.dry_run import dry_run
+
+    lines = dry_run(a_run(tmp_path / "out", ranks=2))
+    assert not (tmp_path / "out").exists()
+    assert lines[0] == "model dlrm: 257 dense parameters, and 5,504 in 4 tables of 21 to 503 rows (21.5 KiB)"
+    assert lines[2].startswith("plan ")
+    assert "by rank: " in lines[3]
+    with pytest.raises(recsmith.UsageError, match="feature 'e', which the data does not have; did you mean"):
+        dry_run(a_run(tmp_path, model=RunModel(tables=(RunTable(name="e", num_embeddings=9),))))
 
 
 def weightless(collection: Any, dense: int) -> Any:

@@ -8,12 +8,13 @@ from recsmith.files import Source
 from recsmith.plans import Plan
 from recsmith.training.launching import launcher_environment, local_ranks
 from recsmith.training.reading import load_run
+from recsmith.training.run import Run
 from recsmith.units import format_size, format_time
 
 WEIGHT_BYTES = 4  # of a dense parameter; Adam keeps two more of them beside it, and DDP its gradient
 
 
-def dry_run(run: Source, settings: tuple[str, ...] = ()) -> list[str]:
+def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     """Lines about a run that is not started; data is opened and a batch of it read.
 
     Raises what `train` would raise before its first step.
