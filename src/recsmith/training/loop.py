@@ -285,7 +285,9 @@ def _finish(
         "step": reached.step, "complete": not ended, "sent_bytes": reached.sent_bytes, "peak_bytes": peak_bytes(),
     }  # fmt: skip
     if ended:
-        diary.say({"note": f"asked to end: saved after step {reached.step:,}; the same command goes on from there"})
+        kept = f"saved after step {reached.step:,}; the same command goes on from there"
+        lost = f"ended after step {reached.step:,} with nothing saved, since the run has no checkpoint"
+        diary.say({"note": f"asked to end: {lost if run.checkpoint is None else kept}"})
         return result
     if run.data.test is not None:
         result["test"] = encode(_evaluate(run, job, reached, diary, features, None))

@@ -20,12 +20,13 @@ from recsmith.data import Batch, DataSchema
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.jobs.machine import free_bytes
 from recsmith.plans import Plan, load_plan
-from recsmith.problems import Constraints
+from recsmith.problems import Constraints, TableRule
 from recsmith.training.run import Run, RunComms
 from recsmith.training.tables import tables_of
 
 AUTO = "auto"
 COMM_TYPES = {"fp32": CommType.FP32, "fp16": CommType.FP16, "bf16": CommType.BF16, "int8": CommType.INT8}
+WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose messages are no sums of several ranks
 TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
 
 
@@ -55,13 +56,23 @@ def make_plan(
         batch_size=run.data.local_batch_size(ranks),
         constraints=_pooling_factors(run, schema, sample),
         optimizer=run.optimizers.sparse.name,
-        limits=Constraints(keep_exact=True),  # no plan changes what training computes
+        limits=_limits(run),
         seed=run.seed,
         reserve_bytes=0,
     )
     with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
         warnings.simplefilter("ignore")
         return planner.make(model, sharders_of(run.comms)).plan
+
+
+def _limits(run: Run) -> Constraints:
+    """No plan changes what training computes, and each can be run with the run's codecs."""
+    rules = (TableRule(tables="*", sharding_types=WITHOUT_SUMS),) if "int8" in _codecs(run) else ()
+    return Constraints(keep_exact=True, rules=rules)
+
+
+def _codecs(run: Run) -> tuple[str, str]:
+    return run.comms.forward, run.comms.backward
 
 
 def _plan_of_file(file: str, ranks: int) -> Plan:
@@ -76,6 +87,17 @@ def _plan_of_file(file: str, ranks: int) -> Plan:
             f"'{file}' is a plan for a 2D job, which `train` does not run yet; plan for one sharding group"
         )
     return plan
+
+
+def check_codecs(run: Run, plan: Plan) -> None:
+    """UsageError where embeddings would be summed on their way in int8, which TorchRec's codec cannot encode."""
+    if "int8" in _codecs(run):
+        for placement in plan.placements:
+            if placement.sharding_type not in WITHOUT_SUMS:
+                raise UsageError(
+                    f"comms ask for int8, and table '{placement.table}' is {placement.sharding_type}, whose partial "
+                    f"sums TorchRec cannot send in int8; use fp16 or bf16, or a plan of {', '.join(WITHOUT_SUMS)}"
+                )
 
 
 def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:

@@ -20,7 +20,7 @@ from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.models import Task
 from recsmith.training.optimizers import check_device, combined_optimizer, fuse
-from recsmith.training.planned import sharders_of, with_collections
+from recsmith.training.planned import check_codecs, sharders_of, with_collections
 from recsmith.training.run import Run
 from recsmith.training.weights import draw_tables, table_sizes
 
@@ -38,6 +38,7 @@ class ShardedJob:
 def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     """The model sharded by the plan, on this rank. Its tables are drawn by `draw_weights`, or loaded."""
     check_device(run.optimizers.sparse, device)
+    check_codecs(run, plan)
     plan = with_collections(plan, run, task)
     sizes = sizes_of(task)
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
