@@ -51,10 +51,12 @@ def join_group(backend: str) -> None:
     before listened. So each attempt has keys of its own.
     """
     import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
-    store, rank, world_size = next(iter(dist.rendezvous("env://", timeout=TIMEOUT)))
+    store, rank, world_size = next(iter(rendezvous("env://", timeout=TIMEOUT)))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    own = dist.PrefixStore(f"recsmith/attempt-{attempt}", store)
+    own = PrefixStore(f"recsmith/attempt-{attempt}", store)
     dist.init_process_group(backend, store=own, rank=rank, world_size=world_size, timeout=TIMEOUT)
 
 

@@ -135,8 +135,9 @@ class Checkpoints:
             return self._give_up(partial, problem or "another rank could not write")
         state = state_of(job)
         if self.settings.background:
+            stager: Any = Copies()
             future: Any = async_save(
-                state, checkpoint_id=partial / STATE, process_group=self._writers, async_stager=Copies()
+                state, checkpoint_id=partial / STATE, process_group=self._writers, async_stager=stager
             )
             self._pending = future, partial
             return None
