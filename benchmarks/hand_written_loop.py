@@ -53,29 +53,19 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     from recsmith.training.agreement import Agreement, Ending
     from recsmith.training.checkpoints import Checkpoints
     from recsmith.training.datasets import open_data
-    from recsmith.training.loop import Reached, _train  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.loop import _train  # pyright: ignore[reportPrivateUsage]
     from recsmith.training.run import Checkpointing
     from recsmith.training.telling import Diary
+    from recsmith.training.underway import Reached, Underway
 
     made = replace(run, steps=steps, output=folder)
     agreement = Agreement()
     checkpoints = Checkpoints(Path(folder) / "checkpoints", Checkpointing(), agreement)
     diary = Diary(Path(folder), dist.get_rank(), tensorboard=False, step=0)
     dataset = open_data(run.data.train, "data.train")
+    training = Underway(made, job.plan, dataset, [], job.job, agreement, checkpoints, diary, Reached())
     begun, busy = time.perf_counter(), time.process_time()
-    _train(
-        made,
-        job.plan,
-        job.job,
-        itertools.cycle(batches),
-        Reached(),
-        checkpoints,
-        agreement,
-        Ending(),
-        diary,
-        dataset,
-        [],
-    )
+    _train(training, itertools.cycle(batches), Ending())
     return time.perf_counter() - begun, time.process_time() - busy
 
 

@@ -150,7 +150,7 @@ def _until_ended(
 
 def _failure(folder: Path) -> RecSmithError:
     """What the rank that failed first raised on purpose, or else its output."""
-    for error in sorted(folder.glob("*.error"))[:1]:
+    for error in _errors(folder)[:1]:
         sentence = error.with_suffix(SENTENCE)
         if sentence.exists():
             said = json.loads(sentence.read_text())
@@ -158,11 +158,17 @@ def _failure(folder: Path) -> RecSmithError:
     return RecSmithError(f"a rank of the local job failed\n{_failing_output(folder)}")
 
 
+def _errors(folder: Path) -> list[Path]:
+    """Tracebacks of the last attempt, in order of time: their names begin with attempt and time."""
+    found = sorted(folder.glob("*.error"))
+    return [path for path in found if path.name.partition("-")[0] == found[-1].name.partition("-")[0]]
+
+
 def _failing_output(folder: Path) -> str:
     """Last lines of the rank that failed first, or of the agents where no rank said anything."""
-    errors = sorted(folder.glob("*.error"))  # their names begin with the time
-    if errors:
-        return f"{errors[0].stem.partition('.')[2]}: {errors[0].read_text().strip()}"
+    failed = _errors(folder)
+    if failed:
+        return f"{failed[0].stem.partition('.')[2]}: {failed[0].read_text().strip()}"
     logs = [*folder.glob("logs-*/**/stderr.log"), *folder.glob("agent-*.log")]
     texts = [(path, path.read_text(errors="replace").strip()) for path in logs]
     lines = [f"{path.parent.name}: {line}" for path, text in texts for line in text.splitlines()[-LAST_LINES:]]

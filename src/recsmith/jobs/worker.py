@@ -86,7 +86,8 @@ def main(folder: Path) -> NoReturn:
         run(folder)
         leave()
     except BaseException as error:
-        file = folder / f"{time.time_ns()}.rank-{os.environ['RANK']}.error"
+        attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        file = folder / f"{attempt:04}-{time.time_ns()}.rank-{os.environ['RANK']}.error"
         if isinstance(error, RecSmithError):  # a sentence for the user, which the process that started the job raises
             file.with_suffix(SENTENCE).write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}))
         file.write_text(traceback.format_exc())

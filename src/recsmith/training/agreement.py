@@ -1,6 +1,6 @@
 """What all ranks agree on: whether to stop, whether a loss is not finite, whether a file was written.
 
-After a step each rank tells what it knows, and hears a step later what any of them told, so that nobody waits.
+Now and then each rank tells what it knows, and hears the next time what any of them told, so that nobody waits.
 """
 
 import signal
@@ -21,12 +21,12 @@ class Agreement:
         self._work: dist.Work | None = None
 
     def tell(self, *, stop: bool, broken: bool) -> None:
-        """Send what this rank knows after a step."""
+        """Send what this rank knows."""
         self._flags = torch.tensor([float(stop), float(broken)])
         self._work = dist.all_reduce(self._flags, dist.ReduceOp.MAX, group=self.group, async_op=True)
 
     def heard(self) -> tuple[bool, bool]:
-        """(stop, broken) of any rank, as told after the step before; nothing before the first one."""
+        """(stop, broken) of any rank, as told last; nothing where nothing was told since."""
         if self._work is None:
             return False, False
         self._work.wait()

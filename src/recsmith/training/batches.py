@@ -3,9 +3,10 @@
 B samples of this rank, D dense columns, L labels
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
@@ -89,9 +90,30 @@ def training_batches(
 
 def evaluation_batches(
     dataset: Dataset, features: Sequence[str], *, rank: int, ranks: int, batch_size: int
-) -> Iterable[TrainingBatch]:
-    """The batches of a rank in one pass over all samples, none left out and none twice."""
-    batches = dataset.batches(
+) -> Iterator[tuple[TrainingBatch, int]]:
+    """(batch, samples in it) of a rank in one pass over all samples, none left out and none twice.
+
+    Every batch is filled up with samples without ids, since codecs and kernels want full ones.
+    """
+    for batch in dataset.batches(
         rank=rank, world_size=ranks, batch_size=batch_size, seed=0, shuffle=False, drop_last=False
+    ):
+        yield as_tensors(filled_up(batch, batch_size), features), len(batch)
+
+
+def filled_up(batch: Batch, count: int) -> Batch:
+    """The batch with samples of no ids, zeros and number -1 after its own, until there are so many."""
+    missing = count - len(batch)
+    if missing <= 0:
+        return batch
+
+    def longer(values: np.ndarray, fill: int = 0) -> np.ndarray:
+        return np.concatenate([values, np.full((missing, *values.shape[1:]), fill, values.dtype)])
+
+    return Batch(
+        dense=longer(batch.dense),
+        ids={name: replace(ids, lengths=longer(ids.lengths)) for name, ids in batch.ids.items()},
+        labels=longer(batch.labels),
+        label_names=batch.label_names,
+        sample_ids=longer(batch.sample_ids, -1),
     )
-    return (as_tensors(batch, features) for batch in batches)

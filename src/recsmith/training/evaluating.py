@@ -17,10 +17,10 @@ def score(job: ShardedJob, dataset: Dataset, features: Sequence[str], batch_size
     window = Window()
     job.model.eval()
     with torch.no_grad():
-        for batch in evaluation_batches(
+        for batch, count in evaluation_batches(
             dataset, features, rank=dist.get_rank(), ranks=dist.get_world_size(), batch_size=batch_size
         ):
             _, (_, logits, labels, _) = job.model(batch.to(job.device))
-            window.add(logits, labels)
+            window.add(logits[:count], labels[:count])
     job.model.train()
     return window.exact_scores()

@@ -111,7 +111,10 @@ class RunModel:
 
 @noun
 class RunComms:
-    """Element types in which embeddings (forward) and their gradients (backward) cross ranks."""
+    """Element types in which embeddings (forward) and their gradients (backward) cross ranks.
+
+    int8 wants tables that are not split by rows, and local batches whose size times a width is a multiple of 32.
+    """
 
     forward: DataType = "fp32"
     backward: DataType = "fp32"
