@@ -15,7 +15,10 @@ def _pieces(case: Case) -> LocalPieces:
     evaluator = case.evaluator
     slopes = np.stack([plane.slopes for plane in evaluator.planes])
     nothing = np.zeros(evaluator.groups, dtype=bool)
-    return LocalPieces(evaluator, Relaxation(evaluator, barred=True), least_opening(evaluator), slopes, nothing)
+    everyone = np.arange(len(case.problem.tables))
+    return LocalPieces(
+        evaluator, Relaxation(evaluator, barred=True), least_opening(evaluator), slopes, nothing, everyone
+    )
 
 
 def _price(pieces: LocalPieces, low: float, high: float) -> float:

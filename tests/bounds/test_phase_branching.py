@@ -1,14 +1,30 @@
 """The bound of small problems: never above a plan, never below the first bound, and exact where that can be seen."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.bounds import hand_made, total_of
-from support.cases import BOTH, LOOSE, Case, cluster, drawn, fits, medium_case, seeded, table, workload
+from support.cases import (
+    BOTH,
+    LOOSE,
+    Case,
+    Pick,
+    cluster,
+    drawn,
+    fits,
+    medium_case,
+    random_placements,
+    seeded,
+    table,
+    workload,
+)
 
 from recsmith.bounds.dominated_groups import groups_dominated_by_type
 from recsmith.bounds.lower_bound import lower_bound, prove
 from recsmith.bounds.phase_branching import PhaseBranching
+from recsmith.plans import Placement
 from recsmith.problems import Space
 
 WORK = 20_000_000
@@ -30,6 +46,25 @@ def test_no_hand_made_plan_costs_less(made, reach: float):
     for work in (0, WORK // 4, WORK):
         search.solve(work)
         assert search.bound <= total * (1 + 1e-9)
+
+
+def with_twins(pick: Pick) -> tuple[Case, tuple[Placement, ...]]:
+    """A case in which other tables ask for the same as the first ones do, and a legal plan for it."""
+    case = medium_case(pick, LOOSE, **SOME)
+    twins = [replace(t, name=f"{t.name} again", features=tuple(replace(f, name=f"{f.name} again") for f in t.features))
+             for t in case.workload.tables]  # fmt: skip
+    case = replace(case, workload=replace(case.workload, tables=(*case.workload.tables, *twins)))
+    return case, random_placements(pick, case)
+
+
+@given(drawn(with_twins), st.floats(1.0, 3.0))
+def test_no_hand_made_plan_with_equal_tables_costs_less(made, reach: float):
+    case, placements = made
+    assume(fits(case, placements))
+    total = total_of(case, placements)
+    search = branching(case, reach * total)
+    search.solve(WORK)
+    assert search.bound <= total * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("model", BOTH)

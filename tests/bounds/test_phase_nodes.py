@@ -51,7 +51,14 @@ def test_a_table_that_costs_the_same_both_ways_is_spread_or_not() -> None:
     """Group 1 spans the world. Table 0 is tied, table 1 is not, table 2 has one group only."""
     node = _node([[1.0, 1.0], [0.1, 5.0], [2.0, np.inf]])
     worldwide = np.array([False, True])
-    ((spread, placed),) = split_by_table(node, worldwide)[:1]
+    ((spread, placed),) = split_by_table(node, worldwide, np.ones(3, dtype=bool))[:1]
     assert spread.open.tolist() == [[True, False], [True, True], [True, False]]
     assert placed.open.tolist() == [[False, True], [True, True], [True, False]]
     assert ((spread.open | placed.open) == node.open).all()
+
+
+def test_a_table_that_others_are_like_is_not_split() -> None:
+    """Of two that are alike, one may span the world and the other not: neither half would allow that."""
+    node = _node([[1.0, 1.0], [1.0, 1.0]])
+    pairs = split_by_table(node, np.array([False, True]), np.array([False, True]))
+    assert [pair[0].open.tolist() for pair in pairs] == [[[True, True], [True, False]]]

@@ -35,20 +35,21 @@ class LocalPieces:
     """
 
     def __init__(
-        self, evaluator: Evaluator, relaxation: Relaxation, opening: float, slopes: Floats, dominated: Bools
-    ) -> None:
+        self, evaluator: Evaluator, relaxation: Relaxation, opening: float, slopes: Floats, dominated: Bools,
+        tables: Ints,
+    ) -> None:  # fmt: skip
         """Slopes (J, F, k): of the planes. opening: the least that a rank pays for holding a piece of a group.
 
-        dominated: groups (G,) that no table needs to be placed in; their pieces are left out.
+        dominated: groups (G,) that no table needs to be placed in; their pieces are left out. tables (C,), in order:
+        those whose pieces are priced.
         """
         self.problem = problem = evaluator.problem
         self.families: list[Ints] = []  # each (m, n): pieces of m modes by width
         split = self._split_at_will()
-        split = split[~dominated[evaluator.group[split]]]
+        split = split[~dominated[evaluator.group[split]] & np.isin(problem.modes.table[split], tables)]
         modes, widths = self._every_width(split)
-        whole = np.flatnonzero(
-            relaxation.option_fits & ~relaxation.option_worldwide & ~np.isin(problem.options.mode, split)
-        )
+        mine = np.isin(problem.options.table, tables) & ~np.isin(problem.options.mode, split)
+        whole = np.flatnonzero(relaxation.option_fits & ~relaxation.option_worldwide & mine)
         piece = problem.options.piece[whole]
         self.count = np.where(piece != NO_PIECE, problem.options.count[whole], 0)  # (o, 2)
         self.whole = len(modes) + np.arange(piece.size).reshape(-1, piece.shape[1])
@@ -63,7 +64,8 @@ class LocalPieces:
         self.of_group = [(group, np.flatnonzero(self.group == group)) for group in np.unique(self.group).tolist()]
         self._set_seconds(evaluator, evaluator.terms(modes, widths), opening, slopes)
         rows = np.concatenate([modes[family[:, 0]] for family in self.families] + [modes[self.whole[:, 0]]])
-        self.key = problem.modes.table[rows] * evaluator.groups + evaluator.group[rows]
+        self.key = np.searchsorted(tables, problem.modes.table[rows]) * evaluator.groups + evaluator.group[rows]
+        self.modes, self.widths = modes, widths
 
     def _split_at_will(self) -> Ints:
         """Modes whose columns may be split into any widths."""
@@ -90,6 +92,14 @@ class LocalPieces:
         self.rest = np.einsum("nk,fk->n", terms, slopes[:, 1:].min(axis=0))
         loads = evaluator.loads(terms)
         self.alone, self.alone_rest = loads[0] - opening, loads[1:].sum(axis=0)
+
+    def facts(self) -> tuple[Ints, Floats]:
+        """The tables (N,) of pieces, and all that their prices rest on."""
+        count = np.concatenate([np.full(len(self.size) - self.count.size, -1), self.count.ravel()])
+        known = (self.widths, count, self.group, self.size, self.bytes, self.fits, self.alone, self.alone_rest,
+                 self.rest, *self.ready.T)  # fmt: skip
+        facts: Floats = np.array(known, dtype=np.float64).T
+        return self.problem.modes.table[self.modes], facts
 
     @cached_property
     def numbers(self) -> int:

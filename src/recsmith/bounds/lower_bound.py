@@ -23,7 +23,8 @@ from recsmith.plans import Bound
 from recsmith.problems import Problem
 
 REACH = 1.5  # times the first bound: up to which step time the second one looks; a gap above 50 % stays as it is
-MOST_TABLES = 300  # of a problem for which the second bound is sought: the work on a node grows with their number
+MOST_TABLES = 300  # of a problem for which the second bound is sought, those alike counted once: a node's work grows so
+MOST_ALIKE = 4_000  # tables of which those alike count once: finding out takes 0.3 s
 FEW_TABLES = 150  # up to which it is sought on any number of devices
 MOST_CELLS = 3_000  # tables times devices beyond: 200 tables gain 1.1 % on 8, 2.7 % on 4; 250 and 300 nothing on 16
 PHASE_WORK = 400_000  # numbers that the second bound may work on, times the third power of the tables
@@ -81,7 +82,7 @@ def prove(
     minute where the gap stays open.
     """
     known = lower_bound(evaluator).bound
-    if known.value_s is None or known.value_s >= total_s or len(evaluator.problem.tables) > MOST_TABLES:
+    if known.value_s is None or known.value_s >= total_s or _different_tables(evaluator.problem) > MOST_TABLES:
         return known
     branching = _phase_branching(evaluator, total_s, max(each.price for each in lower_bound(evaluator).promising))
     while branching.work < PROOF_WORK and branching.bound < total_s and not branching.done and keep_on():
@@ -146,8 +147,17 @@ def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
 
 def may_gain(problem: Problem) -> bool:
     """Whether the second bound is sought without being asked for: where it may be above the first in its time."""
-    tables = len(problem.tables)
+    tables = _different_tables(problem)
     return tables <= FEW_TABLES or (tables <= MOST_TABLES and tables * problem.cluster.world_size <= MOST_CELLS)
+
+
+def _different_tables(problem: Problem) -> int:
+    """How many tables ask for something else than every table before them."""
+    demand = problem.demand
+    if len(problem.tables) > MOST_ALIKE:
+        return len(problem.tables)
+    facts = (demand.rows, demand.dim, demand.element_bytes, demand.ids, demand.bags, demand.pooled, demand.weighted)
+    return len(np.unique(np.column_stack(facts), axis=0))
 
 
 def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool]) -> float:

@@ -4,7 +4,7 @@ Small changes of its own multipliers leave many a node at a local optimum. What 
 often raises it further, so that is tried as well. Any multipliers give a valid bound (docs/bounds.md), so the ascent
 may stop anywhere.
 
-Legend: K nodes side by side, T tables, G fusion groups.
+Legend: K nodes side by side, C different tables, G fusion groups.
 """
 
 from collections.abc import Sequence
@@ -45,10 +45,10 @@ class MultiplierAscent:
         self._recent = [*self._recent, multipliers][-MOST_RECENT:]
 
     def evaluate(self, nodes: Sequence[PhaseNode], multipliers: Sequence[Multipliers]) -> tuple[Floats, Floats]:
-        """(bounds (K,), least price of each table in each group (K, T, G)) of nodes with these multipliers."""
+        """(bounds (K,), least price of different tables in each group (K, C, G)) of nodes with these multipliers."""
         least, constant = self.prices.least([node.ranges for node in nodes], multipliers)
         self.work += CALL + len(nodes) * self.prices.numbers
-        selected = np.where(np.stack([node.open for node in nodes]), least, np.inf).min(axis=2).sum(axis=1)
+        selected = np.where(np.stack([node.open for node in nodes]), least, np.inf).min(axis=2) @ self.prices.copies
         certain = np.array([self.prices.costs.certain(node.paid) for node in nodes])
         lowest = np.array([node.ranges.ready[0] + node.ranges.rest[0] for node in nodes])
         return (np.maximum(selected + constant, lowest) + certain) * (1 - ROUNDING), least

@@ -9,7 +9,9 @@ the later phases. Multipliers then price every piece so that the prices on a ran
 whatever the rank holds (phase_prices.py); what each table costs at least by these prices bounds the step. The least
 bound of all open nodes holds for every plan (docs/bounds.md).
 
-Legend: T tables, G fusion groups, J planes.
+Tables that nothing tells apart count as one, as many times as there are (equal_tables.py).
+
+Legend: C different tables, G fusion groups, J planes.
 """
 
 import heapq
@@ -42,7 +44,7 @@ class PhaseBranching:
         byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without.
         """
         self.prices = TablePrices(evaluator, dominated)
-        groups, tables, planes = evaluator.groups, len(evaluator.problem.tables), len(evaluator.planes)
+        groups, tables, planes = evaluator.groups, len(self.prices.copies), len(evaluator.planes)
         start = Multipliers(1.0, 1.0, byte_price, np.full((groups, planes), 1 / planes), 0)
         tightest = replace(start, mix=tightest_mix(evaluator))
         self.ascent = MultiplierAscent(self.prices, byte_price, always=[tightest])
@@ -97,7 +99,7 @@ class PhaseBranching:
         pairs = [*split_by_group(node, self.prices.costs), *split_by_range(node)]
         widths = [high - low for low, high in (node.ranges.ready, node.ranges.rest)]
         if max(widths) < NARROW * node.value or not pairs:
-            pairs += split_by_table(node, self.prices.costs.worldwide)
+            pairs += split_by_table(node, self.prices.costs.worldwide, self.prices.copies == 1)
         return pairs
 
     def _settled(self, node: PhaseNode) -> PhaseNode:

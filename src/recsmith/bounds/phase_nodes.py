@@ -1,6 +1,6 @@
 """Nodes of the search of phase_branching.py, and how they are split in two.
 
-Legend: T tables, G fusion groups.
+Legend: C different tables, G fusion groups.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,8 +20,8 @@ LEAST_MIDDLE = 1 / 6  # of the upper end of a range: the lower end counts as thi
 class PhaseNode:
     """A part of the space: plans by the groups that they use, and by the seconds of their slowest ranks.
 
-    value: seconds that no plan of the part can undercut. open (T, G): groups that each table may use. paid (G,): groups
-    that the plan uses for certain. step: relative size of the next change of its multipliers. least (T, G): what each
+    value: seconds that no plan of the part can undercut. open (C, G): groups that each table may use. paid (G,): groups
+    that the plan uses for certain. step: relative size of the next change of its multipliers. least (C, G): what each
     table costs at least in each group by its multipliers. settled: its multipliers were sought as long as the root's.
     """
 
@@ -64,15 +64,16 @@ def split_by_range(node: PhaseNode) -> list[Pair]:
     return pairs
 
 
-def split_by_table(node: PhaseNode, worldwide: Bools) -> list[Pair]:
+def split_by_table(node: PhaseNode, worldwide: Bools, single: Bools) -> list[Pair]:
     """A table that spans the world, or not: those tables first for which both cost much, and much the same.
 
-    worldwide (G,): groups whose pieces span the world.
+    worldwide (G,): groups whose pieces span the world. single (C,): tables that no other is like; of those that are
+    alike some may span it and others not.
     """
     least = np.where(node.open, node.least, np.inf)
     spread = np.where(worldwide, least, np.inf).min(axis=1)
     placed = np.where(worldwide, np.inf, least).min(axis=1)
-    both = np.isfinite(spread) & np.isfinite(placed)
+    both = np.isfinite(spread) & np.isfinite(placed) & single
     apart = np.abs(np.subtract(spread, placed, where=both, out=np.zeros(len(both))))
     tied = np.where(both, np.minimum(spread, placed) - apart, 0.0)
     pairs: list[Pair] = []
