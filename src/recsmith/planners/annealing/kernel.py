@@ -7,6 +7,7 @@ Legend: T tables, M modes, U units, O options, W ranks, H hosts, G fusion groups
 k work terms, S slots for the pieces of a table, N pieces placed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
@@ -25,9 +26,10 @@ MOST_UNITS = 1_000_000  # above it, tables keep to the widths of their options: 
 PAIRS = 2  # widths that the pieces of an option have at most
 MOST_SLOTS = 64  # pieces of a table; a start with more is not annealed
 LUCKS = 65_536  # quantiles of what chance allows a change to make worse
-KINDS = (0.25, 0.2, 0.2, 0.15, 0.2)
+KINDS = (0.1, 0.2, 0.5, 0.15, 0.05)
 """How often a piece moves, two trade places, columns pass between ranks, columns go to a rank of their own or are cut
-otherwise where they are, and a table takes another option."""
+otherwise where they are, and a table takes another option. Columns pass most often, half of the time all of a rank's:
+tables come together again that way, and narrow pieces cost more."""
 BLUNT, STAGES = 24, 5  # power of the norm that stands for the slowest rank, at first; stages, each of twice the power
 _FIXED = TYPE_NAMES.index("table_column_wise")  # its pieces move together: all on one host
 
@@ -77,8 +79,11 @@ class FlatProblem:
     mode, width (U,): of each unit. piece_unit (P + 1,): the unit of each of the problem's pieces.
     """
 
-    def __init__(self, evaluator: Evaluator, linear_pieces: LinearPieces, *, any_widths: bool = True) -> None:
-        """any_widths: whether pieces may have widths that no option has, where TorchRec takes them."""
+    def __init__(
+        self, evaluator: Evaluator, linear_pieces: LinearPieces, *, any_widths: bool = True,
+        kinds: Sequence[float] = KINDS,
+    ) -> None:  # fmt: skip
+        """any_widths: whether pieces may have widths that no option has, where TorchRec takes them. kinds: as KINDS."""
         problem = self.problem = evaluator.problem
         modes, cluster = problem.modes, problem.cluster
         self.slots = MOST_SLOTS
@@ -101,7 +106,7 @@ class FlatProblem:
             _ints([len(slopes) for slopes in linear_pieces.slopes]),
             _floats(np.concatenate([slopes.ravel() for slopes in linear_pieces.slopes])),
             _floats(linear_pieces.opening), _floats(evaluator.shared.sum(axis=1)),
-            _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck), _floats(np.cumsum(KINDS)),
+            _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck), _floats(np.cumsum(kinds)),
             _ints([] if problem.legality.open is None else problem.legality.open.ravel()),
         )  # fmt: skip
 

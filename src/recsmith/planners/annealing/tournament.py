@@ -16,13 +16,13 @@ import numpy as np
 from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.annealing.group_sets import Start
-from recsmith.planners.annealing.kernel import Cooling, FlatOptions, FlatPlan, FlatProblem
+from recsmith.planners.annealing.kernel import KINDS, Cooling, FlatOptions, FlatPlan, FlatProblem
 from recsmith.planners.annealing.tried_options import TriedOptions
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.solver.linear_pieces import LinearPieces, linear_pieces_of
 from recsmith.problems import Footprint
 
-STEPS, PIECE_STEPS, MOST_STEPS = 50_000, 200, 400_000  # of a first cooling: at least, a piece of the best start, most
+STEPS, PIECE_STEPS = 50_000, 200  # of a first cooling: at least, and a piece of the best start
 AT_ONCE = 50_000  # steps between two questions whether to stop: 10 to 50 ms
 HEAT, CROWD = 0.28, 1.5  # the temperature at first is HEAT / devices ** CROWD: one rank of many changes the step less
 COLD = 0.01  # of it, at the end
@@ -37,8 +37,11 @@ class Round(NamedTuple):
 
 
 ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
-LONG_ROUNDS = (Round(4, (0.35,), 1), Round(2, (0.35,), 4), Round(1, (0.35, 0.1), 8))  # of problems of many pieces
 MANY_PIECES = 300
+LONG_ROUNDS = (Round(4, (1.0,), 1), Round(2, (2.0,), 2), Round(1, (2.0, 0.5), 16))  # of problems of many pieces
+LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
+LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # the changes of theirs, as in KINDS
+LONG_STEPS, MANY_DEVICES = 800_000, 128  # most steps of theirs; devices beyond which each makes for more steps
 
 
 @dataclass
@@ -60,11 +63,14 @@ class Tournament:
         self, devices: DeviceState, relaxation: Relaxation, linear_pieces: LinearPieces, starts: Sequence[Start],
         seed: int, *, any_widths: bool = True, keep_on: Callable[[], bool] = always,
     ) -> None:  # fmt: skip
-        self.flat = FlatProblem(devices.evaluator, linear_pieces, any_widths=any_widths)
-        self.seed, self.turn, self.effort, self.devices = seed, 0, 0, len(devices.free)
+        self.seed, self.turn, self.effort, ranks = seed, 0, 0, len(devices.free)
         pieces = len(starts[0].draft.piece) if starts else 0
-        self.steps = min(MOST_STEPS, max(STEPS, PIECE_STEPS * pieces))
-        self.rounds = ROUNDS if pieces <= MANY_PIECES else LONG_ROUNDS
+        self.rounds, self.heat, kinds = ROUNDS, HEAT / ranks**CROWD, KINDS
+        self.steps = max(STEPS, PIECE_STEPS * pieces)
+        if pieces > MANY_PIECES:
+            self.rounds, self.heat, kinds = LONG_ROUNDS, LONG_HEAT, LONG_KINDS
+            self.steps = min(LONG_STEPS, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)
+        self.flat = FlatProblem(devices.evaluator, linear_pieces, any_widths=any_widths, kinds=kinds)
         self.entrants: list[Entrant] = []
         for start in starts:
             if self.entrants and (len(self.entrants) == self.rounds[0].plans or not keep_on()):
@@ -92,8 +98,8 @@ class Tournament:
         self, entrants: Sequence[Entrant], each: Round, number: int, keep_on: Callable[[], bool]
     ) -> list[Entrant]:
         """What entrants became in a round, best first."""
-        steps, first = each.times * self.steps * 2**self.turn, HEAT / self.devices**CROWD
-        jobs = [(entrant, share * first) for share in each.heats for entrant in entrants]
+        steps = each.times * self.steps * 2**self.turn
+        jobs = [(entrant, share * self.heat) for share in each.heats for entrant in entrants]
         self.effort = len(jobs) * -(-steps // AT_ONCE)
         seeds = np.random.SeedSequence((self.seed, self.turn, number)).generate_state(len(jobs)).tolist()
         over = Event()
