@@ -21,6 +21,10 @@ class Freed:
     names: frozenset[str]
     copied: frozenset[str]
 
+    def share(self, carried: Carried) -> float:
+        """Their part of the weights of all tables that stay."""
+        return sum(carried.sizes[name] for name in self.names) / max(sum(carried.sizes.values()), 1)
+
     def constraints(self, given: Constraints, placements: Sequence[Placement]) -> Constraints:
         """The given constraints; besides, these placements stay as they are but for free tables."""
         pins = (TableRule(tables=each.table, pin=Pin.of(each)) for each in placements if each.table not in self.names)

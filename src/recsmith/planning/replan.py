@@ -11,9 +11,12 @@ from typing import Unpack
 
 from recsmith._types import noun
 from recsmith.clusters import Cluster
+from recsmith.costs import Evaluator
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.files import Source
-from recsmith.planners import OnImprove, Planner
+from recsmith.planners import OnImprove, Planner, Solution
+from recsmith.planners.annealing.warm import anneal_warm
+from recsmith.planners.protocol import Search
 from recsmith.planning.changed_problem import ChangedProblem, Moves
 from recsmith.planning.freeing import Freed, free_tables
 from recsmith.planning.options import SearchOptions, SearchWords
@@ -24,7 +27,8 @@ from recsmith.problems import Constraints, footprint_of, placements_of
 from recsmith.units import format_size
 from recsmith.workloads import Workload
 
-ROUNDS = 3  # of freeing tables; trade-off: more find more, each takes as long as a plan
+ROUNDS = 4  # the first moves what must move, the others free tables; trade-off: more find more, each takes seconds
+MOSTLY = 0.5  # of the weights that stay: where as much is free, the planner plans as if nothing were placed
 WORTH = 1e-3  # of the step's seconds: a round that gains less is the last
 MAX_MOVED = "5%"  # of the weights of the tables that stay: what may move if nothing is said
 
@@ -87,26 +91,27 @@ class Replanning:
     def within(self, limit: int, start: Replanned | None = None) -> Replanned:
         """The best plan found that moves at most `limit` bytes; never worse than `start`, if that moves as little."""
         begun = time.perf_counter()
-        best = None if start is None else _Round(self.changed.moves(start.result.plan.placements))
+        if start is None:
+            best = self._round(Freed(frozenset(), frozenset()), None, begun)
+        else:
+            best = _Round(self.changed.moves(start.result.plan.placements), 1)
         tried: frozenset[str] = frozenset()
-        while best is None or best.number < ROUNDS:
+        while best.number < ROUNDS and not best.truncated:
             freed = self._freed(limit, best, tried)
-            if best is not None and not freed.names - tried:
+            if not freed.names - tried:
                 break
             tried |= freed.names
             found = self._round(freed, best, begun)
-            gained = best is None or found.moves.total_s < (1 - WORTH) * best.moves.total_s
+            gained = found.moves.total_s < (1 - WORTH) * best.moves.total_s
             best = found
-            if found.truncated or (not gained and found.number > 1):
+            if not gained and best.number > 2:
                 break
         return self._checked(self._replanned(best, time.perf_counter() - begun), limit)
 
-    def _freed(self, limit: int, best: "_Round | None", tried: frozenset[str]) -> Freed:
-        """Which tables the next round may move. Before there is a plan, tables that cannot stay count whole."""
-        carried = self.changed.carried
-        moved = {name: size for name, size in carried.sizes.items() if name not in carried.placements}
-        moved = moved if best is None else best.moves.tables
-        return free_tables(carried, moved, limit, tried, self.changed.problem.cluster.world_size)
+    def _freed(self, limit: int, best: "_Round", tried: frozenset[str]) -> Freed:
+        """Which tables the next round may move."""
+        world = self.changed.problem.cluster.world_size
+        return free_tables(self.changed.carried, best.moves.tables, limit, tried, world)
 
     def _round(self, freed: Freed, best: "_Round | None", begun: float) -> "_Round":
         """Plan with all tables that stay pinned, but for the free ones."""
@@ -117,18 +122,27 @@ class Replanning:
         )
         try:
             evaluator = self.changed.pinned(limits)
-            problem = evaluator.problem
-            solution = self.planner.plan(
-                problem, evaluator, seed=self.options.seed,
-                budget=self.options.budget.less(time.perf_counter() - begun),
-                start=None if best is None else footprint_of(problem, best.moves.placements),
-                on_improve=self.on_improve,
-            )  # fmt: skip
+            solution = self._solution(evaluator, best, begun, freed)
         except (Infeasible, NoPlanFound) as error:
             raise NoPlanFound(f"no plan was found that moves so little: {error}; allow more with --max-moved") from None
-        moves = self.changed.moves(placements_of(problem, solution.footprint))
+        moves = self.changed.moves(placements_of(evaluator.problem, solution.footprint))
         number, iterations = (0, 0) if best is None else (best.number, best.iterations)
         return _Round(moves, number + 1, iterations + solution.iterations, solution.truncated)
+
+    def _solution(self, evaluator: Evaluator, best: "_Round | None", begun: float, freed: Freed) -> Solution:
+        """A plan annealed from the best so far, or made by the planner where there is none yet or little is pinned."""
+        start = None if best is None else footprint_of(evaluator.problem, best.moves.placements)
+        budget = self.options.budget.less(time.perf_counter() - begun)
+        search = Search(evaluator, budget, start, self.on_improve)
+        if start is not None and freed.share(self.changed.carried) < MOSTLY:
+            with search.interruptible():
+                found = anneal_warm(evaluator, start, self.options.seed, lambda: not search.stop)
+                if found is not None:
+                    search.try_(found[1])
+                    return search.found(self.planner.name)
+        return self.planner.plan(
+            evaluator.problem, evaluator, seed=self.options.seed, budget=budget, start=start, on_improve=self.on_improve
+        )
 
     def _replanned(self, found: "_Round", elapsed_s: float) -> Replanned:
         plan = self.changed.plan_of(found.moves, self.planner.name)

@@ -17,7 +17,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.planners.annealing.tried_options import TriedOptions
-from recsmith.planners.search.assignment import Assignment
+from recsmith.planners.search.assignment import Assignment, option_of
 from recsmith.planners.solver.linear_pieces import LinearPieces
 from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
@@ -138,6 +138,28 @@ class FlatProblem:
         unit[draft.table, slot], target[draft.table, slot] = self.piece_unit[draft.piece], draft.target
         mode = self.problem.options.mode[draft.option]
         return FlatPlan(_ints(draft.option).copy(), _ints(mode), _ints(count), unit, target)
+
+    def plan_of(self, footprint: Footprint) -> FlatPlan | None:
+        """Placed pieces, of any widths, as the compiled code sees them; None where a table has too many of them."""
+        problem, tables = self.problem, len(self.problem.tables)
+        placed = ordered_footprint(problem, footprint.mode, footprint.width, footprint.target)
+        table = problem.modes.table[placed.mode]
+        first, count = np.searchsorted(table, np.arange(tables)), np.bincount(table, minlength=tables)
+        if count.max(initial=0) > self.slots:
+            return None
+        slot = np.arange(len(table)) - first[table]
+        unit, target = np.zeros((2, tables, self.slots), dtype=np.int64)
+        unit[table, slot], target[table, slot] = self._units(placed), placed.target
+        option = [
+            option_of(problem, t, int(placed.mode[a]), placed.width[a : a + n])
+            for t, (a, n) in enumerate(zip(first.tolist(), count.tolist(), strict=True))
+        ]
+        return FlatPlan(_ints(option), _ints(placed.mode[first]), _ints(count), unit, target)
+
+    def _units(self, placed: Footprint) -> Ints:
+        """The unit of each placed piece."""
+        number = {key: i for i, key in enumerate(zip(self.mode.tolist(), self.width.tolist(), strict=True))}
+        return _ints([number[key] for key in zip(placed.mode.tolist(), placed.width.tolist(), strict=True)])
 
     def footprint(self, plan: FlatPlan) -> Footprint:
         """The placed pieces of a plan."""

@@ -106,7 +106,7 @@ class Tournament:
         with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1) or 1) as pool:
             try:
                 runs = [
-                    pool.submit(_cool, self.flat, entrant, heat, steps, seed, lambda: keep_on() and not over.is_set())
+                    pool.submit(cool, self.flat, entrant, heat, steps, seed, lambda: keep_on() and not over.is_set())
                     for (entrant, heat), seed in zip(jobs, seeds, strict=True)
                 ]
                 found = [run.result() for run in runs]
@@ -132,7 +132,7 @@ def tournament_of(
     return made if made.entrants else None
 
 
-def _cool(
+def cool(
     flat: FlatProblem, entrant: Entrant, heat: float, steps: int, seed: int, keep_on: Callable[[], bool]
 ) -> Entrant:
     """The best plan that an entrant becomes while it cools; as far as it gets."""

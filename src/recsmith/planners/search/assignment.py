@@ -38,7 +38,7 @@ class Assignment:
         order = np.lexsort((footprint.target, -footprint.width, table))
         mode, width = footprint.mode[order], footprint.width[order]
         start = np.searchsorted(table[order], np.arange(len(problem.tables) + 1)).tolist()
-        return np.array([_option_of(problem, t, int(mode[a]), width[a:b]) for t, (a, b) in enumerate(pairwise(start))])
+        return np.array([option_of(problem, t, int(mode[a]), width[a:b]) for t, (a, b) in enumerate(pairwise(start))])
 
     @classmethod
     def from_footprint(cls, problem: Problem, footprint: Footprint) -> "Assignment | None":
@@ -72,7 +72,7 @@ class Assignment:
         return np.array([j for j in range(first, last) if j != i], dtype=np.int64)
 
 
-def _option_of(problem: Problem, table: int, mode: int, widths: Ints) -> int:
+def option_of(problem: Problem, table: int, mode: int, widths: Ints) -> int:
     """The option of a table with this mode and these widths (wide first), or NO_PIECE."""
     options = problem.options
     own = np.arange(int(options.start[table]), int(options.start[table + 1]))
