@@ -2,7 +2,7 @@
 
 A pickle names classes and functions for the reader to call. Here each name that PyTorch writes stands for something
 inert, which keeps what it was called with and does nothing; any other name is refused. So a hostile file can waste
-time, and no more. docs/decisions/0014-resharding.md says why there is no other way.
+time, and no more. docs/decisions/0017-resharding.md says why there is no other way.
 """
 
 import io
