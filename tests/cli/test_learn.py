@@ -31,24 +31,17 @@ def measured(run: Run) -> str:
     return "sim"
 
 
+POLICY = ["--hardware", "-o --output", "--row", "--tasks", "--seed", "--budget", "--force"]
+
+
 def test_the_words_are_frozen() -> None:
     assert isinstance(command, click.Group)
     found = {name: [" ".join(each.opts) for each in sub.params] for name, sub in command.commands.items()}
     assert found == {
         "cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget", "--start", "--force"],
         "comm": ["--data", "--unseen", "-o --output", "--seed", "--epochs", "--budget", "--force"],
-        "dreamshard": [
-            "--hardware",
-            "-o --output",
-            "--row",
-            "--tasks",
-            "--seed",
-            "--iterations",
-            "--placements",
-            "--reward",
-            "--budget",
-            "--force",
-        ],
+        "dreamshard": [*POLICY, "--iterations", "--placements", "--reward"],
+        "autoshard": [*POLICY, "--iterations", "--answers", "--episodes", "--actors"],
     }
 
 

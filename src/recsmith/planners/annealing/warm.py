@@ -12,7 +12,7 @@ from recsmith.bounds import first_bound
 from recsmith.bounds.shared_relaxations import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.planners.annealing.kernel import FlatOptions, FlatProblem, is_compiled
-from recsmith.planners.annealing.tournament import CROWD, HEAT, MOST_STEPS, PIECE_STEPS, STEPS, Entrant, cool
+from recsmith.planners.annealing.tournament import CROWD, HEAT, PIECE_STEPS, STEPS, Entrant, cool
 from recsmith.planners.annealing.tried_options import TriedOptions
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
@@ -20,6 +20,7 @@ from recsmith.problems import Footprint
 
 WARMTH = 0.02  # of the heat with which a tournament begins; trade-off: more warmth moves more pieces for less gain
 RUNS, TIMES = 2, 2  # plans that cool side by side, and how many times the first steps of a tournament each takes
+MOST_STEPS = 800_000  # of a plan
 
 
 def anneal_warm(
@@ -40,7 +41,7 @@ def anneal_warm(
     if plan is None or not options.usable:
         return None
     heat = WARMTH * HEAT / len(devices.free) ** CROWD
-    steps = TIMES * min(MOST_STEPS, max(STEPS, PIECE_STEPS * len(start.mode)))
+    steps = min(MOST_STEPS, TIMES * max(STEPS, PIECE_STEPS * len(start.mode)))
     first = Entrant(float("inf"), options, plan)
     with ThreadPoolExecutor(min(RUNS, os.cpu_count() or 1)) as pool:
         runs = [pool.submit(cool, flat, first, heat, steps, seed * RUNS + number, keep_on) for number in range(RUNS)]
