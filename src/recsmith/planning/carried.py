@@ -3,6 +3,7 @@
 Legend: N pieces, F phases.
 """
 
+import random
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ from recsmith.plans import Placement, Plan
 from recsmith.plans.moves import is_same_table
 from recsmith.problems import Problem, in_space
 from recsmith.workloads import Table
+
+DRAWN = 1  # orders of tables by chance, where others made no room
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,12 @@ class Carried:
     def by_worth(self) -> list[str]:
         """Names of placed tables, those first whose seconds a byte are highest: freeing them costs least."""
         return sorted(self.placements, key=lambda name: (-self.seconds[name] / max(self.sizes[name], 1), name))
+
+    def other_orders(self) -> list[list[str]]:
+        """Orders that make room where memory is short: the largest tables first, and some by chance."""
+        names = sorted(self.placements)
+        drawn = [random.Random(seed).sample(names, len(names)) for seed in range(DRAWN)]
+        return [sorted(names, key=lambda name: (-self.sizes[name], name)), *drawn]
 
 
 def carry_over(old: Plan, evaluator: Evaluator) -> Carried:

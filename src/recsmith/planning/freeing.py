@@ -36,13 +36,14 @@ class Freed:
         return replace(given, rules=(*given.rules, *pins, *split))
 
 
-def free_tables(carried: Carried, moved: dict[str, int], limit: int, tried: frozenset[str], world: int) -> Freed:
+def free_tables(
+    carried: Carried, moved: dict[str, int], limit: int, tried: frozenset[str], world: int, order: Sequence[str]
+) -> Freed:
     """Tables whose bytes stay within the limit, together with what the others have moved; untried ones first.
 
     Any placement moves a table's bytes at most once, but for copies on all `world` devices. moved: bytes that each
-    table moves as it is placed now. Tables that have no placement yet are free as well.
+    table moves as it is placed now. order: of the tables that may be freed. Those without a placement are free as well.
     """
-    order = carried.by_worth()
     left = limit - sum(moved.values())
     names, copied = set[str](), set[str]()
     for group in ([name for name in order if name not in tried], [name for name in order if name in tried]):

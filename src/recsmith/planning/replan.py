@@ -6,6 +6,7 @@ What a round did not move is left for the next, which frees other tables.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -91,13 +92,12 @@ class Replanning:
     def within(self, limit: int, start: Replanned | None = None) -> Replanned:
         """The best plan found that moves at most `limit` bytes; never worse than `start`, if that moves as little."""
         begun = time.perf_counter()
-        if start is None:
-            best = self._round(Freed(frozenset(), frozenset()), None, begun)
-        else:
-            best = _Round(self.changed.moves(start.result.plan.placements), 1)
+        best = (
+            self._first(limit, begun) if start is None else _Round(self.changed.moves(start.result.plan.placements), 1)
+        )
         tried: frozenset[str] = frozenset()
         while best.number < ROUNDS and not best.truncated:
-            freed = self._freed(limit, best, tried)
+            freed = self._freed(limit, best.moves.tables, tried, self.changed.carried.by_worth())
             if not freed.names - tried:
                 break
             tried |= freed.names
@@ -108,10 +108,25 @@ class Replanning:
                 break
         return self._checked(self._replanned(best, time.perf_counter() - begun), limit)
 
-    def _freed(self, limit: int, best: "_Round", tried: frozenset[str]) -> Freed:
+    def _first(self, limit: int, begun: float) -> "_Round":
+        """A plan that moves only what must move; where that finds no room, one with other tables freed."""
+        carried = self.changed.carried
+        must = {name: size for name, size in carried.sizes.items() if name not in carried.placements}
+        try:
+            return self._round(Freed(frozenset(), frozenset()), None, begun)
+        except NoPlanFound as error:
+            reason = error
+        for order in (carried.by_worth(), *carried.other_orders()):
+            freed = self._freed(limit, must, frozenset(), order)
+            try:
+                return self._round(freed, None, begun)
+            except NoPlanFound as error:
+                reason = error
+        raise reason
+
+    def _freed(self, limit: int, moved: dict[str, int], tried: frozenset[str], order: Sequence[str]) -> Freed:
         """Which tables the next round may move."""
-        world = self.changed.problem.cluster.world_size
-        return free_tables(self.changed.carried, best.moves.tables, limit, tried, world)
+        return free_tables(self.changed.carried, moved, limit, tried, self.changed.problem.cluster.world_size, order)
 
     def _round(self, freed: Freed, best: "_Round | None", begun: float) -> "_Round":
         """Plan with all tables that stay pinned, but for the free ones."""
