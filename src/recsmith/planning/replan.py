@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from recsmith._types import noun
+from recsmith.bounds import first_bound
 from recsmith.clusters import Cluster
 from recsmith.costs import Evaluator
 from recsmith.errors import Infeasible, NoPlanFound
@@ -31,6 +32,7 @@ from recsmith.workloads import Workload
 ROUNDS = 4  # the first moves what must move, the others free tables; trade-off: more find more, each takes seconds
 MOSTLY = 0.5  # of the weights that stay: where as much is free, the planner plans as if nothing were placed
 WORTH = 1e-3  # of the step's seconds: a round that gains less is the last
+FAR = 0.05  # above the bound: from there a first plan with other tables freed is worth its time
 MAX_MOVED = "5%"  # of the weights of the tables that stay: what may move if nothing is said
 
 
@@ -109,20 +111,26 @@ class Replanning:
         return self._checked(self._replanned(best, time.perf_counter() - begun), limit)
 
     def _first(self, limit: int, begun: float) -> "_Round":
-        """A plan that moves only what must move; where that finds no room, one with other tables freed."""
+        """A plan that moves only what must move; where that is far from the bound or has no room, others are freed."""
         carried = self.changed.carried
         must = {name: size for name, size in carried.sizes.items() if name not in carried.placements}
-        try:
-            return self._round(Freed(frozenset(), frozenset()), None, begun)
-        except NoPlanFound as error:
-            reason = error
-        for order in (carried.by_worth(), *carried.other_orders()):
-            freed = self._freed(limit, must, frozenset(), order)
+        found: list[_Round] = []
+        reason = NoPlanFound("no round was made")
+        for order in ((), carried.by_worth(), *carried.other_orders()):
+            if found and (len(found) > 1 or not self._is_far(found[0])):
+                break
             try:
-                return self._round(freed, None, begun)
+                found.append(self._round(self._freed(limit, must, frozenset(), order), None, begun))
             except NoPlanFound as error:
                 reason = error
-        raise reason
+        if not found:
+            raise reason
+        return min(found, key=lambda each: each.moves.total_s)
+
+    def _is_far(self, found: "_Round") -> bool:
+        """Whether a plan is far above the bound of the problem without pins."""
+        bound_s = first_bound(self.changed.evaluator).bound.value_s
+        return bound_s is not None and found.moves.total_s > (1 + FAR) * bound_s and not found.truncated
 
     def _freed(self, limit: int, moved: dict[str, int], tried: frozenset[str], order: Sequence[str]) -> Freed:
         """Which tables the next round may move."""
@@ -145,13 +153,14 @@ class Replanning:
         return _Round(moves, number + 1, iterations + solution.iterations, solution.truncated)
 
     def _solution(self, evaluator: Evaluator, best: "_Round | None", begun: float, freed: Freed) -> Solution:
-        """A plan annealed from the best so far, or made by the planner where there is none yet or little is pinned."""
+        """A plan annealed from the best so far; made by the planner where there is none, or a poor one, or few pins."""
         start = None if best is None else footprint_of(evaluator.problem, best.moves.placements)
         budget = self.options.budget.less(time.perf_counter() - begun)
         search = Search(evaluator, budget, start, self.on_improve)
-        if start is not None and freed.share(self.changed.carried) < MOSTLY:
+        mostly_pinned = freed.share(self.changed.carried) < MOSTLY
+        if best is not None and start is not None and mostly_pinned and not self._is_far(best):
             with search.interruptible():
-                found = anneal_warm(evaluator, start, self.options.seed, lambda: not search.stop)
+                found = anneal_warm(evaluator, start, self.options.seed + best.number, lambda: not search.stop)
                 if found is not None:
                     search.try_(found[1])
                     return search.found(self.planner.name)
