@@ -95,6 +95,30 @@ def test_what_the_old_plan_had_to_keep_is_kept() -> None:
     assert {each.sharding_type for each in found.result.plan.placements} == {"column_wise"}
 
 
+def test_rules_by_pattern_are_kept_and_those_of_tables_that_are_gone_are_not() -> None:
+    gone, *others = [table.name for table in TABLES.tables]
+    rules = recsmith.Constraints(
+        rules=(
+            recsmith.TableRule(tables=gone, ranks=(1,)),
+            recsmith.TableRule(tables="*", not_ranks=(0,), sharding_types=("table_wise", "column_wise")),
+        ),
+        apart=(recsmith.Apart(tables=(gone, *others[:2])),),
+    )
+    old = recsmith.plan(TABLES, "h100:4", planner=QUICK, constraints=rules)
+    found = replan(old.plan, changed(TABLES, 1, 5), max_moved="50%", planner=QUICK)
+    where = {each.table: set(each.ranks) for each in found.result.plan.placements}
+    assert all(0 not in ranks for ranks in where.values())
+    assert not where[others[0]] & where[others[1]]
+
+
+def test_a_name_with_signs_of_patterns_is_a_name() -> None:
+    names = {TABLES.tables[0].name: "t[0]", TABLES.tables[1].name: "t0"}
+    tables = tuple(replace(table, name=names.get(table.name, table.name)) for table in TABLES.tables)
+    old = recsmith.plan(replace(TABLES, tables=tables), "h100:4", planner=QUICK).plan
+    found = replan(old, max_moved=0, planner=QUICK)
+    assert found.result.plan.placements == old.placements
+
+
 @pytest.mark.parametrize(
     ("limit", "words"),
     [

@@ -26,6 +26,7 @@ from recsmith.problems import (
     footprint_of,
     load_constraints,
 )
+from recsmith.problems.constraints import members
 from recsmith.units import parse_size
 from recsmith.workloads import Workload, load_workload
 
@@ -72,7 +73,8 @@ class ChangedProblem:
         new_cluster = old.cluster if cluster is None else load_cluster(cluster)
         space, limits = constraints_from_raw(old.constraints, "the old plan")
         space = space if options.space is None else options.space
-        limits = _for_other_tables(limits) if constraints is None else _given(constraints, limits)
+        names = [table.name for table in new_workload.tables]
+        limits = _for_other_tables(limits, names) if constraints is None else _given(constraints, limits)
         model = find_cost_model(options.cost_model or old.cost_model)
         evaluator = model.compile(build_problem(new_workload, new_cluster, space, limits))
         check_feasible(evaluator, model)
@@ -138,9 +140,19 @@ class ChangedProblem:
         )  # fmt: skip
 
 
-def _for_other_tables(constraints: Constraints) -> Constraints:
-    """The old plan's constraints, whose rules may be about tables that are gone."""
-    return replace(constraints, rules=tuple(replace(rule, optional=True) for rule in constraints.rules))
+def _for_other_tables(constraints: Constraints, tables: list[str]) -> Constraints:
+    """The old plan's constraints without what they say of tables that are gone."""
+
+    def known(patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(pattern for pattern in patterns if members((pattern,), tables))
+
+    return replace(
+        constraints,
+        rules=tuple(rule for rule in constraints.rules if known(rule.patterns)),
+        together=tuple(replace(each, tables=known(each.tables)) for each in constraints.together if known(each.tables)),
+        apart=tuple(replace(each, tables=known(each.tables)) for each in constraints.apart if known(each.tables)),
+        per_rank=tuple(replace(each, tables=known(each.tables)) for each in constraints.per_rank if known(each.tables)),
+    )
 
 
 def _given(constraints: Constraints | Source, old: Constraints) -> Constraints:

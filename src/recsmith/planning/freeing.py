@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from glob import escape
 
 from recsmith.planning.carried import Carried
 from recsmith.plans import Placement
@@ -27,9 +28,13 @@ class Freed:
 
     def constraints(self, given: Constraints, placements: Sequence[Placement]) -> Constraints:
         """The given constraints; besides, these placements stay as they are but for free tables."""
-        pins = (TableRule(tables=each.table, pin=Pin.of(each)) for each in placements if each.table not in self.names)
+        pins = (
+            TableRule(tables=escape(each.table), pin=Pin.of(each))
+            for each in placements
+            if each.table not in self.names
+        )
         split = (
-            TableRule(tables=each.table, sharding_types=UNCOPIED)
+            TableRule(tables=escape(each.table), sharding_types=UNCOPIED)
             for each in placements
             if each.table in self.names - self.copied and each.sharding_type != COPIES
         )

@@ -40,11 +40,16 @@ def option_pieces(problem: Problem, option: int) -> list[int]:
     return [piece for piece, count in pairs if piece != NO_PIECE for _ in range(count)]
 
 
-def footprint_of(problem: Problem, placements: tuple[Placement, ...]) -> Footprint:
-    """The footprint of placements; PlanMismatch where the problem has no mode for one."""
+def footprint_of(problem: Problem, placements: tuple[Placement, ...], *, partial: bool = False) -> Footprint:
+    """The footprint of placements; PlanMismatch where the problem has no mode for one.
+
+    partial: tables may be without a placement; there must be at least one.
+    """
     by_name = {placement.table: placement for placement in placements}
     rows: list[tuple[int, int, int]] = []
     for t, table in enumerate(problem.tables):
+        if partial and table.name not in by_name:
+            continue
         placement = by_name[table.name]
         mode = problem.find_mode(t, placement.sharding_type, placement.compute_kernel, placement.load_factor)
         if mode is None:

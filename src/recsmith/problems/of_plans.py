@@ -66,6 +66,6 @@ def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
 def _keep_constraints(problem: Problem, placements: Sequence[Placement]) -> bool:
     """Whether placements of the problem's types and widths keep what is said of ranks, and of tables together."""
     try:
-        return problem.legality.holds(footprint_of(problem, tuple(placements)))
+        return problem.legality.holds(footprint_of(problem, tuple(placements), partial=True))
     except PlanMismatch:  # a type that has no place on the ranks that are open to the table
         return False
