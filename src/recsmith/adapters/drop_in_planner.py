@@ -1,6 +1,5 @@
 """RecSmith in the place of TorchRec's planner: `RecSmithPlanner(...).collective_plan(model, sharders, pg)`."""
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,12 +19,13 @@ from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER
 from recsmith.adapters.embedding_collections import collections
 from recsmith.adapters.managed_collisions import remapping_bytes
+from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.reserve import Reserve, ReserveRequest
 from recsmith.adapters.sharders import check_sharders, sharder_rules
 from recsmith.adapters.two_dimensional import CollectionArguments, collection_arguments
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster, sharding_group
-from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
+from recsmith.errors import PlanMismatch, RecSmithError, UsageError
 from recsmith.files import Source
 from recsmith.planners import Planner
 from recsmith.planning import Result, SearchOptions, SearchWords, plan_with
@@ -170,22 +170,15 @@ def _plan_of_rank_0(
     sharders: Sequence[ModuleSharder[nn.Module]] | None,
     group: dist.ProcessGroup,
 ) -> Plan:
-    """Rank 0's plan on every rank, as JSON text; an error of rank 0 is raised everywhere, so that no rank waits."""
-    said: list[str | None] = [None]
-    if dist.get_rank(group) == 0:
-        try:
-            planner.result = planner.make(module, sharders)
-            if planner.reserve is not None:
-                planner.reserve.tell()
-            said = [json.dumps({"plan": plan_to_raw(planner.result.plan)})]
-        except RecSmithError as error:
-            said = [json.dumps({"error": type(error).__name__, "message": str(error)})]
-    dist.broadcast_object_list(said, group=group, group_src=0)
-    heard = json.loads(said[0] or "{}")
-    if "error" in heard:
-        kinds = {"Infeasible": Infeasible, "NoPlanFound": NoPlanFound, "PlanMismatch": PlanMismatch}
-        raise kinds.get(heard["error"], UsageError)(heard["message"])
-    return plan_from_raw(heard["plan"], "rank 0's plan")
+    """Rank 0's plan on every rank."""
+
+    def make() -> dict[str, Any]:
+        planner.result = planner.make(module, sharders)
+        if planner.reserve is not None:
+            planner.reserve.tell()
+        return plan_to_raw(planner.result.plan)
+
+    return plan_from_raw(from_rank_0(make, group), "rank 0's plan")
 
 
 def _agreed(

@@ -2,7 +2,6 @@
 
 import json
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +11,9 @@ from torch import nn
 from recsmith._types import noun
 from recsmith.adapters.access_counts import AccessCounts
 from recsmith.adapters.kernel_times import KernelTimes
+from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.analyses.replan_curve import LIMITS, replan_curve
-from recsmith.errors import RecSmithError, UsageError
+from recsmith.errors import UsageError
 from recsmith.files import Source, decode, encode
 from recsmith.planning.simulate import price
 from recsmith.plans import Plan, load_plan, plan_from_raw, plan_to_raw
@@ -125,7 +125,8 @@ class PlanWatch:
         link_bandwidth, limits: as in `recsmith.replan_curve`.
 
         Raises:
-            UsageError: the watch has not ended, or rank 0 met an error, which all ranks raise.
+            UsageError: the watch has not ended, or there is no process group.
+            RecSmithError: rank 0 met it; every rank raises it.
         """
         if not self.done:
             raise UsageError(f"the watch has seen {self.seen} of {self.skip + self.steps} steps; go on with `step`")
@@ -138,7 +139,8 @@ class PlanWatch:
         }  # fmt: skip
         dist.all_gather_object(found, json.dumps(mine), group=group)
         asked = Asked(steps_left, link_bandwidth, search_s, limits)
-        return _from_rank_0(lambda: judged(self.plan, self.steps, [json.loads(each) for each in found], asked), group)
+        ranks = [json.loads(each) for each in found]
+        return _from_raw(from_rank_0(lambda: _to_raw(judged(self.plan, self.steps, ranks, asked)), group))
 
 
 @dataclass(frozen=True)
@@ -186,20 +188,9 @@ def _with_plan(report: WatchReport, plan: Plan, steps_left: int, asked: Asked) -
     return replace(report, plan=curve.best.result.plan, moved_bytes=curve.best.moved_bytes, saved_s=saved)
 
 
-def _from_rank_0(make: Callable[[], WatchReport], group: dist.ProcessGroup | None) -> WatchReport:
-    """Rank 0's report on every rank, as JSON text; an error of rank 0 is raised everywhere, so that no rank waits."""
-    said: list[str | None] = [None]
-    if dist.get_rank(group) == 0:
-        try:
-            said = [json.dumps(_to_raw(make()))]
-        except RecSmithError as error:
-            said = [json.dumps({"error": str(error)})]
-    dist.broadcast_object_list(said, group=group, group_src=0)
-    heard = json.loads(said[0] or "{}")
-    if "error" in heard:
-        raise UsageError(heard["error"])
-    plan = heard.pop("plan", None)
-    report = decode(WatchReport, heard, "rank 0's report")
+def _from_raw(raw: dict[str, Any]) -> WatchReport:
+    plan = raw.pop("plan", None)
+    report = decode(WatchReport, raw, "rank 0's report")
     return report if plan is None else replace(report, plan=plan_from_raw(plan, "rank 0's plan"))
 
 

@@ -134,22 +134,16 @@ def build_problem(
     _check_sizes(tables, demand, cluster)
     modes = build_modes(tables, demand, cluster, space, rules)
     if UVM_CACHING.name in space.kernels and not needless:
-        needless_ = MemoryModel.of(workload, cluster, constraints, demand, modes).needless_caches()
-        pinned = [t for t, rule in limits.splits.items() if rule.pinned]
-        modes = kept_modes(modes, ~needless_ | np.isin(modes.table, pinned))
+        caches = MemoryModel.of(workload, cluster, constraints, demand, modes).needless_caches()
+        modes = kept_modes(modes, ~caches | np.isin(modes.table, limits.pinned))
     if limits is not NO_LIMITS:
         modes = kept_modes(modes, limits.modes(modes.table, modes.coverage))
-        lost = np.setdiff1d(np.arange(len(tables)), modes.table)
-        if lost.size:
-            table = tables[int(lost[0])]
-            raise NoChoiceLeft(_no_option(table, cluster, space, rules.get(table.name), limits))
+    _check_choice(np.bincount(modes.table, minlength=len(tables)), tables, cluster, space, rules, limits)
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
     if constraints.keep_exact and OPTIMIZERS[workload.optimizer].is_row_wise:
         least_width = demand.dim
     pieces, options = build_options(tables, demand, modes, cluster, space, least_width, limits.splits)
-    bare = next((table for table, count in zip(tables, np.diff(options.start), strict=True) if count == 0), None)
-    if bare is not None:
-        raise NoChoiceLeft(_no_option(bare, cluster, space, rules.get(bare.name), limits))
+    _check_choice(np.diff(options.start), tables, cluster, space, rules, limits)
     legality = Legality.of(constraints, limits, tables, cluster, modes.table, modes.coverage)
     shell = Problem(
         workload=workload, cluster=cluster, space=space, constraints=constraints,
@@ -158,10 +152,19 @@ def build_problem(
     )  # fmt: skip
     head, tail = shell.memory(pieces.mode, pieces.width)
     pieces = replace(pieces, head=head, tail=tail)
-    barred = barred_options(tables, cluster, modes, pieces, options, least_width)
-    options = replace(options, barred=barred)
-    options = replace(options, barred=barred | beside_partners(legality, cluster, modes, pieces, options))
+    options = replace(options, barred=barred_options(tables, cluster, modes, pieces, options, least_width))
+    beside = beside_partners(legality, cluster, modes, pieces, options)
+    options = replace(options, barred=options.barred | beside)
     return replace(shell, pieces=pieces, options=options)
+
+
+def _check_choice(
+    count: Ints, tables: tuple[Table, ...], cluster: Cluster, space: Space, rules: Rules, limits: TableLimits
+) -> None:
+    """Refuse a table of which nothing is left: count (T,) of its modes or options."""
+    bare = next((table for table, left in zip(tables, count.tolist(), strict=True) if left == 0), None)
+    if bare is not None:
+        raise NoChoiceLeft(_no_option(bare, cluster, space, rules.get(bare.name), limits))
 
 
 def _no_option(table: Table, cluster: Cluster, space: Space, rule: TableRule | None, limits: TableLimits) -> str:

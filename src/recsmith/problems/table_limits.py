@@ -67,6 +67,11 @@ class TableLimits:
     splits: dict[int, SplitRule] = field(default_factory=dict[int, SplitRule])
     open: Bools | None = None
 
+    @property
+    def pinned(self) -> list[int]:
+        """The numbers of tables that have one placement only."""
+        return [t for t, rule in self.splits.items() if rule.pinned]
+
     @classmethod
     def of(
         cls, constraints: Constraints, tables: tuple[Table, ...], rules: dict[str, TableRule | None], cluster: Cluster

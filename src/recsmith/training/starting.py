@@ -1,34 +1,22 @@
 """What a job knows before its first step: its plan, the same on every rank, and what it will train, in words."""
 
-import json
-
 import torch.distributed as dist
 from torch import nn
 
+from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.data import Dataset
-from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
+from recsmith.errors import UsageError
 from recsmith.plans import Plan, plan_from_raw, plan_to_raw
 from recsmith.training.planned import make_plan
 from recsmith.training.run import Run
 from recsmith.units import format_size
 
-KINDS = {"Infeasible": Infeasible, "NoPlanFound": NoPlanFound, "PlanMismatch": PlanMismatch}
-
 
 def agreed_plan(run: Run, task: nn.Module, dataset: Dataset, kept: Plan | None, ranks_per_host: int) -> Plan:
     """The plan of this job, made or read by rank 0. kept: the plan of its checkpoint, where it still fits."""
-    said: list[str | None] = [None]
-    if dist.get_rank() == 0:
-        try:
-            plan = kept or plan_here(run, task, dataset, dist.get_world_size(), ranks_per_host)
-            said = [json.dumps({"plan": plan_to_raw(plan)})]
-        except RecSmithError as error:
-            said = [json.dumps({"error": type(error).__name__, "message": str(error)})]
-    dist.broadcast_object_list(said)
-    heard = json.loads(said[0] or "{}")
-    if "error" in heard:
-        raise KINDS.get(heard["error"], UsageError)(heard["message"])
-    return plan_from_raw(heard["plan"], "rank 0's plan")
+    ranks = dist.get_world_size()
+    raw = from_rank_0(lambda: plan_to_raw(kept or plan_here(run, task, dataset, ranks, ranks_per_host)))
+    return plan_from_raw(raw, "rank 0's plan")
 
 
 def plan_here(run: Run, task: nn.Module, dataset: Dataset, ranks: int, ranks_per_host: int) -> Plan:

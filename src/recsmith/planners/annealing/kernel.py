@@ -17,7 +17,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.planners.annealing.tried_options import TriedOptions
-from recsmith.planners.search.assignment import Assignment, option_of
+from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.solver.linear_pieces import LinearPieces
 from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
@@ -150,10 +150,7 @@ class FlatProblem:
         slot = np.arange(len(table)) - first[table]
         unit, target = np.zeros((2, tables, self.slots), dtype=np.int64)
         unit[table, slot], target[table, slot] = self._units(placed), placed.target
-        option = [
-            option_of(problem, t, int(placed.mode[a]), placed.width[a : a + n])
-            for t, (a, n) in enumerate(zip(first.tolist(), count.tolist(), strict=True))
-        ]
+        option = Assignment.options_of(problem, placed)
         return FlatPlan(_ints(option), _ints(placed.mode[first]), _ints(count), unit, target)
 
     def _units(self, placed: Footprint) -> Ints:

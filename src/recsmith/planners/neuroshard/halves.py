@@ -76,10 +76,13 @@ class ColumnHalves:
 def kinds_of_tables(problem: Problem, table: Ints) -> list[Ints]:
     """Columns (P,) that tell pieces apart by what constraints say of their tables; none without constraints."""
     legality = problem.legality
-    marks = (
-        [] if legality.open is None else [np.unique(legality.open, axis=0, return_inverse=True)[1].reshape(-1)[table]]
-    )
-    return [*marks, legality.row[table]] if legality.groups else marks
+    marks: list[Ints] = []
+    if legality.open is not None:
+        kind = np.unique(legality.open, axis=0, return_inverse=True)[1].reshape(-1)
+        marks.append(kind[table])
+    if legality.groups:
+        marks.append(legality.row[table])
+    return marks
 
 
 def _modes(problem: Problem) -> list[int | None]:

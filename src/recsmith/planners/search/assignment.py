@@ -10,6 +10,7 @@ import numpy as np
 
 from recsmith._types import Ints
 from recsmith.problems import NO_PIECE, Footprint, Problem
+from recsmith.problems.footprint import ordered_footprint
 
 NOWHERE = -1  # the target of a piece that is not placed
 
@@ -34,11 +35,10 @@ class Assignment:
     @staticmethod
     def options_of(problem: Problem, footprint: Footprint) -> Ints:
         """The option of each table (T,) of placed pieces, NO_PIECE where a table is split as by none of its options."""
-        table = problem.modes.table[footprint.mode]
-        order = np.lexsort((footprint.target, -footprint.width, table))
-        mode, width = footprint.mode[order], footprint.width[order]
-        start = np.searchsorted(table[order], np.arange(len(problem.tables) + 1)).tolist()
-        return np.array([option_of(problem, t, int(mode[a]), width[a:b]) for t, (a, b) in enumerate(pairwise(start))])
+        placed = ordered_footprint(problem, footprint.mode, footprint.width, footprint.target)
+        mode, width, tables = placed.mode, placed.width, np.arange(len(problem.tables) + 1)
+        start = np.searchsorted(problem.modes.table[mode], tables).tolist()
+        return np.array([_option_of(problem, t, int(mode[a]), width[a:b]) for t, (a, b) in enumerate(pairwise(start))])
 
     @classmethod
     def from_footprint(cls, problem: Problem, footprint: Footprint) -> "Assignment | None":
@@ -47,9 +47,7 @@ class Assignment:
         if (choice == NO_PIECE).any():
             return None
         made = cls.of(problem, choice)
-        made.target[:] = footprint.target[
-            np.lexsort((footprint.target, -footprint.width, problem.modes.table[footprint.mode]))
-        ]
+        made.target[:] = ordered_footprint(problem, footprint.mode, footprint.width, footprint.target).target
         return made
 
     @classmethod
@@ -72,7 +70,7 @@ class Assignment:
         return np.array([j for j in range(first, last) if j != i], dtype=np.int64)
 
 
-def option_of(problem: Problem, table: int, mode: int, widths: Ints) -> int:
+def _option_of(problem: Problem, table: int, mode: int, widths: Ints) -> int:
     """The option of a table with this mode and these widths (wide first), or NO_PIECE."""
     options = problem.options
     own = np.arange(int(options.start[table]), int(options.start[table + 1]))

@@ -17,6 +17,7 @@ from recsmith.planners.search.fewest_pieces import fewest_pieces_options
 from recsmith.planners.search.placement import place_longest_first
 from recsmith.planners.search.repair import repair
 from recsmith.problems import NO_PIECE, Footprint, Problem
+from recsmith.problems.footprint import ordered_footprint
 
 
 def mended(evaluator: Evaluator, footprint: Footprint) -> Footprint | None:
@@ -61,5 +62,4 @@ def _placed_again(evaluator: Evaluator, footprint: Footprint, choice: Ints, brok
 
 def _in_order(problem: Problem, footprint: Footprint, kept: Bools) -> Ints:
     """The targets of kept pieces (N,), in the order of assignments."""
-    order = np.lexsort((footprint.target, -footprint.width, problem.modes.table[footprint.mode]))
-    return footprint.target[order][kept[order]]
+    return ordered_footprint(problem, footprint.mode[kept], footprint.width[kept], footprint.target[kept]).target

@@ -1,0 +1,31 @@
+"""What rank 0 alone works out, on every rank of a job."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+
+from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
+
+KINDS = {kind.__name__: kind for kind in (Infeasible, NoPlanFound, PlanMismatch)}
+
+
+def from_rank_0(make: Callable[[], dict[str, Any]], group: dist.ProcessGroup | None = None) -> dict[str, Any]:
+    """What `make` returns on rank 0, on every rank: JSON data, sent as text. A collective call.
+
+    Raises:
+        RecSmithError: rank 0 met it; every rank raises it, so that none waits. Of the class that rank 0 met where that
+            says something of plans, else a UsageError.
+    """
+    said: list[str | None] = [None]
+    if dist.get_rank(group) == 0:
+        try:
+            said = [json.dumps({"answer": make()})]
+        except RecSmithError as error:
+            said = [json.dumps({"error": type(error).__name__, "message": str(error)})]
+    dist.broadcast_object_list(said, group=group, group_src=0)
+    heard = json.loads(said[0] or "{}")
+    if "error" in heard:
+        raise KINDS.get(heard["error"], UsageError)(heard["message"])
+    return heard["answer"]
