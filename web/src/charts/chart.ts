@@ -1,0 +1,61 @@
+// A chart in the page: drawn anew when its box or the colours change, with words for those who do not see it.
+
+import { BarChart, CustomChart, LineChart } from "echarts/charts";
+import { GridComponent, MarkLineComponent, TooltipComponent } from "echarts/components";
+import { init, use, type ECharts, type EChartsCoreOption } from "echarts/core";
+import { CanvasRenderer } from "echarts/renderers";
+import { h } from "../dom";
+import { themeOf, type Theme } from "./theme";
+
+use([BarChart, CustomChart, LineChart, GridComponent, MarkLineComponent, TooltipComponent, CanvasRenderer]);
+
+const PRINTED_WIDTH = 680; // CSS pixels: what an A4 page leaves between its margins
+
+/** An option from the colours of now and the width in pixels. */
+export type Draw = (theme: Theme, width: number) => EChartsCoreOption;
+
+export class Chart {
+  readonly element: HTMLElement;
+  private chart: ECharts | undefined;
+  private readonly watch = new ResizeObserver(() => this.draw());
+  private readonly dark = matchMedia("(prefers-color-scheme: dark)");
+  private readonly redraw = (): void => this.draw();
+  private readonly print = (): void => this.draw(PRINTED_WIDTH);
+
+  constructor(label: string, private readonly height: number, private readonly option: Draw) {
+    this.element = h("div", { class: "chart", role: "img", "aria-label": label, style: { height: `${height}px` } });
+    this.watch.observe(this.element);
+    this.dark.addEventListener("change", this.redraw);
+    document.addEventListener("themechange", this.redraw);
+    window.addEventListener("beforeprint", this.print);
+    window.addEventListener("afterprint", this.redraw);
+  }
+
+  /** Draw with the data of now; nothing happens before the element is in the document. */
+  draw(width = this.element.clientWidth): void {
+    if (!width) return;
+    this.chart ??= init(this.element, null, { renderer: "canvas", width, height: this.height });
+    this.chart.resize({ width, height: this.height });
+    this.chart.setOption({ animation: false, ...this.option(themeOf(), width) }, { notMerge: true });
+  }
+
+  says(label: string): void {
+    this.element.setAttribute("aria-label", label);
+  }
+
+  /** Call a function with the data item that was clicked. */
+  onPick(take: (dataIndex: number, series: string) => void): this {
+    this.draw();
+    this.chart?.on("click", (event) => take(event.dataIndex, event.seriesName ?? ""));
+    return this;
+  }
+
+  end(): void {
+    this.watch.disconnect();
+    this.dark.removeEventListener("change", this.redraw);
+    document.removeEventListener("themechange", this.redraw);
+    window.removeEventListener("beforeprint", this.print);
+    window.removeEventListener("afterprint", this.redraw);
+    this.chart?.dispose();
+  }
+}

@@ -1,0 +1,91 @@
+// A column for each device, a block for each shard that lies there, as high as its weights are large.
+
+import type { CustomSeriesRenderItemAPI } from "echarts";
+import type { EChartsCoreOption } from "echarts/core";
+import type { Shard, TableData } from "../data";
+import { h } from "../dom";
+import { bytes, sizeScale, whole, words } from "../format";
+import { axes, hint, lines } from "./parts";
+import type { Theme } from "./theme";
+
+export const MOST_BLOCKS = 6000; // of all devices; the smallest shards of each device beyond are one block
+
+/** All shards of some tables, those of a table next to each other. */
+export function shardsOf(tables: TableData[]): Shard[] {
+  return tables.flatMap((table) => table.pieces.flatMap((piece) => {
+    const width = piece.columns[1] - piece.columns[0];
+    const ranks = piece.ranks.flatMap(([first, count]) => Array.from({ length: count }, (_, i) => first + i));
+    return ranks.map((rank, i): Shard => {
+      const start = piece.block === null ? 0 : Math.min(i * piece.block, table.rows);
+      const end = piece.block === null ? table.rows : Math.min(start + piece.block, table.rows);
+      const size = (end - start) * (table.row_bytes[0] + width * table.row_bytes[1]);
+      return { table, rank, rows: [start, end], columns: piece.columns, bytes: size };
+    });
+  }));
+}
+
+/** A block of the map: one shard, or the smallest ones of a device together. */
+export interface Block {
+  rank: number;
+  from: number;
+  to: number;
+  shard: Shard | null;
+  count: number;
+}
+
+/** The blocks of every device, the largest at the bottom. */
+export function blocksOf(shards: Shard[], devices: number, most = MOST_BLOCKS): Block[] {
+  const held = Array.from({ length: devices }, (): Shard[] => []);
+  for (const shard of shards) held[shard.rank]?.push(shard);
+  const each = Math.max(4, Math.floor(most / devices));
+  return held.flatMap((all, rank) => {
+    const order = all.toSorted((a, b) => b.bytes - a.bytes);
+    const kept = order.length > each ? each - 1 : order.length;
+    let top = 0;
+    const blocks: Block[] = order.slice(0, kept).map((shard) => ({ rank, from: top, to: (top += shard.bytes), shard, count: 1 }));
+    const rest = order.slice(kept);
+    if (rest.length) blocks.push({ rank, from: top, to: top + rest.reduce((sum, shard) => sum + shard.bytes, 0), shard: null, count: rest.length });
+    return blocks;
+  });
+}
+
+/** chosen: the table whose shards stand out, by name; all others fade. */
+export function shardMap(blocks: Block[], devices: number, theme: Theme, chosen: string | null = null): EChartsCoreOption {
+  const scale = sizeScale(Math.max(1, ...blocks.map((block) => block.to)));
+  return {
+    ...axes(theme, Array.from({ length: devices }, (_, rank) => rank), scale.unit),
+    tooltip: hint(theme, "item", (index) => describe(blocks[index]!, theme)),
+    series: [{
+      type: "custom", name: "shards", clip: true,
+      encode: { x: 0, y: [1, 2] },
+      data: blocks.map((block) => [block.rank, block.from / scale.size, block.to / scale.size]),
+      renderItem: (params: { dataIndex: number }, api: CustomSeriesRenderItemAPI) => {
+        const block = blocks[params.dataIndex]!;
+        const [x, bottom] = api.coord([block.rank, block.from / scale.size]) as [number, number];
+        const [, top] = api.coord([block.rank, block.to / scale.size]) as [number, number];
+        const room = (api.size!([1, 0]) as number[])[0]!;
+        const width = Math.min(56, room * (room < 12 ? 0.88 : 0.76));
+        const height = bottom - top;
+        const name = block.shard?.table.name ?? null;
+        return {
+          type: "rect",
+          shape: { x: x - width / 2, y: top, width, height: Math.max(0.3, height - (height > 3 ? 1 : 0)) },
+          style: { fill: theme.series(block.shard ? colourOf(block.shard.table.sharding_type) : "rest"), opacity: chosen && name !== chosen ? 0.22 : 1 },
+        };
+      },
+    }],
+  };
+}
+
+/** The name of the colour of a sharding type. */
+export const colourOf = (type: string): string => type.replaceAll("_", "-");
+
+function describe(block: Block, theme: Theme): (HTMLElement | ReturnType<typeof lines>)[] {
+  const { shard } = block;
+  if (!shard) return [h("b", null, `${whole(block.count)} smaller shards`), lines([["rest", "Weights", bytes(block.to - block.from)], [null, "Device", String(block.rank)]], theme)];
+  const part = ([a, b]: [number, number], all: number): string => (b - a === all ? `all ${whole(all)}` : `${whole(a)} to ${whole(b - 1)} of ${whole(all)}`);
+  return [h("b", null, shard.table.name), lines([
+    [colourOf(shard.table.sharding_type), words(shard.table.sharding_type), shard.table.compute_kernel],
+    [null, "Device", String(shard.rank)], [null, "Columns", part(shard.columns, shard.table.columns)],
+    [null, "Rows", part(shard.rows, shard.table.rows)], [null, "Weights", bytes(shard.bytes)]], theme)];
+}

@@ -1,0 +1,52 @@
+// What the charts and the report read: the data of a plan, as src/recsmith/web/report_data.py writes it.
+// Seconds and bytes everywhere; units are chosen where numbers are shown (format.ts).
+
+/** Seconds that a device spends in each part of a step; parts and wait add up to the step. Also a device of a priced plan. */
+export interface DeviceSeconds {
+  rank: number;
+  forward_compute_s: number;
+  backward_compute_s: number;
+  forward_comm_s: number;
+  backward_comm_s: number;
+  wait_s: number;
+}
+
+/** Memory of a device: what it holds of each part, in the order of the parts' names, and what it could hold. */
+export interface DeviceMemory {
+  rank: number;
+  bytes: number[];
+  capacity: number;
+}
+
+/** `count` ranks from `first` on. */
+export type RankRun = [first: number, count: number];
+
+/** Columns [a, b) of a table and where they lie: one rank whole, or several by blocks of rows, or as copies. */
+export interface Piece {
+  columns: [number, number];
+  ranks: RankRun[];
+  /** Rows of a block, the first rank's first; null where every rank holds all rows. */
+  block: number | null;
+}
+
+export interface TableData {
+  name: string;
+  rows: number;
+  columns: number;
+  /** Bytes of one row: `row_bytes[0]` fixed, and `row_bytes[1]` for each column. */
+  row_bytes: [number, number];
+  sharding_type: string;
+  compute_kernel: string;
+  pieces: Piece[];
+  /** Ids that the table looks up in a step of one device's batch. */
+  ids: number;
+}
+
+/** One shard of the map: where it lies, and how much it weighs. */
+export interface Shard {
+  table: TableData;
+  rank: number;
+  rows: [number, number];
+  columns: [number, number];
+  bytes: number;
+}

@@ -1,0 +1,45 @@
+// Elements from data: whatever is text stays text, and no name becomes markup.
+
+const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]/gu;
+
+export type Child = Node | string | number | null | undefined | false | Child[];
+
+/** Text with every control character written out, such as \x1b, as recsmith/_printable.py does. */
+export function shown(text: string): string {
+  return text.replace(CONTROL, (sign) => {
+    const code = sign.codePointAt(0)!;
+    if (sign === "\n") return "\\n";
+    if (sign === "\t") return "\\t";
+    return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+  });
+}
+
+/** An element: `on...` are listeners, other properties are attributes; null and false leave one out. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  props: Record<string, unknown> | null = null,
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value as EventListener);
+    else if (name === "style") Object.assign(made.style, value);
+    else made.setAttribute(name, value === true ? "" : shown(String(value)));
+  }
+  append(made, children);
+  return made;
+}
+
+export function append(to: Element, children: Child[]): void {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    if (Array.isArray(child)) append(to, child);
+    else to.append(child instanceof Node ? child : shown(String(child)));
+  }
+}
+
+export function replace(into: Element, ...children: Child[]): void {
+  into.replaceChildren();
+  append(into, children);
+}

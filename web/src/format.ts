@@ -1,0 +1,49 @@
+// Numbers as people read them, as src/recsmith/units.py prints them: four significant digits, and a unit.
+
+export interface Scale {
+  unit: string;
+  size: number;
+}
+
+const TIMES: Scale[] = [{ unit: "µs", size: 1e-6 }, { unit: "ms", size: 1e-3 }, { unit: "s", size: 1 }];
+const SIZES: Scale[] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].map((unit, power) => ({ unit, size: 1024 ** power }));
+
+/** The unit in which a number stands with one to three digits before the point. */
+function fitting(value: number, scales: Scale[], step: number): Scale {
+  return scales.find((scale) => Math.abs(value) < scale.size * step) ?? scales.at(-1)!;
+}
+
+export const timeScale = (seconds: number): Scale => fitting(seconds, TIMES, 1000);
+export const sizeScale = (bytes: number): Scale => fitting(bytes, SIZES, 1024);
+
+/** Up to `most` significant digits, no trailing zeros, thousands apart. */
+export function digits(value: number, most = 4): string {
+  return value.toLocaleString("en", { maximumSignificantDigits: most });
+}
+
+export function scaled(value: number, scale: Scale, most = 4): string {
+  return `${digits(value / scale.size, most)} ${scale.unit}`;
+}
+
+export const seconds = (value: number): string => scaled(value, timeScale(value));
+export const bytes = (value: number): string => scaled(value, sizeScale(value));
+
+export function percent(share: number, most = 2): string {
+  return `${digits(share * 100, most)} %`;
+}
+
+/** A relative change with its sign, such as -3.2 %. */
+export function change(now: number, before: number): string {
+  const part = before ? now / before - 1 : 0;
+  if (Math.abs(part) < 5e-7) return "±0 %";
+  return `${part < 0 ? "−" : "+"}${percent(Math.abs(part))}`;
+}
+
+export const whole = (value: number): string => Math.round(value).toLocaleString("en");
+
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${whole(count)} ${count === 1 ? one : many}`;
+}
+
+/** table_wise as words. */
+export const words = (name: string): string => name.replaceAll("_", " ");
