@@ -48,6 +48,7 @@ ROOMS = (
     ("bench",),
     ("training",),
     ("reports",),
+    ("web",),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         load_constraints,
         pins_of,
     )
+    from recsmith.web.report import report
     from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
     from recsmith.workloads.sample import sample_workload
 
@@ -60,6 +61,7 @@ _ROOMS = {
     "recsmith.analyses.replan_curve": ("replan_curve",),
     "recsmith.analyses.sweep": ("sweep",),
     "recsmith.planning": ("Result", "plan"),
+    "recsmith.web.report": ("report",),
     "recsmith.errors": (
         "CorruptFile", "Infeasible", "MissingExtra", "NoPlanFound", "PlanMismatch", "RecSmithError", "UsageError",
     ),
@@ -106,6 +108,7 @@ __all__ = [
     "price",
     "replan",
     "replan_curve",
+    "report",
     "sample_workload",
     "save_plan",
     "save_workload",

@@ -33,13 +33,14 @@ export interface TableData {
   name: string;
   rows: number;
   columns: number;
-  /** Bytes of one row: `row_bytes[0]` fixed, and `row_bytes[1]` for each column. */
-  row_bytes: [number, number];
+  element_bytes: number;
   sharding_type: string;
   compute_kernel: string;
   pieces: Piece[];
-  /** Ids that the table looks up in a step of one device's batch. */
+  /** Ids that the batch of one device looks up in a step. */
   ids: number;
+  /** Seconds by which the device that pays most for the table were faster without it. */
+  seconds: number;
 }
 
 /** One shard of the map: where it lies, and how much it weighs. */

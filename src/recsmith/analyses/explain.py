@@ -119,10 +119,14 @@ def explain(plan: Plan | Source, table: str | None = None, cost_model: str | Cos
     wider = problem_holding(problem, plan.placements)
     placed = PlacedCosts(model.compile(wider), footprint_of(wider, plan.placements))
     return Explanation(
-        plan=plan, cost_model=model.name, total_s=placed.total_s,
-        phases=tuple(_phase(placed, number) for number in range(len(placed.evaluator.step_rule.phases))),
+        plan=plan, cost_model=model.name, total_s=placed.total_s, phases=phases_of(placed),
         account=None if table is None else _account(placed, model, plan, problem, table),
     )  # fmt: skip
+
+
+def phases_of(placed: PlacedCosts) -> tuple[Phase, ...]:
+    """What binds each phase of a step."""
+    return tuple(_phase(placed, number) for number in range(len(placed.evaluator.step_rule.phases)))
 
 
 def _phase(placed: PlacedCosts, number: int) -> Phase:

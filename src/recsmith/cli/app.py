@@ -20,6 +20,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "sweep": "Plan for several numbers of devices, and show where more stop to pay.",
     "replan": "Plan anew from the plan of a running job, without moving much.",
     "explain": "Explain what binds the step of a plan, and one table's alternatives.",
+    "report": "Write a page with charts of a plan, which opens without a network.",
     "import": "Make a plan file of the plan that a job runs today.",
     "verify": "Measure plans on this machine beside what was predicted.",
     "diff": "Show what changed between two plans.",

@@ -130,6 +130,11 @@ def digest_of(workload: Workload, cluster: Cluster, constraints: Raw, placements
     return hashlib.sha256(json.dumps(block, sort_keys=True).encode()).hexdigest()
 
 
+def workload_digest(workload: Workload) -> str:
+    """SHA-256 of a workload, by which one knows it again; the same for any order of the tables."""
+    return hashlib.sha256(json.dumps(workload_to_raw(sorted_by_name(workload)), sort_keys=True).encode()).hexdigest()
+
+
 def sorted_by_name(workload: Workload) -> Workload:
     """The workload with its tables in order of their names, as plans keep it."""
     return replace(workload, tables=tuple(sorted(workload.tables, key=lambda table: table.name)))

@@ -113,6 +113,16 @@ def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
     return device, host.reshape(problem.cluster.hosts, -1).sum(axis=1)
 
 
+def memory_parts(problem: Problem, footprint: Footprint) -> dict[str, Ints]:
+    """Device bytes per rank (W,) of a footprint by what they hold; they add up to those of `memory_used`."""
+    head, tail = problem.memory_model.parts_of(footprint.mode, footprint.width)
+    last = last_rank(footprint.target, problem.modes.coverage[footprint.mode])
+    parts = {name: sum_per_rank(size, footprint, problem) for name, size in head.items()}
+    for name, size in parts.items():
+        np.add.at(size, last, tail[name] - head[name])
+    return parts
+
+
 def fits(problem: Problem, footprint: Footprint) -> bool:
     """Whether device and host memory suffice."""
     device, host = memory_used(problem, footprint)

@@ -13,7 +13,7 @@ from recsmith.problems.constraints import Constraints
 from recsmith.problems.demand import Demand
 from recsmith.problems.modes import Modes
 from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
-from recsmith.sharding.memory import ACCOUNTINGS, Bytes, Pieces
+from recsmith.sharding.memory import ACCOUNTINGS, Bytes, Pieces, device_parts
 from recsmith.workloads import Workload
 
 ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding moves an accounting off a straight line over widths
@@ -43,9 +43,27 @@ class MemoryModel:
         head, tail = self.modes.head_rows[modes], self.modes.tail_rows[modes]
         return self._bytes_of(modes, widths, head), self._bytes_of(modes, widths, tail)
 
+    def parts_of(self, modes: Ints, widths: Ints) -> tuple[dict[str, Ints], dict[str, Ints]]:
+        """(head, tail) device bytes (N,) of pieces by what they hold; they add up to those of `bytes_of`."""
+        ends = (self.modes.head_rows[modes], self.modes.tail_rows[modes])
+        head, tail = (
+            device_parts(self.accounting, self._pieces(modes, widths, rows), self.workload.optimizer, self._pipeline)
+            for rows in ends
+        )
+        return head, tail
+
     def _bytes_of(self, index: Ints, widths: Ints, rows: Ints) -> Bytes:
+        pieces = self._pieces(index, widths, rows)
+        return ACCOUNTINGS[self.accounting](pieces, self.workload.optimizer, self._pipeline)
+
+    @property
+    def _pipeline(self) -> str:
+        plain = self.accounting == "torchrec" and self.on_cpu  # TorchRec counts no pipeline there
+        return "none" if plain else self.workload.pipeline
+
+    def _pieces(self, index: Ints, widths: Ints, rows: Ints) -> Pieces:
         demand, modes, table, kind = self.demand, self.modes, self.modes.table[index], self.modes.type[index]
-        pieces = Pieces(
+        return Pieces(
             rows=rows, width=widths, table_rows=demand.rows[table], table_dim=demand.dim[table],
             element_bytes=demand.element_bytes[table], ids=modes.ids[index], bags=modes.bags[index],
             outputs=modes.outputs[index], weighted=demand.weighted[table], int8=demand.int8[table],
@@ -54,9 +72,6 @@ class MemoryModel:
             sequence=~demand.pooled[table], mean=demand.mean[table],
             gathered=np.isin(kind, _SPLIT_ROWS) & demand.pooled[table],
         )  # fmt: skip
-        plain = self.accounting == "torchrec" and self.on_cpu  # TorchRec counts no pipeline there
-        pipeline = "none" if plain else self.workload.pipeline
-        return ACCOUNTINGS[self.accounting](pieces, self.workload.optimizer, pipeline)
 
     def needless_caches(self) -> Bools:
         """Modes (M,) whose cache takes no less device memory than the whole table, or than a larger cache of it.

@@ -38,10 +38,11 @@ def diff_report(change: PlanDiff, before: str, after: str) -> RenderableType:
 
 
 def _change_row(item: Change) -> Sequence[str]:
-    return item.table, _placement_words(item.before), _placement_words(item.after), format_size(item.moved_bytes)
+    return item.table, placement_words(item.before), placement_words(item.after), format_size(item.moved_bytes)
 
 
-def _placement_words(placement: Placement | None) -> str:
+def placement_words(placement: Placement | None) -> str:
+    """Where a table is: sharding type, the kernel if it is in host memory, the first ranks, and widths."""
     if placement is None:
         return "-"
     more = " …" if len(placement.ranks) > MOST_NAMED else ""

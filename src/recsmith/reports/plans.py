@@ -33,24 +33,17 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("step", f"{format_time(plan.cost.total_s)} ({words})"),
         line("bound", _bound_words(plan)),
     ]
-    if plan.cluster.replication is not None:
-        lines.append(line("sync", _sync_words(plan)))
-    if run:
-        lines.append(line("search", run))
-    hosted = [placement for placement in plan.placements if is_hosted(placement)]
-    if hosted:
-        lines.append(line("host", _hosted_words(plan, hosted)))
-    split = inexact_tables(plan)
-    if split:
-        lines.append(line("note", _inexact_words(plan, split)))
+    remarks = {"sync": sync_words(plan), "search": run, "host": hosted_words(plan), "note": inexact_words(plan)}
+    lines += [line(label, words) for label, words in remarks.items() if words]
     lines.append(line("digest", plan.digest[:16]))
     return Group(*lines, device_grid(plan.cost))
 
 
-def _sync_words(plan: Plan) -> str:
-    """What the replicas of a sharding group synchronise, and what it adds to a step."""
+def sync_words(plan: Plan) -> str | None:
+    """What the replicas of a sharding group synchronise, and what it adds to a step; None without replicas."""
     sync = synchronisation_of(plan)
-    assert sync is not None
+    if sync is None:
+        return None
     counted = "not counted by cost model torchrec" if plan.cost_model == "torchrec" else "in bwd comm"
     return (
         f"{format_size(sync.size)} on the rank with most, {format_time(sync.seconds)} of a step, {counted}; "
@@ -63,8 +56,11 @@ def is_hosted(placement: Placement) -> bool:
     return placement.compute_kernel in HOST_KERNELS
 
 
-def _hosted_words(plan: Plan, hosted: Sequence[Placement]) -> str:
-    """What lives in host memory, by kernel and share that is cached on the device."""
+def hosted_words(plan: Plan) -> str | None:
+    """What lives in host memory, by kernel and share that is cached on the device; None where nothing does."""
+    hosted = [placement for placement in plan.placements if is_hosted(placement)]
+    if not hosted:
+        return None
     weight = {table.name: table.weight_bytes for table in plan.workload.tables}
     counts = Counter(kernel_words(placement.compute_kernel, placement.cache) for placement in hosted)
     kernels = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
@@ -72,7 +68,11 @@ def _hosted_words(plan: Plan, hosted: Sequence[Placement]) -> str:
     return f"{counted(len(hosted), 'table')}, {size} of weights in host memory: {kernels}"
 
 
-def _inexact_words(plan: Plan, tables: list[str]) -> str:
+def inexact_words(plan: Plan) -> str | None:
+    """Which tables train differently from the unsharded model, and why; None where none does."""
+    tables = inexact_tables(plan)
+    if not tables:
+        return None
     count = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
     return (
         f"{count} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, "

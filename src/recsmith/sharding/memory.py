@@ -150,10 +150,15 @@ def real_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
     """Memory that a training job allocates for a shard at the peak of its step."""
     parts = real_parts(pieces, optimizer, pipeline)
     uvm, caching = _in_host_memory(pieces)
-    by_row = STATE_BYTES * pieces.rows * OPTIMIZERS[optimizer].row_states  # FBGEMM keeps it on the device always
+    by_row = _state_by_row(pieces, optimizer)
     cached = np.where(caching, _real_cache(pieces), 0)
     stored = parts.weights + parts.state - by_row + parts.gradient
     return _place(uvm, stored, by_row + cached + parts.ids + parts.outputs + parts.sort)
+
+
+def _state_by_row(pieces: Pieces, optimizer: str) -> Ints:
+    """Optimizer state of one number a row, which FBGEMM keeps on the device always."""
+    return STATE_BYTES * pieces.rows * OPTIMIZERS[optimizer].row_states
 
 
 def _real_cache(pieces: Pieces) -> Ints:
@@ -223,6 +228,30 @@ def _real_state(pieces: Pieces, optimizer: str) -> Ints:
     """Optimizer state of a shard: FBGEMM keeps element-wise state per weight and row-wise state per row of a shard."""
     kept = OPTIMIZERS[optimizer]
     return STATE_BYTES * pieces.rows * (kept.element_states * pieces.width + kept.row_states)
+
+
+def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str) -> dict[str, Ints]:
+    """The device bytes of an accounting by what they hold; they add up to those of `ACCOUNTINGS[accounting]`.
+
+    Under `torchrec`, whose optimizer state and buffers are not told apart, weights hold the state.
+    """
+    uvm, caching = _in_host_memory(pieces)
+    if accounting == "torchrec":
+        total = torchrec_bytes(pieces, optimizer, pipeline).device
+        cache = _torchrec_cache(pieces, caching, optimizer)
+        tensor = pieces.rows * pieces.width * pieces.element_bytes
+        weights = np.where(uvm, 0, tensor + _torchrec_state(tensor, pieces.table_dim, optimizer))
+        return {"weights and optimizer state": weights, "cache": cache, "ids and outputs": total - weights - cache}
+    parts = real_parts(pieces, optimizer, pipeline)
+    by_row = _state_by_row(pieces, optimizer)
+    return {
+        "weights": np.where(uvm, 0, parts.weights),
+        "optimizer state": np.where(uvm, 0, parts.state - by_row) + by_row,
+        "gradients": np.where(uvm, 0, parts.gradient),
+        "cache": np.where(caching, _real_cache(pieces), 0),
+        "ids and outputs": parts.ids + parts.outputs,
+        "sorting": parts.sort,
+    }
 
 
 ACCOUNTINGS = {"torchrec": torchrec_bytes, "real": real_bytes}

@@ -18,7 +18,7 @@ export function shardsOf(tables: TableData[]): Shard[] {
     return ranks.map((rank, i): Shard => {
       const start = piece.block === null ? 0 : Math.min(i * piece.block, table.rows);
       const end = piece.block === null ? table.rows : Math.min(start + piece.block, table.rows);
-      const size = (end - start) * (table.row_bytes[0] + width * table.row_bytes[1]);
+      const size = (end - start) * width * table.element_bytes;
       return { table, rank, rows: [start, end], columns: piece.columns, bytes: size };
     });
   }));

@@ -1,0 +1,92 @@
+"""The report of a plan: one HTML file that opens without a network, in any browser of today.
+
+The page's script and style (src/recsmith/web/static/report, built from web/) stand in the file, and so does what it
+shows, as JSON. A strict Content-Security-Policy names both by their digests, so that nothing else runs, whatever the
+plan's names hold; and nothing is loaded from anywhere.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import os
+from importlib.resources import files
+
+from recsmith._printable import one_line
+from recsmith.files import Source, encode, source_text, write_text
+from recsmith.plans import Plan, load_plan
+from recsmith.units import counted, format_gap, format_size, format_time
+from recsmith.web.report_data import ReportData, report_data
+
+BEGINNING = "<!doctype html>\n<!-- recsmith/report/1 -->\n"
+REPORT_FILE = rb"<!doctype html>\n<!-- recsmith/report/"  # what `-o` may overwrite
+PAGE = """<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src '{script_hash}'; \
+style-src '{style_hash}'; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main id="report"><h1>{title}</h1><p>{sentence}</p><noscript><p>The charts need JavaScript.</p></noscript></main>
+<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def report(plan: Plan | Source, target: Source, *, against: Plan | Source | None = None) -> None:
+    """Write the report of a plan: one HTML file with charts of its seconds, memory and shards, that opens offline.
+
+    plan: a Plan, or its file. against: another plan for the same tables; the report then shows what changed from it.
+
+    Raises:
+        UsageError: a file cannot be read or written, or the other plan is of other tables; CorruptFile or PlanMismatch
+            where a file holds no plan. Nothing is written then.
+    """
+    write_text(source_text(target, "an output"), report_html(plan, against=against))
+
+
+def report_html(plan: Plan | Source, *, against: Plan | Source | None = None) -> str:
+    """The same as text."""
+    other = None if against is None else load_plan(against)
+    return html_of(report_data(load_plan(plan), _name_of(plan), other, _name_of(against)))
+
+
+def _name_of(plan: Plan | Source | None) -> str:
+    """What to call a plan: its file's name, where it comes from a file."""
+    return os.path.basename(os.fspath(plan)) if isinstance(plan, str | os.PathLike) and plan != "-" else ""
+
+
+def html_of(shown: ReportData) -> str:
+    """The page of a report's data."""
+    built = files("recsmith.web") / "static" / "report"
+    script, style = ((built / name).read_text("utf-8") for name in ("report.js", "report.css"))
+    return BEGINNING + PAGE.format(
+        title=html.escape(one_line(f"{shown.plan.name}: sharding plan")), sentence=html.escape(sentence_of(shown)),
+        script=script, script_hash=_hash_of(script), style=style, style_hash=_hash_of(style), data=_data_block(shown),
+    )  # fmt: skip
+
+
+def sentence_of(shown: ReportData) -> str:
+    """The plan in a sentence, for those who see no charts."""
+    work, plan = shown.workload, shown.plan
+    best = "" if plan.gap is None else f", at most {format_gap(plan.gap)} above the best"
+    tables, size = counted(work.tables, "table"), format_size(work.weight_bytes)
+    return one_line(f"{tables} ({size}) on {plan.cluster}: {format_time(plan.total_s)} a step, predicted{best}.")
+
+
+def _data_block(shown: ReportData) -> str:
+    """JSON that may stand in a script element: no sign of it can end the element or begin a comment."""
+    text = json.dumps(encode(shown), separators=(",", ":"), allow_nan=False)
+    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+
+
+def _hash_of(text: str) -> str:
+    """The digest by which a Content-Security-Policy names a script or a style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

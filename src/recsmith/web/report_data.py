@@ -1,0 +1,283 @@
+"""What the report of a plan shows, as plain data; web/src/data.ts names the same fields for the page.
+
+Seconds and bytes; the page chooses units. Costs are the plan's own. What binds the step, how much it hangs on the
+pooling factors, what fills the memory and what differs between plans come from the rooms that know them.
+"""
+
+import math
+from collections.abc import Iterator
+
+from recsmith._types import noun
+from recsmith._version import __version__
+from recsmith.analyses.explain import Phase, phases_of
+from recsmith.analyses.placed_costs import PlacedCosts
+from recsmith.analyses.sensitivity import Spread, spread_of
+from recsmith.costs import CostModel
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.errors import UsageError
+from recsmith.plans import Bound, DeviceCost, Placement, Plan, diff
+from recsmith.plans.files import workload_digest
+from recsmith.plans.moves import is_same_table
+from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
+from recsmith.problems.footprint import memory_parts
+from recsmith.reports.diffs import placement_words
+from recsmith.reports.plans import hosted_words, inexact_words, overfull_words, sync_words
+from recsmith.workloads import Table
+
+SCHEMA = "recsmith/report/1"
+MOST_TABLES = 8  # of a phase, the dearest first
+DIGITS = 6  # significant, of seconds and ids of single tables
+
+
+@noun
+class ShownPiece:
+    """Columns [a, b) of a table and the ranks that hold them, as runs (first rank, number of ranks).
+
+    block: rows of each rank's block, the first rank's first; None where every rank holds all rows.
+    """
+
+    columns: tuple[int, int]
+    ranks: tuple[tuple[int, int], ...]
+    block: int | None
+
+
+@noun
+class ShownTable:
+    """A table and where it is.
+
+    ids: that the batch of one device looks up in a step. seconds: by which the rank that pays most for the table were
+    faster without it.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    element_bytes: int
+    sharding_type: str
+    compute_kernel: str
+    pieces: tuple[ShownPiece, ...]
+    ids: float
+    seconds: float
+
+
+@noun
+class ShownMemory:
+    """Bytes of each part that a device holds, in the order of `ReportData.memory_parts`, and what it could hold."""
+
+    rank: int
+    bytes: tuple[int, ...]
+    capacity: int
+
+
+@noun
+class ShownChange:
+    """A table that two plans place differently, both placements in words."""
+
+    table: str
+    before: str
+    after: str
+    moved_bytes: int
+
+
+@noun
+class ShownPlan:
+    """What a plan costs, and where it comes from.
+
+    name: the file of the plan, or what else it is called. notes: what a reader should know besides, in sentences.
+    """
+
+    name: str
+    digest: str
+    planner: str
+    cost_model: str
+    cluster: str
+    total_s: float
+    bound: Bound
+    gap: float | None
+    devices: tuple[DeviceCost, ...]
+    notes: tuple[str, ...]
+
+
+@noun
+class ShownWorkload:
+    """The problem in a few words."""
+
+    name: str
+    digest: str
+    tables: int
+    weight_bytes: int
+    batch_size: int
+    optimizer: str
+
+
+@noun
+class ShownDifference:
+    """From another plan to the one that is shown: tables that differ, those that move most first.
+
+    other_problem: how the plans solve different problems, in sentences; their costs then do not compare.
+    """
+
+    other: ShownPlan
+    changes: tuple[ShownChange, ...]
+    unchanged: int
+    moved_bytes: int
+    other_problem: tuple[str, ...]
+
+
+@noun
+class ReportData:
+    """All that the report of a plan shows; `encode` makes it JSON of schema recsmith/report/1.
+
+    phases: of the step, in their order: the rank that each waits for. memory: per device. constraints: what the plan
+    had to keep, as the plan file has it. made_by: the version of RecSmith that wrote the report.
+    """
+
+    schema: str
+    made_by: str
+    plan: ShownPlan
+    workload: ShownWorkload
+    phases: tuple[Phase, ...]
+    memory_parts: tuple[str, ...]
+    memory: tuple[ShownMemory, ...]
+    tables: tuple[ShownTable, ...]
+    sensitivity: Spread
+    against: ShownDifference | None
+
+
+def report_data(plan: Plan, name: str = "", against: Plan | None = None, other_name: str = "") -> ReportData:
+    """What the report of a plan shows, alone or with its difference from another plan for the same tables.
+
+    name, other_name: what the plans are called, such as their files.
+
+    Raises:
+        UsageError: the other plan is of other tables.
+    """
+    difference = None if against is None else _difference(plan, against, other_name)
+    model = find_cost_model(plan.cost_model)
+    problem = problem_holding(problem_of(plan), plan.placements)
+    placed = PlacedCosts(model.compile(problem), footprint_of(problem, plan.placements))
+    parts = memory_parts(problem, placed.footprint)
+    held = zip(*(size.tolist() for size in parts.values()), strict=True)
+    return ReportData(
+        schema=SCHEMA, made_by=f"recsmith {__version__}", plan=_summary(plan, name), workload=_workload(plan),
+        phases=tuple(_shortened(phase) for phase in phases_of(placed)),
+        memory_parts=tuple(parts),
+        memory=tuple(
+            ShownMemory(rank=device.rank, bytes=sizes, capacity=device.hbm_capacity_bytes)
+            for device, sizes in zip(plan.cost.per_device, held, strict=True)
+        ),
+        tables=tuple(_tables(plan, problem, placed)),
+        sensitivity=_spread(model, placed), against=difference,
+    )  # fmt: skip
+
+
+def _spread(model: CostModel, placed: PlacedCosts) -> Spread:
+    return spread_of(model, placed.problem, placed.footprint)
+
+
+def _summary(plan: Plan, name: str) -> ShownPlan:
+    return ShownPlan(
+        name=name or plan.workload.name or "plan", digest=plan.digest, planner=plan.planner,
+        cost_model=plan.cost_model, cluster=plan.cluster.describe(), total_s=plan.cost.total_s, bound=plan.bound,
+        gap=plan.gap, devices=plan.cost.per_device, notes=tuple(_notes(plan)),
+    )  # fmt: skip
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    """What a reader should know besides the figures; terminal reports say the same."""
+    for words in (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan)):
+        if words:
+            line = " ".join(words.split())  # those of the terminal are broken into lines
+            yield f"{line[0].upper()}{line[1:]}."
+    if plan.extrapolated:
+        inputs = ", ".join(f"{name} by {factor:.3g} times" for name, factor in plan.extrapolated.items())
+        yield f"The cost model was not trained on such inputs: {inputs} beyond what it has seen."
+
+
+def _workload(plan: Plan) -> ShownWorkload:
+    given = plan.workload
+    return ShownWorkload(
+        name=given.name, digest=workload_digest(given), tables=len(given.tables), weight_bytes=given.weight_bytes,
+        batch_size=given.batch_size, optimizer=given.optimizer,
+    )  # fmt: skip
+
+
+def _shortened(phase: Phase) -> Phase:
+    """The phase with its dearest tables only."""
+    dearest = tuple(share for share in phase.tables if share.seconds > 0)[:MOST_TABLES]
+    return Phase(rank=phase.rank, seconds=phase.seconds, mean_s=phase.mean_s, parts=phase.parts, tables=dearest)
+
+
+def _tables(plan: Plan, problem: Problem, placed: PlacedCosts) -> Iterator[ShownTable]:
+    """Every table, in the order of the problem."""
+    placements = {placement.table: placement for placement in plan.placements}
+    for index, table in enumerate(problem.tables):
+        placement = placements[table.name]
+        saved = placed.saved_by(index)[1].sum(axis=1)
+        yield ShownTable(
+            name=table.name, rows=table.num_embeddings, columns=table.embedding_dim,
+            element_bytes=table.element_bytes, sharding_type=placement.sharding_type,
+            compute_kernel=placement.compute_kernel, pieces=tuple(_pieces(plan, table, placement)),
+            ids=_rounded(float(problem.demand.ids[index])), seconds=_rounded(float(saved.max())),
+        )  # fmt: skip
+
+
+def _pieces(plan: Plan, table: Table, placement: Placement) -> Iterator[ShownPiece]:
+    """The column pieces of a table, left to right."""
+    kind, ranks = placement.kind, placement.ranks
+    widths = placement.widths_of(table.embedding_dim)
+    size = kind.coverage(plan.cluster)
+    rows = kind.shards(table, ranks[:1], widths[:1], plan.cluster)[0].rows[1]
+    left = 0
+    for number, width in enumerate(widths):
+        yield ShownPiece(
+            columns=(left, left + width), ranks=_runs(ranks[number * size : (number + 1) * size]),
+            block=rows if rows < table.num_embeddings else None,
+        )  # fmt: skip
+        left += width
+
+
+def _runs(ranks: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Ranks in their order as runs of neighbours: (first rank, number of ranks)."""
+    runs: list[tuple[int, int]] = []
+    for rank in ranks:
+        if runs and rank == sum(runs[-1]):
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((rank, 1))
+    return tuple(runs)
+
+
+def _rounded(value: float) -> float:
+    """A number to as many digits as a reader takes in, which keeps the file small."""
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else 0.0
+
+
+def _difference(plan: Plan, against: Plan, other_name: str) -> ShownDifference:
+    """From the other plan to this one."""
+    _check_same_tables(plan, against)
+    found = diff(against, plan)
+    ordered = sorted(found.changes, key=lambda change: (-change.moved_bytes, change.table))
+    return ShownDifference(
+        other=_summary(against, other_name), unchanged=found.unchanged, moved_bytes=found.moved_bytes,
+        changes=tuple(
+            ShownChange(
+                table=each.table, before=placement_words(each.before), after=placement_words(each.after),
+                moved_bytes=each.moved_bytes,
+            )
+            for each in ordered
+        ),
+        other_problem=found.other_problem,
+    )  # fmt: skip
+
+
+def _check_same_tables(plan: Plan, against: Plan) -> None:
+    """Refuse plans of different workloads, whose difference would say nothing."""
+    mine, theirs = ({table.name: table for table in each.workload.tables} for each in (plan, against))
+    shapes = sum(not is_same_table(mine[name], theirs[name]) for name in mine.keys() & theirs.keys())
+    if shapes or mine.keys() != theirs.keys():
+        raise UsageError(
+            f"the other plan is of another workload: {len(mine.keys() - theirs.keys())} tables are only in this plan, "
+            f"{len(theirs.keys() - mine.keys())} only in the other, {shapes} have another shape; give --against a plan "
+            "of the same tables"
+        )
