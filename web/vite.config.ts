@@ -8,16 +8,17 @@ export default defineConfig(({ mode }) => ({
   build: {
     outDir: `../src/recsmith/web/static/${mode}`,
     emptyOutDir: true,
+    cssCodeSplit: mode !== "report",
     modulePreload: false,
     reportCompressedSize: false,
     chunkSizeWarningLimit: 2000,
     rollupOptions: {
-      input: mode === "report" ? "src/report/main.ts" : "app.html",
+      input: mode === "report" ? { report: "src/report/main.ts" } : "app.html",
       output: {
         format: mode === "report" ? ("iife" as const) : ("es" as const),
         entryFileNames: "[name].js",
         chunkFileNames: "[name].js",
-        assetFileNames: "[name][extname]",
+        assetFileNames: mode === "report" ? "report[extname]" : "[name][extname]",
       },
     },
   },

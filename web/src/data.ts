@@ -51,3 +51,66 @@ export interface Shard {
   columns: [number, number];
   bytes: number;
 }
+
+/** A device of a plan's cost. */
+export interface DeviceCost extends DeviceSeconds {
+  hbm_bytes: number;
+  hbm_capacity_bytes: number;
+}
+
+export interface Bound {
+  value_s: number | null;
+  kind: string;
+  space: string;
+}
+
+/** What a plan costs, and where it comes from. */
+export interface ShownPlan {
+  name: string;
+  digest: string;
+  planner: string;
+  cost_model: string;
+  cluster: string;
+  total_s: number;
+  bound: Bound;
+  gap: number | null;
+  devices: DeviceCost[];
+  notes: string[];
+}
+
+/** A phase of the step: the rank that all wait for, the parts of its time, and the tables that cost it most. */
+export interface Phase {
+  rank: number;
+  seconds: number;
+  mean_s: number;
+  parts: { part: keyof DeviceSeconds; seconds: number; launch_s: number; latency_s: number }[];
+  tables: { table: string; sharding_type: string; seconds: number }[];
+}
+
+export interface Change {
+  table: string;
+  before: string;
+  after: string;
+  moved_bytes: number;
+}
+
+export interface Difference {
+  other: ShownPlan;
+  changes: Change[];
+  unchanged: number;
+  moved_bytes: number;
+  other_problem: string[];
+}
+
+export interface ReportData {
+  schema: string;
+  made_by: string;
+  plan: ShownPlan;
+  workload: { name: string; digest: string; tables: number; weight_bytes: number; batch_size: number; optimizer: string };
+  phases: Phase[];
+  memory_parts: string[];
+  memory: DeviceMemory[];
+  tables: TableData[];
+  sensitivity: { median_s: number; p95_s: number; off: number; draws: number };
+  against: Difference | null;
+}

@@ -15,13 +15,13 @@ export const TIME_PARTS: [key: keyof DeviceSeconds, label: string, colour: strin
   ["wait_s", "Wait for the others", "wait"],
 ];
 
-/** bound: seconds that no plan can beat; null where nothing is proved. */
-export function deviceTimes(devices: DeviceSeconds[], bound: number | null, theme: Theme): EChartsCoreOption {
-  const longest = Math.max(...devices.map((device) => TIME_PARTS.reduce((sum, [key]) => sum + device[key], 0)));
-  const scale = timeScale(longest);
+/** bound: seconds that no plan can beat; null where nothing is proved. longest: what the axis reaches, if not the step. */
+export function deviceTimes(devices: DeviceSeconds[], bound: number | null, theme: Theme, longest?: number): EChartsCoreOption {
+  const step = Math.max(...devices.map((device) => TIME_PARTS.reduce((sum, [key]) => sum + device[key], 0)));
+  const scale = timeScale(longest ?? step);
   const stacks: Stack[] = TIME_PARTS.map(([key, label, colour]) => ({ label, colour, values: devices.map((device) => device[key]) }));
   return {
-    ...axes(theme, devices.map((device) => device.rank), scale.unit),
+    ...axes(theme, devices.map((device) => device.rank), scale.unit, Math.max(step, longest ?? 0, bound ?? 0) / scale.size),
     tooltip: hint(theme, "axis", (index) => {
       const device = devices[index]!;
       return [h("b", null, `Device ${device.rank}`),

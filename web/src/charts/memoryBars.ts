@@ -20,7 +20,7 @@ export function memoryBars(devices: DeviceMemory[], parts: MemoryPart[], theme: 
   const scale = sizeScale(most);
   const stacks: Stack[] = parts.map((part, i) => ({ ...part, values: devices.map((device) => device.bytes[i] ?? 0) }));
   return {
-    ...axes(theme, devices.map((device) => device.rank), scale.unit),
+    ...axes(theme, devices.map((device) => device.rank), scale.unit, most / scale.size),
     tooltip: hint(theme, "axis", (index) => {
       const device = devices[index]!;
       return [h("b", null, `Device ${device.rank}`),

@@ -10,7 +10,8 @@ export interface Stack {
   values: number[];
 }
 
-export function axes(theme: Theme, ranks: number[], unit: string, most?: number): object {
+/** most: what the vertical axis must reach, in its unit. */
+export function axes(theme: Theme, ranks: number[], unit: string, most: number): object {
   const text = { color: theme.muted, fontFamily: theme.font, fontSize: 12 };
   return {
     grid: { left: 8, right: 12, top: 30, bottom: 26, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
@@ -19,10 +20,15 @@ export function axes(theme: Theme, ranks: number[], unit: string, most?: number)
       axisLabel: { ...text, hideOverlap: true }, axisTick: { show: false }, axisLine: { lineStyle: { color: theme.line } },
     },
     yAxis: {
-      type: "value", max: most, name: unit, nameTextStyle: { ...text, align: "right" }, axisLabel: { ...text, showMaxLabel: most === undefined },
+      type: "value", max: ({ max }: { max: number }) => roundedUp(Math.max(max, most)), name: unit, nameTextStyle: { ...text, align: "right" }, axisLabel: { ...text, showMaxLabel: false },
       splitLine: { lineStyle: { color: theme.line } }, splitNumber: 4,
     },
   };
+}
+
+/** The axis ends a little above what it shows, so that a limit and its words have room. */
+function roundedUp(value: number): number {
+  return Number((value * 1.12).toPrecision(3)) || 1;
 }
 
 /** Stacked bars of one device each. */
@@ -39,14 +45,14 @@ export function bars(stacks: Stack[], theme: Theme, size: number): object[] {
 export function limit(label: string, values: number[], theme: Theme, size: number): object {
   const even = values.every((value) => value === values[0]);
   const style = { color: theme.bound, type: [6, 4], width: 1.5 };
-  const words = { show: true, formatter: label, color: theme.bound, fontFamily: theme.font, fontSize: 12 };
+  const words = { show: true, formatter: label, color: theme.bound, fontFamily: theme.font, fontSize: 12, fontWeight: 600 };
   if (!even)
     return { type: "line", name: label, step: "middle", symbol: "none", data: values.map((value) => value / size), lineStyle: style, color: theme.bound };
   return {
     type: "line", name: label, data: [], symbol: "none",
     markLine: {
       silent: true, symbol: "none", lineStyle: style, label: { ...words, position: "insideEndTop" },
-      data: [{ yAxis: (values[0] ?? 0) / size }],
+      data: [{ yAxis: (values[0] ?? 0) / size }], z: 5,
     },
   };
 }

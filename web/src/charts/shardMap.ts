@@ -51,9 +51,10 @@ export function blocksOf(shards: Shard[], devices: number, most = MOST_BLOCKS): 
 
 /** chosen: the table whose shards stand out, by name; all others fade. */
 export function shardMap(blocks: Block[], devices: number, theme: Theme, chosen: string | null = null): EChartsCoreOption {
-  const scale = sizeScale(Math.max(1, ...blocks.map((block) => block.to)));
+  const most = blocks.reduce((sum, block) => Math.max(sum, block.to), 1);
+  const scale = sizeScale(most);
   return {
-    ...axes(theme, Array.from({ length: devices }, (_, rank) => rank), scale.unit),
+    ...axes(theme, Array.from({ length: devices }, (_, rank) => rank), scale.unit, most / scale.size),
     tooltip: hint(theme, "item", (index) => describe(blocks[index]!, theme)),
     series: [{
       type: "custom", name: "shards", clip: true,

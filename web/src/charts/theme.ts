@@ -12,7 +12,7 @@ export interface Theme {
   series: (name: string) => string;
 }
 
-export function themeOf(element: Element = document.documentElement): Theme {
+export function themeOf(element: Element = document.body): Theme {
   const style = getComputedStyle(element);
   const read = (name: string): string => style.getPropertyValue(`--${name}`).trim();
   return {

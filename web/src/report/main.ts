@@ -1,5 +1,41 @@
-import { Chart } from "../charts/chart";
-import { deviceTimes } from "../charts/deviceTimes";
-import { memoryBars } from "../charts/memoryBars";
-import { blocksOf, shardMap, shardsOf } from "../charts/shardMap";
-console.log(Chart, deviceTimes, memoryBars, blocksOf, shardMap, shardsOf);
+// The report of a plan: the data lie in the page, and every part of it is drawn from them.
+
+import "../style/theme.css";
+import "./report.css";
+import type { ReportData } from "../data";
+import { append, h, replace } from "../dom";
+import { themeButton } from "../theme";
+import { bindingPart } from "./binding";
+import { changesPart } from "./changes";
+import { headline } from "./headline";
+import { originPart, provedPart, sensitivityPart } from "./origin";
+import { memoryPart, timePart } from "./devices";
+import { shardsPart } from "./shards";
+
+const data = JSON.parse(document.getElementById("data")!.textContent) as ReportData;
+const parts: [id: string, short: string, part: HTMLElement][] = [
+  ...(data.against ? [["changes", "Changes", changesPart(data, data.against)] as [string, string, HTMLElement]] : []),
+  ["time", "Time", timePart(data)],
+  ["binds", "What binds", bindingPart(data)],
+  ["memory", "Memory", memoryPart(data)],
+  ["shards", "Shards", shardsPart(data)],
+  ["bound", "Bound", provedPart(data)],
+  ["sensitivity", "Sensitivity", sensitivityPart(data)],
+  ["origin", "Origin", originPart(data)],
+];
+for (const [id, , part] of parts) {
+  part.id = id;
+  part.querySelector("h2")!.id = `${id}-title`;
+  part.setAttribute("aria-labelledby", `${id}-title`);
+}
+
+const main = document.getElementById("report")!;
+document.body.prepend(h("header", null,
+  h("div", { class: "bar" },
+    h("p", { class: "brand" }, "RecSmith", h("span", null, data.plan.name)),
+    h("nav", { "aria-label": "Parts of the report" }, parts.map(([id, short]) => h("a", { href: `#${id}` }, short))),
+    themeButton())));
+replace(main, headline(data));
+append(main, parts.map(([, , part]) => part));
+document.dispatchEvent(new Event("themechange")); // draws the charts, now that their boxes have a width
+document.documentElement.dataset.ready = "yes";
