@@ -4,6 +4,7 @@
 # make wheel  build dist/recsmith-<version>-cp311-abi3-<platform>.whl, for Python 3.11 and later
 # make venv   that set-up alone
 # make lint   ruff and pyright
+# make web    build the pages of src/recsmith/web/static from web/ (needs Node 20 or later; its output is committed)
 # make bench  the tables of docs/benchmarks
 # make measurements  the samples that ship with the package: two hours of one quiet core
 # make simulated-model  the learned model of a simulated GPU that ships: half an hour of one core
@@ -18,7 +19,7 @@ TORCH_INDEX ?=
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo wheel test soak lint venv bench measurements simulated-model comm-models learned
+.PHONY: demo wheel test soak lint venv web bench measurements simulated-model comm-models learned
 
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
@@ -41,6 +42,9 @@ lint: $(VENV)/.test
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/pyright
+
+web:
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 SHIPPED := src/recsmith/measuring/shipped
 

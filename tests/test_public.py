@@ -123,6 +123,7 @@ def test_the_public_names_are_frozen():
         "price",
         "replan",
         "replan_curve",
+        "report",
         "sample_workload",
         "save_plan",
         "save_workload",

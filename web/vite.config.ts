@@ -6,7 +6,7 @@ export default defineConfig(({ mode }) => ({
   base: "./",
   publicDir: mode === "report" ? false : "public",
   build: {
-    outDir: `../src/recsmith/web/static/${mode}`,
+    outDir: `${process.env.RECSMITH_STATIC ?? "../src/recsmith/web/static"}/${mode}`,
     emptyOutDir: true,
     cssCodeSplit: mode !== "report",
     modulePreload: false,

@@ -44,6 +44,7 @@ WORDS = {
         "--force",
         "--format",
     },
+    "report": {"plan", "--against", "-o --output", "--force"},
     "replan": {
         "old",
         *("--workload", "--cluster -c", "--batch-size", "--hbm", "--reserve", "--optimizer", "--constraints"),

@@ -21,7 +21,7 @@ export function axes(theme: Theme, ranks: number[], unit: string, most: number):
     },
     yAxis: {
       type: "value", max: ({ max }: { max: number }) => roundedUp(Math.max(max, most)), name: unit, nameTextStyle: { ...text, align: "right" }, axisLabel: { ...text, showMaxLabel: false },
-      splitLine: { lineStyle: { color: theme.line } }, splitNumber: 4,
+      splitLine: { showMaxLine: false, lineStyle: { color: theme.line } }, splitNumber: 4,
     },
   };
 }
@@ -45,7 +45,7 @@ export function bars(stacks: Stack[], theme: Theme, size: number): object[] {
 export function limit(label: string, values: number[], theme: Theme, size: number): object {
   const even = values.every((value) => value === values[0]);
   const style = { color: theme.bound, type: [6, 4], width: 1.5 };
-  const words = { show: true, formatter: label, color: theme.bound, fontFamily: theme.font, fontSize: 12, fontWeight: 600 };
+  const words = { show: true, formatter: label, color: theme.bound, fontFamily: theme.font, fontSize: 12, fontWeight: 600, backgroundColor: theme.surface, padding: [2, 5], borderRadius: 3 };
   if (!even)
     return { type: "line", name: label, step: "middle", symbol: "none", data: values.map((value) => value / size), lineStyle: style, color: theme.bound };
   return {

@@ -35,7 +35,7 @@ function sides(before: ShownPlan, now: ShownPlan, comparable: boolean): HTMLElem
     ["Planner", before.planner, now.planner, ""],
   ];
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Both plans side by side" }, h("table", { class: "sides" },
-    h("thead", null, h("tr", null, h("td"), [before.name, now.name, "change"].map((head) => h("th", { scope: "col" }, head)))),
+    h("thead", null, h("tr", null, h("td"), ["Before", "Now", "Change"].map((head) => h("th", { scope: "col" }, head)))),
     h("tbody", null, rows.map(([head, ...cells]) => h("tr", null, h("th", { scope: "row" }, head), cells.map((cell) => h("td", null, cell)))))));
 }
 

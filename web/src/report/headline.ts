@@ -23,8 +23,8 @@ export function headline(data: ReportData): HTMLElement {
   return h("section", { class: "headline", "aria-labelledby": "title" },
     h("h1", { id: "title" }, `${seconds(plan.total_s)} a step`, best(data)),
     h("p", { class: "lead" }, `${counted(workload.tables, "embedding table")} with ${bytes(workload.weight_bytes)} of weights on `,
-      `${counted(memory.length, "device")} (${plan.cluster}). Device ${phase.rank} sets the pace, and `,
-      `${partWords(part.part).toLowerCase()} takes most of its time. Seconds are predicted by cost model ${plan.cost_model}, not measured.`),
+      `${counted(memory.length, "device")} (${plan.cluster}). Device ${phase.rank} sets the pace; `,
+      `the largest part of its time is ${partWords(part.part).toLowerCase()}. Seconds are predicted by cost model ${plan.cost_model}, not measured.`),
     h("dl", { class: "figures" },
       figure("Step", seconds(plan.total_s), "its embedding part, forward and backward"),
       plan.bound.value_s && plan.gap !== null
