@@ -4,6 +4,17 @@ import { h } from "./dom";
 
 const NAMES = ["system", "light", "dark"] as const;
 
+// Paper is light, and charts are drawn for it; this listener comes before theirs.
+let onScreen: string | undefined;
+window.addEventListener("beforeprint", () => {
+  onScreen = document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = "light";
+});
+window.addEventListener("afterprint", () => {
+  if (onScreen) document.documentElement.dataset.theme = onScreen;
+  else delete document.documentElement.dataset.theme;
+});
+
 export function themeButton(): HTMLElement {
   let at = 0;
   const words = (): string => `Colours: ${NAMES[at]}`;

@@ -11,16 +11,36 @@ use([BarChart, CustomChart, LineChart, GridComponent, MarkLineComponent, Tooltip
 
 const PRINTED_WIDTH = 680; // CSS pixels: what an A4 page leaves between its margins
 
+/** Charts that wait for their turn: one a task, so that the page is there before its charts are. */
+const waiting = new Set<Chart>();
+
+function drawNext(): void {
+  const [chart] = waiting;
+  if (!chart) return;
+  waiting.delete(chart);
+  chart.draw();
+  if (waiting.size) setTimeout(drawNext);
+  else document.documentElement.dataset.drawn = "yes";
+}
+
 /** An option from the colours of now and the width in pixels. */
 export type Draw = (theme: Theme, width: number) => EChartsCoreOption;
 
 export class Chart {
   readonly element: HTMLElement;
   private chart: ECharts | undefined;
-  private readonly watch = new ResizeObserver(() => this.draw());
+  private width = 0;
+  private take: ((dataIndex: number, series: string) => void) | undefined;
+  private readonly watch = new ResizeObserver(() => this.resized());
   private readonly dark = matchMedia("(prefers-color-scheme: dark)");
   private readonly redraw = (): void => this.draw();
   private readonly print = (): void => this.draw(PRINTED_WIDTH);
+
+  private resized(): void {
+    if (this.element.clientWidth === this.width) return;
+    if (!waiting.size) setTimeout(drawNext);
+    waiting.add(this);
+  }
 
   constructor(label: string, private readonly height: number, private readonly option: Draw) {
     this.element = h("div", { class: "chart", role: "img", "aria-label": label, style: { height: `${height}px` } });
@@ -34,8 +54,11 @@ export class Chart {
   /** Draw with the data of now; nothing happens before the element is in the document. */
   draw(width = this.element.clientWidth): void {
     if (!width) return;
-    this.chart ??= init(this.element, null, { renderer: "canvas", width, height: this.height });
-    this.chart.resize({ width, height: this.height });
+    if (!this.chart) {
+      this.chart = init(this.element, null, { renderer: "canvas", width, height: this.height });
+      this.chart.on("click", (event) => this.take?.(event.dataIndex, event.seriesName ?? ""));
+    } else if (width !== this.width) this.chart.resize({ width, height: this.height });
+    this.width = width;
     this.chart.setOption({ animation: false, ...this.option(themeOf(), width) }, { notMerge: true });
   }
 
@@ -45,12 +68,12 @@ export class Chart {
 
   /** Call a function with the data item that was clicked. */
   onPick(take: (dataIndex: number, series: string) => void): this {
-    this.draw();
-    this.chart?.on("click", (event) => take(event.dataIndex, event.seriesName ?? ""));
+    this.take = take;
     return this;
   }
 
   end(): void {
+    waiting.delete(this);
     this.watch.disconnect();
     this.dark.removeEventListener("change", this.redraw);
     document.removeEventListener("themechange", this.redraw);

@@ -8,7 +8,7 @@ import { bytes, sizeScale, whole, words } from "../format";
 import { axes, hint, lines } from "./parts";
 import type { Theme } from "./theme";
 
-export const MOST_BLOCKS = 6000; // of all devices; the smallest shards of each device beyond are one block
+export const MOST_BLOCKS = 4000; // of all devices; the smallest shards of each device beyond are one block
 
 /** All shards of some tables, those of a table next to each other. */
 export function shardsOf(tables: TableData[]): Shard[] {

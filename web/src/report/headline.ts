@@ -32,7 +32,12 @@ export function headline(data: ReportData): HTMLElement {
         : figure("Above the proven bound", "–", plan.bound.value_s ? "the plan lies outside the bound's space" : "nothing is proved"),
       figure("What binds", partWords(part.part), `${percent(part.seconds / plan.total_s)} of the step, on device ${phase.rank}`),
       figure("Fullest device", percent(shares[fullest]!), `${bytes(used[fullest]!)} of ${bytes(memory[fullest]!.capacity)} on device ${fullest}`, over)),
-    plan.notes.map((words) => h("p", { class: "note" }, words)));
+    plan.notes.map((words) => h("p", { class: "note" }, withOptions(words))));
+}
+
+/** Words in which options such as --keep-exact are not broken into lines. */
+function withOptions(text: string): Child {
+  return text.split(/(--[a-z-]+)/).map((piece) => (piece.startsWith("--") ? h("code", null, piece) : piece));
 }
 
 function best({ plan }: ReportData): string {

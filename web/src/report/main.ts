@@ -37,5 +37,3 @@ document.body.prepend(h("header", null,
     themeButton())));
 replace(main, headline(data));
 append(main, parts.map(([, , part]) => part));
-document.dispatchEvent(new Event("themechange")); // draws the charts, now that their boxes have a width
-document.documentElement.dataset.ready = "yes";

@@ -32,7 +32,7 @@ export function shardsPart(data: ReportData): HTMLElement {
     chart.draw();
     grid.refresh();
   };
-  requestAnimationFrame(() => chart.onPick((index) => choose(blocks[index]?.shard?.table ?? null)));
+  chart.onPick((index) => choose(blocks[index]?.shard?.table ?? null));
   grid.sort(5, true);
   const types = [...new Set(data.tables.map((table) => table.sharding_type))].toSorted();
   const rest = blocks.some((block) => !block.shard);
