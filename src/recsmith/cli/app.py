@@ -16,6 +16,7 @@ from recsmith.errors import NoPlanFound, RecSmithError
 COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in recsmith.cli.<name>
     "plan": "Find a sharding plan for a workload on a cluster.",
     "simulate": "Price a plan: cost, bound and gap under a cost model.",
+    "serve": "Plan in a browser: a page on this machine, and its JSON API.",
     "compare": "Compare planners, and the plan that runs today.",
     "sweep": "Plan for several numbers of devices, and show where more stop to pay.",
     "replan": "Plan anew from the plan of a running job, without moving much.",

@@ -2,7 +2,7 @@
 
 from recsmith.clusters.catalogued import catalogue
 from recsmith.clusters.cluster import Cluster, Device, Links
-from recsmith.clusters.files import cluster_from_raw, cluster_to_raw, load_cluster
+from recsmith.clusters.files import cluster_from_raw, cluster_to_raw, load_cluster, named_cluster
 from recsmith.clusters.replication import Replication
 from recsmith.clusters.sharding_groups import group_and_rank, larger_groups, replica_ring, sharding_group, whole_job
 
@@ -17,6 +17,7 @@ __all__ = [
     "group_and_rank",
     "larger_groups",
     "load_cluster",
+    "named_cluster",
     "replica_ring",
     "sharding_group",
     "whole_job",

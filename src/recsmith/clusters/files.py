@@ -9,7 +9,7 @@ from recsmith.clusters.cluster import Cluster
 from recsmith.clusters.schema import SCHEMA
 from recsmith.clusters.short_forms import write_out
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Raw, Source, check_schema, decode, encode, parse, read_text, source_text
+from recsmith.files import Given, Raw, Source, check_schema, decode, encode, parse, read_text, source_text
 
 _NAME = re.compile(r"(?P<device>[a-z0-9-]+)(?::(?P<local>[0-9]{1,6})(?:x(?P<hosts>[0-9]{1,6}))?)?")
 
@@ -32,13 +32,9 @@ def load_cluster(source: Cluster | Source) -> Cluster:
     if isinstance(source, Cluster):
         return source
     source = source_text(source, "a Cluster")
-    match = _NAME.fullmatch(source.lower())
-    if match and (match["local"] or match["device"] in catalogue()):
-        if match["device"] not in catalogue():
-            raise UsageError(f"no device is called '{match['device']}'{unknown_device(match['device'])}")
-        cluster = _catalogue_cluster(match["device"])
-        local = int(match["local"]) if match["local"] else cluster.local_world_size
-        return replace(cluster, local_world_size=local, hosts=int(match["hosts"] or 1))
+    named = None if isinstance(source, Given) else named_cluster(source)
+    if named is not None:
+        return named
     try:
         text = read_text(source)
     except CorruptFile:
@@ -46,6 +42,22 @@ def load_cluster(source: Cluster | Source) -> Cluster:
     except UsageError as error:
         raise UsageError(f"{error}, or a device{unknown_device(source.lower())}") from None
     return cluster_from_raw(write_out(parse(text, source), source), source)
+
+
+def named_cluster(name: str) -> Cluster | None:
+    """The cluster of a catalogue name such as h100:8x12; None for what is no such name, as a path is none.
+
+    Raises:
+        UsageError: no device of the catalogue is called so.
+    """
+    match = _NAME.fullmatch(name.lower())
+    if not match or not (match["local"] or match["device"] in catalogue()):
+        return None
+    if match["device"] not in catalogue():
+        raise UsageError(f"no device is called '{match['device']}'{unknown_device(match['device'])}")
+    cluster = _catalogue_cluster(match["device"])
+    local = int(match["local"]) if match["local"] else cluster.local_world_size
+    return replace(cluster, local_world_size=local, hosts=int(match["hosts"] or 1))
 
 
 def cluster_from_raw(raw: Raw, source: str) -> Cluster:

@@ -5,6 +5,7 @@ aliases and tags, unknown fields and numbers written as text are refused, each w
 may be written, targets.py says.
 """
 
+from recsmith.files.given import Given
 from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, reading
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
 from recsmith.files.sources import Source, source_text
@@ -13,6 +14,7 @@ from recsmith.files.texts import LARGEST_FILE, is_regular_file, read_bytes, read
 
 __all__ = [
     "LARGEST_FILE",
+    "Given",
     "Raw",
     "Source",
     "check_schema",

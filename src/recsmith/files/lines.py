@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from recsmith.errors import UsageError
+from recsmith.files.given import Given
 from recsmith.files.texts import is_regular_file, read_text
 
 LARGEST = 2**20  # bytes of a file in which lines are looked for; larger ones take seconds
@@ -33,13 +34,19 @@ def _top(source: str) -> Any:
     """The file as YAML's tree of nodes, which know their lines; JSON is YAML too."""
     import yaml
 
-    if not is_regular_file(Path(source)) or Path(source).stat().st_size > LARGEST:
+    if not _is_short(source):
         return None
     try:
         top = yaml.compose(read_text(source), Loader=yaml.CSafeLoader)
     except (yaml.YAMLError, UsageError, ValueError, RecursionError):  # then the error is told without lines
         return None
     return top if isinstance(top, yaml.MappingNode) else None
+
+
+def _is_short(source: str) -> bool:
+    if isinstance(source, Given):
+        return len(source.text) <= LARGEST
+    return is_regular_file(Path(source)) and Path(source).stat().st_size <= LARGEST
 
 
 def _line(node: Any, path: Steps) -> int:

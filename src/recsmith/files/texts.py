@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.files.given import Given
 
 LARGEST_FILE = 512 * 2**20  # bytes, as a plan of 100,000 tables on 4,096 devices has; more is refused before it is read
 STDIN = "-"
@@ -23,6 +24,8 @@ def read_text(source: str) -> str:
         UsageError: it cannot be read: there is none, it is a folder or a device, or nothing comes through a pipe.
         CorruptFile: it is larger, or not UTF-8.
     """
+    if isinstance(source, Given):
+        return source.text
     data = _read_stdin() if source == STDIN else read_bytes(source)
     _check_size(len(data), source)
     try:

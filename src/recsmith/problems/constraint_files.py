@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Raw, Source, check_schema, decode, encode, parse, read_text, source_text
+from recsmith.files import Given, Raw, Source, check_schema, decode, encode, parse, read_text, source_text
 from recsmith.files.lines import exact_line
 from recsmith.plans import Plan, load_plan
 from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Pin, TableRule, Together
@@ -58,7 +58,7 @@ def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
     """The space and constraints that a plan was made under."""
     space = {key: raw[key] for key in SPACE_WORDS if key in raw}
     rest = {key: value for key, value in raw.items() if key not in space}
-    return decode(Space, space, source), decode(Constraints, rest, source)
+    return decode(Space, space, source), replace(decode(Constraints, rest, source), source="")
 
 
 def load_constraints(source: Constraints | Source) -> Constraints:
@@ -95,6 +95,8 @@ def _written_out(raw: Raw) -> Raw:
 
 
 def _pins_to(each: PinTo, source: str) -> tuple[TableRule, ...]:
+    if isinstance(source, Given):
+        raise CorruptFile(f"'{source}' pins to the file '{each.plan}', which did not come with it; write the pins out")
     path = each.plan if source == "-" or Path(each.plan).is_absolute() else str(Path(source).parent / each.plan)
     return pins_of(path, tables=each.tables, but=each.but)
 

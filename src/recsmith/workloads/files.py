@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import (
+    Given,
     Raw,
     Source,
     check_schema,
@@ -70,7 +71,7 @@ def load_workload(
 
 
 def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workload:
-    if source in builtins():
+    if source in builtins() and not isinstance(source, Given):
         file = resources.files("recsmith.workloads") / "builtin" / f"{source}.yaml"
         return workload_from_raw(cast(Raw, parse_yaml(file.read_text("utf-8"), file.name)), file.name)
     try:

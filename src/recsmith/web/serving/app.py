@@ -1,0 +1,110 @@
+"""The application: routes of the operations and of the page, around them the guard."""
+
+import functools
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from recsmith._printable import printable_json
+from recsmith.errors import RecSmithError
+from recsmith.files.validators import adapter
+from recsmith.web.serving.calls import Server, read_call
+from recsmith.web.serving.endpoints import Attachment, Events
+from recsmith.web.serving.guard import Guard
+from recsmith.web.serving.messages import SearchEvent
+from recsmith.web.serving.openapi import openapi
+from recsmith.web.serving.operations import OPERATIONS, Operation
+from recsmith.web.serving.page import page_files
+from recsmith.web.serving.pricing import Benches
+from recsmith.web.serving.refusals import status_of
+from recsmith.web.serving.searches import Searches
+from recsmith.web.serving.sessions import Sessions
+from recsmith.web.serving.settings import Settings
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def make_server(settings: Settings) -> Server:
+    """All that lives as long as the server, empty."""
+    return Server(settings, Sessions(settings), Searches(settings), Benches(settings.warm))
+
+
+def make_app(server: Server) -> ASGIApp:
+    """The ASGI application of a server."""
+    routes = [Route(each.path, _endpoint(each, server), methods=[each.method]) for each in OPERATIONS]
+    routes.append(Route("/api/openapi.json", _always(json.dumps(openapi()).encode(), "application/json")))
+    routes += [Route(path, _always(data, kind)) for path, (data, kind) in page_files().items()]
+    errors: Any = {RecSmithError: _refused, HTTPException: _not_found}
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        await server.searches.warm_up()
+        yield
+        await server.searches.close()
+
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=errors)
+    return Guard(app, server.settings, server.sessions)
+
+
+def _endpoint(operation: Operation, server: Server) -> Endpoint:
+    """What answers an operation's requests."""
+    settings = server.settings
+    most_bytes = settings.upload_bytes if operation.body == "file" else settings.body_bytes
+
+    @functools.wraps(operation.run)
+    async def endpoint(request: Request) -> Response:
+        call = await read_call(request, server, most_bytes)
+        return _answer(await operation.run(call), operation)
+
+    return endpoint
+
+
+def _answer(answer: Any, operation: Operation) -> Response:
+    if isinstance(answer, Events):
+        return StreamingResponse(_stream(answer), media_type=str(operation.answer))
+    if isinstance(answer, Attachment):
+        headers = {"content-disposition": f'attachment; filename="{answer.name}"'}
+        return Response(answer.text, media_type=answer.kind, headers=headers)
+    if answer is None:
+        return Response(status_code=operation.status)
+    return Response(dumped(answer), status_code=operation.status, media_type="application/json")
+
+
+def dumped(answer: object) -> str:
+    """JSON of an answer, every field written out, control characters escaped."""
+    return printable_json(adapter(type(answer)).dump_json(answer).decode())
+
+
+async def _stream(events: Events) -> AsyncIterator[str]:
+    async for event in events.listen:
+        yield _sent(event)
+
+
+def _sent(event: SearchEvent | None) -> str:
+    """A server-sent event; a comment where there is nothing to say."""
+    return ":\n\n" if event is None else f"id: {event.seq}\nevent: {event.kind}\ndata: {dumped(event)}\n\n"
+
+
+def _always(data: bytes, kind: str) -> Endpoint:
+    async def endpoint(_: Request) -> Response:
+        return Response(data, media_type=kind)
+
+    return endpoint
+
+
+async def _refused(_: Request, error: RecSmithError) -> Response:
+    return JSONResponse({"error": str(error)}, status_code=status_of(error))
+
+
+async def _not_found(_: Request, error: HTTPException) -> Response:
+    words = {404: "there is nothing at this address", 405: "this address does not take this method"}
+    sentence = words.get(error.status_code, str(error.detail))
+    return JSONResponse({"error": sentence}, status_code=error.status_code, headers=error.headers)

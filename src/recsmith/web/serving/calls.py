@@ -1,0 +1,103 @@
+"""A request as operations see it: the session, the words of path and query, and the body as a noun."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+
+from recsmith.errors import UsageError
+from recsmith.files import Given, decode, parse_json
+from recsmith.web.serving.pricing import Benches
+from recsmith.web.serving.refusals import Refused
+from recsmith.web.serving.searches import Searches
+from recsmith.web.serving.sessions import Session, Sessions
+from recsmith.web.serving.settings import Settings
+
+THREADS = 2  # that read and price at once: one for a large file, one that answers meanwhile
+REQUEST = "the request"  # what errors call a body
+
+Noun = TypeVar("Noun")
+Found = TypeVar("Found")
+
+
+@dataclass
+class Server:
+    """All that lives as long as the server."""
+
+    settings: Settings
+    sessions: Sessions
+    searches: Searches
+    benches: Benches
+    threads: anyio.CapacityLimiter | None = None
+
+    async def work(self, function: Callable[..., Found], *words: object) -> Found:
+        """Run what takes more than a moment beside the loop that answers."""
+        self.threads = self.threads or anyio.CapacityLimiter(THREADS)
+        return await anyio.to_thread.run_sync(function, *words, limiter=self.threads)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request. body: its bytes; key: the id in its path, if there is one."""
+
+    server: Server
+    session: Session
+    query: QueryParams
+    key: str
+    body: bytes = b""
+    last_event: str = field(default="")
+
+    def noun(self, kind: type[Noun]) -> Noun:
+        """The body as a noun; CorruptFile (422) where it is none."""
+        try:
+            text = self.body.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{REQUEST} is not UTF-8 text (byte {error.start}); send JSON in UTF-8") from None
+        given = Given.of(REQUEST, text)
+        return decode(kind, parse_json(text, given), given)
+
+    def number(self, name: str) -> int | None:
+        """A whole number of the query; None where it is left out."""
+        word = self.query.get(name)
+        if word is None or word == "":
+            return None
+        if not (word.isascii() and word.isdigit() and len(word) < 16):
+            raise UsageError(f"{name} is '{word[:60]}'; write a whole number such as 8192")
+        return int(word)
+
+
+async def read_call(request: Request, server: Server, most_bytes: int) -> Call:
+    """The call of a request, whose body is read up to a limit of bytes and of time."""
+    try:
+        async with asyncio.timeout(server.settings.body_s):
+            body = await _read_body(request, most_bytes)
+    except TimeoutError:
+        raise Refused(408, f"the request did not come in whole within {server.settings.body_s:g} s") from None
+    return Call(
+        server, cast(Session, request.scope["session"]), request.query_params, request.path_params.get("id", ""), body,
+        request.headers.get("last-event-id", ""),
+    )  # fmt: skip
+
+
+async def _read_body(request: Request, most_bytes: int) -> bytes:
+    said = request.headers.get("content-length", "")
+    if said.isdigit() and (len(said) > 15 or int(said) > most_bytes):
+        _refuse_size(most_bytes)
+    body = bytearray()
+    try:
+        async for block in request.stream():
+            body += block
+            if len(body) > most_bytes:
+                _refuse_size(most_bytes)
+    except ClientDisconnect:
+        raise Refused(400, "the request ended before it was whole") from None
+    return bytes(body)
+
+
+def _refuse_size(most_bytes: int) -> Any:
+    raise Refused(413, f"the request is larger than {most_bytes:,} bytes; large workloads are for the command line")

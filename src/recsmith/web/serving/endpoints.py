@@ -1,0 +1,266 @@
+"""What each operation does: from a call to an answer; operations.py says when."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from recsmith.clusters import Cluster, cluster_to_raw
+from recsmith.errors import UsageError
+from recsmith.files import Raw, dump_json
+from recsmith.planning.options import SearchOptions
+from recsmith.plans import Plan, plan_to_raw
+from recsmith.plans.files import plan_from_raw
+from recsmith.problems import constraints_to_raw
+from recsmith.units import format_time
+from recsmith.web.serving import asked, views
+from recsmith.web.serving.calls import Call
+from recsmith.web.serving.messages import (
+    Choices,
+    Opened,
+    PieceMove,
+    PlanEdit,
+    PlanSummary,
+    PlanView,
+    PricedEdit,
+    ProblemChanges,
+    SampleAsked,
+    SearchAsked,
+    SearchEvent,
+    SearchState,
+    SearchStates,
+    Shelves,
+    SideBySide,
+    WorkloadSummary,
+)
+from recsmith.web.serving.plan_data import plan_data
+from recsmith.web.serving.pricing import HandPrice
+from recsmith.web.serving.refusals import Refused
+from recsmith.web.serving.searches import Job
+from recsmith.web.serving.sessions import KeptPlan, Session
+from recsmith.web.serving.uploads import ReadUpload, check_cost_model, check_planner, check_size, read_upload
+from recsmith.workloads import Workload, workload_to_raw
+from recsmith.workloads.sample import sample_workload
+
+MOST_COMPARED = 8  # plans side by side
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A file to download."""
+
+    name: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Events:
+    """A stream of events."""
+
+    listen: AsyncIterator[SearchEvent | None]
+
+
+# --- workloads, clusters, files -----------------------------------------------------------------------------------
+
+
+async def choices(call: Call) -> Choices:
+    """What there is to choose from."""
+    return await call.server.work(views.choices, call.server.settings)
+
+
+async def kept(call: Call) -> Shelves:
+    """What is kept for this client."""
+    session = call.session
+    return Shelves(
+        workloads=tuple(views.workload_summary(*each) for each in session.workloads.things.items()),
+        clusters=tuple(views.cluster_summary(*each) for each in session.clusters.things.items()),
+        plans=tuple(views.plan_summary(*each) for each in session.plans.things.items()),
+    )
+
+
+async def open_file(call: Call) -> Opened:
+    """Read a file and keep what it holds."""
+    name, settings = call.query.get("name", ""), call.server.settings
+    return keep_read(
+        await call.server.work(read_upload, call.body, name, settings, call.number("batch_size")), call.session
+    )
+
+
+def keep_read(read: ReadUpload, session: Session) -> Opened:
+    """Keep what a file held, and say what it is."""
+    held = read.held
+    if isinstance(held, Workload):
+        summary = views.workload_summary(session.workloads.put(held), held)
+        return Opened(kind="workload", name=read.name, workload=summary)
+    if isinstance(held, Cluster):
+        return Opened(kind="cluster", name=read.name, cluster=views.cluster_summary(session.clusters.put(held), held))
+    if isinstance(held, Plan):
+        plan = _keep(session, views.kept_plan(held, read.name, f"file {read.name}"))
+        return Opened(kind="plan", name=read.name, plan=plan)
+    return Opened(kind="constraints", name=read.name, constraints=asked.rules_of(held))
+
+
+async def sample(call: Call) -> WorkloadSummary:
+    """Draw a sample of tables and keep it."""
+    wanted, settings = call.noun(SampleAsked), call.server.settings
+    if wanted.tables > settings.most_tables:
+        raise Refused(413, f"{wanted.tables:,} tables are too many for this page; ask for {settings.most_tables:,}")
+    words: dict[str, Any] = {"batch_size": wanted.batch_size, "optimizer": wanted.optimizer}
+    given = {name: value for name, value in words.items() if value is not None}
+    made = await call.server.work(lambda: sample_workload(wanted.tables, wanted.seed, **given))
+    return views.workload_summary(call.session.workloads.put(made), made)
+
+
+# --- searches -----------------------------------------------------------------------------------------------------
+
+
+async def start_search(call: Call) -> SearchState:
+    """Start a search."""
+    wanted = call.noun(SearchAsked)
+    problem = await call.server.work(_problem, wanted, call)
+    name = wanted.name
+
+    async def keep(event: Raw) -> PlanSummary:
+        plan = await call.server.work(plan_from_raw, event["plan"], "the plan that was found")
+        origin = f"planner {wanted.planner}, {format_time(event['elapsed_s'])}"
+        return _keep(call.session, views.kept_plan(plan, name, origin, event))
+
+    return call.server.searches.start(call.session.key, name, problem, keep).state
+
+
+def _problem(wanted: SearchAsked, call: Call) -> Raw:
+    """What the process of a search is told; UsageError where something breaks a rule."""
+    settings, session = call.server.settings, call.session
+    check_planner(wanted.planner)
+    check_cost_model(wanted.cost_model)
+    if not 0 < wanted.time_limit_s <= settings.longest_search_s:
+        limit = f"above 0 and at most at {settings.longest_search_s:g} seconds"
+        raise UsageError(f"time_limit_s is {wanted.time_limit_s:g}; it must lie {limit}")
+    options = SearchOptions(
+        cost_model=wanted.cost_model, seed=wanted.seed, iterations=wanted.iterations, time_limit_s=wanted.time_limit_s
+    )
+    _ = options.budget
+    start = session.plans.get(wanted.plan).plan if wanted.plan else None
+    if start is not None:
+        workload, cluster = start.workload, start.cluster
+        space, limits = asked.limits_of_plan(start, wanted.constraints, wanted.space)
+    else:
+        workload = asked.workload_of(wanted.workload or "", session)
+        cluster = asked.cluster_of(wanted.cluster or "", session)
+        space, limits = asked.limits_of(wanted.constraints, wanted.space)
+    workload, cluster = asked.changed(workload, cluster, wanted.changes)
+    check_size(workload, cluster, settings)
+    limits.check_names([table.name for table in workload.tables])
+    return {
+        "workload": workload_to_raw(workload), "cluster": cluster_to_raw(cluster),
+        "constraints": constraints_to_raw(space, limits), "planner": wanted.planner, "cost_model": wanted.cost_model,
+        "seed": wanted.seed, "iterations": wanted.iterations, "time_limit_s": wanted.time_limit_s,
+        "start": plan_to_raw(start) if start is not None and wanted.start else None,
+    }  # fmt: skip
+
+
+async def searches(call: Call) -> SearchStates:
+    """The client's searches."""
+    return SearchStates(searches=tuple(job.state for job in call.server.searches.of(call.session.key)))
+
+
+async def search_state(call: Call) -> SearchState:
+    """Where a search is."""
+    return _job(call).state
+
+
+async def search_events(call: Call) -> Events:
+    """The events of a search, from the first, or from behind the last one that was heard."""
+    after = int(call.last_event) if call.last_event.isascii() and call.last_event.isdigit() else -1
+    return Events(_job(call).listen(after))
+
+
+async def stop_search(call: Call) -> SearchState:
+    """Have a search end with its best plan so far."""
+    job = _job(call)
+    call.server.searches.stop(job)
+    return job.state
+
+
+async def cancel_search(call: Call) -> SearchState:
+    """End a search and its process."""
+    job = _job(call)
+    await call.server.searches.cancel(job)
+    return job.state
+
+
+def _job(call: Call) -> Job:
+    return call.server.searches.find(call.key, call.session.key)
+
+
+# --- plans --------------------------------------------------------------------------------------------------------
+
+
+async def plan_view(call: Call) -> PlanView:
+    """A plan to look at."""
+    found = call.session.plans.get(call.key)
+    return PlanView(
+        summary=views.plan_summary(call.key, found),
+        cluster=views.cluster_summary("", found.plan.cluster),
+        constraints=found.plan.constraints,
+        data=await call.server.work(plan_data, found.plan),
+    )
+
+
+async def delete_plan(call: Call) -> None:
+    """Forget a plan."""
+    call.session.plans.drop(call.key)
+
+
+async def price_edit(call: Call) -> PricedEdit:
+    """What a changed plan costs."""
+    plan, edit = call.session.plans.get(call.key).plan, call.noun(PlanEdit)
+    found = await call.server.work(_priced, call, plan, edit.moves, edit.changes)
+    moved = {move.table for move in edit.moves}
+    return PricedEdit(
+        cost=found.cost, bound_s=found.bound.value_s, gap=found.gap, broken=found.broken,
+        overfull=tuple(device.rank for device in found.cost.overfull),
+        placements=tuple(each for each in found.placements if each.table in moved),
+    )  # fmt: skip
+
+
+def _priced(call: Call, plan: Plan, moves: tuple[PieceMove, ...], changes: ProblemChanges | None) -> HandPrice:
+    _check_change(plan, changes, call)
+    return call.server.benches.of(call.key, plan, changes).price(moves)
+
+
+def _check_change(plan: Plan, changes: ProblemChanges | None, call: Call) -> None:
+    check_size(*asked.changed(plan.workload, plan.cluster, changes), call.server.settings)
+
+
+async def keep_edit(call: Call) -> PlanSummary:
+    """Keep a changed plan."""
+    found, edit = call.session.plans.get(call.key), call.noun(PlanEdit)
+    plan = await call.server.work(_edited, call, found.plan, edit)
+    name = edit.name or f"{found.name}, by hand"
+    return _keep(call.session, views.kept_plan(plan, name, f"{found.name}, changed by hand"))
+
+
+def _edited(call: Call, plan: Plan, edit: PlanEdit) -> Plan:
+    _check_change(plan, edit.changes, call)
+    bench = call.server.benches.of(call.key, plan, edit.changes)
+    return bench.plan_of(bench.price(edit.moves))
+
+
+async def plan_file(call: Call) -> Attachment:
+    """The file of a plan."""
+    plan = call.session.plans.get(call.key).plan
+    text = await call.server.work(lambda: dump_json(plan_to_raw(plan)))
+    return Attachment(f"plan-{plan.digest[:12]}.json", "application/json", text)
+
+
+async def compare(call: Call) -> SideBySide:
+    """Plans side by side."""
+    keys = tuple(dict.fromkeys(call.query.getlist("plan")))
+    if not 2 <= len(keys) <= MOST_COMPARED:
+        raise UsageError(f"{len(keys)} plans cannot be compared; name between 2 and {MOST_COMPARED}")
+    return await call.server.work(views.side_by_side, keys, call.session)
+
+
+def _keep(session: Session, plan: KeptPlan) -> PlanSummary:
+    return views.plan_summary(session.plans.put(plan), plan)

@@ -1,0 +1,145 @@
+"""Who may ask: every request passes here first, and every answer gets its headers here.
+
+1. Host names this machine, so that no name of somebody else's DNS leads here (DNS rebinding).
+2. Origin, where a browser sends it, is the page's own; what changes something needs it, or the token.
+3. The token of the address that was printed opens a session, whose cookie stands for it from then on; programs
+send the token as `Authorization: Bearer`. It is compared in constant time.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import socket
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from recsmith.web.serving.sessions import Session, Sessions
+from recsmith.web.serving.settings import LOOPBACK, Settings
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-store",
+}
+SAFE = ("GET", "HEAD")  # methods that change nothing
+CLOSED = "This page is opened by the address that `recsmith serve` printed, with its token; open that address again."
+
+
+class Guard:
+    """The ASGI application around all others; a request that passes has its session in `scope["session"]`."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, sessions: Sessions) -> None:
+        self.app, self.settings, self.sessions = app, settings, sessions
+        self.cookie = "recsmith-" + hashlib.sha256(settings.token.encode()).hexdigest()[:12]
+        self.hosts = _own_names(settings.host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request pass, or say why not."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send) if scope["type"] == "lifespan" else None
+        sealed = _sealing(send)
+        refusal = self._refusal(scope)
+        if refusal is None:
+            return await self.app(scope, receive, sealed)
+        return await refusal(scope, receive, sealed)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if _host_name(host) not in self.hosts and not _is_address(_host_name(host), self.settings.host):
+            return _said(421, "the Host of this request is not this server's; open the address that was printed")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return _said(403, "this request comes from another site's page; use the page of this server")
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return _said(403, "this request comes from another site's page; use the page of this server")
+        return self._let_in(scope, headers, origin)
+
+    def _let_in(self, scope: Scope, headers: Headers, origin: str | None) -> Response | None:
+        """None with the session in the scope; else the redirection that opens one, or a refusal."""
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._is_token(given.strip()):
+            scope["session"] = self.sessions.of_programs()
+            return None
+        session = self._session(headers)
+        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if scope["path"] == "/" and scope["method"] in SAFE and self._is_token(asked):
+            return self._opened(session or self.sessions.open())
+        if session is None:
+            return _closed(scope["path"])
+        if scope["method"] not in SAFE and origin is None:
+            return _said(403, "a request that changes something needs the Origin of this page, or the token")
+        scope["session"] = session
+        return None
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.settings.token.encode())
+
+    def _session(self, headers: Headers) -> Session | None:
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return None
+        return self.sessions.find(cookies[self.cookie].value) if self.cookie in cookies else None
+
+    def _opened(self, session: Session) -> Response:
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(self.cookie, session.key, httponly=True, samesite="strict", path="/")
+        return answer
+
+
+def _closed(path: str) -> Response:
+    if path.startswith("/api/"):
+        return _said(401, "this request has no session; send the token that was printed, or open its address")
+    return HTMLResponse(f"<!doctype html><title>RecSmith</title><p>{CLOSED}", status_code=401)
+
+
+def _said(status: int, sentence: str) -> Response:
+    return JSONResponse({"error": sentence}, status_code=status)
+
+
+def _sealing(send: Send) -> Send:
+    """A `send` that puts the headers of HEADERS on every answer, unless the answer has its own."""
+
+    async def sealed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sealed
+
+
+def _own_names(host: str) -> frozenset[str]:
+    """Names of this machine that a Host header may say; addresses need none, for no DNS stands behind them."""
+    names = {"localhost", host.lower()}
+    if host not in LOOPBACK:
+        names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+    return frozenset(names)
+
+
+def _host_name(host: str) -> str:
+    """The name of a Host header, without its port; an address of IPv6 without its brackets."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str, host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return address.is_loopback or host not in LOOPBACK

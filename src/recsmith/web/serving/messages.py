@@ -1,0 +1,333 @@
+"""Bodies of requests and answers: what OpenAPI describes, field by field. Bytes and seconds throughout."""
+
+from typing import Any, Literal
+
+from recsmith._types import noun, record
+from recsmith.errors import check_rules
+from recsmith.plans import Placement, StepCost
+from recsmith.problems import Apart, PerRank, Space, TableRule, Together
+
+Ending = Literal["done", "failed", "cancelled"]
+EventKind = Literal["queued", "started", "bound", "improved", "done", "failed", "cancelled"]
+
+MOST_MOVES = 10_000
+LARGEST_SEED = 2**53  # numbers of JavaScript are exact below it
+
+
+# --- what is asked ------------------------------------------------------------------------------------------------
+
+
+@noun
+class SampleAsked:
+    """A sample of tables like those of a production model."""
+
+    tables: int
+    seed: int = 0
+    batch_size: int | None = None
+    optimizer: str | None = None
+
+
+@noun
+class ProblemChanges:
+    """What differs from a workload and a cluster; what is left out stays as it is.
+
+    batch_size: samples per device and step. hbm_bytes: memory of each device. reserve_bytes: of it, kept free.
+    hosts, local_world_size: of the cluster. Bandwidths: bytes per second per device, one direction.
+    """
+
+    batch_size: int | None = None
+    optimizer: str | None = None
+    hbm_bytes: int | None = None
+    reserve_bytes: int | None = None
+    hosts: int | None = None
+    local_world_size: int | None = None
+    intra_host_bandwidth: float | None = None
+    inter_host_bandwidth: float | None = None
+
+
+@noun
+class RulesAsked:
+    """What a plan must keep, as in a constraints file; memory and keep_exact as in `recsmith plan`."""
+
+    rules: tuple[TableRule, ...] = ()
+    together: tuple[Together, ...] = ()
+    apart: tuple[Apart, ...] = ()
+    per_rank: tuple[PerRank, ...] = ()
+    memory: Literal["real", "torchrec"] = "real"
+    keep_exact: bool = False
+
+
+@noun
+class SearchAsked:
+    """A search to start: a workload on a cluster, or the problem of a plan that is kept here, and how to search.
+
+    workload: a built-in name, or the id of one that is kept here. cluster: `<device>:<per host>[x<hosts>]`, or an id.
+    plan: instead of both, the id of a plan whose problem is solved anew. start: whether the search begins with that
+    plan, and so never ends with a worse one. constraints: those of the plan where they are left out.
+    """
+
+    workload: str | None = None
+    cluster: str | None = None
+    plan: str | None = None
+    start: bool = False
+    name: str = ""
+    changes: ProblemChanges | None = None
+    constraints: RulesAsked | None = None
+    space: Space | None = None
+    planner: str = "auto"
+    cost_model: str = "analytic"
+    seed: int = 0
+    iterations: int | None = None
+    time_limit_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Check that one problem is named."""
+        named = (self.plan is not None, self.workload is not None and self.cluster is not None)
+        check_rules(
+            None if any(named) and not (self.plan and (self.workload or self.cluster))
+            else "a search needs a workload and a cluster, or a plan alone; name one of the two",
+            "start is the plan that a search begins with; name the plan" if self.start and not self.plan else None,
+            None if 0 <= self.seed < LARGEST_SEED else f"seed is {self.seed}; seeds are whole numbers from 0 to 2^53",
+        )  # fmt: skip
+
+
+@noun
+class PieceMove:
+    """A column piece of a table goes to another device, or with its whole host to the host of that device.
+
+    piece: 0 for the first, in order of the plan's widths.
+    """
+
+    table: str
+    piece: int = 0
+    rank: int
+
+
+@noun
+class PlanEdit:
+    """Moves of pieces of a plan, one after the other, and changes of its problem."""
+
+    moves: tuple[PieceMove, ...] = ()
+    changes: ProblemChanges | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the number of moves."""
+        many = f"an edit of {len(self.moves):,} moves is too long; send at most {MOST_MOVES:,}"
+        check_rules(many if len(self.moves) > MOST_MOVES else None)
+
+
+# --- what is answered ---------------------------------------------------------------------------------------------
+
+
+@record
+class Refusal:
+    """Why something was refused, in one sentence."""
+
+    error: str
+
+
+@record
+class NamedChoice:
+    """A planner or cost model that can be asked for: what it does, and what it needs besides RecSmith."""
+
+    name: str
+    about: str
+    needs: str
+
+
+@record
+class WorkloadSummary:
+    """A workload that can be planned: a built-in one, or one that is kept here. id: what a search names."""
+
+    id: str
+    name: str
+    tables: int
+    weight_bytes: int
+    batch_size: int
+    optimizer: str
+
+
+@record
+class ClusterSummary:
+    """A cluster that can be planned for: a device of the catalogue, or one that is kept here. id: what a search names.
+
+    Of the catalogue, the id is the device alone; `<id>:<per host>x<hosts>` names more devices.
+    """
+
+    id: str
+    name: str
+    device: str
+    hosts: int
+    local_world_size: int
+    hbm_bytes: int
+    reserve_bytes: int
+    intra_host_bandwidth: float
+    inter_host_bandwidth: float
+
+
+@record
+class LimitsOfServer:
+    """How much a client may ask for."""
+
+    upload_bytes: int
+    most_tables: int
+    most_devices: int
+    longest_search_s: float
+    kept_plans: int
+
+
+@record
+class Choices:
+    """What there is to choose from."""
+
+    version: str
+    workloads: tuple[WorkloadSummary, ...]
+    clusters: tuple[ClusterSummary, ...]
+    planners: tuple[NamedChoice, ...]
+    cost_models: tuple[NamedChoice, ...]
+    sharding_types: tuple[str, ...]
+    compute_kernels: tuple[str, ...]
+    limits: LimitsOfServer
+
+
+@record
+class PlanSummary:
+    """A plan that is kept here. origin: where it comes from, in words. gap: None where nothing bounds it.
+
+    slowest_rank, dominant_part: what decides the step. made: seconds since 1970.
+    """
+
+    id: str
+    name: str
+    origin: str
+    made: float
+    workload: str
+    cluster: str
+    tables: int
+    devices: int
+    batch_size: int
+    planner: str
+    cost_model: str
+    total_s: float
+    bound_s: float | None
+    gap: float | None
+    mean_s: float
+    largest_hbm_bytes: int
+    hbm_capacity_bytes: int
+    overfull: tuple[int, ...]
+    digest: str
+    elapsed_s: float | None
+    iterations: int | None
+    truncated: bool
+    notes: tuple[str, ...]
+
+
+@record
+class Opened:
+    """What a file held, which is kept here now; constraints are given back instead, for the page keeps them."""
+
+    kind: Literal["workload", "cluster", "plan", "constraints"]
+    name: str
+    workload: WorkloadSummary | None = None
+    cluster: ClusterSummary | None = None
+    plan: PlanSummary | None = None
+    constraints: RulesAsked | None = None
+
+
+@record
+class Shelves:
+    """What is kept here for this client."""
+
+    workloads: tuple[WorkloadSummary, ...]
+    clusters: tuple[ClusterSummary, ...]
+    plans: tuple[PlanSummary, ...]
+
+
+@record
+class PlanView:
+    """A plan to look at: its summary, its cluster, what it must keep, and its placements with rows and columns."""
+
+    summary: PlanSummary
+    cluster: ClusterSummary
+    constraints: dict[str, Any]
+    data: dict[str, Any]
+
+
+@record
+class PricedEdit:
+    """What a changed plan costs: cost and memory of every device. overfull: ranks that need more than they have.
+
+    bound_s: None where nothing bounds it. broken: what the plan breaks, in sentences; placements: of the moved tables.
+    """
+
+    cost: StepCost
+    bound_s: float | None
+    gap: float | None
+    overfull: tuple[int, ...]
+    broken: tuple[str, ...]
+    placements: tuple[Placement, ...]
+
+
+@record
+class SearchState:
+    """A search. plan: the id of its plan, once there is one. error: why there is none."""
+
+    id: str
+    state: EventKind
+    name: str
+    plan: str | None
+    error: str | None
+
+
+@record
+class SearchStates:
+    """The searches of a client, the oldest first."""
+
+    searches: tuple[SearchState, ...]
+
+
+@record
+class SearchEvent:
+    """One event of a search: `id`, `event` and `data` of a server-sent event; data is this object.
+
+    elapsed_s: since the search started. total_s: of the best plan so far. bound_s: no plan costs less.
+    """
+
+    seq: int
+    kind: EventKind
+    elapsed_s: float = 0.0
+    total_s: float | None = None
+    bound_s: float | None = None
+    waiting: int | None = None
+    error: str | None = None
+    plan: PlanSummary | None = None
+
+
+@record
+class PlacedOtherwise:
+    """A table that two plans place differently, in words."""
+
+    table: str
+    before: str | None
+    after: str | None
+    moved_bytes: int
+
+
+@record
+class SideBySide:
+    """Plans side by side, the first one being what the others are compared with."""
+
+    plans: tuple[PlanSummary, ...]
+    differences: tuple["PlanDifference", ...]
+
+
+@record
+class PlanDifference:
+    """What changed from the first plan to another: tables, bytes to move, and how their problems differ."""
+
+    plan: str
+    unchanged: int
+    moved_bytes: int
+    changes: tuple[PlacedOtherwise, ...]
+    other_problem: tuple[str, ...]

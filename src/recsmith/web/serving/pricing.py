@@ -1,0 +1,144 @@
+"""Plans that are changed by hand: a warm evaluator prices each change in a few milliseconds.
+
+Legend: N placed pieces.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from recsmith.bounds import first_bound
+from recsmith.costs import Evaluator, price
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.planning.assemble import assemble_plan
+from recsmith.planning.simulate import GIVEN
+from recsmith.plans import Bound, Placement, Plan, StepCost
+from recsmith.plans.check import check_placement
+from recsmith.problems import (
+    Problem,
+    build_problem,
+    constraints_from_raw,
+    fits,
+    footprint_of,
+    in_space,
+    problem_holding,
+)
+from recsmith.sharding import Span
+from recsmith.units import counted
+from recsmith.web.serving.asked import changed
+from recsmith.web.serving.messages import PieceMove, ProblemChanges
+
+PAST_BOUND = 1e-9  # relative: what rounding may put a plan below its bound
+
+
+@dataclass(frozen=True)
+class HandPrice:
+    """What a changed plan costs. broken: sentences; of: the plan's placements after the moves, in order of names."""
+
+    cost: StepCost
+    bound: Bound
+    gap: float | None
+    broken: tuple[str, ...]
+    placements: tuple[Placement, ...]
+
+
+class Bench:
+    """A plan on a (changed) problem with all that pricing it again needs."""
+
+    def __init__(self, plan: Plan, changes: ProblemChanges | None) -> None:
+        workload, cluster = changed(plan.workload, plan.cluster, changes)
+        if cluster.world_size != plan.cluster.world_size or cluster.hosts != plan.cluster.hosts:
+            raise UsageError(
+                f"the plan is for {counted(plan.cluster.world_size, 'device')}, not {cluster.world_size}; its shards "
+                "have no place on other devices: plan again"
+            )
+        self.plan = plan
+        self.problem: Problem = build_problem(workload, cluster, *constraints_from_raw(plan.constraints, "plan"))
+        self.wider = problem_holding(self.problem, plan.placements)
+        model = find_cost_model(plan.cost_model)
+        self.evaluator: Evaluator = model.compile(self.problem)
+        self.pricing = self.evaluator if self.wider is self.problem else model.compile(self.wider)
+        same = workload == plan.workload and cluster == plan.cluster
+        self.bound = plan.bound if same else first_bound(self.evaluator).bound
+        self.tables = {table.name: table for table in workload.tables}
+        self.placed = {placement.table: placement for placement in plan.placements}
+
+    def price(self, moves: tuple[PieceMove, ...]) -> HandPrice:
+        """What the plan costs after the moves; UsageError or PlanMismatch where a move cannot be run."""
+        placed = dict(self.placed)
+        for move in moves:
+            placed[self._table(move)] = self._moved(placed[move.table], move)
+        placements = tuple(placed[name] for name in sorted(placed))
+        footprint = footprint_of(self.wider, placements)
+        cost = price(self.pricing, footprint)
+        broken = tuple(self._broken(cost, placements, has_room=fits(self.wider, footprint)))
+        gap = None if broken or self._is_below_bound(cost) else self.bound.gap(cost.total_s)
+        return HandPrice(cost, self.bound, gap, broken, placements)
+
+    def _table(self, move: PieceMove) -> str:
+        if move.table not in self.placed:
+            raise UsageError(f"no table is called '{move.table[:60]}'{did_you_mean(move.table, list(self.placed))}")
+        return move.table
+
+    def _moved(self, placement: Placement, move: PieceMove) -> Placement:
+        cluster, kind = self.problem.cluster, placement.kind
+        targets = list(kind.targets(placement.ranks, cluster))
+        if kind.span == Span.WORLD:
+            raise UsageError(f"table '{move.table}' is {kind.name}: it lies on every device, and cannot be moved")
+        if not 0 <= move.piece < len(targets):
+            raise UsageError(f"table '{move.table}' has {counted(len(targets), 'piece')}; piece {move.piece} is none")
+        if not 0 <= move.rank < cluster.world_size:
+            raise UsageError(f"rank {move.rank} is not one of the cluster's 0 .. {cluster.world_size - 1}")
+        targets[move.piece] = move.rank // kind.coverage(cluster)
+        moved = replace(placement, ranks=kind.ranks(targets, cluster))
+        check_placement(moved, self.tables[move.table], cluster)
+        return moved
+
+    def _broken(self, cost: StepCost, placements: tuple[Placement, ...], *, has_room: bool) -> Iterator[str]:
+        if cost.overfull:
+            ranks = ", ".join(str(device.rank) for device in cost.overfull[:8])
+            yield f"rank {ranks} needs more memory than there is"
+        elif not has_room:
+            yield "a host needs more memory than there is"
+        if not in_space(self.problem, placements):
+            yield "a table breaks the constraints, or lies outside of the space that was searched"
+
+    def _is_below_bound(self, cost: StepCost) -> bool:
+        return self.bound.value_s is not None and cost.total_s < self.bound.value_s * (1 - PAST_BOUND)
+
+    def plan_of(self, found: HandPrice) -> Plan:
+        """The plan of a price, which can be kept and downloaded."""
+        return assemble_plan(
+            self.problem, found.placements, found.cost, planner=GIVEN, cost_model=self.plan.cost_model,
+            bound=found.bound, gap=found.gap, extrapolated=self.evaluator.extrapolated,
+        )  # fmt: skip
+
+
+class Benches:
+    """The benches that were used last, by the ids of their plans; safe to use in threads."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.warm: OrderedDict[tuple[str, ProblemChanges | None], Bench] = OrderedDict()
+        self.lock = threading.Lock()
+
+    def of(self, key: str, plan: Plan, changes: ProblemChanges | None) -> Bench:
+        """The bench of a plan, made where it is not at hand."""
+        found = self._at_hand((key, changes))
+        return found if found is not None else self._keep((key, changes), Bench(plan, changes))
+
+    def _at_hand(self, key: tuple[str, ProblemChanges | None]) -> Bench | None:
+        with self.lock:
+            if key in self.warm:
+                self.warm.move_to_end(key)
+            return self.warm.get(key)
+
+    def _keep(self, key: tuple[str, ProblemChanges | None], bench: Bench) -> Bench:
+        with self.lock:
+            self.warm[key] = bench
+            while len(self.warm) > self.most:
+                self.warm.popitem(last=False)
+        return bench

@@ -1,0 +1,108 @@
+"""One search in a process of its own: reads its problem as one line of JSON, and tells of it in lines of JSON.
+
+    {"kind": "bound", "elapsed_s": 0.2, "bound_s": 0.0011}
+    {"kind": "improved", "elapsed_s": 0.3, "total_s": 0.0013}
+    {"kind": "done", "plan": {...}, "elapsed_s": 1.2, "iterations": 37, "truncated": false, "notes": []}
+    {"kind": "failed", "error": "...", "exit_code": 3}
+
+SIGINT ends the search with its best plan, as Ctrl-C does on the command line; the end of its standard input, which is
+the end of the server, ends it at once. Anything that is printed on the way goes to standard error.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+
+from recsmith.bounds import first_bound
+from recsmith.clusters import cluster_from_raw
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.errors import NoPlanFound, RecSmithError
+from recsmith.files import Raw
+from recsmith.planning import plan
+from recsmith.plans import plan_to_raw
+from recsmith.plans.files import plan_from_raw
+from recsmith.problems import build_problem, constraints_from_raw
+from recsmith.workloads import workload_from_raw
+
+EVERY_S = 0.1  # seconds between two improvements that are told
+
+Tell = Callable[[Raw], None]
+
+
+def search(raw: Raw, tell: Tell) -> Raw:
+    """The last event of a search, which is told of as it goes."""
+    begun, told = time.monotonic(), 0.0
+
+    def on_improve(total_s: float) -> None:
+        nonlocal told
+        if time.monotonic() - told >= EVERY_S:
+            told = time.monotonic()
+            tell({"kind": "improved", "elapsed_s": told - begun, "total_s": total_s})
+
+    workload = workload_from_raw(raw["workload"], "the workload")
+    cluster = cluster_from_raw(raw["cluster"], "the cluster")
+    space, constraints = constraints_from_raw(raw["constraints"], "the constraints")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with contextlib.suppress(RecSmithError):  # which the search will raise, in better words
+            evaluator = find_cost_model(raw["cost_model"]).compile(build_problem(workload, cluster, space, constraints))
+            bound_s = first_bound(evaluator).bound.value_s
+            tell({"kind": "bound", "elapsed_s": time.monotonic() - begun, "bound_s": bound_s})
+        result = plan(
+            workload, cluster, planner=raw["planner"], cost_model=raw["cost_model"], seed=raw["seed"],
+            iterations=raw["iterations"], time_limit_s=raw["time_limit_s"], constraints=constraints, space=space,
+            start=plan_from_raw(raw["start"], "the plan") if raw["start"] else None, on_improve=on_improve,
+        )  # fmt: skip
+    return {
+        "kind": "done", "elapsed_s": result.elapsed_s, "iterations": result.iterations, "truncated": result.truncated,
+        "notes": [*result.left_out, *dict.fromkeys(str(each.message) for each in caught)],
+        "plan": plan_to_raw(result.plan),
+    }  # fmt: skip
+
+
+def run(raw: Raw, tell: Tell) -> None:
+    """Search, and tell how it ends: with a plan, or with the sentence that says why there is none."""
+    try:
+        tell(search(raw, tell))
+    except RecSmithError as error:
+        tell({"kind": "failed", "error": str(error), "exit_code": error.exit_code})
+    except KeyboardInterrupt:
+        sentence = "stopped before a plan was found"
+        tell({"kind": "failed", "error": sentence, "exit_code": NoPlanFound.exit_code})
+    except MemoryError:
+        sentence = "out of memory in the search; allow fewer sharding types, or TorchRec's widths alone"
+        tell({"kind": "failed", "error": sentence, "exit_code": 1})
+
+
+def main() -> None:
+    """Wait for a problem, search, and end."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that no stray word stands between the events
+
+    def tell(event: Raw) -> None:
+        answers.write(json.dumps(event) + "\n")
+        answers.flush()
+
+    try:
+        line = sys.stdin.buffer.readline()
+        if line:
+            threading.Thread(target=_end_with_the_server, daemon=True).start()
+            run(json.loads(line), tell)
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass
+    os._exit(0)  # the reader of standard input would hold up an orderly end
+
+
+def _end_with_the_server() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

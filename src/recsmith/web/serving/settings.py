@@ -1,0 +1,31 @@
+"""Every default and limit of the server, each with its unit and its reason."""
+
+from recsmith._types import noun
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@noun
+class Settings:
+    """How the server runs. name: of its host, which the Host header of a request may name besides this machine's own.
+
+    Bytes and seconds.
+    """
+
+    host: str = "127.0.0.1"
+    token: str
+    upload_bytes: int = 16 * 2**20  # of a file: a plan of 2,000 tables on 128 devices has 0.7 MB; JSON grows 25-fold
+    body_bytes: int = 2**20  # of any other request: moves and constraints of some thousand tables
+    body_s: float = 30.0  # until a request has come in whole
+    most_tables: int = 20_000  # of a workload: plans of more are for the command line, which has no page to draw
+    most_devices: int = 1_024
+    most_cells: int = 2_000_000  # tables times devices: what arrays of searches and charts grow with
+    longest_search_s: float = 600.0
+    grace_s: float = 60.0  # beyond a search's limit of time, for reading, bounds and writing, before it is ended
+    searches: int = 1  # that run at once: each takes a core
+    waiting: int = 8  # searches that may wait for one that runs
+    sessions: int = 16  # clients; the one that has been idle longest leaves
+    idle_s: float = 12 * 3600.0  # until a session is forgotten
+    kept_plans: int = 50  # of a session; the oldest leaves
+    kept_files: int = 20  # workloads and clusters of a session; the oldest leaves
+    warm: int = 4  # evaluators that are kept for pricing by hand: some 10 MB each for 500 tables on 16 devices

@@ -1,0 +1,120 @@
+"""From nouns to answers: summaries of workloads, clusters and plans, and plans side by side."""
+
+import time
+
+from recsmith._version import __version__
+from recsmith.clusters import Cluster, catalogue, named_cluster
+from recsmith.files import Raw
+from recsmith.plans import Placement, Plan, PlanDiff, diff, kernel_words
+from recsmith.reports.registries import Named, cost_models, planners
+from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
+from recsmith.web.serving.messages import (
+    Choices,
+    ClusterSummary,
+    LimitsOfServer,
+    NamedChoice,
+    PlacedOtherwise,
+    PlanDifference,
+    PlanSummary,
+    SideBySide,
+    WorkloadSummary,
+)
+from recsmith.web.serving.sessions import KeptPlan, Session
+from recsmith.web.serving.settings import Settings
+from recsmith.workloads import Workload, builtins, load_workload
+
+MOST_CHANGES = 500  # tables of a difference that are told one by one
+
+
+def choices(settings: Settings) -> Choices:
+    """What there is to choose from."""
+    return Choices(
+        version=__version__,
+        workloads=tuple(workload_summary(name, load_workload(name)) for name in builtins()),
+        clusters=tuple(cluster_summary(name, known) for name in catalogue() if (known := named_cluster(name))),
+        planners=tuple(map(_choice, planners())),
+        cost_models=tuple(map(_choice, cost_models())),
+        sharding_types=TYPE_NAMES,
+        compute_kernels=KERNEL_NAMES,
+        limits=LimitsOfServer(
+            upload_bytes=settings.upload_bytes, most_tables=settings.most_tables, most_devices=settings.most_devices,
+            longest_search_s=settings.longest_search_s, kept_plans=settings.kept_plans,
+        ),
+    )  # fmt: skip
+
+
+def _choice(named: Named) -> NamedChoice:
+    return NamedChoice(name=named.name, about=named.about, needs=named.needs)
+
+
+def workload_summary(key: str, workload: Workload) -> WorkloadSummary:
+    """A workload in figures."""
+    return WorkloadSummary(
+        id=key, name=workload.name or key, tables=len(workload.tables), weight_bytes=workload.weight_bytes,
+        batch_size=workload.batch_size, optimizer=workload.optimizer,
+    )  # fmt: skip
+
+
+def cluster_summary(key: str, cluster: Cluster) -> ClusterSummary:
+    """A cluster in figures."""
+    return ClusterSummary(
+        id=key, name=cluster.describe(), device=cluster.device.name, hosts=cluster.hosts,
+        local_world_size=cluster.local_world_size, hbm_bytes=min(cluster.hbm_per_rank),
+        reserve_bytes=cluster.reserve_bytes, intra_host_bandwidth=cluster.links.intra_host_bandwidth,
+        inter_host_bandwidth=cluster.links.inter_host_bandwidth,
+    )  # fmt: skip
+
+
+def plan_summary(key: str, kept: KeptPlan) -> PlanSummary:
+    """A plan in figures."""
+    plan, cost = kept.plan, kept.plan.cost
+    return PlanSummary(
+        id=key, name=kept.name, origin=kept.origin, made=kept.made, workload=plan.workload.name,
+        cluster=plan.cluster.describe(), tables=len(plan.placements), devices=plan.cluster.world_size,
+        batch_size=plan.workload.batch_size, planner=plan.planner, cost_model=plan.cost_model, total_s=cost.total_s,
+        bound_s=plan.bound.value_s, gap=plan.gap, mean_s=cost.mean_s,
+        largest_hbm_bytes=max(device.hbm_bytes for device in cost.per_device),
+        hbm_capacity_bytes=min(device.hbm_capacity_bytes for device in cost.per_device),
+        overfull=tuple(device.rank for device in cost.overfull), digest=plan.digest, elapsed_s=kept.elapsed_s,
+        iterations=kept.iterations, truncated=kept.truncated, notes=kept.notes,
+    )  # fmt: skip
+
+
+def kept_plan(plan: Plan, name: str, origin: str, run: Raw | None = None) -> KeptPlan:
+    """A plan as a session keeps it. run: the event that ended its search."""
+    facts = {key: run[key] for key in ("elapsed_s", "iterations", "truncated")} if run else {}
+    notes = tuple(run["notes"]) if run else ()
+    words = name or f"{plan.workload.name or 'workload'} on {plan.cluster.describe().partition(',')[0]}"
+    return KeptPlan(name=words[:200], origin=origin, plan=plan, made=time.time(), notes=notes, **facts)
+
+
+def side_by_side(keys: tuple[str, ...], session: Session) -> SideBySide:
+    """Plans in figures, and what changes from the first to each other."""
+    kept = [session.plans.get(key) for key in keys]
+    pairs = zip(keys, kept, strict=True)
+    return SideBySide(
+        plans=tuple(plan_summary(key, each) for key, each in pairs),
+        differences=tuple(
+            _difference(key, diff(kept[0].plan, each.plan)) for key, each in zip(keys[1:], kept[1:], strict=True)
+        ),
+    )
+
+
+def _difference(key: str, change: PlanDiff) -> PlanDifference:
+    return PlanDifference(
+        plan=key, unchanged=change.unchanged, moved_bytes=change.moved_bytes, other_problem=change.other_problem,
+        changes=tuple(
+            PlacedOtherwise(
+                table=each.table, before=_words(each.before), after=_words(each.after), moved_bytes=each.moved_bytes
+            )
+            for each in change.changes[:MOST_CHANGES]
+        ),
+    )  # fmt: skip
+
+
+def _words(placement: Placement | None) -> str | None:
+    if placement is None:
+        return None
+    ranks = ", ".join(map(str, placement.ranks[:8])) + (" ..." if len(placement.ranks) > 8 else "")
+    kernel = kernel_words(placement.compute_kernel, placement.cache)
+    return f"{placement.sharding_type}, {kernel}, ranks {ranks}"
