@@ -1,0 +1,124 @@
+// The server's JSON API, as /api/openapi.json describes it.
+
+export interface WorkloadSummary { id: string; name: string; tables: number; weight_bytes: number; batch_size: number; optimizer: string }
+export interface ClusterSummary {
+  id: string; name: string; device: string; hosts: number; local_world_size: number; hbm_bytes: number;
+  reserve_bytes: number; intra_host_bandwidth: number; inter_host_bandwidth: number;
+}
+export interface Named { name: string; about: string; needs: string }
+export interface Choices {
+  version: string; workloads: WorkloadSummary[]; clusters: ClusterSummary[]; planners: Named[]; cost_models: Named[];
+  sharding_types: string[]; compute_kernels: string[];
+  limits: { upload_bytes: number; most_tables: number; most_devices: number; longest_search_s: number; kept_plans: number };
+}
+export interface PlanSummary {
+  id: string; name: string; origin: string; made: number; workload: string; cluster: string; tables: number;
+  devices: number; batch_size: number; planner: string; cost_model: string; total_s: number; bound_s: number | null;
+  gap: number | null; mean_s: number; largest_hbm_bytes: number; hbm_capacity_bytes: number; overfull: number[];
+  digest: string; elapsed_s: number | null; iterations: number | null; truncated: boolean; notes: string[];
+}
+export interface DeviceCost {
+  rank: number; forward_compute_s: number; backward_compute_s: number; forward_comm_s: number; backward_comm_s: number;
+  wait_s: number; hbm_bytes: number; hbm_capacity_bytes: number;
+}
+export interface StepCost { total_s: number; per_device: DeviceCost[] }
+export interface TableData {
+  name: string; rows: number; columns: number; weight_bytes: number; ids: number; sharding_type: string;
+  compute_kernel: string; widths: number[]; ranks: number[]; span: number; movable: boolean;
+}
+export interface PlanData {
+  cost: StepCost; bound: { value_s: number | null; kind: string; space: string }; tables: TableData[];
+  inexact: string[]; batch_size: number; optimizer: string; hosts: number; local_world_size: number;
+}
+export interface Pin { sharding_type: string; ranks: number[]; compute_kernel?: string; widths?: number[]; cache?: { load_factor: number } | null }
+export interface TableRule { tables: string; ranks?: number[] | null; not_ranks?: number[] | null; pin?: Pin | null; [other: string]: unknown }
+export interface Group { tables: string[]; per?: string }
+export interface Rules {
+  rules: TableRule[]; together: Group[]; apart: Group[]; per_rank: unknown[]; memory?: string; keep_exact?: boolean;
+}
+export interface PlanView { summary: PlanSummary; cluster: ClusterSummary; constraints: Record<string, unknown>; data: PlanData }
+export interface PlacementData {
+  table: string; sharding_type: string; compute_kernel: string; ranks: number[]; widths: number[];
+  cache: { load_factor: number } | null;
+}
+export interface Changes {
+  batch_size?: number; hbm_bytes?: number; hosts?: number; local_world_size?: number; intra_host_bandwidth?: number;
+  inter_host_bandwidth?: number; optimizer?: string;
+}
+export interface Move { table: string; piece: number; rank: number }
+export interface Priced {
+  cost: StepCost; bound_s: number | null; gap: number | null; overfull: number[]; broken: string[];
+  placements: PlacementData[];
+}
+export interface SearchState { id: string; state: string; name: string; plan: string | null; error: string | null }
+export interface SearchEvent {
+  seq: number; kind: string; elapsed_s: number; total_s: number | null; bound_s: number | null; waiting: number | null;
+  error: string | null; plan: PlanSummary | null;
+}
+export interface SearchAsked {
+  workload?: string; cluster?: string; plan?: string; start?: boolean; name?: string; changes?: Changes;
+  constraints?: Rules; planner?: string; cost_model?: string; seed?: number; time_limit_s?: number;
+}
+export interface Opened {
+  kind: "workload" | "cluster" | "plan" | "constraints"; name: string; workload: WorkloadSummary | null;
+  cluster: ClusterSummary | null; plan: PlanSummary | null; constraints: Rules | null;
+}
+export interface Shelves { workloads: WorkloadSummary[]; clusters: ClusterSummary[]; plans: PlanSummary[] }
+export interface SideBySide {
+  plans: PlanSummary[];
+  differences: {
+    plan: string; unchanged: number; moved_bytes: number; other_problem: string[];
+    changes: { table: string; before: string | null; after: string | null; moved_bytes: number }[];
+  }[];
+}
+
+async function ask<T>(method: string, path: string, body?: BodyInit, kind = "application/json"): Promise<T> {
+  let answer: Response;
+  try {
+    answer = await fetch(path, { method, body, headers: body === undefined ? {} : { "content-type": kind } });
+  } catch {
+    throw new Error("The server does not answer; start `recsmith serve` again and open the address that it prints.");
+  }
+  const text = await answer.text();
+  const data = text ? JSON.parse(text) : null;
+  if (!answer.ok) throw new Error(data?.error ?? `the server answers ${answer.status}`);
+  return data as T;
+}
+
+const get = <T>(path: string) => ask<T>("GET", path);
+const post = <T>(path: string, body: unknown = {}) => ask<T>("POST", path, JSON.stringify(body));
+const at = encodeURIComponent;
+
+export const api = {
+  choices: () => get<Choices>("/api/choices"),
+  kept: () => get<Shelves>("/api/kept"),
+  open: (file: File, batch?: number) =>
+    ask<Opened>("POST", `/api/files?name=${at(file.name)}${batch ? `&batch_size=${batch}` : ""}`, file, "application/octet-stream"),
+  sample: (tables: number, seed: number) => post<WorkloadSummary>("/api/samples", { tables, seed }),
+  search: (asked: SearchAsked) => post<SearchState>("/api/searches", asked),
+  searches: () => get<{ searches: SearchState[] }>("/api/searches"),
+  searchState: (id: string) => get<SearchState>(`/api/searches/${at(id)}`),
+  stop: (id: string) => post<SearchState>(`/api/searches/${at(id)}/stop`),
+  cancel: (id: string) => ask<SearchState>("DELETE", `/api/searches/${at(id)}`),
+  plan: (id: string) => get<PlanView>(`/api/plans/${at(id)}`),
+  forget: (id: string) => ask<null>("DELETE", `/api/plans/${at(id)}`),
+  price: (id: string, moves: Move[], changes?: Changes) => post<Priced>(`/api/plans/${at(id)}/price`, { moves, changes }),
+  keep: (id: string, moves: Move[], changes: Changes | undefined, name: string) =>
+    post<PlanSummary>(`/api/plans/${at(id)}/edits`, { moves, changes, name }),
+  compare: (ids: string[]) => get<SideBySide>(`/api/comparison?${ids.map((id) => `plan=${at(id)}`).join("&")}`),
+  fileOf: (id: string) => `/api/plans/${at(id)}/file`,
+  reportOf: (id: string, against?: string) => `/api/plans/${at(id)}/report${against ? `?against=${at(against)}` : ""}`,
+};
+
+/** Hear the events of a search until it ends; the browser connects again where the line breaks. */
+export function listen(id: string, hear: (event: SearchEvent) => void): () => void {
+  const source = new EventSource(`/api/searches/${at(id)}/events`);
+  const kinds = ["queued", "started", "bound", "improved", "done", "failed", "cancelled"];
+  for (const kind of kinds)
+    source.addEventListener(kind, (message) => {
+      const event = JSON.parse((message as MessageEvent<string>).data) as SearchEvent;
+      if (["done", "failed", "cancelled"].includes(kind)) source.close();
+      hear(event);
+    });
+  return () => source.close();
+}

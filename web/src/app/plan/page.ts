@@ -1,0 +1,126 @@
+// A plan: what it costs, where its shards lie, and what to try next.
+
+import { memoryChart, stepChart } from "../../charts/devices";
+import { api } from "../api";
+import { button, h, replace, say } from "../dom";
+import { bytes, change, counted, percent, seconds } from "../format";
+import { onTheme } from "../theme";
+import { constraintsPanel } from "./constraints";
+import { Edit } from "./edit";
+import { shardMap } from "./shardmap";
+import { shardTable } from "./table";
+import { whatIf } from "./whatif";
+
+export async function planPage(into: HTMLElement, id: string): Promise<() => void> {
+  const edit = new Edit(await api.plan(id));
+  const page = new Page(edit);
+  into.append(page.element);
+  return page.begin();
+}
+
+class Page {
+  readonly element = h("div", { class: "plan" });
+  private readonly figures = h("dl", { class: "figures", "aria-live": "polite" });
+  private readonly verdict = h("p", { class: "lead" });
+  private readonly trouble = h("div", { role: "alert" });
+  private readonly tools = h("div", { class: "edit-bar", hidden: true });
+  private readonly steps = stepChart(() => this.edit.devices, () => this.edit.bound);
+  private readonly memory = memoryChart(() => this.edit.devices);
+
+  constructor(private readonly edit: Edit) {
+    const { summary, data } = edit.view;
+    const about = [
+      `${counted(summary.tables, "table")} on ${summary.cluster}`, `planner ${summary.planner}`, `cost model ${summary.cost_model}`,
+      `${counted(summary.batch_size, "sample")} per device`,
+    ].join(" · ");
+    this.element.append(
+      h("div", { class: "title-row" },
+        h("div", null, h("h1", null, summary.name), h("p", { class: "hint" }, about)),
+        h("div", { class: "buttons" },
+          h("a", { class: "button plain", href: api.fileOf(edit.id), download: "", id: "download-plan" }, "Download plan"),
+          h("a", { class: "button plain", href: api.reportOf(edit.id), download: "", id: "download-report" }, "Download report"),
+          h("a", { class: "button plain", href: `#/compare/${edit.id}` }, "Compare"))),
+      this.figures, this.verdict, this.trouble, this.tools,
+      ...summary.notes.map((note) => h("p", { class: "hint" }, note)),
+      h("div", { class: "columns" },
+        h("section", { class: "card", "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Where each device spends a step"), this.steps.element,
+          h("p", { class: "hint" }, "The step ends when the slowest device does. The dashed line is the bound: no plan of this space is faster.")),
+        h("section", { class: "card", "aria-labelledby": "memory" }, h("h2", { id: "memory" }, "What each device holds"), this.memory.element)),
+      h("section", { class: "card", "aria-labelledby": "map" }, h("h2", { id: "map" }, "Where the shards lie"), shardMap(edit)),
+      h("div", { class: "columns" },
+        h("section", { class: "card", "aria-labelledby": "whatif" }, h("h2", { id: "whatif" }, "What if…"), whatIf(edit)),
+        h("section", { class: "card", "aria-labelledby": "rules" }, h("h2", { id: "rules" }, "What the plan must keep"), constraintsPanel(edit))),
+      h("section", { class: "card", "aria-labelledby": "tables" }, h("h2", { id: "tables" }, "Every table"), shardTable(edit)),
+      h("p", { class: "hint" }, data.bound.space ? `The bound holds for this space: ${data.bound.space}.` : ""));
+    edit.onChange(() => this.draw());
+    this.drawFigures();
+  }
+
+  begin(): () => void {
+    requestAnimationFrame(() => { this.steps.draw(); this.memory.draw(); });
+    const quiet = onTheme(() => { this.steps.draw(); this.memory.draw(); });
+    return () => { quiet(); this.steps.end(); this.memory.end(); };
+  }
+
+  private draw(): void {
+    this.drawFigures();
+    this.steps.draw();
+    this.memory.draw();
+  }
+
+  private drawFigures(): void {
+    const { edit } = this;
+    const { summary } = edit.view;
+    const fullest = edit.devices.reduce((most, device) =>
+      device.hbm_bytes / device.hbm_capacity_bytes > most.hbm_bytes / most.hbm_capacity_bytes ? device : most);
+    const shift = edit.priced ? change(edit.total, summary.total_s) : "";
+    const shown: [string, string, string][] = [
+      ["Time of a step", seconds(edit.total), shift && `${shift} from ${seconds(summary.total_s)}`],
+      ["Bound", seconds(edit.bound), "no plan is faster"],
+      ["Above the bound", percent(edit.gap), edit.gap === null && edit.priced?.broken.length ? "not a legal plan" : ""],
+      ["Fullest device", percent(fullest.hbm_bytes / fullest.hbm_capacity_bytes),
+        `${bytes(fullest.hbm_bytes)} of ${bytes(fullest.hbm_capacity_bytes)}`],
+    ];
+    replace(this.figures, shown.map(([name, value, more]) =>
+      h("div", null, h("dt", null, name), h("dd", null, value, more ? h("small", null, more) : null))));
+    this.verdict.textContent = verdict(edit);
+    this.drawTrouble();
+  }
+
+  private drawTrouble(): void {
+    const { edit } = this;
+    const said = edit.error ? [edit.error] : edit.priced?.broken ?? [];
+    replace(this.trouble, said.map((words) => h("p", { class: "error" }, words)));
+    this.tools.hidden = !edit.isChanged;
+    const count = edit.moves.length;
+    replace(this.tools,
+      h("span", null, count ? `${counted(count, "move")} by hand` : "Another problem, the same shards"),
+      button("Undo", () => void edit.undo(), "plain", { disabled: count === 0, id: "undo" }),
+      button("Back to the plan", () => void edit.reset(), "plain"),
+      button("Keep as a new plan", () => void this.keep(), "primary", { id: "keep" }));
+  }
+
+  private async keep(): Promise<void> {
+    try {
+      const kept = await api.keep(this.edit.id, this.edit.moves, this.edit.changes, "");
+      say("The changed plan is kept.");
+      location.hash = `#/plan/${kept.id}`;
+    } catch (error) {
+      replace(this.trouble, h("p", { class: "error" }, (error as Error).message));
+    }
+  }
+}
+
+function verdict(edit: Edit): string {
+  const busy = (device: (typeof edit.devices)[number]) =>
+    device.forward_compute_s + device.backward_compute_s + device.forward_comm_s + device.backward_comm_s;
+  const slowest = edit.devices.reduce((most, device) => (busy(device) > busy(most) ? device : most));
+  const parts: [string, number][] = [
+    ["forward compute", slowest.forward_compute_s], ["backward compute", slowest.backward_compute_s],
+    ["forward communication", slowest.forward_comm_s], ["backward communication", slowest.backward_comm_s],
+  ];
+  const [name, most] = parts.reduce((a, b) => (b[1] > a[1] ? b : a));
+  const share = busy(slowest) ? Math.round((100 * most) / busy(slowest)) : 0;
+  const near = edit.gap !== null && edit.gap < 0.01 ? "There is next to nothing left to gain. " : "";
+  return `${near}Device ${slowest.rank} is the busiest, and ${share} % of its time is ${name}.`;
+}

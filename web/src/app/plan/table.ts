@@ -1,0 +1,59 @@
+// Every table with its place: searchable, sortable, a screenful at a time.
+
+import type { TableData } from "../api";
+import { button, field, h, replace } from "../dom";
+import { bytes, counted, whole } from "../format";
+import type { Edit } from "./edit";
+
+const STEP = 100; // rows that are shown at once
+
+type Column = [string, (table: TableData) => string | number, ((table: TableData) => string)?];
+
+export function shardTable(edit: Edit): HTMLElement {
+  const { tables } = edit.view.data;
+  const places = () => {
+    const found = new Map<TableData, number[]>();
+    for (const piece of edit.pieces) found.set(piece.table, [...(found.get(piece.table) ?? []), piece.rank]);
+    return found;
+  };
+  let ranks = places();
+  const where = (table: TableData) =>
+    table.movable ? `${table.span > 1 ? "from device " : ""}${(ranks.get(table) ?? []).slice(0, 12).join(", ")}` : "every device";
+  const columns: Column[] = [
+    ["Table", (table) => table.name],
+    ["Rows", (table) => table.rows, (table) => whole(table.rows)],
+    ["Columns", (table) => table.columns],
+    ["Weights", (table) => table.weight_bytes, (table) => bytes(table.weight_bytes)],
+    ["Ids a sample", (table) => table.ids, (table) => whole(Number(table.ids.toPrecision(4)))],
+    ["Sharding", (table) => table.sharding_type, (table) => table.sharding_type.replaceAll("_", " ")],
+    ["Kernel", (table) => table.compute_kernel],
+    ["Pieces", (table) => table.widths.length],
+    ["Devices", (table) => ranks.get(table)?.[0] ?? 0, where],
+  ];
+  let [sorted, down, most] = [3, true, STEP];
+  const body = h("tbody");
+  const head = h("tr");
+  const foot = h("div", { class: "buttons" });
+  const search = h("input", { type: "search", placeholder: "Part of a name, or a sharding type", oninput: () => { most = STEP; draw(); } });
+
+  function draw(): void {
+    const word = search.value.trim().toLowerCase();
+    const key = columns[sorted]![1];
+    const found = tables.filter((table) => !word || `${table.name} ${table.sharding_type.replaceAll("_", " ")}`.toLowerCase().includes(word));
+    found.sort((a, b) => {
+      const [x, y] = [key(a), key(b)];
+      return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
+    });
+    replace(head, columns.map(([name], i) => h("th", { scope: "col", "aria-sort": i === sorted ? (down ? "descending" : "ascending") : "none" },
+      button(name, () => { [sorted, down] = [i, i === sorted ? !down : i > 0]; draw(); }, "quiet"))));
+    replace(body, found.slice(0, most).map((table) => h("tr", null, columns.map(([, value, words]) =>
+      h("td", { class: typeof value(table) === "number" && !words?.(table).includes("device") ? "number-cell" : "" }, words ? words(table) : value(table))))));
+    replace(foot, h("span", { class: "hint" }, `${counted(Math.min(most, found.length), "table")} of ${whole(found.length)}`),
+      found.length > most ? button("Show more", () => { most += STEP; draw(); }, "plain") : null);
+  }
+
+  edit.onChange(() => { ranks = places(); draw(); });
+  draw();
+  return h("div", null, field("Search", search),
+    h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Tables" }, h("table", { class: "tables" }, h("thead", null, head), body)), foot);
+}

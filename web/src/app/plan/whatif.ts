@@ -1,0 +1,71 @@
+// What if the batch, the memory, the links or the number of devices were others?
+
+import type { Changes } from "../api";
+import { button, field, h, settled } from "../dom";
+import { bytes, counted, speed, whole } from "../format";
+import { replan } from "./constraints";
+import type { Edit } from "./edit";
+
+const WAIT_MS = 120; // without another move of a slider, before its price is asked for
+
+interface Knob { key: keyof Changes; label: string; now: number; steps: number[]; words: (value: number) => string }
+
+export function whatIf(edit: Edit): HTMLElement {
+  const { cluster, data } = edit.view;
+  const times = (now: number, factors: number[]) => factors.map((factor) => now * factor);
+  const around = [0.25, 0.5, 0.75, 1, 1.5, 2, 4];
+  const knobs: Knob[] = [
+    { key: "batch_size", label: "Samples per device", now: data.batch_size, steps: times(data.batch_size, around).map(Math.round), words: whole },
+    { key: "hbm_bytes", label: "Memory of a device", now: cluster.hbm_bytes, steps: times(cluster.hbm_bytes, [0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1, 1.25, 1.5, 2]).map(Math.round), words: bytes },
+    { key: "intra_host_bandwidth", label: "Link within a host", now: cluster.intra_host_bandwidth, steps: times(cluster.intra_host_bandwidth, around), words: speed },
+    ...(cluster.hosts > 1 ? [{ key: "inter_host_bandwidth" as const, label: "Link between hosts", now: cluster.inter_host_bandwidth, steps: times(cluster.inter_host_bandwidth, around), words: speed }] : []),
+  ];
+  const changes: Changes = {};
+  const sizes: Changes = {};
+  const ask = settled(() => void edit.change({ ...changes }), WAIT_MS);
+  const trouble = h("p", { class: "error", role: "alert" });
+  const again = () => void replan(edit, null, { ...changes, ...sizes }).catch((error: Error) => (trouble.textContent = error.message));
+  const sliders = knobs.map((knob) => slider(knob, (value) => {
+    if (value === knob.now) delete changes[knob.key];
+    else (changes as Record<string, number>)[knob.key] = value;
+    ask();
+  }));
+  edit.onChange(() => { if (!Object.keys(edit.changes).length && Object.keys(changes).length) sliders.forEach((each) => each.back()); });
+  return h("div", null,
+    h("p", { class: "hint" }, "The first sliders keep every shard where it is and price it at once."),
+    sliders.map((each) => each.element),
+    deviceKnob(edit, sizes),
+    h("div", { class: "buttons" }, button("Plan again for this", again, "primary", { id: "replan-whatif" })), trouble);
+}
+
+function slider(knob: Knob, onValue: (value: number) => void): { element: HTMLElement; back: () => void } {
+  const home = knob.steps.indexOf(knob.now);
+  const shown = h("output", null, knob.words(knob.now));
+  const input = h("input", { type: "range", min: 0, max: knob.steps.length - 1, step: 1, value: home, "aria-valuetext": knob.words(knob.now) });
+  const tell = () => {
+    const value = knob.steps[Number(input.value)]!;
+    shown.textContent = value === knob.now ? knob.words(value) : `${knob.words(value)} (was ${knob.words(knob.now)})`;
+    input.setAttribute("aria-valuetext", knob.words(value));
+    return value;
+  };
+  input.addEventListener("input", () => onValue(tell()));
+  const element = field(knob.label, input);
+  element.classList.add("slider");
+  element.querySelector("label")!.append(" ", shown);
+  return { element, back: () => { if (input.value !== String(home)) { input.value = String(home); onValue(tell()); } } };
+}
+
+function deviceKnob(edit: Edit, sizes: Changes): HTMLElement {
+  const { hosts, local_world_size: local } = edit.view.cluster;
+  const steps = [...new Set(hosts > 1 ? [1, 2, 4, 8, 16, 32, 64, hosts] : [1, 2, 4, 8, 16, local])].sort((a, b) => a - b);
+  const knob: Knob = {
+    key: hosts > 1 ? "hosts" : "local_world_size", label: hosts > 1 ? "Hosts" : "Devices", now: hosts > 1 ? hosts : local, steps,
+    words: (value) => (hosts > 1 ? `${counted(value, "host")}, ${counted(value * local, "device")}` : counted(value, "device")),
+  };
+  const made = slider(knob, (value) => {
+    if (value === knob.now) delete sizes[knob.key];
+    else (sizes as Record<string, number>)[knob.key] = value;
+  }).element;
+  made.append(h("p", { class: "hint" }, "On another number of devices the shards have no place: plan again."));
+  return made;
+}

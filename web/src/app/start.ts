@@ -1,0 +1,192 @@
+// The first page: a workload, a cluster, a planner, and the button that starts a search.
+
+import { api, type Choices, type ClusterSummary, type Opened, type Rules, type SearchAsked, type Shelves, type WorkloadSummary } from "./api";
+import { button, field, h, replace, say, select } from "./dom";
+import { dropZone } from "./drop";
+import { bytes, counted, whole } from "./format";
+import { planList } from "./plans";
+import { choices, kept } from "./shelf";
+
+interface Chosen {
+  workload: string; cluster: string; perHost: number; hosts: number; planner: string; costModel: string; seed: number;
+  seconds: number; batch: number | null; rules: Rules | null; rulesName: string;
+}
+
+const chosen: Chosen = {
+  workload: "dlrm-v2", cluster: "h100", perHost: 8, hosts: 1, planner: "auto", costModel: "analytic", seed: 0, seconds: 20,
+  batch: null, rules: null, rulesName: "",
+};
+
+export async function start(into: HTMLElement): Promise<void> {
+  const [offered, shelves] = await Promise.all([choices(), kept()]);
+  const page = new Start(offered, shelves);
+  into.append(page.element);
+}
+
+class Start {
+  readonly element = h("div", { class: "start" });
+  private readonly workloads = h("div");
+  private readonly cluster = h("div");
+  private readonly problem = h("p", { class: "error", role: "alert", hidden: true });
+
+  constructor(private readonly offered: Choices, private readonly shelves: Shelves) {
+    if (!this.allWorkloads().some((each) => each.id === chosen.workload)) chosen.workload = "dlrm-v2";
+    if (!this.allClusters().some((each) => each.id === chosen.cluster)) chosen.cluster = "h100";
+    this.drawWorkloads();
+    this.drawCluster();
+    this.element.append(
+      h("div", { class: "intro" },
+        h("h1", null, "Where should every embedding table go?"),
+        h("p", { class: "lead" }, "Choose the tables and the devices. The search shows the fastest plan it has found, next to a ",
+          "proven bound that no plan can beat. Everything stays on this machine.")),
+      h("section", { class: "card step", "aria-labelledby": "step-1" }, this.title(1, "Tables", "step-1"), this.workloads),
+      h("section", { class: "card step", "aria-labelledby": "step-2" }, this.title(2, "Devices", "step-2"), this.cluster),
+      h("section", { class: "card step", "aria-labelledby": "step-3" }, this.title(3, "Search", "step-3"), this.search()),
+      h("div", { class: "go" }, button("Find a plan", () => void this.plan(), "primary large", { id: "plan" }), this.problem),
+      shelves.plans.length
+        ? h("section", { "aria-labelledby": "kept" }, h("h2", { id: "kept" }, "Your plans"), planList(shelves.plans.toReversed().slice(0, 5)))
+        : "",
+    );
+  }
+
+  private title(number: number, words: string, id: string): HTMLElement {
+    return h("h2", { id }, h("span", { class: "number", "aria-hidden": "true" }, number), words);
+  }
+
+  private allWorkloads(): WorkloadSummary[] {
+    return [...this.shelves.workloads.toReversed(), ...this.offered.workloads];
+  }
+
+  private allClusters(): ClusterSummary[] {
+    return [...this.shelves.clusters.toReversed(), ...this.offered.clusters];
+  }
+
+  private drawWorkloads(): void {
+    const options = this.allWorkloads().map((each): [string, string] => [
+      each.id, `${each.name} · ${counted(each.tables, "table")}, ${bytes(each.weight_bytes)}`,
+    ]);
+    const now = this.allWorkloads().find((each) => each.id === chosen.workload);
+    const batch = h("input", { type: "number", min: 1, value: chosen.batch ?? "", placeholder: whole(now?.batch_size ?? 0),
+      onchange: () => (chosen.batch = batch.value ? Number(batch.value) : null) });
+    const tables = h("input", { type: "number", min: 1, max: this.offered.limits.most_tables, value: 200 });
+    replace(this.workloads,
+      dropZone("Drop a file here: tables, a cluster, a plan or constraints", (file) => this.open(file)),
+      h("div", { class: "row" },
+        field("Workload", select(options, chosen.workload, (id) => { chosen.workload = id; chosen.batch = null; this.drawWorkloads(); })),
+        field("Samples per device and step", batch)),
+      h("details", null, h("summary", null, "No file at hand? Draw tables like those of a production model"),
+        h("div", { class: "row end" }, field("Number of tables", tables), button("Draw", () => void this.sample(Number(tables.value))))));
+  }
+
+  private async sample(tables: number): Promise<void> {
+    await this.guarded(async () => {
+      const made = await api.sample(tables, 0);
+      this.shelves.workloads.push(made);
+      chosen.workload = made.id;
+      this.drawWorkloads();
+      say(`${made.tables} tables are drawn and chosen.`);
+    });
+  }
+
+  private async open(file: File): Promise<void> {
+    await this.guarded(async () => {
+      const batch = file.name.endsWith(".csv") ? chosen.batch ?? 8192 : undefined;
+      this.take(await api.open(file, batch));
+    });
+  }
+
+  private take(opened: Opened): void {
+    if (opened.plan) location.hash = `#/plan/${opened.plan.id}`;
+    if (opened.workload) {
+      this.shelves.workloads.push(opened.workload);
+      chosen.workload = opened.workload.id;
+      this.drawWorkloads();
+      say(`${opened.name} is open: ${counted(opened.workload.tables, "table")}.`);
+    }
+    if (opened.cluster) {
+      this.shelves.clusters.push(opened.cluster);
+      chosen.cluster = opened.cluster.id;
+      this.drawCluster();
+      say(`${opened.name} is open: ${opened.cluster.name}.`);
+    }
+    if (opened.constraints) {
+      Object.assign(chosen, { rules: opened.constraints, rulesName: opened.name });
+      this.drawCluster();
+    }
+  }
+
+  private drawCluster(): void {
+    const now = this.allClusters().find((each) => each.id === chosen.cluster)!;
+    const own = now.id.startsWith("cluster-");
+    const options = this.allClusters().map((each): [string, string] => [
+      each.id, each.id.startsWith("cluster-") ? `${each.name} (your file)` : `${each.id} · ${bytes(each.hbm_bytes)} a device`,
+    ]);
+    const number = (value: number, keep: (value: number) => void, most: number) => {
+      const made = h("input", { type: "number", min: 1, max: most, value, onchange: () => { keep(Math.max(1, Number(made.value))); this.drawCluster(); } });
+      return made;
+    };
+    const world = chosen.perHost * chosen.hosts;
+    replace(this.cluster,
+      h("div", { class: "row" },
+        field("Device", select(options, chosen.cluster, (id) => {
+          chosen.cluster = id;
+          chosen.perHost = this.allClusters().find((each) => each.id === id)!.local_world_size;
+          this.drawCluster();
+        })),
+        own ? null : field("Devices in a host", number(chosen.perHost, (value) => (chosen.perHost = value), 64)),
+        own ? null : field("Hosts", number(chosen.hosts, (value) => (chosen.hosts = value), 512))),
+      h("p", { class: "hint" }, own ? now.name : `${counted(world, "device")} with ${bytes(world * now.hbm_bytes)} of memory in all.`),
+      chosen.rules
+        ? h("p", { class: "chip" }, `Keeps the constraints of ${chosen.rulesName}`,
+            button("Remove", () => { chosen.rules = null; this.drawCluster(); }, "quiet"))
+        : null);
+  }
+
+  private search(): HTMLElement {
+    const about = h("p", { class: "hint" });
+    const tell = () => {
+      const planner = this.offered.planners.find((each) => each.name === chosen.planner);
+      about.textContent = planner ? `${planner.about}${planner.needs === "nothing" ? "" : ` Needs: ${planner.needs}.`}` : "";
+    };
+    const named = (all: { name: string }[]): [string, string][] => all.map((each) => [each.name, each.name]);
+    const planners = named(this.offered.planners).map(([name]): [string, string] => [name, name === "auto" ? "auto (recommended)" : name]);
+    const limits: [string, string][] = [5, 10, 20, 60, 120, 300, 600]
+      .filter((each) => each <= this.offered.limits.longest_search_s)
+      .map((each) => [String(each), each < 60 ? `${each} seconds` : counted(each / 60, "minute")]);
+    const seed = h("input", { type: "number", min: 0, value: chosen.seed, onchange: () => (chosen.seed = Number(seed.value)) });
+    tell();
+    return h("div", null,
+      h("div", { class: "row" },
+        field("Planner", select(planners, chosen.planner, (name) => { chosen.planner = name; tell(); })),
+        field("Search for at most", select(limits, String(chosen.seconds), (word) => (chosen.seconds = Number(word))))),
+      about,
+      h("details", null, h("summary", null, "More options"),
+        h("div", { class: "row" },
+          field("Cost model", select(named(this.offered.cost_models), chosen.costModel, (name) => (chosen.costModel = name)),
+            "How the time of a step is predicted."),
+          field("Seed", seed, "The same seed draws the same numbers."))));
+  }
+
+  private async plan(): Promise<void> {
+    await this.guarded(async () => {
+      const own = chosen.cluster.startsWith("cluster-");
+      const asked: SearchAsked = {
+        workload: chosen.workload, cluster: own ? chosen.cluster : `${chosen.cluster}:${chosen.perHost}x${chosen.hosts}`,
+        planner: chosen.planner, cost_model: chosen.costModel, seed: chosen.seed, time_limit_s: chosen.seconds,
+        ...(chosen.batch ? { changes: { batch_size: chosen.batch } } : {}),
+        ...(chosen.rules ? { constraints: chosen.rules } : {}),
+      };
+      location.hash = `#/search/${(await api.search(asked)).id}`;
+    });
+  }
+
+  private async guarded(act: () => Promise<void>): Promise<void> {
+    this.problem.hidden = true;
+    try {
+      await act();
+    } catch (error) {
+      this.problem.hidden = false;
+      this.problem.textContent = (error as Error).message;
+    }
+  }
+}

@@ -1,0 +1,103 @@
+// A search as it runs: the best step so far, the bound, and the way to end it.
+
+import { progressChart, type Point } from "../charts/progress";
+import { api, listen, type SearchEvent } from "./api";
+import { button, h, replace, say } from "./dom";
+import { percent, seconds } from "./format";
+import { onTheme } from "./theme";
+
+export async function watch(into: HTMLElement, id: string): Promise<() => void> {
+  const state = await api.searchState(id);
+  const page = new Watch(id, state.name);
+  into.append(page.element);
+  return page.begin();
+}
+
+class Watch {
+  readonly element = h("div", { class: "watch" });
+  private readonly points: Point[] = [];
+  private bound: number | null = null;
+  private started: number | null = null;
+  private ended = false;
+  private readonly heading = h("h1", null, "Searching…");
+  private readonly figures = h("dl", { class: "figures" });
+  private readonly note = h("p", { class: "lead" }, "Waiting for its turn…");
+  private readonly buttons = h("div", { class: "buttons" });
+  private readonly chart = progressChart(this.points, () => this.bound, () => this.elapsed());
+
+  constructor(private readonly id: string, name: string) {
+    this.buttons.append(
+      button("Stop with the best so far", () => void this.stop(), "plain", { id: "stop" }),
+      button("Cancel", () => void this.cancel(), "danger", { id: "cancel" }));
+    this.element.append(this.heading, name ? h("p", null, name) : "", this.note, this.figures,
+      h("section", { class: "card", "aria-label": "Progress" }, this.chart.element), this.buttons);
+  }
+
+  begin(): () => void {
+    const stop = listen(this.id, (event) => this.hear(event));
+    const timer = window.setInterval(() => { if (!this.ended && this.started !== null) this.draw(); }, 250);
+    const quiet = onTheme(() => this.chart.draw());
+    return () => { stop(); quiet(); clearInterval(timer); this.chart.end(); };
+  }
+
+  private elapsed(): number {
+    return this.started === null || this.ended ? 0 : (performance.now() - this.started) / 1000;
+  }
+
+  private hear(event: SearchEvent): void {
+    if (event.kind === "queued") this.note.textContent = event.waiting ? "Another search runs first; this one waits." : "Starting…";
+    else if (event.kind === "started") this.started = performance.now();
+    else this.started ??= performance.now() - event.elapsed_s * 1000;
+    if (event.kind === "started") this.note.textContent = "Reading the problem…";
+    if (event.kind === "bound") {
+      this.bound = event.bound_s;
+      this.note.textContent = "Looking for a first plan…";
+    }
+    if (event.kind === "improved" && event.total_s !== null) {
+      this.points.push({ x: event.elapsed_s, y: event.total_s });
+      this.note.textContent = "Each step down is a faster plan.";
+    }
+    if (event.kind === "done" && event.plan) return this.open(event.plan.id);
+    if (event.kind === "failed") return this.finish("No plan was found", event.error ?? "");
+    if (event.kind === "cancelled") return this.finish("Cancelled", "The search has ended, and nothing was kept.");
+    this.draw();
+  }
+
+  private draw(): void {
+    const best = this.points.at(-1)?.y ?? null;
+    const gap = best !== null && this.bound ? best / this.bound - 1 : null;
+    const shown: [string, string][] = [
+      ["Best step", seconds(best)], ["Bound", seconds(this.bound)], ["Above the bound", percent(gap)],
+      ["Search time", `${this.elapsed().toFixed(1)} s`],
+    ];
+    replace(this.figures, shown.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+    this.chart.says(`The best step so far is ${seconds(best)}, the bound ${seconds(this.bound)}`);
+    if (this.element.isConnected) this.chart.draw();
+  }
+
+  private open(plan: string): void {
+    this.ended = true;
+    say("The search has ended with a plan.");
+    history.replaceState(null, "", `#/plan/${plan}`);
+    window.dispatchEvent(new HashChangeEvent("hashchange"));
+  }
+
+  private finish(title: string, words: string): void {
+    this.ended = true;
+    this.heading.textContent = title;
+    this.note.textContent = words;
+    this.note.classList.add("error");
+    document.title = `${title} · RecSmith`;
+    say(`${title}. ${words}`);
+    replace(this.buttons, h("a", { class: "button primary", href: "#/" }, "Change something and try again"));
+  }
+
+  private async stop(): Promise<void> {
+    this.note.textContent = "Ending with the best plan so far…";
+    await api.stop(this.id).catch((error: Error) => (this.note.textContent = error.message));
+  }
+
+  private async cancel(): Promise<void> {
+    await api.cancel(this.id).catch((error: Error) => (this.note.textContent = error.message));
+  }
+}
