@@ -17,8 +17,13 @@ export async function compare(into: HTMLElement, word: string): Promise<void> {
     into.append(h("p", { class: "lead" }, "There is none yet. ", h("a", { href: "#/" }, "Find a plan"), " or open the file of one there."));
     return;
   }
-  into.append(h("p", { class: "lead" }, "Tick two or more to see them side by side."), planList(plans, (plan) => box(plan, chosen)), result);
+  into.append(h("p", { class: "lead" }, "Tick two or more to see them side by side."), planList(plans, (plan) => box(plan, chosen), (plan) => void forget(plan)), result);
   if (chosen.length > 1) replace(result, table(await api.compare(chosen)));
+}
+
+async function forget(plan: PlanSummary): Promise<void> {
+  await api.forget(plan.id);
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
 function box(plan: PlanSummary, chosen: string[]): HTMLElement {

@@ -13,7 +13,7 @@ export const PARTS: [keyof DeviceCost, string, string][] = [
 ];
 
 export function stepChart(devices: () => DeviceCost[], bound: () => number | null): Figure {
-  return new Figure("Seconds of every device in a step, by part", 280, () => {
+  return new Figure("Seconds of every device in a step, by part", 300, () => {
     const all = devices();
     const least = bound();
     return {
@@ -22,8 +22,8 @@ export function stepChart(devices: () => DeviceCost[], bound: () => number | nul
         labels: all.map((device) => device.rank),
         datasets: [
           ...(least === null ? [] : [{ type: "line" as const, label: "Bound", data: all.map(() => least), borderColor: colour("bound"),
-            backgroundColor: colour("bound"), borderDash: [6, 4], borderWidth: 2, pointRadius: 0, stack: "bound" }]),
-          ...PARTS.map(([key, label, name]) => ({ label, data: all.map((device) => device[key]), backgroundColor: colour(name),
+            backgroundColor: colour("bound"), borderDash: [6, 4], borderWidth: 2, pointRadius: 0, pointStyle: "line", stack: "bound" }]),
+          ...PARTS.map(([key, label, name]) => ({ label, data: all.map((device) => device[key]), pointStyle: "rect", backgroundColor: colour(name),
             stack: "step", maxBarThickness: 64, categoryPercentage: 0.86, barPercentage: 0.95 })),
         ],
       },
@@ -34,7 +34,7 @@ export function stepChart(devices: () => DeviceCost[], bound: () => number | nul
           y: { stacked: true, ...axis("Time of a step", seconds) },
         },
         plugins: {
-          legend: { position: "bottom", labels: { color: colour("ink"), boxWidth: 12, boxHeight: 12 } },
+          legend: legend(),
           tooltip: { callbacks: { title: (items) => `Device ${items[0]?.label}`,
             label: (item) => `${item.dataset.label}: ${seconds(item.parsed.y)}` } },
         },
@@ -43,8 +43,18 @@ export function stepChart(devices: () => DeviceCost[], bound: () => number | nul
   });
 }
 
+/** Bytes between two lines of the grid: a power of two, for sizes are read in those. */
+function round(devices: DeviceCost[]): number {
+  const most = Math.max(1, ...devices.map((device) => Math.max(device.hbm_bytes, device.hbm_capacity_bytes)));
+  return 2 ** Math.ceil(Math.log2(most / 6));
+}
+
+function legend(): object {
+  return { position: "bottom", labels: { color: colour("ink"), usePointStyle: true, boxWidth: 14, boxHeight: 9 } };
+}
+
 export function memoryChart(devices: () => DeviceCost[]): Figure {
-  return new Figure("Memory of every device against its capacity", 220, () => {
+  return new Figure("Memory of every device against its capacity", 300, () => {
     const all = devices();
     return {
       type: "bar",
@@ -52,8 +62,8 @@ export function memoryChart(devices: () => DeviceCost[]): Figure {
         labels: all.map((device) => device.rank),
         datasets: [
           { type: "line" as const, label: "Capacity", data: all.map((device) => device.hbm_capacity_bytes), borderColor: colour("bound"),
-            backgroundColor: colour("bound"), borderDash: [6, 4], borderWidth: 2, pointRadius: 0 },
-          { label: "Tables", data: all.map((device) => device.hbm_bytes), maxBarThickness: 64, categoryPercentage: 0.86,
+            backgroundColor: colour("bound"), borderDash: [6, 4], borderWidth: 2, pointRadius: 0, pointStyle: "line" },
+          { label: "Tables", data: all.map((device) => device.hbm_bytes), pointStyle: "rect", maxBarThickness: 64, categoryPercentage: 0.86,
             backgroundColor: all.map((device) => colour(device.hbm_bytes > device.hbm_capacity_bytes ? "bad" : "accent")) },
         ],
       },
@@ -61,10 +71,10 @@ export function memoryChart(devices: () => DeviceCost[]): Figure {
         interaction: { mode: "index", intersect: false },
         scales: {
           x: { ...axis("Device", String), grid: { display: false }, ticks: { color: colour("muted") } },
-          y: { beginAtZero: true, ...axis("Memory", bytes) },
+          y: { beginAtZero: true, ...axis("Memory", bytes, { ticks: { color: colour("muted"), stepSize: round(all), callback: (value: number | string) => bytes(Number(value)) } }) },
         },
         plugins: {
-          legend: { position: "bottom", labels: { color: colour("ink"), boxWidth: 12, boxHeight: 12 } },
+          legend: legend(),
           tooltip: { callbacks: { title: (items) => `Device ${items[0]?.label}`,
             label: (item) => `${item.dataset.label}: ${bytes(item.parsed.y ?? 0)}` } },
         },

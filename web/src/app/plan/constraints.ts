@@ -96,7 +96,7 @@ class Panel {
         this.fail((error as Error).message);
       }
     };
-    return h("div", { class: "row end" }, names, field("Tables", tables), field("must lie", kind), ranksField, button("Add rule", add, "plain", { id: "add-rule" }));
+    return h("div", { class: "row end" }, names, field("Tables", tables), field("Rule", kind), ranksField, button("Add rule", add, "plain", { id: "add-rule" }));
   }
 
   private read(kind: string, tables: string, ranks: string): Wish[] {

@@ -1,7 +1,7 @@
 // A plan: what it costs, where its shards lie, and what to try next.
 
 import { memoryChart, stepChart } from "../../charts/devices";
-import { api } from "../api";
+import { api, type DeviceCost } from "../api";
 import { button, h, replace, say } from "../dom";
 import { bytes, change, counted, percent, seconds } from "../format";
 import { onTheme } from "../theme";
@@ -71,15 +71,14 @@ class Page {
   private drawFigures(): void {
     const { edit } = this;
     const { summary } = edit.view;
-    const fullest = edit.devices.reduce((most, device) =>
-      device.hbm_bytes / device.hbm_capacity_bytes > most.hbm_bytes / most.hbm_capacity_bytes ? device : most);
+    const most = edit.devices.reduce((most, device) => (filled(device) > filled(most) ? device : most));
     const shift = edit.priced ? change(edit.total, summary.total_s) : "";
     const shown: [string, string, string][] = [
       ["Time of a step", seconds(edit.total), shift && `${shift} from ${seconds(summary.total_s)}`],
       ["Bound", seconds(edit.bound), "no plan is faster"],
       ["Above the bound", percent(edit.gap), edit.gap === null && edit.priced?.broken.length ? "not a legal plan" : ""],
-      ["Fullest device", percent(fullest.hbm_bytes / fullest.hbm_capacity_bytes),
-        `${bytes(fullest.hbm_bytes)} of ${bytes(fullest.hbm_capacity_bytes)}`],
+      ["Fullest device", percent(filled(most)),
+        `${bytes(most.hbm_bytes)} of ${bytes(most.hbm_capacity_bytes)}`],
     ];
     replace(this.figures, shown.map(([name, value, more]) =>
       h("div", null, h("dt", null, name), h("dd", null, value, more ? h("small", null, more) : null))));
@@ -94,7 +93,8 @@ class Page {
     this.tools.hidden = !edit.isChanged;
     const count = edit.moves.length;
     replace(this.tools,
-      h("span", null, count ? `${counted(count, "move")} by hand` : "Another problem, the same shards"),
+      h("span", { id: "effect" }, `${seconds(edit.total)} a step, ${change(edit.total, edit.view.summary.total_s)}; fullest device ${percent(fullest(edit))}`,
+        h("small", null, count ? `${counted(count, "move")} by hand` : "Another problem, the same shards")),
       button("Undo", () => void edit.undo(), "plain", { disabled: count === 0, id: "undo" }),
       button("Back to the plan", () => void edit.reset(), "plain"),
       button("Keep as a new plan", () => void this.keep(), "primary", { id: "keep" }));
@@ -109,6 +109,14 @@ class Page {
       replace(this.trouble, h("p", { class: "error" }, (error as Error).message));
     }
   }
+}
+
+function filled(device: DeviceCost): number {
+  return device.hbm_bytes / device.hbm_capacity_bytes;
+}
+
+function fullest(edit: Edit): number {
+  return Math.max(...edit.devices.map(filled));
 }
 
 function verdict(edit: Edit): string {
