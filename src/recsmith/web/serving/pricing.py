@@ -1,12 +1,14 @@
 """Plans that are changed by hand: a warm evaluator prices each change in a few milliseconds.
 
-Legend: N placed pieces.
+A move changes the target of one piece; its mode and width, and so its terms, stay.
 """
 
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from recsmith.bounds import first_bound
 from recsmith.costs import Evaluator, price
@@ -65,14 +67,21 @@ class Bench:
         self.bound = plan.bound if same else first_bound(self.evaluator).bound
         self.tables = {table.name: table for table in workload.tables}
         self.placed = {placement.table: placement for placement in plan.placements}
+        self.footprint = footprint_of(self.wider, plan.placements)
+        table = self.wider.modes.table[self.footprint.mode]
+        self.first = {each.name: int(np.searchsorted(table, t)) for t, each in enumerate(self.wider.tables)}
+        self.is_in_space = in_space(self.problem, plan.placements)
 
     def price(self, moves: tuple[PieceMove, ...]) -> HandPrice:
         """What the plan costs after the moves; UsageError or PlanMismatch where a move cannot be run."""
-        placed = dict(self.placed)
+        placed, target = dict(self.placed), self.footprint.target.copy()
         for move in moves:
-            placed[self._table(move)] = self._moved(placed[move.table], move)
-        placements = tuple(placed[name] for name in sorted(placed))
-        footprint = footprint_of(self.wider, placements)
+            placed[self._table(move)] = moved = self._moved(placed[move.table], move)
+            target[self.first[move.table] + move.piece] = moved.kind.targets(moved.ranks, self.problem.cluster)[
+                move.piece
+            ]
+        placements = tuple(placed.values())  # in order of names, as the plan's
+        footprint = replace(self.footprint, target=target)
         cost = price(self.pricing, footprint)
         broken = tuple(self._broken(cost, placements, has_room=fits(self.wider, footprint)))
         gap = None if broken or self._is_below_bound(cost) else self.bound.gap(cost.total_s)
@@ -103,7 +112,8 @@ class Bench:
             yield f"rank {ranks} needs more memory than there is"
         elif not has_room:
             yield "a host needs more memory than there is"
-        if not in_space(self.problem, placements):
+        asked_anew = self.problem.legality.any  # else what a move changes, the ranks, is asked of no plan
+        if not (in_space(self.problem, placements) if asked_anew else self.is_in_space):
             yield "a table breaks the constraints, or lies outside of the space that was searched"
 
     def _is_below_bound(self, cost: StepCost) -> bool:

@@ -24,6 +24,8 @@ class ShardMap {
   private readonly most: number;
   private chosen: Piece | null = null;
   private dragged: Piece | null = null;
+  private readonly drawn: { signature: string; element: HTMLElement; head: HTMLElement }[] = [];
+  private scale = 0;
 
   constructor(private readonly edit: Edit) {
     const movable = edit.pieces.filter((piece) => piece.table.movable);
@@ -57,10 +59,9 @@ class ShardMap {
     const focused = (document.activeElement as HTMLElement | null)?.dataset.key;
     const held = edit.devices.map(() => [] as Piece[]);
     for (const piece of this.order) for (let i = 0; i < piece.span; i += 1) held[piece.rank + i]?.push(piece);
-    const sums = held.map((pieces) => pieces.reduce((sum, piece) => sum + piece.bytes, 0));
-    const scale = HEIGHT / Math.max(1, ...sums);
+    this.scale ||= HEIGHT / Math.max(1, ...held.map((pieces) => pieces.reduce((sum, piece) => sum + piece.bytes, 0)));
     const slowest = Math.max(...edit.devices.map((device) => this.busy(device.rank)));
-    replace(this.columns, held.map((pieces, rank) => this.column(rank, pieces, scale, slowest)));
+    held.forEach((pieces, rank) => this.drawColumn(rank, pieces, slowest));
     if (focused) this.columns.querySelector<HTMLElement>(`[data-key="${CSS.escape(focused)}"]`)?.focus();
     this.drawPanel();
   }
@@ -70,15 +71,27 @@ class ShardMap {
     return device.forward_compute_s + device.backward_compute_s + device.forward_comm_s + device.backward_comm_s;
   }
 
-  private column(rank: number, pieces: Piece[], scale: number, slowest: number): HTMLElement {
+  /** A column is built anew only where other pieces lie on it; its figures change with every move. */
+  private drawColumn(rank: number, pieces: Piece[], slowest: number): void {
+    const signature = pieces.map((piece) => piece.key + (piece === this.chosen ? "!" : "")).join("\u0001");
+    if (this.drawn[rank]?.signature !== signature) {
+      const head = h("div", { class: "device-head" });
+      const element = this.column(rank, pieces, head);
+      if (this.drawn[rank]) this.drawn[rank].element.replaceWith(element);
+      else this.columns.append(element);
+      this.drawn[rank] = { signature, element, head };
+    }
     const device = this.edit.devices[rank]!;
     const full = device.hbm_bytes / device.hbm_capacity_bytes;
+    replace(this.drawn[rank]!.head, h("strong", null, `Device ${rank}`),
+      h("span", null, seconds(this.busy(rank))), meter(slowest ? this.busy(rank) / slowest : 0, "time"),
+      h("span", { class: full > 1 ? "over" : "" }, `${percent(full)} full`), meter(full, full > 1 ? "bad" : "memory"));
+  }
+
+  private column(rank: number, pieces: Piece[], head: HTMLElement): HTMLElement {
     const shown = pieces.slice(0, this.most);
-    const made = h("div", { class: "device", role: "listitem", "data-rank": rank },
-      h("div", { class: "device-head" }, h("strong", null, `Device ${rank}`),
-        h("span", null, seconds(this.busy(rank))), meter(slowest ? this.busy(rank) / slowest : 0, "time"),
-        h("span", { class: full > 1 ? "over" : "" }, `${percent(full)} full`), meter(full, full > 1 ? "bad" : "memory")),
-      h("div", { class: "blocks" }, shown.map((piece) => this.block(piece, piece.bytes * scale))),
+    const made = h("div", { class: "device", role: "listitem", "data-rank": rank }, head,
+      h("div", { class: "blocks" }, shown.map((piece) => this.block(piece, piece.bytes * this.scale))),
       pieces.length > shown.length ? h("p", { class: "hint" }, `and ${counted(pieces.length - shown.length, "smaller piece")}`) : null);
     made.addEventListener("dragover", (event) => { if (this.dragged) { event.preventDefault(); made.classList.add("over"); } });
     made.addEventListener("dragleave", () => made.classList.remove("over"));
@@ -94,7 +107,7 @@ class ShardMap {
       "aria-pressed": this.chosen === piece ? "true" : "false",
       onclick: () => { this.chosen = this.chosen === piece ? null : piece; this.draw(); },
       ondragstart: (event: DragEvent) => { this.dragged = piece; event.dataTransfer?.setData("text/plain", piece.table.name); },
-      ondragend: () => (this.dragged = null),
+      ondragend: () => { this.dragged = null; this.drawn.forEach((each) => each.element.classList.remove("over")); },
       onkeydown: (event: KeyboardEvent) => this.key(event, piece),
     }, height >= LABELLED ? words : "");
     made.style.height = `${Math.max(3, Math.round(height))}px`;
