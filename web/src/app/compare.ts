@@ -1,7 +1,7 @@
 // Plans side by side: choose some of the kept ones, see their figures and what changes from the first to the others.
 
 import { api, type PlanSummary, type SideBySide } from "./api";
-import { h, replace } from "./dom";
+import { h, replace } from "../dom";
 import { bytes, change, counted, percent, seconds } from "./format";
 import { planList } from "./plans";
 import { kept } from "./shelf";

@@ -1,6 +1,6 @@
 // A place to drop a file, which is also a button that opens one.
 
-import { h } from "./dom";
+import { h } from "../dom";
 
 export function dropZone(words: string, take: (file: File) => void): HTMLElement {
   const input = h("input", { type: "file", class: "visually-hidden", tabindex: -1, "aria-hidden": "true",

@@ -1,52 +1,30 @@
-// Bytes and seconds as text, as the command line prints them.
+// Numbers that may be missing, and those that only the page shows; the others are in ../format.ts.
 
-export function digits(value: number, count = 4): string {
-  return String(Number(value.toPrecision(count)));
-}
+import * as plain from "../format";
+
+export const NONE = "–";
 
 export function seconds(value: number | null | undefined): string {
-  if (value === null || value === undefined) return "–";
-  if (Math.abs(value) < 1e-3) return `${digits(value * 1e6)} µs`;
-  if (Math.abs(value) < 1) return `${digits(value * 1e3)} ms`;
-  return `${digits(value)} s`;
+  return value === null || value === undefined ? NONE : plain.seconds(value);
+}
+
+export function percent(share: number | null | undefined): string {
+  if (share === null || share === undefined) return NONE;
+  if (share >= 10) return `${plain.whole(share)} times`;
+  return share !== 0 && Math.abs(share) < 1e-4 ? "below 0.01 %" : plain.percent(share, Math.abs(share) >= 0.1 ? 3 : 2);
 }
 
 export function bytes(value: number): string {
-  for (const unit of ["B", "KiB", "MiB", "GiB", "TiB"]) {
-    if (Math.abs(value) < 1024) return unit === "B" ? `${value.toFixed(0)} B` : `${digits(value, 3)} ${unit}`;
-    value /= 1024;
-  }
-  return `${digits(value, 3)} PiB`;
+  return plain.scaled(value, plain.sizeScale(value), 3);
 }
 
+/** Bytes a second in decimal units, as links are sold. */
 export function speed(value: number): string {
   for (const unit of ["B/s", "kB/s", "MB/s", "GB/s"]) {
-    if (Math.abs(value) < 1000) return `${digits(value, 3)} ${unit}`;
+    if (Math.abs(value) < 1000) return `${plain.digits(value, 3)} ${unit}`;
     value /= 1000;
   }
-  return `${digits(value, 3)} TB/s`;
+  return `${plain.digits(value, 3)} TB/s`;
 }
 
-export function percent(value: number | null | undefined): string {
-  if (value === null || value === undefined) return "–";
-  const hundred = value * 100;
-  if (Math.abs(hundred) >= 1000) return `${Math.round(value).toLocaleString("en")} times`;
-  if (hundred !== 0 && Math.abs(hundred) < 0.01) return "below 0.01 %";
-  return `${Math.abs(hundred) >= 10 ? hundred.toFixed(0) : digits(hundred, 2)} %`;
-}
-
-/** A change in per cent with its sign. */
-export function change(now: number, before: number): string {
-  if (before === 0) return "";
-  const part = now / before - 1;
-  if (Math.abs(part) < 5e-5) return "±0 %";
-  return `${part > 0 ? "+" : "−"}${digits(Math.abs(part) * 100, 2)} %`;
-}
-
-export function counted(count: number, one: string, many = `${one}s`): string {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
-}
-
-export function whole(value: number): string {
-  return value.toLocaleString("en");
-}
+export { change, counted, whole, words } from "../format";

@@ -1,6 +1,7 @@
 // Which view stands at which address: #/, #/search/<id>, #/plan/<id>, #/compare/<id>,<id>.
 
-import { h, replace, say } from "./dom";
+import { h, replace } from "../dom";
+import { say } from "./controls";
 import { start } from "./start";
 import { watch } from "./watch";
 import { planPage } from "./plan/page";

@@ -1,7 +1,8 @@
 // Plans as a table of links.
 
 import type { PlanSummary } from "./api";
-import { button, h } from "./dom";
+import { h } from "../dom";
+import { button } from "./controls";
 import { bytes, percent, seconds } from "./format";
 
 export function planList(plans: PlanSummary[], mark?: (plan: PlanSummary) => HTMLElement, forget?: (plan: PlanSummary) => void): HTMLElement {

@@ -1,7 +1,8 @@
 // The first page: a workload, a cluster, a planner, and the button that starts a search.
 
 import { api, type Choices, type ClusterSummary, type Opened, type Rules, type SearchAsked, type Shelves, type WorkloadSummary } from "./api";
-import { button, field, h, replace, say, select } from "./dom";
+import { h, replace } from "../dom";
+import { button, field, say, select } from "./controls";
 import { dropZone } from "./drop";
 import { bytes, counted, whole } from "./format";
 import { planList } from "./plans";

@@ -1,12 +1,11 @@
-// Light, dark, or as the system says; charts are drawn anew when it changes.
+// Light, dark, or as the system says; charts hear of it and draw themselves anew.
 
-import { button } from "./dom";
+import {  } from "../dom";
+import { button } from "./controls";
 
 const NAMES = ["auto", "light", "dark"] as const;
 type Theme = (typeof NAMES)[number];
 const KEY = "recsmith-theme";
-
-const heard = new Set<() => void>();
 
 function current(): Theme {
   const kept = localStorage.getItem(KEY);
@@ -17,13 +16,7 @@ function apply(): void {
   const theme = current();
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  for (const redraw of heard) redraw();
-}
-
-/** Call a function whenever the colours change; the returned one ends that. */
-export function onTheme(redraw: () => void): () => void {
-  heard.add(redraw);
-  return () => heard.delete(redraw);
+  document.dispatchEvent(new Event("themechange"));
 }
 
 export function themeButton(): HTMLElement {
@@ -37,5 +30,4 @@ export function themeButton(): HTMLElement {
   return made;
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
 apply();

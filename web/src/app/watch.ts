@@ -1,10 +1,11 @@
 // A search as it runs: the best step so far, the bound, and the way to end it.
 
-import { progressChart, type Point } from "../charts/progress";
+import { Chart } from "../charts/chart";
+import { progress, type Point } from "../charts/progress";
 import { api, listen, type SearchEvent } from "./api";
-import { button, h, replace, say } from "./dom";
+import { h, replace } from "../dom";
+import { button, say } from "./controls";
 import { percent, seconds } from "./format";
-import { onTheme } from "./theme";
 
 export async function watch(into: HTMLElement, id: string): Promise<() => void> {
   const state = await api.searchState(id);
@@ -23,7 +24,7 @@ class Watch {
   private readonly figures = h("dl", { class: "figures" });
   private readonly note = h("p", { class: "lead" }, "Waiting for its turn…");
   private readonly buttons = h("div", { class: "buttons" });
-  private readonly chart = progressChart(this.points, () => this.bound, () => this.elapsed());
+  private readonly chart = new Chart("The best step so far against time", 320, (theme) => progress(this.points, this.bound, this.elapsed(), theme));
 
   constructor(private readonly id: string, name: string) {
     this.buttons.append(
@@ -36,8 +37,7 @@ class Watch {
   begin(): () => void {
     const stop = listen(this.id, (event) => this.hear(event));
     const timer = window.setInterval(() => { if (!this.ended && this.started !== null) this.draw(); }, 250);
-    const quiet = onTheme(() => this.chart.draw());
-    return () => { stop(); quiet(); clearInterval(timer); this.chart.end(); };
+    return () => { stop(); clearInterval(timer); this.chart.end(); };
   }
 
   private elapsed(): number {

@@ -1,38 +1,45 @@
 // A search as it goes: the best step so far against time, and the bound as a line below it.
 
-import { seconds } from "../app/format";
-import { Figure, axis, colour } from "./base";
+import type { EChartsCoreOption } from "echarts/core";
+import { h } from "../dom";
+import { digits, seconds, timeScale } from "../format";
+import { hint, lines } from "./parts";
+import type { Theme } from "./theme";
 
-export interface Point { x: number; y: number }
+/** Seconds of the search, and of the best step by then. */
+export interface Point {
+  x: number;
+  y: number;
+}
 
-export function progressChart(points: Point[], bound: () => number | null, now: () => number): Figure {
-  return new Figure("The best step so far against time", 300, () => {
-    const last = points.at(-1);
-    const end = Math.max(now(), last?.x ?? 0, 0.5);
-    const steps = last ? [...points, { x: end, y: last.y }] : [];
-    const least = bound();
-    return {
-      type: "line",
-      data: {
-        datasets: [
-          { label: "Best plan so far", data: steps, stepped: true, borderColor: colour("accent"), backgroundColor: colour("accent"),
-            borderWidth: 2.5, pointRadius: steps.map((_, i) => (i < points.length ? 3 : 0)) },
-          ...(least === null ? [] : [{ label: "Bound: no plan is faster", data: [{ x: 0, y: least }, { x: end, y: least }],
-            borderColor: colour("bound"), borderDash: [6, 4], borderWidth: 2, pointRadius: 0 }]),
-        ],
-      },
-      options: {
-        parsing: false,
-        scales: {
-          x: { type: "linear", min: 0, max: end, ...axis("Search time", (value) => `${Number(value.toPrecision(3))} s`) },
-          y: { ...axis("Time of a step", seconds), grace: "8%" },
-        },
-        plugins: {
-          legend: { labels: { color: colour("ink"), usePointStyle: true, pointStyle: "line" } },
-          tooltip: { callbacks: { label: (item) => `${item.dataset.label}: ${seconds(item.parsed.y)}`,
-            title: (items) => `${Number((items[0]?.parsed.x ?? 0).toFixed(2))} s` } },
-        },
-      },
-    };
-  });
+const ROOM = 0.12; // of the range of steps, above and below the lines
+
+/** bound: seconds that no plan can beat; null while nothing is proved. now: seconds of the search. */
+export function progress(points: Point[], bound: number | null, now: number, theme: Theme): EChartsCoreOption {
+  const last = points.at(-1);
+  const end = Math.max(now, last?.x ?? 0, 0.5);
+  const steps = [...points.map((point) => point.y), ...(bound ? [bound] : [])];
+  const [least, most] = steps.length ? [Math.min(...steps), Math.max(...steps)] : [0, 1e-3];
+  const room = ROOM * (most - least || most);
+  const scale = timeScale(most);
+  const text = { color: theme.muted, fontFamily: theme.font, fontSize: 12 };
+  const label = { show: true, position: "insideEndTop", formatter: `bound ${seconds(bound ?? 0)}: no plan is faster`, color: theme.bound, fontFamily: theme.font, fontSize: 12 };
+  return {
+    grid: { left: 8, right: 24, top: 34, bottom: 30, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+    xAxis: { type: "value", min: 0, max: end, name: "seconds of search", nameLocation: "middle", nameGap: 28, nameTextStyle: text,
+      axisLabel: { ...text, formatter: (value: number) => digits(value, 3), hideOverlap: true, showMaxLabel: false }, splitLine: { show: false },
+      axisLine: { show: true, lineStyle: { color: theme.line } } },
+    yAxis: { type: "value", min: Math.max(0, least - room) / scale.size, max: (most + room) / scale.size, name: `step, ${scale.unit}`,
+      nameTextStyle: { ...text, align: "left" }, axisLabel: { ...text, formatter: (value: number) => digits(value, 3), showMinLabel: false, showMaxLabel: false },
+      splitLine: { lineStyle: { color: theme.line } }, splitNumber: 4 },
+    tooltip: hint(theme, "axis", (index) => {
+      const point = points[Math.min(index, points.length - 1)];
+      return point ? [h("b", null, `After ${digits(point.x, 3)} s`), lines([["forward-compute", "Best step", seconds(point.y)]], theme)] : [];
+    }),
+    series: [{
+      type: "line", name: "best plan so far", step: "end", symbolSize: 7, color: theme.accent, lineStyle: { width: 2.5, color: theme.accent },
+      data: [...points, ...(last ? [{ ...last, x: end }] : [])].map((point) => [point.x, point.y / scale.size]),
+      markLine: bound ? { silent: true, symbol: "none", lineStyle: { color: theme.bound, type: [6, 4], width: 1.5 }, label, data: [{ yAxis: bound / scale.size }] } : undefined,
+    }],
+  };
 }

@@ -12,7 +12,7 @@ NO_PAGE = b"<!doctype html><title>RecSmith</title><p>This installation has no pa
 @cache
 def page_files() -> dict[str, tuple[bytes, str]]:
     """Bytes and media type of every file of the page, by its address."""
-    folder = resources.files("recsmith.web") / "static"
+    folder = resources.files("recsmith.web") / "static" / "app"
     found = {f"/{name}": (file.read_bytes(), _kind(name)) for name, file in _files(folder)}
     index = found.pop(f"/{INDEX}", (NO_PAGE, "text/html"))
     return found | {"/": index}

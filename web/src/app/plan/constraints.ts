@@ -1,7 +1,8 @@
 // What a plan must keep: rules as a list, a form for one more, and the search that starts anew with them.
 
 import { api, type Changes, type Group, type Pin, type Rules, type TableData, type TableRule } from "../api";
-import { button, field, h, replace, say, select } from "../dom";
+import { h, replace } from "../../dom";
+import { button, field, say, select } from "../controls";
 import { counted } from "../format";
 import type { Edit } from "./edit";
 

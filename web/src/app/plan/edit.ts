@@ -24,6 +24,9 @@ export class Edit {
   get id(): string { return this.view.summary.id; }
   get isChanged(): boolean { return this.moves.length > 0 || Object.keys(this.changes).length > 0; }
   get devices(): DeviceCost[] { return (this.priced?.cost ?? this.view.data.cost).per_device; }
+  get memory(): { rank: number; bytes: number[]; capacity: number }[] {
+    return this.devices.map((device) => ({ rank: device.rank, bytes: [device.hbm_bytes], capacity: device.hbm_capacity_bytes }));
+  }
   get total(): number { return (this.priced?.cost ?? this.view.data.cost).total_s; }
   get bound(): number | null { return this.priced ? this.priced.bound_s : this.view.data.bound.value_s; }
   get gap(): number | null { return this.priced ? this.priced.gap : this.view.summary.gap; }

@@ -1,10 +1,12 @@
 // A plan: what it costs, where its shards lie, and what to try next.
 
-import { memoryChart, stepChart } from "../../charts/devices";
+import { Chart } from "../../charts/chart";
+import { deviceTimes, TIME_PARTS } from "../../charts/deviceTimes";
+import { memoryBars } from "../../charts/memoryBars";
 import { api, type DeviceCost } from "../api";
-import { button, h, replace, say } from "../dom";
+import { h, replace } from "../../dom";
+import { button, say } from "../controls";
 import { bytes, change, counted, percent, seconds } from "../format";
-import { onTheme } from "../theme";
 import { constraintsPanel } from "./constraints";
 import { Edit } from "./edit";
 import { shardMap } from "./shardmap";
@@ -18,14 +20,22 @@ export async function planPage(into: HTMLElement, id: string): Promise<() => voi
   return page.begin();
 }
 
+const HEIGHT = 300; // pixels of a chart
+const IN_USE = [{ label: "Memory in use", colour: "forward-compute" }];
+
+function keys(series: [words: string, colour: string][]): HTMLElement {
+  return h("ul", { class: "legend" }, series.map(([words, colour]) =>
+    h("li", null, h("span", { class: "swatch", style: { background: `var(--chart-${colour})` } }), words)));
+}
+
 class Page {
   readonly element = h("div", { class: "plan" });
   private readonly figures = h("dl", { class: "figures", "aria-live": "polite" });
   private readonly verdict = h("p", { class: "lead" });
   private readonly trouble = h("div", { role: "alert" });
   private readonly tools = h("div", { class: "edit-bar", hidden: true });
-  private readonly steps = stepChart(() => this.edit.devices, () => this.edit.bound);
-  private readonly memory = memoryChart(() => this.edit.devices);
+  private readonly steps = new Chart("Seconds of every device in a step, by part", HEIGHT, (theme) => deviceTimes(this.edit.devices, this.edit.bound, theme));
+  private readonly memory = new Chart("Memory of every device against its capacity", HEIGHT, (theme) => memoryBars(this.edit.memory, IN_USE, theme));
 
   constructor(private readonly edit: Edit) {
     const { summary, data } = edit.view;
@@ -43,9 +53,10 @@ class Page {
       this.figures, this.verdict, this.trouble, this.tools,
       ...summary.notes.map((note) => h("p", { class: "hint" }, note)),
       h("div", { class: "columns" },
-        h("section", { class: "card", "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Where each device spends a step"), this.steps.element,
+        h("section", { class: "card", "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Where each device spends a step"), this.steps.element, keys(TIME_PARTS.map(([, words, colour]) => [words, colour])),
           h("p", { class: "hint" }, "The step ends when the slowest device does. The dashed line is the bound: no plan of this space is faster.")),
-        h("section", { class: "card", "aria-labelledby": "memory" }, h("h2", { id: "memory" }, "What each device holds"), this.memory.element)),
+        h("section", { class: "card", "aria-labelledby": "memory" }, h("h2", { id: "memory" }, "What each device holds"), this.memory.element, keys(IN_USE.map((part) => [part.label, part.colour])),
+          h("p", { class: "hint" }, "Weights, optimizer states and buffers of the tables on each device."))),
       h("section", { class: "card", "aria-labelledby": "map" }, h("h2", { id: "map" }, "Where the shards lie"), shardMap(edit)),
       h("div", { class: "columns" },
         h("section", { class: "card", "aria-labelledby": "whatif" }, h("h2", { id: "whatif" }, "What if…"), whatIf(edit)),
@@ -57,9 +68,7 @@ class Page {
   }
 
   begin(): () => void {
-    requestAnimationFrame(() => { this.steps.draw(); this.memory.draw(); });
-    const quiet = onTheme(() => { this.steps.draw(); this.memory.draw(); });
-    return () => { quiet(); this.steps.end(); this.memory.end(); };
+    return () => { this.steps.end(); this.memory.end(); };
   }
 
   private draw(): void {

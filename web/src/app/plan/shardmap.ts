@@ -1,8 +1,9 @@
 // The map of shards: a column for each device, a block for each piece that lies there, as high as it is large.
 // Blocks are dragged to another column; a chosen block is moved by a list, or by Alt and the arrow keys.
 
-import { button, field, h, replace, say, select } from "../dom";
-import { bytes, counted, percent, seconds, whole } from "../format";
+import { h, replace } from "../../dom";
+import { button, field, say, select } from "../controls";
+import { bytes, counted, percent, seconds, whole, words } from "../format";
 import type { Edit, Piece } from "./edit";
 import { pinOf, wish } from "./constraints";
 
@@ -43,12 +44,12 @@ class ShardMap {
 
   private legend(): HTMLElement {
     const kinds = [...new Set(this.edit.pieces.map((piece) => piece.table.sharding_type))].sort();
-    return h("ul", { class: "legend" }, kinds.map((kind) => h("li", null, h("span", { class: `swatch kind-${kind}` }), kind.replaceAll("_", " "))));
+    return h("ul", { class: "legend" }, kinds.map((kind) => h("li", null, h("span", { class: `swatch kind-${kind}` }), words(kind))));
   }
 
   private shared(): HTMLElement | string {
     if (!this.everywhere.length) return "";
-    const names = this.everywhere.map((piece) => `${piece.table.name} (${piece.table.sharding_type.replaceAll("_", " ")})`);
+    const names = this.everywhere.map((piece) => `${piece.table.name} (${words(piece.table.sharding_type)})`);
     return h("details", { class: "everywhere" },
       h("summary", null, `${counted(new Set(this.everywhere.map((piece) => piece.table.name)).size, "table")} on every device`),
       h("p", null, names.slice(0, 200).join(", ")));
@@ -139,7 +140,7 @@ class ShardMap {
     const target = select(devices.filter((_, rank) => rank % piece.span === 0), String(piece.rank), (rank) => void this.move(piece, Number(rank)));
     replace(this.panel,
       h("h3", null, label(piece)),
-      h("p", null, `${whole(table.rows)} rows × ${table.columns} columns, ${bytes(table.weight_bytes)}; ${table.sharding_type.replaceAll("_", " ")}, `,
+      h("p", null, `${whole(table.rows)} rows × ${table.columns} columns, ${bytes(table.weight_bytes)}; ${words(table.sharding_type)}, `,
         `kernel ${table.compute_kernel}; ${whole(table.ids)} ids a sample.`),
       h("div", { class: "row end" }, field("Lies on", target),
         button("Pin it here", () => wish(this.edit, { kind: "pin", rule: { tables: table.name, pin: pinOf(this.edit, table) } }), "plain"),

@@ -1,7 +1,8 @@
 // Every table with its place: searchable, sortable, a screenful at a time.
 
 import type { TableData } from "../api";
-import { button, field, h, replace } from "../dom";
+import { h, replace } from "../../dom";
+import { button, field } from "../controls";
 import { bytes, counted, whole } from "../format";
 import type { Edit } from "./edit";
 

@@ -1,7 +1,8 @@
 // What if the batch, the memory, the links or the number of devices were others?
 
 import type { Changes } from "../api";
-import { button, field, h, settled } from "../dom";
+import { h } from "../../dom";
+import { button, field, settled } from "../controls";
 import { bytes, counted, speed, whole } from "../format";
 import { replan } from "./constraints";
 import type { Edit } from "./edit";

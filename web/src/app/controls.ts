@@ -1,0 +1,41 @@
+// Fields, buttons and lists of the page, labelled for everybody.
+
+import { h, shown } from "../dom";
+
+/** Tell a screen reader. */
+export function say(words: string): void {
+  const place = document.getElementById("says");
+  if (place) place.textContent = shown(words);
+}
+
+/** A field: its label above it, a hint below. */
+export function field(label: string, control: HTMLElement, hint?: string): HTMLElement {
+  const id = control.id || `field-${(field.count += 1)}`;
+  control.id = id;
+  const note = hint ? h("p", { class: "hint", id: `${id}-hint` }, hint) : null;
+  if (note) control.setAttribute("aria-describedby", note.id);
+  return h("div", { class: "field" }, h("label", { for: id }, label), control, note);
+}
+field.count = 0;
+
+export function select(options: [string, string][], value: string, onChange?: (value: string) => void) {
+  const made = h(
+    "select",
+    { onchange: () => onChange?.(made.value) },
+    options.map(([key, words]) => h("option", { value: key, selected: key === value }, words)),
+  );
+  return made;
+}
+
+export function button(words: string, onClick: () => void, kind = "plain", props: Record<string, unknown> = {}) {
+  return h("button", { type: "button", class: `button ${kind}`, onclick: onClick, ...props }, words);
+}
+
+/** Call a function once nothing has asked for it for so many milliseconds. */
+export function settled<T extends unknown[]>(run: (...words: T) => void, ms: number): (...words: T) => void {
+  let timer = 0;
+  return (...words) => {
+    clearTimeout(timer);
+    timer = window.setTimeout(() => run(...words), ms);
+  };
+}
