@@ -21,6 +21,7 @@ FROM_AN_INDEX = re.compile(r"pip install [^\n`#]*(?<![/\w])recsmith(?![-/\w])")
         ("measure", _install.PARQUET),
         ("data", _install.PARQUET),
         ("learn", _install.TRAINING),
+        ("web", _install.WEB),
         ("torchrec-cpu", _install.TRIO),
         ("torchrec", _install.TRIO),
     ],

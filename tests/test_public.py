@@ -56,6 +56,7 @@ CORE = {"numpy", "pydantic", "pydantic_core", "yaml", "click", "rich", "safetens
 TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
 TORCH_ROOMS = {"adapters", "jobs", "hardware", "measuring", "learning", "verifying", "training"}
 SOLVER_FILES = ("cp_sat*.py", "linear_assignment.py")  # of planners/solver, imported when a planner solves
+WEB = {"starlette", "uvicorn", "anyio"}  # of web/serving, imported when a page is served
 FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "adapters", "verifying"}}
 
 
@@ -197,7 +198,8 @@ def test_only_the_core_is_imported_and_torch_only_where_it_belongs(path: Path):
     room = room_of(path)
     allowed = CORE | TORCH if room in TORCH_ROOMS else CORE
     solves = any(path.match(pattern) for pattern in SOLVER_FILES)
-    assert foreign <= (allowed | {"ortools"} if solves else allowed)
+    serves = WEB if path.is_relative_to(PACKAGE / "web" / "serving") else set[str]()
+    assert foreign <= (allowed | {"ortools"} if solves else allowed | serves)
     for name, rooms in FOR_PEOPLE.items():
         assert name not in foreign or room in rooms
 
@@ -229,7 +231,7 @@ def test_the_map_of_the_rooms_is_complete():
 # --- what an import costs -----------------------------------------------------------------------------------------
 
 HEAVY = {"numpy", "pydantic", "yaml", "rich", "torch", "torchrec", "pandas", "fbgemm_gpu", "ortools", "safetensors",
-         "pyarrow"}  # fmt: skip
+         "pyarrow", "starlette", "uvicorn"}  # fmt: skip
 
 
 def heavy_after(code: str) -> set[str]:

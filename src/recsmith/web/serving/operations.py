@@ -84,7 +84,7 @@ OPERATIONS = (
     Operation("GET", "/api/plans/{id}/file", "The file of a plan, which `recsmith simulate` and jobs read.",
               endpoints.plan_file, JSON, refusals=(404,)),
     Operation("GET", "/api/plans/{id}/report", "The report of a plan as one HTML file that opens offline.",
-              reports.plan_report_file, HTML, query=(AGAINST,), refusals=(400, 404)),
+              reports.plan_report, HTML, query=(AGAINST,), refusals=(400, 404)),
     Operation("GET", "/api/comparison", "Plans side by side, and what changes from the first to each other.",
               endpoints.compare, messages.SideBySide, query=(PLANS,), refusals=(400, 404)),
 )  # fmt: skip

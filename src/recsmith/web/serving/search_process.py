@@ -12,6 +12,7 @@ the end of the server, ends it at once. Anything that is printed on the way goes
 import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -81,6 +82,7 @@ def run(raw: Raw, tell: Tell) -> None:
 
 def main() -> None:
     """Wait for a problem, search, and end."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a server in the background of a shell ignores it
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that no stray word stands between the events
 
