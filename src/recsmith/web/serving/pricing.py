@@ -76,7 +76,8 @@ class Bench:
         """What the plan costs after the moves; UsageError or PlanMismatch where a move cannot be run."""
         placed, target = dict(self.placed), self.footprint.target.copy()
         for move in moves:
-            placed[self._table(move)] = moved = self._moved(placed[move.table], move)
+            self._check_table(move)
+            placed[move.table] = moved = self._moved(placed[move.table], move)
             target[self.first[move.table] + move.piece] = moved.kind.targets(moved.ranks, self.problem.cluster)[
                 move.piece
             ]
@@ -87,10 +88,9 @@ class Bench:
         gap = None if broken or self._is_below_bound(cost) else self.bound.gap(cost.total_s)
         return HandPrice(cost, self.bound, gap, broken, placements)
 
-    def _table(self, move: PieceMove) -> str:
+    def _check_table(self, move: PieceMove) -> None:
         if move.table not in self.placed:
             raise UsageError(f"no table is called '{move.table[:60]}'{did_you_mean(move.table, list(self.placed))}")
-        return move.table
 
     def _moved(self, placement: Placement, move: PieceMove) -> Placement:
         cluster, kind = self.problem.cluster, placement.kind

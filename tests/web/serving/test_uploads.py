@@ -1,0 +1,139 @@
+"""Files that are sent: read as the command line reads them, in its words; nothing of this machine is read for them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.served import Client, client_of
+
+import recsmith
+from recsmith.errors import RecSmithError
+from recsmith.files import dump_json
+from recsmith.plans import plan_to_raw
+
+TABLES = {
+    "schema": "recsmith/workload/1", "batch_size": 64, "optimizer": "sgd", "name": "mine",
+    "tables": [{"name": name, "num_embeddings": 1000, "embedding_dim": 32, "pooling_factor": 2} for name in "ab"],
+}  # fmt: skip
+CLUSTER = {"schema": "recsmith/cluster/1", "device": {"base": "h100", "name": "mine", "hbm_bytes": "60GiB"}}
+RULES = {"schema": "recsmith/constraints/1", "apart": [["a", "b"]], "rules": [{"tables": "a", "ranks": [0]}]}
+CSV = "name,num_embeddings,embedding_dim,pooling_factor\na,1000,32,2\n"
+
+
+def test_every_kind_of_file_is_opened(client: Client, plan_text: str):
+    texts = {"workload": json.dumps(TABLES), "cluster": json.dumps(CLUSTER), "constraints": json.dumps(RULES)}
+    for kind, text in (texts | {"plan": plan_text}).items():
+        answer = client.upload(text, f"{kind}.json")
+        assert (answer.status_code, answer.json()["kind"]) == (201, kind), answer.text
+    kept = client.ask("GET", "/api/kept").json()
+    assert [len(kept[name]) for name in ("workloads", "clusters", "plans")] == [1, 1, 1]
+    assert kept["workloads"][0]["name"] == "mine"
+    assert kept["clusters"][0]["hbm_bytes"] == 60 * 2**30
+
+
+def test_a_csv_needs_its_batch(client: Client):
+    assert "add --batch-size" in client.upload(CSV, "tables.csv").json()["error"]
+    opened = client.upload(CSV, "tables.csv", batch_size=512).json()["workload"]
+    assert (opened["tables"], opened["batch_size"]) == (1, 512)
+
+
+def test_a_plan_by_hand_is_priced(client: Client, plan: recsmith.Plan):
+    raw = plan_to_raw(plan)
+    by_hand = {name: raw[name] for name in ("schema", "workload", "cluster", "placements")}
+    assert client.upload(json.dumps(by_hand)).json()["plan"]["total_s"] == plan.cost.total_s
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tables.json", "{"),
+        ("tables.yaml", "a: [1\n"),
+        ("tables.yaml", "schema: recsmith/workload/1\nbatch_size: 0\noptimizer: sgd\ntables: []\n"),
+        ("tables.json", json.dumps(TABLES | {"optimizer": "none"})),
+        ("rules.yaml", "schema: recsmith/constraints/1\nrules:\n- tables: a\n  rank: [0]\n"),
+        ("cluster.yaml", "schema: recsmith/cluster/1\ndevice: {base: h1000}\n"),
+        ("plan.json", '{"schema": "recsmith/plan/1"}'),
+    ],
+)
+def test_errors_are_those_of_the_command_line(client: Client, tmp_path: Path, name: str, text: str):
+    path = tmp_path / name
+    path.write_text(text)
+    load: Any = recsmith.load_workload
+    for kind in ("constraints", "cluster", "plan"):
+        if f"recsmith/{kind}/1" in text:
+            load = getattr(recsmith, f"load_{kind}")
+    with pytest.raises(RecSmithError) as found:
+        load(path)
+    answer = client.upload(text, name)
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"] == str(found.value).replace(str(path), name)
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "..\\..\\secret.json", "a\nb\x1b[31m.json", "", "x" * 5000, "h100:8", "dlrm-v2"]
+)
+def test_a_name_is_for_people_alone(client: Client, name: str):
+    answer = client.upload("{", name)
+    assert answer.status_code == 422
+    assert "root:" not in answer.text
+    assert "\x1b" not in answer.json()["error"]
+    assert len(answer.json()["error"]) < 300
+
+
+def test_no_file_of_this_machine_is_read(client: Client, plan_text: str, plan: recsmith.Plan, tmp_path: Path):
+    (tmp_path / "old.json").write_text(plan_text)
+    pins = {"schema": "recsmith/constraints/1", "pin_to": str(tmp_path / "old.json")}
+    assert "did not come with it" in client.upload(json.dumps(pins)).json()["error"]
+    raw = plan_to_raw(plan) | {"cost_model": f"neural:{tmp_path / 'x.safetensors'}"}
+    assert "no cost model of this page" in client.upload(json.dumps(raw)).json()["error"]
+    for word in ({"cluster": str(tmp_path / "old.json")}, {"workload": str(tmp_path / "old.json")},
+                 {"planner": f"dreamshard:{tmp_path / 'old.json'}"}, {"cost_model": "neural:/etc/passwd"}):  # fmt: skip
+        answer = client.ask("POST", "/api/searches", json={"workload": "dlrm-v2", "cluster": "h100:8"} | word)
+        assert answer.status_code == 400, answer.text
+        assert " is called '" in answer.json()["error"]
+
+
+def test_what_is_too_large_is_refused():
+    client = client_of(upload_bytes=1000, most_tables=5, most_cells=16, body_bytes=100)
+    assert client.upload("x" * 1001).status_code == 413
+    assert client.upload(dump_json(TABLES)).status_code == 201
+    assert client.ask("POST", "/api/samples", json={"tables": 6}).status_code == 413
+    assert client.ask("POST", "/api/searches", content=b" " * 101).status_code == 413
+    answer = client.ask("POST", "/api/searches", json={"workload": "dlrm-v2", "cluster": "h100:8"})
+    assert answer.status_code == 413
+    assert "use `recsmith plan`" in answer.json()["error"]
+
+
+fuzzed = client_of()
+BEGINNINGS = (
+    b"",
+    b"{",
+    b'{"schema": "recsmith/plan/1"',
+    b"schema: recsmith/workload/1\n",
+    b"name,embedding_dim\n",
+    b"# --- Planner",
+)
+
+
+@given(st.sampled_from(BEGINNINGS), st.binary(max_size=200), st.text(max_size=20))
+@example(b"", b"[" * 100_000, "deep.json")
+@example(b"", b"a: " * 5_000, "deep.yaml")
+@example(b"", b'{"schema": 5}', "x.json")
+@example(b"", b'{"schema": "recsmith/workload/1", "tables": 1e999}', "x.json")
+def test_noise_is_refused_with_a_sentence(beginning: bytes, noise: bytes, name: str):
+    answer = fuzzed.upload(beginning + noise, name)
+    assert answer.status_code in (400, 422)
+    assert len(answer.json()["error"]) > 10
+
+
+def test_a_changed_plan_is_refused_or_read(plan_text: str):
+    """Every value of a plan in turn becomes another kind of thing."""
+    raw, asked = json.loads(plan_text), 0
+    for wrong in (None, -1, 1e300, "x", [], {}, [[]], True):
+        for key in raw:
+            asked += 1
+            assert fuzzed.upload(json.dumps(raw | {key: wrong})).status_code in (201, 400, 422)
+    assert asked > 80
