@@ -3,6 +3,7 @@
 import { h } from "./dom";
 
 const NAMES = ["system", "light", "dark"] as const;
+const KEY = "recsmith-colours";
 
 // Paper is light, and charts are drawn for it; this listener comes before theirs.
 let onScreen: string | undefined;
@@ -15,15 +16,22 @@ window.addEventListener("afterprint", () => {
   else delete document.documentElement.dataset.theme;
 });
 
-export function themeButton(): HTMLElement {
-  let at = 0;
+/** keep: where the choice is remembered; a page without a server has no such place. */
+export function themeButton(keep?: Storage): HTMLElement {
+  let at = Math.max(0, NAMES.findIndex((name) => name === keep?.getItem(KEY)));
   const words = (): string => `Colours: ${NAMES[at]}`;
   const made = h("button", { type: "button", class: "plain", onclick: () => {
     at = (at + 1) % NAMES.length;
-    if (at) document.documentElement.dataset.theme = NAMES[at];
-    else delete document.documentElement.dataset.theme;
+    keep?.setItem(KEY, NAMES[at]!);
+    apply(NAMES[at]!);
     made.textContent = words();
-    document.dispatchEvent(new Event("themechange"));
   } }, words());
+  if (at) apply(NAMES[at]!);
   return made;
+}
+
+function apply(name: string): void {
+  if (name === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  document.dispatchEvent(new Event("themechange"));
 }

@@ -12,7 +12,7 @@ export function say(words: string): void {
 export function field(label: string, control: HTMLElement, hint?: string): HTMLElement {
   const id = control.id || `field-${(field.count += 1)}`;
   control.id = id;
-  const note = hint ? h("p", { class: "hint", id: `${id}-hint` }, hint) : null;
+  const note = hint ? h("p", { class: "note", id: `${id}-hint` }, hint) : null;
   if (note) control.setAttribute("aria-describedby", note.id);
   return h("div", { class: "field" }, h("label", { for: id }, label), control, note);
 }

@@ -6,7 +6,7 @@ import { start } from "./start";
 import { watch } from "./watch";
 import { planPage } from "./plan/page";
 import { compare } from "./compare";
-import { themeButton } from "./theme";
+import { themeButton } from "../theme";
 
 export type Leave = () => void;
 type View = (into: HTMLElement, word: string) => Promise<Leave | void>;
@@ -47,7 +47,7 @@ replace(
   h("nav", { "aria-label": "Pages" },
     h("a", { href: "#/", "data-view": "" }, "New plan"),
     h("a", { href: "#/compare/", "data-view": "compare" }, "Your plans")),
-  themeButton(),
+  themeButton(localStorage),
 );
 window.addEventListener("hashchange", () => void show());
 void show();

@@ -136,7 +136,7 @@ class Start {
         })),
         own ? null : field("Devices in a host", number(chosen.perHost, (value) => (chosen.perHost = value), 64)),
         own ? null : field("Hosts", number(chosen.hosts, (value) => (chosen.hosts = value), 512))),
-      h("p", { class: "hint" }, own ? now.name : `${counted(world, "device")} with ${bytes(world * now.hbm_bytes)} of memory in all.`),
+      h("p", { class: "note" }, own ? now.name : `${counted(world, "device")} with ${bytes(world * now.hbm_bytes)} of memory in all.`),
       chosen.rules
         ? h("p", { class: "chip" }, `Keeps the constraints of ${chosen.rulesName}`,
             button("Remove", () => { chosen.rules = null; this.drawCluster(); }, "quiet"))
@@ -144,7 +144,7 @@ class Start {
   }
 
   private search(): HTMLElement {
-    const about = h("p", { class: "hint" });
+    const about = h("p", { class: "note" });
     const tell = () => {
       const planner = this.offered.planners.find((each) => each.name === chosen.planner);
       about.textContent = planner ? `${planner.about}${planner.needs === "nothing" ? "" : ` Needs: ${planner.needs}.`}` : "";

@@ -18,6 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from types import FrameType
 
 from recsmith.bounds import first_bound
 from recsmith.clusters import cluster_from_raw
@@ -82,7 +83,7 @@ def run(raw: Raw, tell: Tell) -> None:
 
 def main() -> None:
     """Wait for a problem, search, and end."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a server in the background of a shell ignores it
+    signal.signal(signal.SIGINT, _interrupt_once)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that no stray word stands between the events
 
@@ -92,12 +93,18 @@ def main() -> None:
 
     try:
         line = sys.stdin.buffer.readline()
-        if line:
+        if line.endswith(b"\n"):  # else the server has ended
             threading.Thread(target=_end_with_the_server, daemon=True).start()
             run(json.loads(line), tell)
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     os._exit(0)  # the reader of standard input would hold up an orderly end
+
+
+def _interrupt_once(number: int, _: FrameType | None) -> None:
+    """End the search with its best plan; a second interrupt would end it without."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _end_with_the_server() -> None:

@@ -71,7 +71,7 @@ class Panel {
       ...together.map((each, i) => this.row(`${each.tables.join(", ")}: together on the same devices`, () => together.splice(i, 1))),
       ...apart.map((each, i) => this.row(`${each.tables.join(", ")}: no two on the same device`, () => apart.splice(i, 1))),
     ];
-    replace(this.list, rows.length ? rows : h("li", { class: "hint" }, "Nothing yet: the search is free to choose."));
+    replace(this.list, rows.length ? rows : h("li", { class: "note" }, "Nothing yet: the search is free to choose."));
   }
 
   private row(text: string, drop: () => void): HTMLElement {

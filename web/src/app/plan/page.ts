@@ -21,7 +21,7 @@ export async function planPage(into: HTMLElement, id: string): Promise<() => voi
 }
 
 const HEIGHT = 300; // pixels of a chart
-const IN_USE = [{ label: "Memory in use", colour: "forward-compute" }];
+const IN_USE = [{ label: "Memory in use", colour: "weights" }];
 
 function keys(series: [words: string, colour: string][]): HTMLElement {
   return h("ul", { class: "legend" }, series.map(([words, colour]) =>
@@ -45,24 +45,24 @@ class Page {
     ].join(" · ");
     this.element.append(
       h("div", { class: "title-row" },
-        h("div", null, h("h1", null, summary.name), h("p", { class: "hint" }, about)),
+        h("div", null, h("h1", null, summary.name), h("p", { class: "note" }, about)),
         h("div", { class: "buttons" },
           h("a", { class: "button plain", href: api.fileOf(edit.id), download: "", id: "download-plan" }, "Download plan"),
           h("a", { class: "button plain", href: api.reportOf(edit.id), download: "", id: "download-report" }, "Download report"),
           h("a", { class: "button plain", href: `#/compare/${edit.id}` }, "Compare"))),
       this.figures, this.verdict, this.trouble, this.tools,
-      ...summary.notes.map((note) => h("p", { class: "hint" }, note)),
+      ...summary.notes.map((note) => h("p", { class: "note" }, note)),
       h("div", { class: "columns" },
         h("section", { class: "card", "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Where each device spends a step"), this.steps.element, keys(TIME_PARTS.map(([, words, colour]) => [words, colour])),
-          h("p", { class: "hint" }, "The step ends when the slowest device does. The dashed line is the bound: no plan of this space is faster.")),
+          h("p", { class: "note" }, "The step ends when the slowest device does. The dashed line is the bound: no plan of this space is faster.")),
         h("section", { class: "card", "aria-labelledby": "memory" }, h("h2", { id: "memory" }, "What each device holds"), this.memory.element, keys(IN_USE.map((part) => [part.label, part.colour])),
-          h("p", { class: "hint" }, "Weights, optimizer states and buffers of the tables on each device."))),
+          h("p", { class: "note" }, "Weights, optimizer states and buffers of the tables on each device."))),
       h("section", { class: "card", "aria-labelledby": "map" }, h("h2", { id: "map" }, "Where the shards lie"), shardMap(edit)),
       h("div", { class: "columns" },
         h("section", { class: "card", "aria-labelledby": "whatif" }, h("h2", { id: "whatif" }, "What if…"), whatIf(edit)),
         h("section", { class: "card", "aria-labelledby": "rules" }, h("h2", { id: "rules" }, "What the plan must keep"), constraintsPanel(edit))),
       h("section", { class: "card", "aria-labelledby": "tables" }, h("h2", { id: "tables" }, "Every table"), shardTable(edit)),
-      h("p", { class: "hint" }, data.bound.space ? `The bound holds for this space: ${data.bound.space}.` : ""));
+      h("p", { class: "note" }, data.bound.space ? `The bound holds for this space: ${data.bound.space}.` : ""));
     edit.onChange(() => this.draw());
     this.drawFigures();
   }

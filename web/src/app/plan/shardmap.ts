@@ -34,7 +34,7 @@ class ShardMap {
     this.order = movable.toSorted((a, b) => b.bytes - a.bytes);
     this.most = Math.max(1, Math.floor(MOST_BLOCKS / edit.devices.length));
     this.element.append(this.legend(),
-      h("p", { class: "hint" }, "Drag a block to another device and see at once what that costs. With the keyboard: choose a block, ",
+      h("p", { class: "note" }, "Drag a block to another device and see at once what that costs. With the keyboard: choose a block, ",
         "then Alt with the left or right arrow."),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Map of shards" }, this.columns),
       this.shared(), this.panel);
@@ -93,7 +93,7 @@ class ShardMap {
     const shown = pieces.slice(0, this.most);
     const made = h("div", { class: "device", role: "listitem", "data-rank": rank }, head,
       h("div", { class: "blocks" }, shown.map((piece) => this.block(piece, piece.bytes * this.scale))),
-      pieces.length > shown.length ? h("p", { class: "hint" }, `and ${counted(pieces.length - shown.length, "smaller piece")}`) : null);
+      pieces.length > shown.length ? h("p", { class: "note" }, `and ${counted(pieces.length - shown.length, "smaller piece")}`) : null);
     made.addEventListener("dragover", (event) => { if (this.dragged) { event.preventDefault(); made.classList.add("over"); } });
     made.addEventListener("dragleave", () => made.classList.remove("over"));
     made.addEventListener("drop", (event) => { event.preventDefault(); if (this.dragged) void this.move(this.dragged, rank); });
@@ -110,7 +110,7 @@ class ShardMap {
       ondragstart: (event: DragEvent) => { this.dragged = piece; event.dataTransfer?.setData("text/plain", piece.table.name); },
       ondragend: () => { this.dragged = null; this.drawn.forEach((each) => each.element.classList.remove("over")); },
       onkeydown: (event: KeyboardEvent) => this.key(event, piece),
-    }, height >= LABELLED ? words : "");
+    }, height >= LABELLED ? h("span", null, words) : null);
     made.style.height = `${Math.max(3, Math.round(height))}px`;
     return made;
   }
@@ -132,7 +132,7 @@ class ShardMap {
 
   private drawPanel(): void {
     const piece = this.chosen;
-    if (!piece) return replace(this.panel, h("p", { class: "hint" }, "Choose a block to see its table and what can be done with it."));
+    if (!piece) return replace(this.panel, h("p", { class: "note" }, "Choose a block to see its table and what can be done with it."));
     const { table } = piece;
     const devices = this.edit.devices.map((device): [string, string] => [
       String(device.rank), `device ${device.rank} (${percent(device.hbm_bytes / device.hbm_capacity_bytes)} full)`,

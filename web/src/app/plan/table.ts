@@ -49,7 +49,7 @@ export function shardTable(edit: Edit): HTMLElement {
       button(name, () => { [sorted, down] = [i, i === sorted ? !down : i > 0]; draw(); }, "quiet"))));
     replace(body, found.slice(0, most).map((table) => h("tr", null, columns.map(([, value, words]) =>
       h("td", { class: typeof value(table) === "number" && !words?.(table).includes("device") ? "number-cell" : "" }, words ? words(table) : value(table))))));
-    replace(foot, h("span", { class: "hint" }, `${counted(Math.min(most, found.length), "table")} of ${whole(found.length)}`),
+    replace(foot, h("span", { class: "note" }, `${counted(Math.min(most, found.length), "table")} of ${whole(found.length)}`),
       found.length > most ? button("Show more", () => { most += STEP; draw(); }, "plain") : null);
   }
 

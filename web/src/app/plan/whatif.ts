@@ -33,7 +33,7 @@ export function whatIf(edit: Edit): HTMLElement {
   }));
   edit.onChange(() => { if (!Object.keys(edit.changes).length && Object.keys(changes).length) sliders.forEach((each) => each.back()); });
   return h("div", null,
-    h("p", { class: "hint" }, "The first sliders keep every shard where it is and price it at once."),
+    h("p", { class: "note" }, "The first sliders keep every shard where it is and price it at once."),
     sliders.map((each) => each.element),
     deviceKnob(edit, sizes),
     h("div", { class: "buttons" }, button("Plan again for this", again, "primary", { id: "replan-whatif" })), trouble);
@@ -67,6 +67,6 @@ function deviceKnob(edit: Edit, sizes: Changes): HTMLElement {
     if (value === knob.now) delete sizes[knob.key];
     else (sizes as Record<string, number>)[knob.key] = value;
   }).element;
-  made.append(h("p", { class: "hint" }, "On another number of devices the shards have no place: plan again."));
+  made.append(h("p", { class: "note" }, "On another number of devices the shards have no place: plan again."));
   return made;
 }

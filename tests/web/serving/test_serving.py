@@ -1,0 +1,143 @@
+"""`recsmith serve` from outside: its address, searches as processes, live events, cancelling, and its end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the page needs uvicorn")
+pytest.importorskip("httpx", reason="the tests speak to it by httpx")
+
+import httpx
+from support.serving import WAIT_S, Served, events_of, serving
+
+LONG = {"workload": "nvidia-colossal", "cluster": "h100:8", "time_limit_s": 300}  # ends when it is ended
+
+
+@pytest.fixture(scope="module")
+def served(plan_text: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    path = tmp_path_factory.mktemp("served") / "mine.json"
+    path.write_text(plan_text)
+    with serving(str(path)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as found:
+        yield found
+
+
+def start(client: httpx.Client, **asked: Any) -> str:
+    answer = client.post("/api/searches", json=asked)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["id"]
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_running(pid: str) -> bool:
+    found = Path("/proc") / pid / "stat"
+    return found.exists() and found.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_the_address_and_the_files_of_the_command_line(served: Served, client: httpx.Client):
+    assert served.base.startswith("http://127.0.0.1:")
+    assert len(served.token) > 40
+    assert [each["name"] for each in client.get("/api/kept").json()["plans"]] == ["mine.json"]
+    assert httpx.get(f"{served.base}/api/kept").status_code == 401
+
+
+def test_a_search_tells_of_itself_and_keeps_its_plan(client: httpx.Client):
+    search = start(client, workload="dlrm-v2", cluster="h100:8", iterations=2, time_limit_s=60)
+    events = list(events_of(client, search))
+    kinds = [event["kind"] for event in events]
+    assert kinds[:3] == ["queued", "started", "bound"]
+    assert kinds[-1] == "done"
+    costs = [event["total_s"] for event in events if event["kind"] == "improved"]
+    assert costs == sorted(costs, reverse=True)
+    assert costs
+    plan = events[-1]["plan"]
+    assert plan["bound_s"] <= plan["total_s"] <= costs[-1]
+    assert client.get(f"/api/plans/{plan['id']}").json()["summary"] == plan
+    again = client.get(f"/api/searches/{search}/events", headers={"last-event-id": str(len(events) - 2)})
+    assert again.text.count("data: ") == 1  # whoever lost the line hears the rest
+
+
+def test_impossible_wishes_fail_with_the_sentence_of_the_command_line(client: httpx.Client):
+    rules = {"rules": [{"tables": "cat_0", "ranks": [0]}, {"tables": "cat_0", "not_ranks": [0]}]}
+    search = start(client, workload="dlrm-v2", cluster="h100:8", constraints=rules, planner="size_greedy")
+    last = list(events_of(client, search))[-1]
+    assert last["kind"] == "failed"
+    assert "cat_0" in last["error"]
+    full = start(client, workload="dlrm-v2", cluster="h100:1", changes={"hbm_bytes": 2**30}, planner="size_greedy")
+    assert "GiB" in list(events_of(client, full))[-1]["error"]
+
+
+def test_a_cancelled_search_ends_its_process_and_a_stopped_one_keeps_its_best(served: Served, client: httpx.Client):
+    search = start(client, **LONG)
+    until(lambda: client.get(f"/api/searches/{search}").json()["state"] != "queued")
+    running = served.children()
+    second = client.post("/api/searches", json=LONG)
+    assert second.status_code == 409
+    assert "cancel it" in second.json()["error"]
+    assert client.delete(f"/api/searches/{search}").json()["state"] == "cancelled"
+    until(lambda: not any(map(is_running, running)))
+    stopped = start(client, workload="dlrm-v2", cluster="h100:8", time_limit_s=300)
+    for event in events_of(client, stopped):
+        if event["kind"] == "improved":
+            client.post(f"/api/searches/{stopped}/stop")
+    assert client.get(f"/api/searches/{stopped}").json()["state"] == "done"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
+def test_nothing_outlives_the_server(number: signal.Signals):
+    with serving() as served:
+        with served.client() as client:
+            start(client, **LONG)
+            until(lambda: client.get("/api/searches").json()["searches"][0]["state"] != "queued")
+        children = served.children()
+        assert children
+        served.process.send_signal(number)
+        _, said = served.process.communicate(timeout=WAIT_S)
+        assert served.process.returncode == (0 if number == signal.SIGINT else -number)
+        assert "Traceback" not in said
+        until(lambda: not any(map(is_running, children)))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--host", "0.0.0.0"), "can be reached from other machines"),
+        (("--host", "nowhere.invalid", "--allow-network"), "cannot listen on nowhere.invalid"),
+        (("missing.json",), "cannot read 'missing.json'"),
+    ],
+)
+def test_what_is_not_served(words: tuple[str, ...], said: str):
+    command = [sys.executable, "-m", "recsmith", "serve", "--no-open", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path):
+    (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError('no', name='starlette')\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "recsmith", "serve", "--no-open"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=WAIT_S, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "needs Starlette and uvicorn: pip install" in done.stderr
