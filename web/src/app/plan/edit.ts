@@ -16,7 +16,7 @@ export class Edit {
 
   constructor(readonly view: PlanView) {
     this.pieces = view.data.tables.flatMap((table) => table.widths.map((width, piece): Piece => ({
-      key: `${table.name}\u0000${piece}`, table, piece, rank: table.ranks[piece]!, span: table.span,
+      key: `${piece}:${table.name}`, table, piece, rank: table.ranks[piece]!, span: table.span,
       bytes: (table.weight_bytes * width) / table.columns / (table.sharding_type === "data_parallel" ? 1 : table.span),
     })));
   }
@@ -50,7 +50,7 @@ export class Edit {
   async undo(): Promise<void> {
     const last = this.moves.pop();
     if (!last) return;
-    const key = `${last.table}\u0000${last.piece}`;
+    const key = `${last.piece}:${last.table}`;
     const piece = this.pieces.find((each) => each.key === key)!;
     const earlier = this.moves.findLast((move) => move.table === last.table && move.piece === last.piece);
     piece.rank = earlier?.rank ?? piece.table.ranks[piece.piece]!;
