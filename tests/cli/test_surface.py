@@ -31,6 +31,7 @@ SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
 WORDS = {
     "plan": {"workload", *PROBLEM, *SEARCH, "--prove", "-o --output", "--force", "--format"},
     "simulate": {"plan", "--cost-model", "--format"},
+    "serve": {"files", "--host", "--port", "--allow-network", "--open --no-open", "--batch-size"},
     "compare": {"workload", *PROBLEM, "--planners", "--judges", "--baseline", *(SEARCH - {"--planner"}), "--format"},
     "sweep": {
         "workload",
@@ -111,7 +112,7 @@ def test_the_commands_are_frozen():
 
 @pytest.mark.parametrize("name", WORDS)
 def test_the_words_of_a_command_are_frozen(name: str):
-    found = {" ".join(parameter.opts) for parameter in command(name).params}
+    found = {" ".join((*parameter.opts, *parameter.secondary_opts)) for parameter in command(name).params}
     assert found == WORDS[name]
 
 
