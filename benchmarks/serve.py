@@ -2,7 +2,7 @@
 
 python benchmarks/serve.py drag     # milliseconds from a drop to the new figures in Chromium, and of the server's price
 python benchmarks/serve.py start    # seconds from the command to a page that can be used, and to the first event
-python benchmarks/serve.py memory   # resident memory of the server over 50 plans and 50 more
+python benchmarks/serve.py memory   # resident memory of the server over 50 plans, or --plans
 python benchmarks/serve.py requests # random requests by schemathesis (pip install schemathesis); no answer may be a 5xx
 
 Playwright and Debian's chromium are needed for `drag` and `start`.
@@ -24,7 +24,7 @@ import httpx
 import recsmith
 
 CHECKS = "not_a_server_error,content_type_conformance,response_schema_conformance,status_code_conformance"
-SEARCH = {"workload": "dlrm-v2", "cluster": "h100:8", "planner": "auto", "iterations": 1, "time_limit_s": 60}
+SEARCH = {"workload": "dlrm-v2", "cluster": "h100:8", "planner": "size_greedy", "time_limit_s": 60}
 MOVE = """async (at) => {
   const block = document.querySelectorAll('.device .block')[at], figures = document.querySelector('.figures');
   const column = block.closest('.device'), all = [...document.querySelectorAll('.device')];
@@ -125,13 +125,13 @@ def start() -> None:
         browser.close()
 
 
-def memory() -> None:
+def memory(plans: int) -> None:
     with serving() as (process, address), client_of(address) as client:
         print(f"at the start: {resident(process.pid)} MiB")
-        for count in range(1, 101):
+        for count in range(1, plans + 1):
             plan(client)
-            if count in (1, 10, 25, 50, 75, 100):
-                print(f"after {count} plans: {resident(process.pid)} MiB")
+            if count in (1, 5) or count % 10 == 0:
+                print(f"after {count} plans: {resident(process.pid)} MiB", flush=True)
 
 
 def plan(client: httpx.Client) -> None:
@@ -176,8 +176,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["drag", "start", "memory", "requests"])
     parser.add_argument("--examples", type=int, default=100, help="Random requests of an operation.")
+    parser.add_argument("--plans", type=int, default=50, help="Plans that are made for `memory`.")
     words = parser.parse_args()
-    requests(words.examples) if words.what == "requests" else globals()[words.what]()
+    if words.what == "requests":
+        requests(words.examples)
+    elif words.what == "memory":
+        memory(words.plans)
+    else:
+        drag() if words.what == "drag" else start()
 
 
 if __name__ == "__main__":
