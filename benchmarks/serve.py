@@ -162,7 +162,7 @@ def requests(examples: int) -> None:
         base, _, token = address.partition("/?token=")
         with client_of(address) as client:
             document = Path(folder) / "openapi.json"
-            document.write_text(json.dumps(client.get("/api/openapi.json").json()))
+            document.write_text(json.dumps(with_a_plan(client.get("/api/openapi.json").json(), client, folder)))
         done = subprocess.run(
             [str(Path(sys.executable).with_name("schemathesis")), "run", str(document), "--url", base, "-H",
              f"Authorization: Bearer {token}", "--checks", CHECKS,
@@ -170,6 +170,21 @@ def requests(examples: int) -> None:
         )  # fmt: skip
         print("the server lives" if process.poll() is None else "the server has died")
         sys.exit(done.returncode)
+
+
+def with_a_plan(document: Any, client: httpx.Client, folder: str) -> Any:
+    """The document with the id of a plan that is kept, so that random requests reach more than `not found`."""
+    data = Path(plan_file(folder, 20, "h100:2x2")).read_bytes()
+    plan = client.post("/api/files", params={"name": "plan.json"}, content=data).json()["plan"]["id"]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if path.startswith("/api/plans/{id}") and method != "delete":
+                operation["parameters"][0]["schema"] = {"enum": [plan]}
+    move = document["components"]["schemas"]["PieceMove"]["properties"]
+    move["table"], move["rank"] = {"enum": [f"table_{i:04d}" for i in range(20)]}, {"type": "integer", "maximum": 5}
+    asked = document["components"]["schemas"]["SearchAsked"]["properties"]
+    asked["workload"], asked["cluster"] = {"enum": ["criteo-kaggle"]}, {"enum": ["h100:2", "cpu:1", "a100-80:8x2"]}
+    return document
 
 
 def main() -> None:
