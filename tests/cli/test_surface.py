@@ -44,7 +44,6 @@ WORDS = {
         "--force",
         "--format",
     },
-    "report": {"plan", "--against", "-o --output", "--force"},
     "replan": {
         "old",
         *("--workload", "--cluster -c", "--batch-size", "--hbm", "--reserve", "--optimizer", "--constraints"),
@@ -55,6 +54,7 @@ WORDS = {
         "--format",
     },
     "explain": {"plan", "--table", "--cost-model", "--format"},
+    "report": {"plan", "--against", "-o --output", "--force"},
     "import": {
         "running",
         "--workload",
