@@ -21,8 +21,8 @@ from recsmith.errors import PlanMismatch, UsageError
 from recsmith.jobs.machine import free_bytes
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Constraints, TableRule
+from recsmith.training.models import configs_of, features_of
 from recsmith.training.run import Run, RunComms
-from recsmith.training.tables import tables_of
 
 AUTO = "auto"
 COMM_TYPES = {"fp32": CommType.FP32, "fp16": CommType.FP16, "bf16": CommType.BF16, "int8": CommType.INT8}
@@ -54,7 +54,7 @@ def make_plan(
     planner = RecSmithPlanner(
         this_cluster(ranks, ranks_per_host),
         batch_size=run.data.local_batch_size(ranks),
-        constraints=_pooling_factors(run, schema, sample),
+        constraints=_pooling_factors(model, schema, sample),
         optimizer=run.optimizers.sparse.name,
         limits=_limits(run),
         seed=run.seed,
@@ -113,16 +113,19 @@ def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
     return read_cluster(topology)
 
 
-def _pooling_factors(run: Run, schema: DataSchema, sample: Batch) -> dict[str, ParameterConstraints]:
+def _pooling_factors(model: nn.Module, schema: DataSchema, sample: Batch) -> dict[str, ParameterConstraints]:
+    """Ids a bag of each feature that the model's tables look up: those that the data says, else those of the sample."""
+    features = features_of(model)
     known = {feature.name: feature.pooling_factor for feature in schema.features}
+    bags = dict(zip(features.names, features.jagged(sample), strict=True))
 
     def factor(feature: str) -> float:
-        counted = known[feature]
-        return float(np.mean(sample.ids[feature].lengths)) if counted is None else counted
+        counted = known.get(feature)
+        return float(np.mean(bags[feature].lengths)) if counted is None else counted
 
     return {
-        table.name: ParameterConstraints(pooling_factors=[factor(feature) for feature in table.features])
-        for table in tables_of(run.model, schema)
+        config.name: ParameterConstraints(pooling_factors=[factor(feature) for feature in config.feature_names])
+        for config in configs_of(model)
     }
 
 
