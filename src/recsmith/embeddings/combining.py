@@ -52,9 +52,9 @@ class StoredTables(nn.Module):
     def __init__(self, tables: Sequence[StoredTable], device: torch.device, *, is_weighted: bool = False) -> None:
         super().__init__()
         self.stored = tuple(tables)
+        self.combine = nn.ModuleList(combination(table.transform) for table in tables)
         configs = [config for table in tables for config in table.physical_configs()]
         self.tables = EmbeddingBagCollection(tables=configs, device=device, is_weighted=is_weighted)
-        self.combine = nn.ModuleList(combination(table.transform) for table in tables)
 
     def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
         """TorchRec's configs of the logical tables."""

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from recsmith._types import noun
 from recsmith.embeddings.compositional import Compositional, Operation, balanced, coprime, quotient_remainder
 from recsmith.embeddings.hashing import Hashing
-from recsmith.embeddings.id_maps import IdMap
+from recsmith.embeddings.id_maps import IdMap, load_maps
 from recsmith.embeddings.learned_hash import LearnedHash
 from recsmith.embeddings.mixed_dimension import KERNEL_WIDTH, Block, MixedDimension
 from recsmith.embeddings.parts import EmbeddingTransform
@@ -86,13 +86,13 @@ class CompressionRule:
 def transforms_of(
     rules: Sequence[CompressionRule],
     tables: Sequence[tuple[LogicalTable, int]],
-    maps: Mapping[str, Mapping[str, IdMap]],
 ) -> dict[str, EmbeddingTransform]:
-    """The transform of each table that a rule fits, by name. tables: with their columns. maps: by file, by table.
+    """The transform of each table that a rule fits, by name. tables: with their columns.
 
     Raises:
         UsageError: a table cannot be stored so, or its map is missing or another table's.
     """
+    maps = {rule.maps: load_maps(rule.maps) for rule in rules if rule.maps}
     made: dict[str, EmbeddingTransform] = {}
     for number, rule in enumerate(rules):
         mine = [(t, dim) for t, dim in tables if rule.fits(t) and not any(first.fits(t) for first in rules[:number])]

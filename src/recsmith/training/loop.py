@@ -23,6 +23,7 @@ from recsmith.training.broken_loss import LossGuard
 from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
+from recsmith.training.kept_maps import check_maps, keep_maps
 from recsmith.training.metrics import Window
 from recsmith.training.models import Outcome, build_task, features_of, find_function
 from recsmith.training.reading import run_from_raw, save_run
@@ -59,6 +60,7 @@ def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
     saved = checkpoints.newest() if run.checkpoint else None
     plan = agreed_plan(run, task, dataset, _kept_plan(run, saved), _ranks_per_host())
     if saved is not None:
+        check_maps(run.model, output)
         check_loadable(saved.plan, plan)
     said = starting_words(run, task, plan, dataset)
     job, reached = shard(run, plan, task, rank_device()), reached_by(saved)
@@ -75,6 +77,7 @@ def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
 
     diary = Diary(output, rank, tensorboard=run.metrics.tensorboard, step=reached.step)
     if rank == 0:
+        keep_maps(run.model, output)
         save_run(run, output / "run.json")
         save_plan(plan, output / "plan.json")
     for line in [*said, *([f"going on after step {reached.step:,} of '{saved.folder}'"] if saved else [])]:

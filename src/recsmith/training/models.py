@@ -15,7 +15,7 @@ from torchrec.models.dlrm import DLRM, DLRM_DCN
 from torchrec.modules.embedding_configs import DataType, PoolingType
 
 from recsmith.data import DataSchema
-from recsmith.embeddings import CompressionRule, IdMap, load_maps, transforms_of
+from recsmith.embeddings import transforms_of
 from recsmith.embeddings.combining import StoredTable, StoredTables
 from recsmith.errors import UsageError
 from recsmith.training.batches import Features, Place, TrainingBatch
@@ -55,17 +55,22 @@ def build_task(model: RunModel, schema: DataSchema, seed: int, tables_on: str = 
     Raises:
         UsageError: layers, tables and data do not fit together.
     """
-    tables = tables_of(model, schema)
-    transforms = transforms_of(model.compression, [(t, t.embedding_dim or 0) for t in tables], _maps(model.compression))
-    stored = [StoredTable(_config(table), transforms.get(table.name)) for table in tables]
-    is_weighted, device = any(feature.weighted for feature in schema.features), torch.device(tables_on)
-    if transforms:
-        collection = StoredTables(stored, device, is_weighted=is_weighted)
-    else:
-        configs = [table.config for table in stored]
-        collection = EmbeddingBagCollection(device=device, tables=configs, is_weighted=is_weighted)
     torch.manual_seed(seed)
+    collection = _tables(model, schema, torch.device(tables_on))
+    torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
     return Task(_built(model, collection, max(1, len(schema.dense)), len(schema.labels)), model.precision)
+
+
+def _tables(model: RunModel, schema: DataSchema, device: torch.device) -> nn.Module:
+    """The embedding tables of a model, some of them stored smaller."""
+    tables = tables_of(model, schema)
+    transforms = transforms_of(model.compression, [(table, table.embedding_dim or 0) for table in tables])
+    is_weighted = any(feature.weighted for feature in schema.features)
+    if not transforms:
+        configs = [_config(table) for table in tables]
+        return EmbeddingBagCollection(device=device, tables=configs, is_weighted=is_weighted)
+    stored = [StoredTable(_config(table), transforms.get(table.name)) for table in tables]
+    return StoredTables(stored, device, is_weighted=is_weighted)
 
 
 def features_of(model: nn.Module) -> Features:
@@ -86,11 +91,6 @@ def configs_of(model: nn.Module) -> list[EmbeddingBagConfig]:
     """TorchRec's configs of the tables that a model is trained with."""
     collection = next(module for module in model.modules() if isinstance(module, EmbeddingBagCollection))
     return collection.embedding_bag_configs()
-
-
-def _maps(rules: tuple[CompressionRule, ...]) -> dict[str, dict[str, IdMap]]:
-    """Id maps by file, by table, of the files that rules name."""
-    return {rule.maps: load_maps(rule.maps) for rule in rules if rule.maps}
 
 
 def _built(model: RunModel, collection: Any, dense: int, labels: int) -> nn.Module:
