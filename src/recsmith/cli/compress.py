@@ -41,7 +41,6 @@ def command(workload: str, output: str | None, force: bool, **words: Any) -> Non
     \b
     recsmith compress dlrm-v2 --target 4x --cluster h100:8
     recsmith compress tables.json --target 16x --method mixed_dimension -o small.yaml
-    recsmith sweep small.yaml --devices 1,2,4,8 --device h100
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.embeddings.workloads import compress_to
     from recsmith.files import check_target

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recsmith._types import Ints, record
-from recsmith.costs.weight_files import replace_file
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Source, source_text
+from recsmith.files import Source, replace_file, source_text
 
 Numbers = npt.NDArray[np.int32]
 
