@@ -107,14 +107,17 @@ def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any
     assert steps == [f"step-{step:08d}" for step in (EVERY, 2 * EVERY, STEPS)]
 
 
-def test_another_number_of_ranks_goes_on_with_the_same_losses(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+def test_another_number_of_ranks_plans_anew_and_goes_on_with_the_same_losses(
+    trained: tuple[Run, dict[str, Any]], tmp_path: Path
+):
     run, _ = trained
     elsewhere = from_step(run, 2 * EVERY, tmp_path / "elsewhere")
-    rules = Path(run.plan).parent
-    made = recsmith.plan(rules / "tables.json", "cpu:1", constraints=rules / "rules.json", planner="size_greedy").plan
-    recsmith.save_plan(made, tmp_path / "one.json")
-    train(run, settings=(f"output={elsewhere}", "ranks=1", f"plan={tmp_path / 'one.json'}"))
+    train(run, settings=(f"output={elsewhere}", "ranks=3", "plan=auto"))
     assert losses(elsewhere) == pytest.approx(losses(Path(run.output)), rel=1e-6)
+    plan = recsmith.load_plan(elsewhere / "plan.json")
+    assert plan.cluster.world_size == 3
+    copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
+    assert copied == {"c"}  # as in the checkpoint, whose state each plan of other kinds would have to rearrange
 
 
 def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[str, Any]]):

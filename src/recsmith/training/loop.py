@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from recsmith.data import Batch
 from recsmith.files import Raw
-from recsmith.plans import Plan, save_plan
+from recsmith.plans import save_plan
 from recsmith.training.agreement import Agreement, Ending, heeding_sigterm
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.broken_loss import LossGuard
@@ -58,7 +58,7 @@ def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
     features = features_of(task)
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
-    plan = agreed_plan(run, task, dataset, _kept_plan(run, saved), _ranks_per_host())
+    plan = agreed_plan(run, task, dataset, saved.plan if saved else None, _ranks_per_host())
     if saved is not None:
         check_maps(run.model, output)
         check_loadable(saved.plan, plan)
@@ -153,14 +153,6 @@ def _step(pipeline: Any, batches: Iterator[TrainingBatch], reached: Reached) -> 
     dist.all_reduce(counted, dist.ReduceOp.MAX)
     reached.sent_bytes = max(1, int(counted))
     return outcome
-
-
-def _kept_plan(run: Run, saved: Saved | None) -> Plan | None:
-    """The checkpoint's plan, where the run asks for no other and it is for as many ranks."""
-    if saved is None or run.plan != "auto":
-        return None
-    plan = saved.plan
-    return plan if plan.cluster.world_size == dist.get_world_size() else None
 
 
 def _ranks_per_host() -> int:

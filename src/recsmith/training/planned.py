@@ -22,6 +22,7 @@ from recsmith.jobs.machine import free_bytes
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Constraints, TableRule
 from recsmith.training.models import configs_of, features_of
+from recsmith.training.resharding import loadable_rules
 from recsmith.training.run import Run, RunComms
 
 AUTO = "auto"
@@ -39,11 +40,13 @@ def sharders_of(comms: RunComms) -> list[ModuleSharder[nn.Module]]:
 
 
 def make_plan(
-    run: Run, model: nn.Module, schema: DataSchema, sample: Batch, *, ranks: int, ranks_per_host: int
-) -> Plan:
+    run: Run, model: nn.Module, schema: DataSchema, sample: Batch, *, ranks: int, ranks_per_host: int,
+    before: Plan | None = None,
+) -> Plan:  # fmt: skip
     """The plan that a run trains under: of its file, or one made now.
 
-    sample: a batch of the data, from which ids per sample are counted where the data does not say them.
+    sample: a batch of the data, from which ids per sample are counted where the data does not say them. before: plan of
+    the checkpoint that training goes on from, on another number of ranks; what is made now can load its state.
 
     Raises:
         PlanMismatch: the file's plan is for another number of ranks or other tables.
@@ -56,7 +59,7 @@ def make_plan(
         batch_size=run.data.local_batch_size(ranks),
         constraints=_pooling_factors(model, schema, sample),
         optimizer=run.optimizers.sparse.name,
-        limits=_limits(run),
+        limits=_limits(run, before),
         seed=run.seed,
         reserve_bytes=0,
     )
@@ -65,10 +68,10 @@ def make_plan(
         return planner.make(model, sharders_of(run.comms)).plan
 
 
-def _limits(run: Run) -> Constraints:
-    """No plan changes what training computes, and each can be run with the run's codecs."""
+def _limits(run: Run, before: Plan | None) -> Constraints:
+    """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`."""
     rules = (TableRule(tables="*", sharding_types=WITHOUT_SUMS),) if "int8" in _codecs(run) else ()
-    return Constraints(keep_exact=True, rules=rules)
+    return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))
 
 
 def _codecs(run: Run) -> tuple[str, str]:
