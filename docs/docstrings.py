@@ -1,7 +1,7 @@
 """Docstrings of RecSmith as reStructuredText, for the reference that Sphinx generates.
 
-A docstring names parameters and fields where it speaks of them, `name: what it is`, also in the middle of a line. Here each
-becomes an item of a list. `Raises:` is left to sphinx.ext.napoleon.
+A docstring names parameters and fields where it speaks of them, `name: what it is`, also in the middle of a line. Here
+each becomes an item of a list. `Raises:` is left to sphinx.ext.napoleon.
 """
 
 import inspect
@@ -49,7 +49,7 @@ def _told(paragraph: str, names: set[str]) -> list[str]:
     before = paragraph[: starts[0].start()].strip()
     ends = [found.start() for found in starts[1:]] + [len(paragraph)]
     listed = [
-        f"* {', '.join(f'``{name}``' for name in found[1].split(', '))}: {_escaped(paragraph[found.end() : end].strip())}"
+        f"* ``{found[1].replace(', ', '``, ``')}``: {_escaped(paragraph[found.end() : end].strip())}"
         for found, end in zip(starts, ends, strict=True)
     ]
     return [_escaped(before), "", *listed, ""]
