@@ -2,8 +2,9 @@
 
     python benchmarks/how_it_works_pictures.py     # about half a minute
 
-types: one table under the seven sharding types. step: the seconds of every device, of DLRM-v2 on eight H100. search: plans
-that get cheaper and bounds that rise, of 20 sampled tables on four H100. learned: how a learned cost model is put together.
+types: one table under the seven sharding types. step: the seconds of every device, of DLRM-v2 on eight H100. search:
+plans that get cheaper and bounds that rise, of 20 sampled tables on four H100. learned: how a learned cost model is put
+together.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import recsmith
 from recsmith.bounds import first_bound
+from recsmith.costs import Evaluator, cost_model
+from recsmith.problems import build_problem
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 DEVICES = ("#1f6fb4", "#e08e0b", "#2a9d6f", "#b5489d")
@@ -120,7 +123,7 @@ def search() -> None:
     def cheaper(total_s: float) -> None:
         costs.append(total_s)
 
-    def higher(total_s: float, bound_s: float) -> None:
+    def higher(_: float, bound_s: float) -> None:
         if not bounds or bound_s > bounds[-1]:
             bounds.append(bound_s)
 
@@ -148,10 +151,7 @@ def search() -> None:
     write("search", "The best plan gets cheaper, and the bound rises", 660, 285, parts)
 
 
-def evaluator_of(workload: recsmith.Workload):  # noqa: ANN201
-    from recsmith.costs import cost_model
-    from recsmith.problems import build_problem
-
+def evaluator_of(workload: recsmith.Workload) -> Evaluator:
     return cost_model("analytic").compile(build_problem(workload, recsmith.load_cluster("h100:4")))
 
 
