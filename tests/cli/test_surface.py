@@ -44,6 +44,18 @@ WORDS = {
         "--force",
         "--format",
     },
+    "compress": {
+        "workload",
+        "--target",
+        "--method",
+        "--tables",
+        "--above-rows",
+        "--operation",
+        "--cluster",
+        *SEARCH,
+        "-o --output",
+        "--force",
+    },
     "replan": {
         "old",
         *("--workload", "--cluster -c", "--batch-size", "--hbm", "--reserve", "--optimizer", "--constraints"),
