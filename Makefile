@@ -5,6 +5,7 @@
 # make venv   that set-up alone
 # make lint   ruff and pyright
 # make web    build the pages of src/recsmith/web/static from web/ (needs Node 20 or later; its output is committed)
+# make docs   the site of docs/, in docs/_build/html; a broken link is an error
 # make bench  the tables of docs/benchmarks
 # make measurements  the samples that ship with the package: two hours of one quiet core
 # make simulated-model  the learned model of a simulated GPU that ships: half an hour of one core
@@ -19,7 +20,7 @@ TORCH_INDEX ?=
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo wheel test soak lint venv web bench measurements simulated-model comm-models learned
+.PHONY: demo docs web wheel test soak lint venv bench measurements simulated-model comm-models learned
 
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
@@ -45,6 +46,10 @@ lint: $(VENV)/.test
 
 web:
 	cd web && npm ci --no-audit --no-fund && npm run build
+
+# The reference of recsmith.torchrec imports it, so that the site needs what the tests need.
+docs: $(VENV)/.docs
+	$(VENV)/bin/python -W ignore -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 SHIPPED := src/recsmith/measuring/shipped
 
@@ -108,4 +113,8 @@ $(VENV)/.core: pyproject.toml $(wildcard src/recsmith/planners/annealing/*.c)
 $(VENV)/.test: $(VENV)/.core
 	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,measure,learn,solve,web,test,lint]'
 	$(PIP) install --no-deps torchrec==1.8.0
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.test
+	$(PIP) install --editable '.[docs]'
 	@touch $@

@@ -45,7 +45,18 @@ WORDS = {
         "--force",
         "--format",
     },
-    "report": {"plan", "--against", "-o --output", "--force"},
+    "compress": {
+        "workload",
+        "--target",
+        "--method",
+        "--tables",
+        "--above-rows",
+        "--operation",
+        "--cluster",
+        *SEARCH,
+        "-o --output",
+        "--force",
+    },
     "replan": {
         "old",
         *("--workload", "--cluster -c", "--batch-size", "--hbm", "--reserve", "--optimizer", "--constraints"),
@@ -56,6 +67,7 @@ WORDS = {
         "--format",
     },
     "explain": {"plan", "--table", "--cost-model", "--format"},
+    "report": {"plan", "--against", "-o --output", "--force"},
     "import": {
         "running",
         "--workload",

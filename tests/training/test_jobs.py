@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from training.unsharded import unsharded_losses
 
 import recsmith
 from recsmith.errors import CorruptFile, RecSmithError
@@ -77,34 +78,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, An
 
 
 def test_losses_are_those_of_the_unsharded_model(trained: tuple[Run, dict[str, Any]]):
-    import torch
-
-    from recsmith.training.batches import training_batches
-    from recsmith.training.datasets import open_data
-    from recsmith.training.models import build_task, features_of
-    from recsmith.training.optimizers import SPARSE, sparse_arguments
-    from recsmith.training.sharded import sizes_of
-    from recsmith.training.weights import draw_tables
-
     run, _ = trained
-    dataset = open_data(run.data.train, "data.train")
-    task = build_task(run.model, dataset.schema, run.seed, tables_on="cpu")
-    draw_tables(task, sizes_of(task), run.seed)
-    named = list(task.named_parameters())
-    tables = [parameter for name, parameter in named if "embedding_bags" in name]
-    dense = [parameter for name, parameter in named if "embedding_bags" not in name]
-    sparse = run.optimizers.sparse
-    optimizers = [SPARSE[sparse.name](tables, **sparse_arguments(sparse)), torch.optim.Adam(dense, lr=1e-3)]
-    batches = training_batches(dataset, run.data, features_of(task), rank=0, ranks=1, seed=run.seed)
-    expected: list[float] = []
-    for _ in range(STEPS):
-        loss, _ = task(next(batches))
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-        expected.append(float(loss.detach()))
+    expected = unsharded_losses(run, STEPS)
     assert losses(Path(run.output)) == pytest.approx(expected, rel=1e-6)
     assert expected[-1] < expected[0]
 
@@ -132,14 +107,17 @@ def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any
     assert steps == [f"step-{step:08d}" for step in (EVERY, 2 * EVERY, STEPS)]
 
 
-def test_another_number_of_ranks_goes_on_with_the_same_losses(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+def test_another_number_of_ranks_plans_anew_and_goes_on_with_the_same_losses(
+    trained: tuple[Run, dict[str, Any]], tmp_path: Path
+):
     run, _ = trained
     elsewhere = from_step(run, 2 * EVERY, tmp_path / "elsewhere")
-    rules = Path(run.plan).parent
-    made = recsmith.plan(rules / "tables.json", "cpu:1", constraints=rules / "rules.json", planner="size_greedy").plan
-    recsmith.save_plan(made, tmp_path / "one.json")
-    train(run, settings=(f"output={elsewhere}", "ranks=1", f"plan={tmp_path / 'one.json'}"))
+    train(run, settings=(f"output={elsewhere}", "ranks=3", "plan=auto"))
     assert losses(elsewhere) == pytest.approx(losses(Path(run.output)), rel=1e-6)
+    plan = recsmith.load_plan(elsewhere / "plan.json")
+    assert plan.cluster.world_size == 3
+    copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
+    assert copied == {"c"}  # as in the checkpoint, whose state each plan of other kinds would have to rearrange
 
 
 def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[str, Any]]):

@@ -45,9 +45,7 @@ def opened(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     def open_file(path: Path, **media: str) -> Any:
         page.emulate_media(**media)
         page.goto(path.as_uri())
-        page.wait_for_function(
-            "[...document.querySelectorAll('.chart')].every((chart) => chart.querySelector('canvas'))"
-        )
+        page.wait_for_selector("[data-drawn]", state="attached")
         return page
 
     yield open_file

@@ -19,6 +19,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "serve": "Plan in a browser: a page on this machine, and its JSON API.",
     "compare": "Compare planners, and the plan that runs today.",
     "sweep": "Plan for several numbers of devices, and show where more stop to pay.",
+    "compress": "Propose tables that are stored smaller, and plan them.",
     "replan": "Plan anew from the plan of a running job, without moving much.",
     "explain": "Explain what binds the step of a plan, and one table's alternatives.",
     "report": "Write a page with charts of a plan, which opens without a network.",

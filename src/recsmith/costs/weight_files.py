@@ -5,8 +5,6 @@ is executed. What a card and the tensors must say is for the model that reads th
 """
 
 import json
-import os
-import tempfile
 from importlib import import_module, resources
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,8 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files import Raw, did_you_mean, parse_json
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import Raw, did_you_mean, parse_json, replace_file
 
 SUFFIX = ".safetensors"
 LARGEST_WEIGHTS = 2**26  # bytes; those that ship have a thousandth
@@ -97,26 +95,6 @@ def card_path(target: str) -> Path:
 
 def _home() -> Path:
     return Path(str(resources.files("recsmith.costs"))) / "weights"
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write bytes to a file: whole or not at all; RecSmithError, and what was there as it was, where that fails."""
-    path = Path(os.path.realpath(path))
-    temporary: Path | None = None
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        raise RecSmithError(f"cannot write '{path}': {error.strerror}; any file that was there is unchanged") from None
-    finally:
-        if temporary:
-            temporary.unlink(missing_ok=True)
 
 
 def _open(path: Path) -> tuple[dict[str, str], dict[str, Floats]]:

@@ -5,6 +5,7 @@ aliases and tags, unknown fields and numbers written as text are refused, each w
 may be written, targets.py says.
 """
 
+from recsmith.files.binary import replace_file
 from recsmith.files.given import Given
 from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, reading
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
@@ -32,6 +33,7 @@ __all__ = [
     "read_bytes",
     "read_text",
     "reading",
+    "replace_file",
     "source_text",
     "starts_with_schema",
     "write_text",

@@ -3,7 +3,7 @@
 B samples of this rank, D dense columns, L labels
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,8 @@ import torch
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
 
-from recsmith.data import Batch, Dataset, Position
+from recsmith.data import Batch, Dataset, JaggedIds, Position
+from recsmith.embeddings import EmbeddingTransform, physical
 from recsmith.training.run import RunData
 
 
@@ -55,12 +56,32 @@ class TrainingBatch(Pipelineable):
         )
 
 
-def as_tensors(batch: Batch, features: Sequence[str], position: Position | None = None) -> TrainingBatch:
-    """A batch of the data as tensors, its features in this order; data without dense columns gets a column of ones."""
-    jagged = [batch.ids[feature] for feature in features]
+@dataclass(frozen=True)
+class Features:
+    """The features that a model looks up, in the order in which batches hold them.
+
+    names: of the data's features, or of physical ones. stored: by name of a feature of the data, how its table is
+    stored, where that is not as it is.
+    """
+
+    names: tuple[str, ...]
+    stored: Mapping[str, EmbeddingTransform]
+
+    def jagged(self, batch: Batch) -> list[JaggedIds]:
+        """The bags of each."""
+        found = dict(batch.ids)
+        for name, transform in self.stored.items():
+            names = [physical(name, lookup.name) for lookup in transform.lookups]
+            found.update(zip(names, transform.route(batch.ids[name]), strict=True))
+        return [found[name] for name in self.names]
+
+
+def as_tensors(batch: Batch, features: Features, position: Position | None = None) -> TrainingBatch:
+    """A batch of the data as tensors; data without dense columns gets a column of ones."""
+    jagged = features.jagged(batch)
     weights = [ids.weights for ids in jagged if ids.weights is not None]
     sparse = KeyedJaggedTensor(
-        keys=list(features),
+        keys=list(features.names),
         values=torch.cat([torch.from_numpy(ids.values) for ids in jagged]),
         lengths=torch.cat([torch.from_numpy(ids.lengths) for ids in jagged]),
         weights=torch.cat([torch.from_numpy(one) for one in weights]) if len(weights) == len(jagged) else None,
@@ -70,7 +91,7 @@ def as_tensors(batch: Batch, features: Sequence[str], position: Position | None 
 
 
 def training_batches(
-    dataset: Dataset, data: RunData, features: Sequence[str], *, rank: int, ranks: int, seed: int,
+    dataset: Dataset, data: RunData, features: Features, *, rank: int, ranks: int, seed: int,
     position: Position | None = None, endless: bool = False,
 ) -> Iterator[TrainingBatch]:  # fmt: skip
     """The batches of a rank, epoch after epoch, from a position on, which may come from another number of ranks.
@@ -89,7 +110,7 @@ def training_batches(
 
 
 def evaluation_batches(
-    dataset: Dataset, features: Sequence[str], *, rank: int, ranks: int, batch_size: int
+    dataset: Dataset, features: Features, *, rank: int, ranks: int, batch_size: int
 ) -> Iterator[tuple[TrainingBatch, int]]:
     """(batch, samples in it) of a rank in one pass over all samples, none left out and none twice.
 

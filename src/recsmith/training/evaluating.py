@@ -1,18 +1,16 @@
 """Scores of a sharded model on samples that it does not train on."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.distributed as dist
 
 from recsmith.data import Dataset
-from recsmith.training.batches import evaluation_batches
+from recsmith.training.batches import Features, evaluation_batches
 from recsmith.training.metrics import Window
 from recsmith.training.scores import Scores
 from recsmith.training.sharded import ShardedJob
 
 
-def score(job: ShardedJob, dataset: Dataset, features: Sequence[str], batch_size: int) -> Scores:
+def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int) -> Scores:
     """Scores on all samples of a dataset, with the exact AUC; called on every rank."""
     window = Window()
     job.model.eval()

@@ -8,6 +8,7 @@ from typing import Any
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
+from recsmith.training.kept_maps import exported_model
 from recsmith.training.launching import local_ranks, names_modules
 from recsmith.training.reading import load_run, run_from_raw, run_to_raw
 from recsmith.training.scores import Scores
@@ -29,7 +30,10 @@ def evaluate(
     if not (output / "model" / "card.json").exists():
         raise UsageError(f"'{output}' holds no trained model; give the output folder of a run that is complete")
     run = load_run(output / "run.json")
-    run = replace(run, plan="auto", output=str(output), data=replace(run.data, test=data or run.data.test))
+    run = replace(
+        run, plan="auto", output=str(output), model=exported_model(output / "model"),
+        data=replace(run.data, test=data or run.data.test),
+    )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")
     count = ranks or local_ranks(run)

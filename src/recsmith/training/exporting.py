@@ -17,10 +17,11 @@ from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile
 from recsmith.files import Raw, dump_json, encode, parse_json, read_text, write_text
+from recsmith.training.kept_maps import CARD, keep_maps
 from recsmith.training.run import Run
 from recsmith.training.sharded import ShardedJob
 
-SCHEMA, WEIGHTS, CARD, MODEL = "recsmith/model/1", "weights.safetensors", "card.json", "model"
+SCHEMA, WEIGHTS, MODEL = "recsmith/model/1", "weights.safetensors", "model"
 WORDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64"}
 RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8"}
 Pieces = Iterator[tuple[str, tuple[int, ...], torch.Tensor]]
@@ -33,7 +34,8 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
     if dist.get_rank() == 0:
         partial.mkdir(parents=True, exist_ok=True)
         _make_file(partial / WEIGHTS, weights)
-        raw = {"schema": SCHEMA, "model": encode(run.model), "data": encode(schema), "seed": run.seed, **card}
+        model = keep_maps(run.model, partial)
+        raw = {"schema": SCHEMA, "model": encode(model), "data": encode(schema), "seed": run.seed, **card}
         write_text(str(partial / CARD), dump_json(raw))
     dist.barrier()
     arrays = mapped(partial / WEIGHTS, writing=True)

@@ -16,13 +16,14 @@ import torch.distributed as dist
 
 from recsmith.data import Batch
 from recsmith.files import Raw
-from recsmith.plans import Plan, save_plan
+from recsmith.plans import save_plan
 from recsmith.training.agreement import Agreement, Ending, heeding_sigterm
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.broken_loss import LossGuard
 from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
+from recsmith.training.kept_maps import check_maps, keep_maps
 from recsmith.training.metrics import Window
 from recsmith.training.models import Outcome, build_task, features_of, find_function
 from recsmith.training.reading import run_from_raw, save_run
@@ -57,8 +58,9 @@ def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
     features = features_of(task)
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
-    plan = agreed_plan(run, task, dataset, _kept_plan(run, saved), _ranks_per_host())
+    plan = agreed_plan(run, task, dataset, saved.plan if saved else None, _ranks_per_host())
     if saved is not None:
+        check_maps(run.model, output)
         check_loadable(saved.plan, plan)
     said = starting_words(run, task, plan, dataset)
     job, reached = shard(run, plan, task, rank_device()), reached_by(saved)
@@ -75,6 +77,7 @@ def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
 
     diary = Diary(output, rank, tensorboard=run.metrics.tensorboard, step=reached.step)
     if rank == 0:
+        keep_maps(run.model, output)
         save_run(run, output / "run.json")
         save_plan(plan, output / "plan.json")
     for line in [*said, *([f"going on after step {reached.step:,} of '{saved.folder}'"] if saved else [])]:
@@ -150,14 +153,6 @@ def _step(pipeline: Any, batches: Iterator[TrainingBatch], reached: Reached) -> 
     dist.all_reduce(counted, dist.ReduceOp.MAX)
     reached.sent_bytes = max(1, int(counted))
     return outcome
-
-
-def _kept_plan(run: Run, saved: Saved | None) -> Plan | None:
-    """The checkpoint's plan, where the run asks for no other and it is for as many ranks."""
-    if saved is None or run.plan != "auto":
-        return None
-    plan = saved.plan
-    return plan if plan.cluster.world_size == dist.get_world_size() else None
 
 
 def _ranks_per_host() -> int:

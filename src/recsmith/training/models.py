@@ -15,8 +15,10 @@ from torchrec.models.dlrm import DLRM, DLRM_DCN
 from torchrec.modules.embedding_configs import DataType, PoolingType
 
 from recsmith.data import DataSchema
+from recsmith.embeddings import transforms_of
+from recsmith.embeddings.combining import StoredTable, StoredTables
 from recsmith.errors import UsageError
-from recsmith.training.batches import Place, TrainingBatch
+from recsmith.training.batches import Features, Place, TrainingBatch
 from recsmith.training.run import RunModel, RunTable
 from recsmith.training.tables import tables_of
 
@@ -53,22 +55,45 @@ def build_task(model: RunModel, schema: DataSchema, seed: int, tables_on: str = 
     Raises:
         UsageError: layers, tables and data do not fit together.
     """
-    collection = EmbeddingBagCollection(
-        device=torch.device(tables_on),
-        tables=[_config(table) for table in tables_of(model, schema)],
-        is_weighted=any(feature.weighted for feature in schema.features),
-    )
     torch.manual_seed(seed)
+    collection = _tables(model, schema, torch.device(tables_on))
+    torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
     return Task(_built(model, collection, max(1, len(schema.dense)), len(schema.labels)), model.precision)
 
 
-def features_of(model: nn.Module) -> list[str]:
-    """Features that a model's tables look up, in the order in which batches hold them."""
+def _tables(model: RunModel, schema: DataSchema, device: torch.device) -> nn.Module:
+    """The embedding tables of a model, some of them stored smaller."""
+    tables = tables_of(model, schema)
+    transforms = transforms_of(model.compression, [(table, table.embedding_dim or 0) for table in tables])
+    is_weighted = any(feature.weighted for feature in schema.features)
+    if not transforms:
+        configs = [_config(table) for table in tables]
+        return EmbeddingBagCollection(device=device, tables=configs, is_weighted=is_weighted)
+    stored = [StoredTable(_config(table), transforms.get(table.name)) for table in tables]
+    return StoredTables(stored, device, is_weighted=is_weighted)
+
+
+def features_of(model: nn.Module) -> Features:
+    """Features that a model's tables look up."""
+    names = tuple(feature for config in configs_of(model) for feature in config.feature_names)
+    stored = {
+        feature: table.transform
+        for module in model.modules()
+        if isinstance(module, StoredTables)
+        for table in module.stored
+        if table.transform is not None
+        for feature in table.config.feature_names
+    }
+    return Features(names, stored)
+
+
+def configs_of(model: nn.Module) -> list[EmbeddingBagConfig]:
+    """TorchRec's configs of the tables that a model is trained with."""
     collection = next(module for module in model.modules() if isinstance(module, EmbeddingBagCollection))
-    return [feature for config in collection.embedding_bag_configs() for feature in config.feature_names]
+    return collection.embedding_bag_configs()
 
 
-def _built(model: RunModel, collection: EmbeddingBagCollection, dense: int, labels: int) -> nn.Module:
+def _built(model: RunModel, collection: Any, dense: int, labels: int) -> nn.Module:
     if ":" in model.name:
         return _own(model, collection, dense)
     if labels != 1:
@@ -87,7 +112,7 @@ def _built(model: RunModel, collection: EmbeddingBagCollection, dense: int, labe
     return DLRM_DCN(collection, **layers, dcn_num_layers=model.cross_layers, dcn_low_rank_dim=model.cross_rank)
 
 
-def _own(model: RunModel, collection: EmbeddingBagCollection, dense: int) -> nn.Module:
+def _own(model: RunModel, collection: Any, dense: int) -> nn.Module:
     """What the user's function makes of the tables; it must return a module of (dense, features) -> logits."""
     made = find_function(model.name)(collection, dense, **(model.arguments or {}))
     if not isinstance(made, nn.Module):

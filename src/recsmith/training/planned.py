@@ -21,8 +21,9 @@ from recsmith.errors import PlanMismatch, UsageError
 from recsmith.jobs.machine import free_bytes
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Constraints, TableRule
+from recsmith.training.models import configs_of, features_of
+from recsmith.training.resharding import loadable_rules
 from recsmith.training.run import Run, RunComms
-from recsmith.training.tables import tables_of
 
 AUTO = "auto"
 COMM_TYPES = {"fp32": CommType.FP32, "fp16": CommType.FP16, "bf16": CommType.BF16, "int8": CommType.INT8}
@@ -39,11 +40,13 @@ def sharders_of(comms: RunComms) -> list[ModuleSharder[nn.Module]]:
 
 
 def make_plan(
-    run: Run, model: nn.Module, schema: DataSchema, sample: Batch, *, ranks: int, ranks_per_host: int
-) -> Plan:
+    run: Run, model: nn.Module, schema: DataSchema, sample: Batch, *, ranks: int, ranks_per_host: int,
+    before: Plan | None = None,
+) -> Plan:  # fmt: skip
     """The plan that a run trains under: of its file, or one made now.
 
-    sample: a batch of the data, from which ids per sample are counted where the data does not say them.
+    sample: a batch of the data, from which ids per sample are counted where the data does not say them. before: plan of
+    the checkpoint that training goes on from, on another number of ranks; what is made now can load its state.
 
     Raises:
         PlanMismatch: the file's plan is for another number of ranks or other tables.
@@ -54,9 +57,9 @@ def make_plan(
     planner = RecSmithPlanner(
         this_cluster(ranks, ranks_per_host),
         batch_size=run.data.local_batch_size(ranks),
-        constraints=_pooling_factors(run, schema, sample),
+        constraints=_pooling_factors(model, schema, sample),
         optimizer=run.optimizers.sparse.name,
-        limits=_limits(run),
+        limits=_limits(run, before),
         seed=run.seed,
         reserve_bytes=0,
     )
@@ -65,10 +68,10 @@ def make_plan(
         return planner.make(model, sharders_of(run.comms)).plan
 
 
-def _limits(run: Run) -> Constraints:
-    """No plan changes what training computes, and each can be run with the run's codecs."""
+def _limits(run: Run, before: Plan | None) -> Constraints:
+    """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`."""
     rules = (TableRule(tables="*", sharding_types=WITHOUT_SUMS),) if "int8" in _codecs(run) else ()
-    return Constraints(keep_exact=True, rules=rules)
+    return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))
 
 
 def _codecs(run: Run) -> tuple[str, str]:
@@ -113,16 +116,19 @@ def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
     return read_cluster(topology)
 
 
-def _pooling_factors(run: Run, schema: DataSchema, sample: Batch) -> dict[str, ParameterConstraints]:
+def _pooling_factors(model: nn.Module, schema: DataSchema, sample: Batch) -> dict[str, ParameterConstraints]:
+    """Ids a bag of each feature that the model's tables look up: those that the data says, else those of the sample."""
+    features = features_of(model)
     known = {feature.name: feature.pooling_factor for feature in schema.features}
+    bags = dict(zip(features.names, features.jagged(sample), strict=True))
 
     def factor(feature: str) -> float:
-        counted = known[feature]
-        return float(np.mean(sample.ids[feature].lengths)) if counted is None else counted
+        counted = known.get(feature)
+        return float(np.mean(bags[feature].lengths)) if counted is None else counted
 
     return {
-        table.name: ParameterConstraints(pooling_factors=[factor(feature) for feature in table.features])
-        for table in tables_of(run.model, schema)
+        config.name: ParameterConstraints(pooling_factors=[factor(feature) for feature in config.feature_names])
+        for config in configs_of(model)
     }
 
 

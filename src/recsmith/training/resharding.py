@@ -7,7 +7,10 @@ columns are cut in another way under an optimizer that keeps one number a row (e
 
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan
+from recsmith.problems import TableRule
+from recsmith.sharding import TYPE_NAMES
 
+COPIED = "data_parallel"
 BY_ROW = ("rowwise_adagrad", "partial_rowwise_adam")  # optimizers that keep one number a row and shard
 
 
@@ -27,9 +30,20 @@ def check_loadable(saved: Plan, plan: Plan) -> None:
             )
 
 
+def loadable_rules(saved: Plan) -> tuple[TableRule, ...]:
+    """Rules under which every plan that splits columns exactly can go on from state of the saved one."""
+    copied = [placement.table for placement in saved.placements if placement.sharding_type == COPIED]
+    sharded = [placement.table for placement in saved.placements if placement.sharding_type != COPIED]
+    others = tuple(name for name in TYPE_NAMES if name != COPIED)
+    return tuple(
+        TableRule(tables=table, sharding_types=types)
+        for tables, types in ((copied, (COPIED,)), (sharded, others))
+        for table in tables
+    )
+
+
 def _reason(old: Placement, new: Placement, dim: int, optimizer: str) -> str | None:
-    copied = "data_parallel"
-    if (old.sharding_type == copied) != (new.sharding_type == copied):
+    if (old.sharding_type == COPIED) != (new.sharding_type == COPIED):
         return f"changes from {old.sharding_type} to {new.sharding_type}"
     if optimizer in BY_ROW and old.widths_of(dim) != new.widths_of(dim):
         return f"has columns cut as {old.widths_of(dim)} there and {new.widths_of(dim)} here, under {optimizer}"

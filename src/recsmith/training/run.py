@@ -8,6 +8,7 @@ Nothing here imports torch. What a run does is in loop.py, from top to bottom.
 from typing import Any, Literal
 
 from recsmith._types import noun
+from recsmith.embeddings import CompressionRule
 from recsmith.errors import UsageError, check_rules
 from recsmith.workloads.table import DataType
 
@@ -78,7 +79,8 @@ class RunModel:
     embedding_dim: of every table that names no other. bottom, top: layer sizes of the dense and of the last part,
     without their last layers, which follow from embedding_dim and from the one label. cross_layers, cross_rank: of
     dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of the data. arguments: of a
-    function of yours (docs/train.md). precision: of the dense layers' products; bf16 is autocast.
+    function of yours (docs/train.md). compression: which tables are stored smaller, and how
+    (docs/compress.md). precision: of the dense layers' products; bf16 is autocast.
     """
 
     name: str = "dlrm"
@@ -91,6 +93,7 @@ class RunModel:
     factors: int = 16
     tables: tuple[RunTable, ...] = ()
     arguments: dict[str, Any] | None = None
+    compression: tuple[CompressionRule, ...] = ()
     precision: Literal["fp32", "bf16"] = "fp32"
 
     def __post_init__(self) -> None:

@@ -11,12 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from recsmith.data import Batch, DataSchema, JaggedIds
+from recsmith.embeddings.unfolding import vectors_of
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Source, decode, source_text
 from recsmith.training.batches import as_tensors
 from recsmith.training.exporting import WEIGHTS, read_card
+from recsmith.training.kept_maps import exported_model
 from recsmith.training.models import Task, build_task, features_of
-from recsmith.training.run import RunModel
 
 
 class Predictor:
@@ -31,6 +32,14 @@ class Predictor:
         with torch.no_grad():
             _, (_, logits, _, _) = self.task(as_tensors(batch, self.features))
         return logits.sigmoid().numpy()
+
+    def table(self, name: str) -> np.ndarray:
+        """The vectors of all ids of a table (rows, columns), whatever it is stored as.
+
+        Raises:
+            UsageError: there is no such table.
+        """
+        return vectors_of(self.task, name).numpy()
 
     def __call__(
         self, ids: Mapping[str, Sequence[Sequence[int]]], dense: Sequence[Sequence[float]] | None = None
@@ -75,7 +84,7 @@ def load_model(folder: Source) -> Predictor:
     """
     path = Path(source_text(folder, "the folder of a model"))
     card = read_card(path)
-    schema, model = decode(DataSchema, card["data"], str(path)), decode(RunModel, card["model"], str(path))
+    schema, model = decode(DataSchema, card["data"], str(path)), exported_model(path)
     task = build_task(model, schema, card["seed"], tables_on="cpu")
     try:
         task.load_state_dict(load_file(path / WEIGHTS))

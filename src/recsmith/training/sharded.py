@@ -10,19 +10,20 @@ import torch.distributed as dist
 from torch import nn
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.train_pipeline import TrainPipelineBase, TrainPipelineSparseDist
-from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from recsmith.adapters.convert import to_sharding_plan
+from recsmith.embeddings import physical
+from recsmith.embeddings.combining import StoredTables
 from recsmith.jobs.sharded_model import table_of
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.models import Task
+from recsmith.training.models import Task, configs_of
 from recsmith.training.optimizers import check_device, combined_optimizer, fuse
 from recsmith.training.planned import check_codecs, sharders_of, with_collections
 from recsmith.training.run import Run
-from recsmith.training.weights import draw_tables, table_sizes
+from recsmith.training.weights import Drawn, draw_tables, drawn
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class ShardedJob:
 
     model: DistributedModelParallel
     optimizer: CombinedOptimizer
-    sizes: dict[str, tuple[int, int]]  # rows and columns of each table
+    sizes: dict[str, Drawn]
     device: torch.device
 
 
@@ -96,13 +97,14 @@ def rank_device() -> torch.device:
     return torch.device("cpu")
 
 
-def sizes_of(task: nn.Module) -> dict[str, tuple[int, int]]:
-    """Rows and columns of each table of a model."""
-    return table_sizes(
-        [
-            config
-            for module in task.modules()
-            if isinstance(module, EmbeddingBagCollection)
-            for config in module.embedding_bag_configs()
-        ]
-    )
+def sizes_of(task: nn.Module) -> dict[str, Drawn]:
+    """Rows, columns and weights at the start of each table of a model."""
+    parts = {
+        physical(table.config.name, part.name): part
+        for module in task.modules()
+        if isinstance(module, StoredTables)
+        for table in module.stored
+        if table.transform is not None
+        for part in table.transform.parts
+    }
+    return {config.name: drawn(config, parts.get(config.name)) for config in configs_of(task)}

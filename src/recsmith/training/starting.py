@@ -7,25 +7,32 @@ from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.data import Dataset
 from recsmith.errors import UsageError
 from recsmith.plans import Plan, plan_from_raw, plan_to_raw
-from recsmith.training.planned import make_plan
+from recsmith.training.planned import AUTO, make_plan
 from recsmith.training.run import Run
 from recsmith.units import format_size
 
 
-def agreed_plan(run: Run, task: nn.Module, dataset: Dataset, kept: Plan | None, ranks_per_host: int) -> Plan:
-    """The plan of this job, made or read by rank 0. kept: the plan of its checkpoint, where it still fits."""
+def agreed_plan(run: Run, task: nn.Module, dataset: Dataset, before: Plan | None, ranks_per_host: int) -> Plan:
+    """The plan of this job, made or read by rank 0. before: the plan of its checkpoint, kept where it still fits."""
     ranks = dist.get_world_size()
-    raw = from_rank_0(lambda: plan_to_raw(kept or plan_here(run, task, dataset, ranks, ranks_per_host)))
-    return plan_from_raw(raw, "rank 0's plan")
+
+    def make() -> Plan:
+        if before is not None and run.plan == AUTO and before.cluster.world_size == ranks:
+            return before
+        return plan_here(run, task, dataset, ranks, ranks_per_host, before)
+
+    return plan_from_raw(from_rank_0(lambda: plan_to_raw(make())), "rank 0's plan")
 
 
-def plan_here(run: Run, task: nn.Module, dataset: Dataset, ranks: int, ranks_per_host: int) -> Plan:
-    """The plan of a run for so many ranks, made or read in this process."""
+def plan_here(
+    run: Run, task: nn.Module, dataset: Dataset, ranks: int, ranks_per_host: int, before: Plan | None = None
+) -> Plan:
+    """The plan of a run for so many ranks, made or read in this process. before: the plan of its checkpoint."""
     with dataset.batches(rank=0, world_size=1, batch_size=1024, seed=run.seed, shuffle=False) as batches:
         sample = next(batches, None)
     if sample is None or not len(sample):
         raise UsageError("data.train holds no samples; name data that has some")
-    return make_plan(run, task, dataset.schema, sample, ranks=ranks, ranks_per_host=ranks_per_host)
+    return make_plan(run, task, dataset.schema, sample, ranks=ranks, ranks_per_host=ranks_per_host, before=before)
 
 
 def starting_words(run: Run, task: nn.Module, plan: Plan, dataset: Dataset) -> list[str]:

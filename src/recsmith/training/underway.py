@@ -13,6 +13,7 @@ from recsmith.data import Dataset, Position
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan
 from recsmith.training.agreement import Agreement
+from recsmith.training.batches import Features
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
 from recsmith.training.evaluating import score
@@ -41,7 +42,7 @@ class Underway:
     run: Run
     plan: Plan
     dataset: Dataset
-    features: list[str]
+    features: Features
     job: ShardedJob
     agreement: Agreement
     checkpoints: Checkpoints

@@ -14,9 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from recsmith.costs.weight_files import replace_file
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Raw, check_schema, dump_json, parse, parse_json, read_text, write_text
+from recsmith.files import Raw, check_schema, dump_json, parse, parse_json, read_text, replace_file, write_text
 from recsmith.measuring.journal import NAME as JOURNAL
 from recsmith.measuring.journal import Journal, read_journal
 

@@ -1,0 +1,126 @@
+"""What storing a table smaller costs in quality: AUC against size, on MovieLens' small set.
+
+    python benchmarks/compress.py ML_LATEST_SMALL -o measured [--seeds 5] [--split test]
+
+The movie table is compressed, all others stay whole. Every training of a method, a factor and a seed is written to
+measured/results.jsonl as soon as it is done, and not done again. Settings (train_movielens.yaml and the constants here)
+were chosen on split valid. `--table` prints the table of what is there.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recsmith.embeddings import CompressionRule, save_maps
+from recsmith.training import Run, load_run, train
+from recsmith.training.id_maps import hash_maps, popularity_maps
+
+FACTORS = (2, 4, 8, 16, 32, 64)
+ABOVE_ROWS = 700  # so that of MovieLens only the movies are stored smaller
+SHARES = (0.02, 0.08, 0.2, 0.7)  # of movies by falling popularity
+WIDTHS = {6: (16, 8, 4, 1), 2: (16, 16, 8, 4), 4: (16, 8, 4, 2), 8: (12, 4, 2, 1), 16: (4, 2, 1, 1)}
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t at 95 %, by number of values
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--split", default="test", choices=["valid", "test"])
+    parser.add_argument("--methods", default="full,hash,quotient_remainder,learned_hash,mixed_dimension")
+    parser.add_argument("--factors", default=",".join(map(str, FACTORS)))
+    parser.add_argument("--table", action="store_true")
+    asked = parser.parse_args()
+    asked.output.mkdir(parents=True, exist_ok=True)
+    if not asked.table:
+        for seed in range(asked.seeds):
+            measure(asked, seed)
+    show(rows(asked.output / f"{asked.split}.jsonl"))
+
+
+def measure(asked: Any, seed: int) -> None:
+    """Train all methods and factors that are not there yet, for one seed."""
+    file = asked.output / f"{asked.split}.jsonl"
+    done = {(row["method"], row["factor"], row["seed"]) for row in rows(file)}
+    for method in asked.methods.split(","):
+        for factor in [1] if method == "full" else sorted({*map(int, asked.factors.split(","))}):
+            if (method, factor, seed) in done or (method == "mixed_dimension" and factor not in WIDTHS):
+                continue
+            row = {"method": method, "factor": factor, "seed": seed, **trained(asked, method, factor, seed)}
+            with file.open("a") as opened:
+                opened.write(json.dumps(row) + "\n")
+            print(json.dumps(row), file=sys.stderr, flush=True)
+
+
+def trained(asked: Any, method: str, factor: int, seed: int) -> dict[str, float]:
+    """AUC on the split, and parameters of the movie table, of one training."""
+    folder = asked.output / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    run = run_of(asked, seed, folder)
+    if method != "full":
+        run = replace(run, model=replace(run.model, compression=(rule(asked, run, method, factor),)))
+    result = train(run)
+    return {"auc": result["test"]["auc"], "parameters": movie_parameters(folder / "model" / "weights.safetensors")}
+
+
+def run_of(asked: Any, seed: int, folder: Path) -> Run:
+    path = str(asked.data)
+    settings = (
+        f"data.train.path={path}", f"data.test.path={path}", f"data.test.split={asked.split}", f"seed={seed}",
+        f"output={folder}", "model.embedding_dim=16",
+    )  # fmt: skip
+    return load_run(Path(__file__).with_name("train_movielens.yaml"), settings)
+
+
+def rule(asked: Any, run: Run, method: str, factor: int) -> CompressionRule:
+    maps = asked.output / f"maps-{method}-{factor}-{run.seed}.safetensors"
+    words: dict[str, Any] = {"method": method, "above_rows": ABOVE_ROWS, "factor": float(factor)}
+    if method == "learned_hash":
+        if not maps.exists():
+            save_maps(hash_maps(run, factor, above_rows=ABOVE_ROWS), maps)
+        words["maps"] = str(maps)
+    if method == "mixed_dimension":
+        if not maps.exists():
+            save_maps(popularity_maps(run), maps)
+        words |= {"maps": str(maps), "shares": SHARES, "widths": WIDTHS[factor]}
+    return CompressionRule(**words)
+
+
+def movie_parameters(file: Path) -> int:
+    """Parameters of the physical tables of the movies, and of what puts them together."""
+    from safetensors import safe_open
+
+    with safe_open(file, framework="np") as opened:
+        shapes = {name: opened.get_slice(name).get_shape() for name in opened.keys()}  # noqa: SIM118
+    counted = [shape for name, shape in shapes.items() if ".movie" in name or ".combine." in name]
+    return sum(shape[0] * shape[1] for shape in counted)
+
+
+def rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def show(found: list[dict[str, Any]]) -> None:
+    """A line for each method and factor: mean AUC, half its 95 % interval, and how much smaller the table became."""
+    full = next((row["parameters"] for row in found if row["method"] == "full"), None)
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in found:
+        groups.setdefault((row["method"], row["factor"]), []).append(row)
+    print("| method | smaller by | AUC | 95 % interval | seeds |\n|---|---|---|---|---|")
+    for (method, _), members in sorted(groups.items()):
+        aucs = [row["auc"] for row in members]
+        within = (
+            STUDENT[min(5, len(aucs))] * statistics.stdev(aucs) / len(aucs) ** 0.5 if len(aucs) > 1 else float("nan")
+        )
+        smaller = (full or float("nan")) / members[0]["parameters"]
+        print(f"| {method} | {smaller:.2f}x | {statistics.fmean(aucs):.4f} | ± {within:.4f} | {len(aucs)} |")
+
+
+if __name__ == "__main__":
+    main()

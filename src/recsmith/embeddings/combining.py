@@ -1,0 +1,166 @@
+"""The vectors of logical features, put together from those of physical ones, in torch.
+
+B samples, D columns of a logical table
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
+from torchrec.modules.embedding_configs import PoolingType
+
+from recsmith.embeddings.compositional import Compositional
+from recsmith.embeddings.mixed_dimension import MixedDimension
+from recsmith.embeddings.parts import EmbeddingTransform, physical
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A logical table as a model has it, and how it is stored; None: as it is."""
+
+    config: EmbeddingBagConfig
+    transform: EmbeddingTransform | None = None
+
+    def physical_configs(self) -> list[EmbeddingBagConfig]:
+        """TorchRec's configs of the physical tables. They pool by sums: means are taken of what is put together."""
+        if self.transform is None:
+            return [self.config]
+        lookups = self.transform.lookups
+        return [
+            EmbeddingBagConfig(
+                name=physical(self.config.name, part.name),
+                num_embeddings=part.num_embeddings,
+                embedding_dim=part.embedding_dim,
+                feature_names=[
+                    physical(feature, lookup.name)
+                    for feature in self.config.feature_names
+                    for lookup in lookups
+                    if lookup.part == number
+                ],
+                pooling=PoolingType.SUM,
+                data_type=self.config.data_type,
+            )
+            for number, part in enumerate(self.transform.parts)
+        ]
+
+
+class StoredTables(nn.Module):
+    """Embedding tables that are stored smaller; to a model they are an EmbeddingBagCollection of logical tables."""
+
+    def __init__(self, tables: Sequence[StoredTable], device: torch.device, *, is_weighted: bool = False) -> None:
+        super().__init__()
+        self.stored = tuple(tables)
+        self.combine = nn.ModuleList(combination(table.transform) for table in tables)
+        configs = [config for table in tables for config in table.physical_configs()]
+        self.tables = EmbeddingBagCollection(tables=configs, device=device, is_weighted=is_weighted)
+
+    def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
+        """TorchRec's configs of the logical tables."""
+        return [table.config for table in self.stored]
+
+    def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
+        """Pooled vectors (B, D) of each logical feature. features: the physical ones."""
+        found = self.tables(features).to_dict()
+        names = [feature for table in self.stored for feature in table.config.feature_names]
+        vectors = [
+            self._vector(table, combine, feature, found, features)
+            for table, combine in zip(self.stored, self.combine, strict=True)
+            for feature in table.config.feature_names
+        ]
+        return KeyedTensor(names, [vector.shape[1] for vector in vectors], torch.cat(vectors, dim=1))
+
+    def _vector(
+        self, table: StoredTable, combine: nn.Module, feature: str, found: dict[str, torch.Tensor],
+        features: KeyedJaggedTensor,
+    ) -> torch.Tensor:  # fmt: skip
+        transform = table.transform
+        if transform is None:
+            return found[feature]
+        names = [physical(feature, lookup.name) for lookup in transform.lookups]
+        vector = combine([found[name] for name in names])
+        if table.config.pooling == PoolingType.SUM:
+            return vector
+        lengths = torch.stack([features[names[i]].lengths() for i in transform.cover]).sum(dim=0)
+        return vector / lengths.clamp(min=1).unsqueeze(1)
+
+
+def combination(transform: EmbeddingTransform | None) -> nn.Module:
+    """The module that puts the vectors of a transform's lookups together."""
+    if isinstance(transform, MixedDimension):
+        return Projections(transform)
+    if isinstance(transform, Compositional):
+        return {"multiply": Products, "add": Sums, "concat": Concatenation}[transform.operation](len(transform.sizes))
+    return Same()
+
+
+class Same(nn.Module):
+    """The vector of the one lookup."""
+
+    def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
+        """vectors: one (B, D)."""
+        return vectors[0]
+
+
+class Sums(nn.Module):
+    """The sum over partitions; it may be taken after bags are summed."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+
+    def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
+        """vectors: of each partition (B, D)."""
+        return torch.stack(vectors).sum(dim=0)
+
+
+class Concatenation(nn.Module):
+    """Columns of all partitions, side by side."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+
+    def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
+        """vectors: of each partition (B, D / K)."""
+        return torch.cat(vectors, dim=1)
+
+
+class Products(nn.Module):
+    """Products over partitions, id by id, then summed over the places of a bag; an empty place adds nothing."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+        self.partitions = partitions
+
+    def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
+        """vectors: of each partition at each place in a bag (B, D), partitions of a place side by side."""
+        placed = torch.stack(vectors).reshape(-1, self.partitions, *vectors[0].shape)
+        return placed.prod(dim=1).sum(dim=0)
+
+
+class Projections(nn.Module):
+    """Blocks projected to the table's width and added up; a block of that width is taken as it is."""
+
+    def __init__(self, transform: MixedDimension) -> None:
+        super().__init__()
+        self.blocks = transform.blocks
+        self.project = nn.ModuleList(
+            nn.Identity()
+            if block.embedding_dim == transform.embedding_dim
+            else nn.Linear(block.embedding_dim, transform.embedding_dim, bias=False)
+            for block in transform.blocks
+        )
+        for linear in self.project:
+            if isinstance(linear, nn.Linear):
+                nn.init.xavier_uniform_(linear.weight)
+
+    def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
+        """vectors: of each block and lane (B, columns of its physical table)."""
+        made: list[torch.Tensor] = []
+        first = 0
+        for block, project in zip(self.blocks, self.project, strict=True):
+            width = block.embedding_dim
+            lanes = [vectors[first + lane][:, lane * width : (lane + 1) * width] for lane in range(block.lanes)]
+            made.append(project(torch.stack(lanes).sum(dim=0)))
+            first += block.lanes
+        return torch.stack(made).sum(dim=0)

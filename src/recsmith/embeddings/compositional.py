@@ -1,0 +1,172 @@
+"""Compositional embeddings: an id's vector is put together from rows of several small tables.
+
+Shi et al., Compositional Embeddings Using Complementary Partitions, KDD 2020 (arXiv 1909.02107). Partitions of the ids
+are complementary where any two ids differ in at least one of them, so that no two ids share all their rows.
+
+K partitions, n ids of a feature in a batch
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from recsmith._types import Ints, noun
+from recsmith.data import JaggedIds
+from recsmith.embeddings.parts import Lookup, Part
+from recsmith.embeddings.routing import check_ids, kept, places, renamed
+from recsmith.errors import UsageError, check_rules
+
+Family = Literal["mixed_radix", "chinese_remainder"]
+Operation = Literal["multiply", "add", "concat"]
+
+
+@noun
+class Compositional:
+    """A table stored as K small ones, a row of each for every id.
+
+    sizes: rows of the small tables (K,). family: mixed_radix takes an id's digits, the lowest first, in the base of
+    these sizes (two of them: remainder and quotient); chinese_remainder takes its remainders by sizes that share no
+    factor. operation: multiply or add rows of the table's width, or concat rows of a K-th of it. max_bag: most ids in
+    a bag; only multiply, which is done id by id before bags are summed, looks up so many places.
+    """
+
+    num_embeddings: int
+    embedding_dim: int
+    sizes: tuple[int, ...]
+    family: Family = "mixed_radix"
+    operation: Operation = "multiply"
+    max_bag: int = 1
+
+    def __post_init__(self) -> None:
+        """Check that the partitions are complementary, and widths and counts."""
+        count = max(1, len(self.sizes))
+        check_rules(
+            None if len(self.sizes) >= 2 else f"sizes are {list(self.sizes)}; a table is put together from 2 or more",
+            None if min(self.sizes, default=0) > 0 else f"sizes are {list(self.sizes)}; each is above 0",
+            complementary(self.sizes, self.family, self.num_embeddings),
+            None
+            if self.operation != "concat" or self.embedding_dim % (4 * count) == 0
+            else f"embedding_dim {self.embedding_dim} cannot be shared by {count} tables in multiples of 4 columns, "
+            "which kernels want; take another width or operation",
+            None if self.max_bag > 0 else f"max_bag is {self.max_bag}; 1 or more",
+        )
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """One table a partition."""
+        width = self.embedding_dim // (len(self.sizes) if self.operation == "concat" else 1)
+        one = {"center": 1.0, "reach": 0.0} if self.operation == "multiply" else {}
+        return tuple(
+            Part(name=f"partition{k}", num_embeddings=rows, embedding_dim=width, **({} if k == self._largest else one))
+            for k, rows in enumerate(self.sizes)
+        )
+
+    @property
+    def _largest(self) -> int:
+        """The table whose rows are drawn; where rows are multiplied, the others start as ones."""
+        return self.sizes.index(max(self.sizes))
+
+    @property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """One a partition; to multiply, one for each place in a bag."""
+        parts = range(len(self.sizes))
+        if self.operation != "multiply" or self.max_bag == 1:
+            return tuple(Lookup(name=f"partition{k}", part=k) for k in parts)
+        return tuple(Lookup(name=f"partition{k}_{i}", part=k) for i in range(self.max_bag) for k in parts)
+
+    @property
+    def cover(self) -> tuple[int, ...]:
+        """Those of the first partition."""
+        return tuple(range(0, len(self.lookups), len(self.sizes)))
+
+    @property
+    def dense_parameters(self) -> int:
+        """None."""
+        return 0
+
+    def classes(self, ids: Ints) -> list[Ints]:
+        """The class of each id (n,) under every partition."""
+        if self.family == "chinese_remainder":
+            return [ids % size for size in self.sizes]
+        digits: list[Ints] = []
+        for size in self.sizes[:-1]:
+            digits.append(ids % size)
+            ids = ids // size
+        return [*digits, ids]
+
+    def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
+        """The bags of each partition; to multiply, of each place in a bag."""
+        check_ids(ids, self.num_embeddings)
+        classes = self.classes(ids.values)
+        if self.operation != "multiply":
+            return tuple(renamed(ids, values) for values in classes)
+        if ids.weights is not None:
+            raise UsageError("ids with weights cannot be multiplied, which would weigh them twice; add or concat")
+        longest = int(ids.lengths.max(initial=0))
+        if longest > self.max_bag:
+            raise UsageError(
+                f"a bag holds {longest} ids and max_bag is {self.max_bag}; raise max_bag, or take operation add, which "
+                "has no such limit"
+            )
+        if self.max_bag == 1:
+            return tuple(renamed(ids, values) for values in classes)
+        place = places(ids)
+        return tuple(kept(ids, values, place == i) for i in range(self.max_bag) for values in classes)
+
+
+def quotient_remainder(num_embeddings: int, collisions: int) -> tuple[int, ...]:
+    """Sizes of the quotient-remainder trick: `collisions` ids share a quotient, and each has another remainder.
+
+    As in the reference code: ceil(num_embeddings / collisions) quotients.
+    """
+    return (collisions, -(-num_embeddings // collisions))
+
+
+def balanced(num_embeddings: int, count: int) -> tuple[int, ...]:
+    """Sizes of `count` mixed-radix partitions of about the same number of rows, the fewest rows that suffice."""
+    sizes: list[int] = []
+    left = num_embeddings
+    for k in range(count, 0, -1):
+        size = _root(left, k)
+        sizes.append(size)
+        left = -(-left // size)
+    return tuple(sizes)
+
+
+def coprime(num_embeddings: int, count: int) -> tuple[int, ...]:
+    """Sizes of `count` Chinese-remainder partitions: numbers near each other that share no factor, product enough."""
+    sizes = [_root(num_embeddings, count)]
+    while len(sizes) < count or math.prod(sizes) < num_embeddings:
+        if len(sizes) == count:
+            sizes = [sizes[0] + 1]
+        after = sizes[-1] + 1
+        while any(math.gcd(after, size) > 1 for size in sizes):
+            after += 1
+        sizes.append(after)
+    return tuple(sizes)
+
+
+def complementary(sizes: Sequence[int], family: Family, num_embeddings: int) -> str | None:
+    """What is wrong with partitions that let two ids share all their rows; None where none do."""
+    product = math.prod(sizes)
+    if product < num_embeddings:
+        return (
+            f"sizes {list(sizes)} tell {product:,} ids apart and the table has {num_embeddings:,}; "
+            "their product must reach it"
+        )
+    if family == "chinese_remainder":
+        pairs = ((a, b) for i, a in enumerate(sizes) for b in sizes[i + 1 :])
+        shared = next(((a, b) for a, b in pairs if math.gcd(a, b) > 1), None)
+        if shared:
+            return f"sizes {shared[0]} and {shared[1]} share the factor {math.gcd(*shared)}; take sizes that share none"
+    return None
+
+
+def _root(number: int, degree: int) -> int:
+    """The smallest whole number whose power reaches `number`."""
+    found = max(1, round(number ** (1 / degree)))
+    while found**degree < number:
+        found += 1
+    while found > 1 and (found - 1) ** degree >= number:
+        found -= 1
+    return found

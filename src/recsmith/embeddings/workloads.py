@@ -1,0 +1,140 @@
+"""A workload whose tables are stored smaller: what planner, simulator and sweep see of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from recsmith._types import noun
+from recsmith.embeddings.compression import CompressionRule, Method, transforms_of
+from recsmith.embeddings.mixed_dimension import MixedDimension
+from recsmith.embeddings.parts import EmbeddingTransform, Lookup, parameters, physical
+from recsmith.errors import UsageError
+from recsmith.workloads import AccessProfile, Feature, Table, Workload
+
+STEPS = 50  # of halving an interval of factors or temperatures
+MOST_FACTOR = 1e6
+CLOSE = 0.995  # share of a target that counts as reached: 4 ids a quotient make tables 3.9999 times smaller
+
+
+@noun
+class Compressed:
+    """A workload and what it becomes under rules.
+
+    workload: its physical tables. stored: names of the tables that are stored otherwise. parameters: of the tables as
+    they are, and as they are stored with what puts vectors together; of these, dense are the latter.
+    """
+
+    workload: Workload
+    rules: tuple[CompressionRule, ...]
+    stored: tuple[str, ...]
+    parameters_before: int
+    parameters_after: int
+    dense: int
+
+    @property
+    def factor(self) -> float:
+        """How many times fewer parameters there are."""
+        return self.parameters_before / self.parameters_after
+
+
+def compress(workload: Workload, rules: Sequence[CompressionRule]) -> Compressed:
+    """The workload with its tables stored by rules; the first that fits a table counts.
+
+    A physical table keeps its feature's ids a sample where each id goes there, and a share of them where ids are
+    distributed. Of how unevenly rows are read a Zipf exponent is kept, and counted bins are dropped, since nobody has
+    counted these tables.
+
+    Raises:
+        UsageError: a table cannot be stored so, or it is a sequence, whose rows are not pooled.
+    """
+    tables = [(table, table.embedding_dim) for table in workload.tables]
+    transforms = transforms_of(rules, tables)
+    sequence = next((t.name for t in workload.tables if t.name in transforms and not t.pooled), None)
+    if sequence is not None:
+        raise UsageError(f"table '{sequence}' returns sequences; only pooled ones are stored smaller")
+    made = [part for table in workload.tables for part in _physical(table, transforms.get(table.name))]
+    before = sum(table.num_embeddings * table.embedding_dim for table in workload.tables)
+    whole = sum(t.num_embeddings * t.embedding_dim for t in workload.tables if t.name not in transforms)
+    return Compressed(
+        workload=replace(workload, tables=tuple(made)),
+        rules=tuple(rules),
+        stored=tuple(transforms),
+        parameters_before=before,
+        parameters_after=whole + sum(parameters(transform) for transform in transforms.values()),
+        dense=sum(transform.dense_parameters for transform in transforms.values()),
+    )
+
+
+def compress_to(
+    workload: Workload, target: float, method: Method = "quotient_remainder", **words: object
+) -> Compressed:
+    """The workload stored with `target` times fewer parameters, by the mildest rule of a method that reaches it.
+
+    words: fields of CompressionRule other than its factor or temperature.
+
+    Raises:
+        UsageError: the method cannot reach the target, or takes no target.
+    """
+    name = "temperature" if method == "mixed_dimension" else "factor"
+    if method not in ("hash", "quotient_remainder", "mixed_dimension"):
+        raise UsageError(
+            f"{method} has no setting that a target decides; take hash, quotient_remainder or mixed_dimension"
+        )
+    low, high = (0.0, 4.0) if name == "temperature" else (1.0, MOST_FACTOR)
+
+    def found(setting: float) -> Compressed:
+        return compress(workload, [CompressionRule(method=method, **{name: setting, **words})])  # type: ignore[arg-type]
+
+    most = found(high)
+    if most.factor < CLOSE * target:
+        raise UsageError(
+            f"{method} makes these tables at most {most.factor:.3g} times smaller, and the target is {target:g}; lower "
+            "the target or above_rows, or take another method"
+        )
+    best = most
+    for _ in range(STEPS):
+        middle = (low + high) / 2 if name == "temperature" else (low * high) ** 0.5
+        if method == "quotient_remainder":
+            middle = float(round(middle))
+        if not low < middle < high:
+            break
+        tried = found(middle)
+        low, high, best = (low, middle, tried) if tried.factor >= CLOSE * target else (middle, high, best)
+    return best
+
+
+def _physical(table: Table, transform: EmbeddingTransform | None) -> list[Table]:
+    """The physical tables of a logical one."""
+    if transform is None:
+        return [table]
+    access = table.access if table.access is not None and table.access.zipf is not None else None
+    return [
+        _part_table(table, transform, number, access if number == _skewed(transform) else None)
+        for number in range(len(transform.parts))
+    ]
+
+
+def _skewed(transform: EmbeddingTransform) -> int:
+    """The part whose rows are read about as unevenly as the table's: the largest one."""
+    return max(range(len(transform.parts)), key=lambda k: transform.parts[k].num_embeddings)
+
+
+def _part_table(table: Table, transform: EmbeddingTransform, number: int, access: AccessProfile | None) -> Table:
+    part = transform.parts[number]
+    lookups = [lookup for lookup in transform.lookups if lookup.part == number]
+    return replace(
+        table,
+        name=physical(table.name, part.name),
+        num_embeddings=part.num_embeddings,
+        embedding_dim=part.embedding_dim,
+        pooling="sum",
+        access=access,
+        features=tuple(_feature(feature, transform, lookup) for feature in table.features for lookup in lookups),
+    )
+
+
+def _feature(feature: Feature, transform: EmbeddingTransform, lookup: Lookup) -> Feature:
+    """A physical feature; ids that are distributed over several lookups are shared evenly."""
+    shared = len(transform.cover)
+    if isinstance(transform, MixedDimension):
+        shared = sum(each.part == lookup.part for each in transform.lookups)
+    return replace(feature, name=physical(feature.name, lookup.name), pooling_factor=feature.pooling_factor / shared)

@@ -1,0 +1,86 @@
+"""Id maps of a run's tables from its training data: orders by popularity, and learned hashes.
+
+S ids of a table, d columns of the cheap embedding
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from safetensors import safe_open
+
+from recsmith._types import Ints
+from recsmith.data import Dataset
+from recsmith.embeddings import IdMap, by_popularity, learn_hash
+from recsmith.errors import UsageError
+from recsmith.training.datasets import open_data
+from recsmith.training.exporting import MODEL, WEIGHTS
+from recsmith.training.launching import train
+from recsmith.training.run import Run, RunTable
+from recsmith.training.tables import tables_of
+
+BATCH = 65_536  # samples that are counted at once
+Progress = Callable[[str], object]
+
+
+def popularity_maps(run: Run) -> dict[str, IdMap]:
+    """The order of the ids of each table by how often the training data holds them.
+
+    Raises what reading the data raises.
+    """
+    dataset = open_data(run.data.train, "data.train")
+    tables = tables_of(run.model, dataset.schema)
+    return {name: by_popularity(counts) for name, counts in id_counts(dataset, tables).items()}
+
+
+def hash_maps(
+    run: Run, factor: float, *, above_rows: int = 200, columns: int = 4, private: float = 0.5,
+    on_progress: Progress = lambda _: None,
+) -> dict[str, IdMap]:  # fmt: skip
+    """Learned hashes of all tables with more than above_rows rows, `factor` times fewer rows each.
+
+    The run is trained once with tables of `columns` columns, stored as they are; ids whose vectors are then close
+    share rows, weighted by how often they occur. private: share of the rows that the most frequent ids have alone.
+
+    Raises:
+        UsageError: no table is so large, or what training and clustering raise.
+    """
+    dataset = open_data(run.data.train, "data.train")
+    tables = [table for table in tables_of(run.model, dataset.schema) if table.num_embeddings > above_rows]
+    if not tables:
+        raise UsageError(f"no table of this run has more than {above_rows} rows; lower above_rows")
+    with tempfile.TemporaryDirectory() as folder:
+        on_progress(f"training with {columns} columns")
+        named = tuple(replace(table, embedding_dim=columns) for table in run.model.tables)
+        model = replace(run.model, embedding_dim=columns, tables=named, compression=())
+        data = replace(run.data, test=None)
+        train(replace(run, model=model, data=data, output=folder, checkpoint=None, plan="auto"))
+        vectors = _weights(Path(folder) / MODEL / WEIGHTS, [table.name for table in tables])
+    counts = id_counts(dataset, tables)
+    made: dict[str, IdMap] = {}
+    for table in tables:
+        on_progress(f"clustering {table.num_embeddings:,} ids of '{table.name}'")
+        rows = max(1, round(table.num_embeddings / factor))
+        made[table.name] = learn_hash(vectors[table.name], counts[table.name], rows, private=private, seed=run.seed)
+    return made
+
+
+def id_counts(dataset: Dataset, tables: "tuple[RunTable, ...] | list[RunTable]") -> dict[str, Ints]:
+    """How often each id of each table occurs in a dataset (S,), by name of the table."""
+    counts = {table.name: np.zeros(table.num_embeddings, dtype=np.int64) for table in tables}
+    with dataset.batches(rank=0, world_size=1, batch_size=BATCH, seed=0, shuffle=False, drop_last=False) as batches:
+        for batch in batches:
+            for table in tables:
+                for feature in table.features:
+                    found = np.bincount(batch.ids[feature].values, minlength=table.num_embeddings)
+                    counts[table.name] += found
+    return counts
+
+
+def _weights(file: Path, tables: list[str]) -> dict[str, "np.ndarray"]:
+    """The weights of tables (S, d) in an exported model's file."""
+    with safe_open(file, framework="np") as opened:
+        names = {table: next(name for name in opened.keys() if f".{table}.weight" in name) for table in tables}  # noqa: SIM118
+        return {table: opened.get_tensor(name).astype(np.float64) for table, name in names.items()}

@@ -1,0 +1,50 @@
+"""Id maps of a run, kept beside what was trained with them: weights mean nothing under other maps."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from recsmith.embeddings import load_maps, save_maps
+from recsmith.errors import UsageError
+from recsmith.files import decode, parse_json, read_text
+from recsmith.training.run import RunModel
+
+CARD = "card.json"
+
+
+def keep_maps(model: RunModel, folder: Path) -> RunModel:
+    """Copy the maps that a model's rules name into a folder; the model that names the copies, by their names there."""
+    rules = tuple(
+        rule if rule.maps is None else replace(rule, maps=_name(number))
+        for number, rule in enumerate(model.compression)
+    )
+    for number, rule in enumerate(model.compression):
+        if rule.maps is not None:
+            save_maps(load_maps(rule.maps), folder / _name(number))
+    return replace(model, compression=rules)
+
+
+def check_maps(model: RunModel, folder: Path) -> None:
+    """UsageError where the maps that a model's rules name are no longer those that were kept in a folder."""
+    for number, rule in enumerate(model.compression):
+        if rule.maps is not None:
+            kept, now = load_maps(folder / _name(number)), load_maps(rule.maps)
+            same = kept.keys() == now.keys() and all(np.array_equal(kept[t].numbers, now[t].numbers) for t in kept)
+            if not same:
+                raise UsageError(
+                    f"'{rule.maps}' has changed since this run began, and its weights mean nothing under other maps; "
+                    f"put '{folder / _name(number)}' back there, or give another output"
+                )
+
+
+def exported_model(folder: Path) -> RunModel:
+    """The model of an exported folder's card, its maps by their paths."""
+    raw = parse_json(read_text(str(folder / CARD)), str(folder / CARD))
+    model = decode(RunModel, raw["model"] if isinstance(raw, dict) else {}, str(folder / CARD))
+    rules = (rule if rule.maps is None else replace(rule, maps=str(folder / rule.maps)) for rule in model.compression)
+    return replace(model, compression=tuple(rules))
+
+
+def _name(number: int) -> str:
+    return f"maps-{number}.safetensors"

@@ -1,0 +1,74 @@
+"""What pages show of RecSmith is what it prints."""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+    if "\n$ recsmith " in path.read_text("utf-8")
+)
+
+
+def load_script() -> ModuleType:
+    """benchmarks/shown_commands.py as a module."""
+    spec = spec_from_file_location("shown_commands", ROOT / "benchmarks" / "shown_commands.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+script = load_script()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_show_what_is_printed(page: str):
+    pytest.importorskip("recsmith.planners.annealing._kernel", reason="annealing is not compiled: plans may differ")
+    with script.page_run(ROOT / page) as run:
+        shown = list(run)
+    assert shown
+    wrong = [each for each in shown if not script.agrees(each)]
+    assert [each.name for each in wrong] == [], f"python benchmarks/shown_commands.py {page} --write"
+
+
+def test_the_tutorial_is_among_the_pages():
+    assert {"README.md", "docs/tutorial.md"} <= set(PAGES)
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        ("step 1.5 ms\n", "step   1.5 ms\n", True),
+        ("step 1.5 ms\n", "step 1.6 ms\n", False),
+        ("search 180 tries, 1.4 s\n", "search 180 tries, 2 s\n", True),
+        ("search 180 tries, 1.4 s\n", "search 181 tries, 1.4 s\n", False),
+        ("first\n...\nlast\n", "first\nmiddle\nlast\n", True),
+        ("first\n...\nlast\n", "first\nmiddle\n", False),
+        ("first\n", "first\nsecond\n", False),
+    ],
+)
+def test_seconds_of_planning_and_spaces_do_not_count(expected: str, printed: str, same: bool):
+    assert script.agrees(script.Shown("", 0, 0, expected, printed)) is same
+
+
+def test_files_and_python_of_a_page_are_part_of_its_run(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```yaml\n# tables.yaml\nschema: recsmith/workload/1\nbatch_size: 64\ntables: []\n```\n\n"
+        "```console\n$ recsmith plan tables.yaml --cluster h100:2\nanything\n```\n\n"
+        "```python\nimport recsmith\nprint(recsmith.Feature(name='a', pooling_factor=2).pooling_factor)\n```\n\n"
+        "```text\n2.0\n```\n"
+    )
+    with script.page_run(page) as run:
+        command, code = list(run)
+    assert "tables" in command.printed
+    assert not script.agrees(command)
+    assert script.agrees(code)

@@ -1,0 +1,71 @@
+"""What tables that are stored smaller give a model."""
+
+import numpy as np
+import pytest
+
+from embeddings.stored import COLUMNS, ROWS, TRANSFORMS, bags
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torchrec")
+
+from torchrec import EmbeddingBagConfig, KeyedJaggedTensor  # noqa: E402
+from torchrec.modules.embedding_configs import PoolingType  # noqa: E402
+
+from recsmith.data import JaggedIds  # noqa: E402
+from recsmith.embeddings import physical  # noqa: E402
+from recsmith.embeddings.combining import StoredTable, StoredTables  # noqa: E402
+from recsmith.embeddings.unfolding import unfolded  # noqa: E402
+from recsmith.errors import UsageError  # noqa: E402
+
+
+def tables(name: str, pooling: PoolingType) -> StoredTables:
+    config = EmbeddingBagConfig(
+        name="t", num_embeddings=ROWS, embedding_dim=COLUMNS, feature_names=["f", "g"], pooling=pooling
+    )
+    torch.manual_seed(0)
+    made = StoredTables([StoredTable(config, TRANSFORMS[name])], torch.device("cpu"))
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.normal_()
+    return made
+
+
+def jagged(name: str, features: dict[str, JaggedIds]) -> KeyedJaggedTensor:
+    transform = TRANSFORMS[name]
+    found = {
+        physical(feature, lookup.name): each
+        for feature, ids in features.items()
+        for lookup, each in zip(transform.lookups, transform.route(ids), strict=True)
+    }
+    return KeyedJaggedTensor(
+        keys=list(found),
+        values=torch.cat([torch.from_numpy(each.values) for each in found.values()]),
+        lengths=torch.cat([torch.from_numpy(each.lengths) for each in found.values()]),
+    )
+
+
+@pytest.mark.parametrize("pooling", [PoolingType.SUM, PoolingType.MEAN])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_bag_is_the_sum_or_mean_of_the_rows_of_its_ids(name: str, pooling: PoolingType) -> None:
+    made = tables(name, pooling)
+    rows = unfolded(made, "t")
+    assert rows.shape == (ROWS, COLUMNS)
+    features = {"f": bags(ROWS, 30, seed=1), "g": bags(ROWS, 30, seed=2)}
+    found = made(jagged(name, features)).to_dict()
+    for feature, ids in features.items():
+        parts = torch.split(rows[torch.from_numpy(ids.values)], ids.lengths.tolist())
+        wanted = torch.stack(
+            [part.sum(0) if pooling == PoolingType.SUM or not len(part) else part.mean(0) for part in parts]
+        )
+        torch.testing.assert_close(found[feature].detach(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_ids_that_are_told_apart_have_vectors_of_their_own() -> None:
+    for name in ("multiply", "add", "concat", "three", "chinese", "blocks"):
+        assert len(np.unique(unfolded(tables(name, PoolingType.SUM), "t").numpy(), axis=0)) == ROWS
+    assert len(np.unique(unfolded(tables("hash", PoolingType.SUM), "t").numpy(), axis=0)) <= 20
+
+
+def test_an_unknown_table_is_named() -> None:
+    with pytest.raises(UsageError, match="there is no table 'tt'"):
+        unfolded(tables("hash", PoolingType.SUM), "tt")

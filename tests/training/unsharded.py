@@ -1,0 +1,35 @@
+"""What a run computes in one process, its tables unsharded, in plain PyTorch."""
+
+from recsmith.training import Run
+
+
+def unsharded_losses(run: Run, steps: int) -> list[float]:
+    """The losses of the first steps of a run, whose dense optimizer is Adam with its defaults."""
+    import torch
+
+    from recsmith.training.batches import training_batches
+    from recsmith.training.datasets import open_data
+    from recsmith.training.models import build_task, features_of
+    from recsmith.training.optimizers import SPARSE, sparse_arguments
+    from recsmith.training.sharded import sizes_of
+    from recsmith.training.weights import draw_tables
+
+    dataset = open_data(run.data.train, "data.train")
+    task = build_task(run.model, dataset.schema, run.seed, tables_on="cpu")
+    draw_tables(task, sizes_of(task), run.seed)
+    named = list(task.named_parameters())
+    tables = [parameter for name, parameter in named if "embedding_bags" in name]
+    dense = [parameter for name, parameter in named if "embedding_bags" not in name]
+    sparse = run.optimizers.sparse
+    optimizers = [SPARSE[sparse.name](tables, **sparse_arguments(sparse)), torch.optim.Adam(dense, lr=1e-3)]
+    batches = training_batches(dataset, run.data, features_of(task), rank=0, ranks=1, seed=run.seed)
+    expected: list[float] = []
+    for _ in range(steps):
+        loss, _ = task(next(batches))
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        expected.append(float(loss.detach()))
+    return expected
