@@ -26,13 +26,14 @@ import recsmith
 CHECKS = "not_a_server_error,content_type_conformance,response_schema_conformance,status_code_conformance"
 SEARCH = {"workload": "dlrm-v2", "cluster": "h100:8", "planner": "size_greedy", "time_limit_s": 60}
 MOVE = """async (at) => {
-  const block = document.querySelectorAll('.device .block')[at], figures = document.querySelector('.figures');
+  const effect = document.querySelector('#effect').textContent;
+  const block = document.querySelectorAll('.device .block')[at];
   const column = block.closest('.device'), all = [...document.querySelectorAll('.device')];
-  const target = all[(all.indexOf(column) + 1) % all.length], data = new DataTransfer(), was = target.textContent;
+  const target = all[(all.indexOf(column) + 1) % all.length], data = new DataTransfer();
   block.dispatchEvent(new DragEvent('dragstart', {bubbles: true, dataTransfer: data}));
   const begun = performance.now();
   target.dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: data}));
-  while (target.textContent === was) await new Promise((done) => setTimeout(done, 1));
+  while (document.querySelector('#effect').textContent === effect) await new Promise((done) => setTimeout(done, 1));
   await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
   return performance.now() - begun;
 }"""

@@ -1,5 +1,6 @@
 """The application: routes of the operations and of the page, around them the guard."""
 
+import asyncio
 import functools
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -28,6 +29,7 @@ from recsmith.web.serving.refusals import status_of
 from recsmith.web.serving.searches import Searches
 from recsmith.web.serving.sessions import Sessions
 from recsmith.web.serving.settings import Settings
+from recsmith.web.serving.views import choices
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -47,7 +49,9 @@ def make_app(server: Server) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         await server.searches.warm_up()
+        ahead = asyncio.create_task(server.work(choices, server.settings))  # the first page needs not wait for it
         yield
+        await ahead
         await server.searches.close()
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=errors)

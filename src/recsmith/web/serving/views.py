@@ -1,6 +1,8 @@
 """From nouns to answers: summaries of workloads, clusters and plans, and plans side by side."""
 
 import time
+from functools import cache
+from threading import Lock
 
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, catalogue, named_cluster
@@ -24,10 +26,17 @@ from recsmith.web.serving.settings import Settings
 from recsmith.workloads import Workload, builtins, load_workload
 
 MOST_CHANGES = 500  # tables of a difference that are told one by one
+_reading = Lock()
 
 
 def choices(settings: Settings) -> Choices:
-    """What there is to choose from."""
+    """What there is to choose from; read from the package once, whoever asks first."""
+    with _reading:
+        return _choices(settings)
+
+
+@cache
+def _choices(settings: Settings) -> Choices:
     return Choices(
         version=__version__,
         workloads=tuple(workload_summary(name, load_workload(name)) for name in builtins()),
