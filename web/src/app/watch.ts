@@ -23,12 +23,13 @@ class Watch {
   private readonly heading = h("h1", null, "Searching…");
   private readonly figures = h("dl", { class: "figures" });
   private readonly note = h("p", { class: "lead" }, "Waiting for its turn…");
+  private readonly stopper = button("Stop with the best so far", () => void this.stop(), "plain", { id: "stop", disabled: true });
   private readonly buttons = h("div", { class: "buttons" });
   private readonly chart = new Chart("The best step so far against time", 320, (theme) => progress(this.points, this.bound, this.elapsed(), theme));
 
   constructor(private readonly id: string, name: string) {
     this.buttons.append(
-      button("Stop with the best so far", () => void this.stop(), "plain", { id: "stop" }),
+      this.stopper,
       button("Cancel", () => void this.cancel(), "danger", { id: "cancel" }));
     this.element.append(this.heading, name ? h("p", null, name) : "", this.note, this.figures,
       h("section", { class: "card", "aria-label": "Progress" }, this.chart.element), this.buttons);
@@ -54,6 +55,7 @@ class Watch {
       this.note.textContent = "Looking for a first plan…";
     }
     if (event.kind === "improved" && event.total_s !== null) {
+      this.stopper.disabled = false;
       this.points.push({ x: event.elapsed_s, y: event.total_s });
       this.note.textContent = "Each step down is a faster plan.";
     }
