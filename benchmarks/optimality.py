@@ -6,6 +6,7 @@
     python benchmarks/optimality.py published sharding_stats_example.txt  # a published plan, under its own costs
     python benchmarks/optimality.py tight sharding_stats_example.txt      # production tables where memory is short
     python benchmarks/optimality.py large sharding_stats_example.txt      # public models and production tables
+    python benchmarks/optimality.py whose sharding_stats_example.txt      # of missed targets: plan's gap or bound's?
     python benchmarks/optimality.py anytime nvidia-jumbo h100:8x16        # the best plan after 0.1 to 30 s
 
 All costs are predictions of cost models; nothing here is measured on a device. With -o, rows are kept one JSON line
@@ -70,6 +71,10 @@ def main() -> None:
         from optimality_large import large
 
         large(words.report)
+    elif words.part == "whose":
+        from optimality_whose import whose
+
+        whose(words.report, words.seconds, words.seeds, words.seed, words.tasks, words.output)
     else:
         anytime(words.workload, words.cluster, words.cost_model, words.torchrec)
 
@@ -78,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
     made = {
-        name: parts.add_parser(name) for name in ("tasks", "brute", "random", "published", "tight", "large", "anytime")
+        name: parts.add_parser(name)
+        for name in ("tasks", "brute", "random", "published", "tight", "large", "whose", "anytime")
     }
     for name, number in (("tasks", 100), ("brute", 300), ("random", 10_000)):
         made[name].add_argument("--count", type=int, default=number)
@@ -90,7 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
     made["brute"].add_argument("--exact", action="store_true", help="planner exact as well")
     made["random"].add_argument("--first", type=int, default=0, help="seed of the first case")
-    for name in ("published", "tight", "large"):
+    made["whose"].add_argument("--seconds", type=float, default=120.0, help="of each search, and of the bound")
+    made["whose"].add_argument("--seeds", type=int, default=3, help="searches of a problem")
+    made["whose"].add_argument("--tasks", type=int, nargs="*", default=[], help="numbers of random tasks, too")
+    made["whose"].add_argument("--seed", type=int, default=2026, help="of those tasks")
+    made["whose"].add_argument("-o", "--output", metavar="FILE.json")
+    for name in ("published", "tight", "large", "whose"):
         made[name].add_argument("report")
     made["anytime"].add_argument("workload")
     made["anytime"].add_argument("cluster")
