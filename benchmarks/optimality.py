@@ -52,7 +52,7 @@ def main() -> None:
     """Run one of the parts."""
     words = _parser().parse_args()
     if words.part == "tasks":
-        tasks(words.count, words.seed, words.prove, words.exact, words.output, words.jobs)
+        tasks(words)
     elif words.part == "brute":
         from optimality_cases import brute
 
@@ -91,6 +91,9 @@ def _parser() -> argparse.ArgumentParser:
         made[name].add_argument("-o", "--output", metavar="FILE.json")
         made[name].add_argument("--jobs", type=int, default=1, help="processes")
     made["tasks"].add_argument("--seed", type=int, default=2026)
+    made["tasks"].add_argument("--cost-model", default="analytic")
+    made["tasks"].add_argument("--device", default="h100", help="of the clusters of 4 and 8")
+    made["tasks"].add_argument("--batch", type=int, default=GLOBAL_BATCH, help="samples of all devices")
     made["tasks"].add_argument("--prove", type=float, default=0.0, metavar="SECONDS", help="for a better bound")
     made["tasks"].add_argument("--exact", type=int, default=0, metavar="N", help="iterations of planner exact")
     made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
@@ -110,39 +113,41 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def tasks(number: int, seed: int, prove_s: float, exact: int, output: str | None, jobs: int) -> None:
+def tasks(words: argparse.Namespace) -> None:
     """Gaps and seconds of `auto` on random tasks; the space is all seven types, any widths."""
-    attempts = [attempt for attempt, _ in zip(_accepted(seed), range(number), strict=False)]
+    setting, number = (words.device, words.batch), words.count
+    attempts = [attempt for attempt, _ in zip(_accepted(words.seed, *setting), range(number), strict=False)]
     tried = attempts[-1] + 1
+    keys = [(words.seed, attempt, words.prove, words.exact, words.cost_model, *setting) for attempt in attempts]
     rows: list[Row] = []
-    for row in resumed(solve_task, [(seed, attempt, prove_s, exact) for attempt in attempts], output, jobs):
+    for row in resumed(solve_task, keys, words.output, words.jobs):
         rows.append(row)
         print(_task_words(row), flush=True)
     print(
         f"\n{tried - number} of {tried} tasks rejected ({(tried - number) / tried:.1%}): a piece that cannot be split"
     )
     print(f"costs {LARGEST_SHARE} of the mean load or more\n")
-    _print_tasks(rows, proven=prove_s > 0)
-    if exact:
+    _print_tasks(rows, proven=words.prove > 0)
+    if words.exact:
         _print_exact([row for row in rows if row.get("exact")])
 
 
-def _accepted(seed: int) -> Iterator[int]:
-    """The numbers of the tasks that are kept."""
+def _accepted(seed: int, device: str, batch: int) -> Iterator[int]:
+    """The numbers of the tasks that are kept, by cost model analytic."""
     for attempt in count():
-        workload, cluster = draw_task(seed, attempt)
+        workload, cluster = draw_task(seed, attempt, device, batch)
         if largest_share(_compiled(workload, cluster, "analytic")) < LARGEST_SHARE:
             yield attempt
 
 
-def draw_task(seed: int, attempt: int) -> tuple[Workload, str]:
-    """Tables of the shared pool, each at most once, and a cluster."""
+def draw_task(seed: int, attempt: int, device: str = "h100", batch: int = GLOBAL_BATCH) -> tuple[Workload, str]:
+    """Tables of the shared pool, each at most once, and a cluster; batch: samples of all devices."""
     rng, pool = np.random.default_rng([seed, attempt]), _pool()
     tables = rng.choice(len(pool.tables), int(rng.integers(LEAST_TABLES, MOST_TABLES + 1)), replace=False)
     devices = int(rng.choice(DEVICES))
     chosen = tuple(pool.tables[i] for i in sorted(tables.tolist()))
-    workload = replace(pool, tables=chosen, batch_size=GLOBAL_BATCH // devices, name=f"task-{seed}-{attempt}")
-    return workload, f"h100:{devices}"
+    workload = replace(pool, tables=chosen, batch_size=batch // devices, name=f"task-{seed}-{attempt}")
+    return workload, f"{device}:{devices}"
 
 
 @cache
@@ -164,10 +169,10 @@ def largest_share(evaluator: Evaluator) -> float:
 
 def solve_task(key: Key) -> Row:
     """The row of one task: `auto` whole (problem, cost model, bound, search), then neuroshard and the proofs."""
-    seed, attempt, prove_s, exact = key
-    workload, cluster = draw_task(seed, attempt)
+    seed, attempt, prove_s, exact, model, *setting = key
+    workload, cluster = draw_task(seed, attempt, *setting)
     begun = time.perf_counter()
-    evaluator = _compiled(workload, cluster, "analytic")
+    evaluator = _compiled(workload, cluster, model)
     total, bound = _total(evaluator, "auto"), lower_bound(evaluator).bound.value_s
     row = {"tables": len(workload.tables), "cluster": cluster, "bound": bound, "auto": total,
            "auto_s": time.perf_counter() - begun, "neuroshard": _total(evaluator, "neuroshard")}  # fmt: skip
@@ -209,7 +214,7 @@ def _print_tasks(rows: Sequence[Row], *, proven: bool) -> None:
     heads = ("cluster", "tasks", "without a plan", "gap of auto", *more[:1], "gap of neuroshard", "seconds of auto",
              "auto above neuroshard", *more[1:])  # fmt: skip
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for cluster in ("all", *(f"h100:{devices}" for devices in DEVICES)):
+    for cluster in ("all", *sorted({row["cluster"] for row in rows})):
         mine = [row for row in rows if cluster in ("all", row["cluster"])]
         found = [row for row in mine if row["auto"] is not None]
         if found:
