@@ -57,7 +57,8 @@ def _problem(name: str, report: str) -> tuple[Workload, str, float]:
     if name in TARGETS:
         workload, cluster = large_problems(report)[name]
         return workload, cluster, TARGETS[name]
-    workload, cluster = draw_task(*map(int, name.removeprefix("task ").split("-")))
+    seed, attempt = map(int, name.removeprefix("task ").split("-"))
+    workload, cluster = draw_task(seed, attempt)
     return workload, cluster, TASK_TARGET
 
 
