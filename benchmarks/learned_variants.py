@@ -24,6 +24,7 @@ from recsmith.learning.policies.training_tasks import training_tasks
 from recsmith.planners.dreamshard.files import find_policy, load_policy
 from recsmith.planners.dreamshard.network import DreamShardNetwork
 from recsmith.planners.placing.drafts import plan_by_policy
+from recsmith.planners.placing.rollouts import PlacingNetwork
 from recsmith.planners.placing.words import PolicyWord
 from recsmith.planners.protocol import Search
 from recsmith.workloads import Workload
@@ -58,7 +59,7 @@ def trained_on(variant: str, recipe: Recipe) -> DreamShardNetwork:
     return training.networks.frozen()
 
 
-def steps(network: DreamShardNetwork, tasks: Sequence[PlacementTask]) -> np.ndarray:
+def steps(network: PlacingNetwork, tasks: Sequence[PlacementTask]) -> np.ndarray:
     """Seconds of each task's step by planner dreamshard with a policy (T,)."""
     meter, found = PlacementMeter(HARDWARE, tasks), list[float]()
     for priced in map(evaluator_of, tasks):
