@@ -90,16 +90,26 @@ learned: $(VENV)/.test
 	mkdir -p $(POLICIES)
 	$(VENV)/bin/recsmith learn dreamshard --force --output $(POLICIES)/dreamshard-simulated-h100.safetensors
 	$(VENV)/bin/recsmith learn dreamshard --force --hardware cpu --row 4x20 --output $(POLICIES)/dreamshard-cpu.safetensors
-	cp $(POLICIES)/dreamshard-*.safetensors $(POLICIES)/dreamshard-*.json $(WEIGHTS)
-	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 25 --output bench/learned-grid \
-	    --planners 'dreamshard,dreamshard?samples=16,neuroshard,$(GREEDIES),random'
+	$(VENV)/bin/recsmith learn autoshard --force --output $(POLICIES)/autoshard-simulated-h100.safetensors
+	$(VENV)/bin/recsmith learn autoshard --force --hardware cpu --row 4x20 --budget 28m \
+	    --output $(POLICIES)/autoshard-cpu.safetensors
+	cp $(POLICIES)/*shard-*.safetensors $(POLICIES)/*shard-*.json $(WEIGHTS)
+	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 50 --output bench/learned-grid \
+	    --planners 'dreamshard,dreamshard?samples=16,autoshard,autoshard?samples=16,neuroshard,$(GREEDIES),random'
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 5 --rows 4x20,4x50,8x50,8x200 --output bench/learned-auto \
 	    --planners 'auto,dreamshard,dreamshard?refine,neuroshard,cost_greedy'
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 5 --rows 2x1000,16x200,128x1000 --output bench/learned-large \
 	    --planners 'dreamshard,dreamshard?samples=16,$(GREEDIES)'
-	$(LEARNED) --hardware cpu --visits 3 --tasks 10 --rows 2x20,4x20,4x50,8x50 --output bench/learned-cpu \
-	    --planners 'dreamshard,neuroshard,auto,$(GREEDIES)'
-	$(VENV)/bin/python benchmarks/learned_policies.py transfer --tasks 20 --rows 2x20,8x50
+	for row in 2x20 4x50 8x100; do \
+	    $(LEARNED) --hardware simulated:h100 --visits 1 --tasks 20 --rows $$row --output bench/learned-one-$$row \
+	        --planners 'surco,surco?steps=1,rnn,dreamshard,neuroshard,auto,$(GREEDIES)'; done
+	$(LEARNED) --hardware cpu --visits 3 --tasks 10 --rows 4x20,4x50,8x50 --output bench/learned-cpu \
+	    --planners 'autoshard,dreamshard,auto,neuroshard,$(GREEDIES)'
+	$(VENV)/bin/python benchmarks/predicted_kernels.py bench/learned-cpu
+	$(VENV)/bin/python benchmarks/learned_policies.py transfer --tasks 20 --rows 2x20,2x200,8x50
+	$(VENV)/bin/python benchmarks/learned_policies.py transfer --tasks 20 --rows 2x20,8x50 --planner autoshard --unseen 0,50,100
+	$(VENV)/bin/python benchmarks/learned_variants.py
+	$(VENV)/bin/python benchmarks/policy_pictures.py
 
 bench: $(VENV)/.core
 	$(VENV)/bin/python benchmarks/production.py

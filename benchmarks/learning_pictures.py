@@ -51,13 +51,17 @@ class Axis:
 
 @dataclass(frozen=True)
 class Panel:
-    """A title, two axes, and what is drawn between them: points (n, 2), and lines by name."""
+    """A title, two axes, and what is drawn between them: points (n, 2), and lines by name.
+
+    bands: behind the lines, in their colours: across, from, to (n, 3).
+    """
 
     title: str
     across: Axis
     up: Axis
     points: Floats
     lines: dict[str, Floats]
+    bands: Sequence[Floats] = ()
 
     def svg(self, left: int, top: int) -> list[str]:
         """Its elements, moved to a place."""
@@ -74,6 +78,10 @@ class Panel:
             dots = "".join(f"M{x:.0f} {y:.0f}h0" for x, y in self._place(self.points))
             parts.append(f'<path d="{dots}" stroke="#1f6fb4" stroke-opacity=".35" stroke-width="3" '
                          'stroke-linecap="round"/>')  # fmt: skip
+        for i, band in enumerate(self.bands):
+            outline = self._place(np.concatenate([band[:, :2], band[::-1, ::2]]))
+            places = " ".join(f"{x:.1f},{y:.1f}" for x, y in outline)
+            parts.append(f'<polygon points="{places}" fill="{("#1f6fb4", "#d1495b")[i]}" fill-opacity=".15"/>')
         for i, (name, line) in enumerate(self.lines.items()):
             places = " ".join(f"{x:.1f},{y:.1f}" for x, y in self._place(line))
             parts.append(f'<polyline points="{places}" fill="none" {(BLUE, RED)[i]}/>')

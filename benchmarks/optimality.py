@@ -6,6 +6,7 @@
     python benchmarks/optimality.py published sharding_stats_example.txt  # a published plan, under its own costs
     python benchmarks/optimality.py tight sharding_stats_example.txt      # production tables where memory is short
     python benchmarks/optimality.py large sharding_stats_example.txt      # public models and production tables
+    python benchmarks/optimality.py whose sharding_stats_example.txt      # of missed targets: plan's gap or bound's?
     python benchmarks/optimality.py anytime nvidia-jumbo h100:8x16        # the best plan after 0.1 to 30 s
 
 All costs are predictions of cost models; nothing here is measured on a device. With -o, rows are kept one JSON line
@@ -51,7 +52,7 @@ def main() -> None:
     """Run one of the parts."""
     words = _parser().parse_args()
     if words.part == "tasks":
-        tasks(words.count, words.seed, words.prove, words.exact, words.output, words.jobs)
+        tasks(words)
     elif words.part == "brute":
         from optimality_cases import brute
 
@@ -70,6 +71,10 @@ def main() -> None:
         from optimality_large import large
 
         large(words.report)
+    elif words.part == "whose":
+        from optimality_whose import whose
+
+        whose(words.report, words.seconds, words.seeds, words.seed, words.tasks, words.output)
     else:
         anytime(words.workload, words.cluster, words.cost_model, words.torchrec)
 
@@ -78,19 +83,28 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
     made = {
-        name: parts.add_parser(name) for name in ("tasks", "brute", "random", "published", "tight", "large", "anytime")
+        name: parts.add_parser(name)
+        for name in ("tasks", "brute", "random", "published", "tight", "large", "whose", "anytime")
     }
     for name, number in (("tasks", 100), ("brute", 300), ("random", 10_000)):
         made[name].add_argument("--count", type=int, default=number)
         made[name].add_argument("-o", "--output", metavar="FILE.json")
         made[name].add_argument("--jobs", type=int, default=1, help="processes")
     made["tasks"].add_argument("--seed", type=int, default=2026)
+    made["tasks"].add_argument("--cost-model", default="analytic")
+    made["tasks"].add_argument("--device", default="h100", help="of the clusters of 4 and 8")
+    made["tasks"].add_argument("--batch", type=int, default=GLOBAL_BATCH, help="samples of all devices")
     made["tasks"].add_argument("--prove", type=float, default=0.0, metavar="SECONDS", help="for a better bound")
     made["tasks"].add_argument("--exact", type=int, default=0, metavar="N", help="iterations of planner exact")
     made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
     made["brute"].add_argument("--exact", action="store_true", help="planner exact as well")
     made["random"].add_argument("--first", type=int, default=0, help="seed of the first case")
-    for name in ("published", "tight", "large"):
+    made["whose"].add_argument("--seconds", type=float, default=120.0, help="of each search, and of the bound")
+    made["whose"].add_argument("--seeds", type=int, default=3, help="searches of a problem")
+    made["whose"].add_argument("--tasks", type=int, nargs="*", default=[], help="numbers of random tasks, too")
+    made["whose"].add_argument("--seed", type=int, default=2026, help="of those tasks")
+    made["whose"].add_argument("-o", "--output", metavar="FILE.json")
+    for name in ("published", "tight", "large", "whose"):
         made[name].add_argument("report")
     made["anytime"].add_argument("workload")
     made["anytime"].add_argument("cluster")
@@ -99,39 +113,41 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def tasks(number: int, seed: int, prove_s: float, exact: int, output: str | None, jobs: int) -> None:
+def tasks(words: argparse.Namespace) -> None:
     """Gaps and seconds of `auto` on random tasks; the space is all seven types, any widths."""
-    attempts = [attempt for attempt, _ in zip(_accepted(seed), range(number), strict=False)]
+    setting, number = (words.device, words.batch), words.count
+    attempts = [attempt for attempt, _ in zip(_accepted(words.seed, *setting), range(number), strict=False)]
     tried = attempts[-1] + 1
+    keys = [(words.seed, attempt, words.prove, words.exact, words.cost_model, *setting) for attempt in attempts]
     rows: list[Row] = []
-    for row in resumed(solve_task, [(seed, attempt, prove_s, exact) for attempt in attempts], output, jobs):
+    for row in resumed(solve_task, keys, words.output, words.jobs):
         rows.append(row)
         print(_task_words(row), flush=True)
     print(
         f"\n{tried - number} of {tried} tasks rejected ({(tried - number) / tried:.1%}): a piece that cannot be split"
     )
     print(f"costs {LARGEST_SHARE} of the mean load or more\n")
-    _print_tasks(rows, proven=prove_s > 0)
-    if exact:
+    _print_tasks(rows, proven=words.prove > 0)
+    if words.exact:
         _print_exact([row for row in rows if row.get("exact")])
 
 
-def _accepted(seed: int) -> Iterator[int]:
-    """The numbers of the tasks that are kept."""
+def _accepted(seed: int, device: str, batch: int) -> Iterator[int]:
+    """The numbers of the tasks that are kept, by cost model analytic."""
     for attempt in count():
-        workload, cluster = draw_task(seed, attempt)
+        workload, cluster = draw_task(seed, attempt, device, batch)
         if largest_share(_compiled(workload, cluster, "analytic")) < LARGEST_SHARE:
             yield attempt
 
 
-def draw_task(seed: int, attempt: int) -> tuple[Workload, str]:
-    """Tables of the shared pool, each at most once, and a cluster."""
+def draw_task(seed: int, attempt: int, device: str = "h100", batch: int = GLOBAL_BATCH) -> tuple[Workload, str]:
+    """Tables of the shared pool, each at most once, and a cluster; batch: samples of all devices."""
     rng, pool = np.random.default_rng([seed, attempt]), _pool()
     tables = rng.choice(len(pool.tables), int(rng.integers(LEAST_TABLES, MOST_TABLES + 1)), replace=False)
     devices = int(rng.choice(DEVICES))
     chosen = tuple(pool.tables[i] for i in sorted(tables.tolist()))
-    workload = replace(pool, tables=chosen, batch_size=GLOBAL_BATCH // devices, name=f"task-{seed}-{attempt}")
-    return workload, f"h100:{devices}"
+    workload = replace(pool, tables=chosen, batch_size=batch // devices, name=f"task-{seed}-{attempt}")
+    return workload, f"{device}:{devices}"
 
 
 @cache
@@ -153,10 +169,10 @@ def largest_share(evaluator: Evaluator) -> float:
 
 def solve_task(key: Key) -> Row:
     """The row of one task: `auto` whole (problem, cost model, bound, search), then neuroshard and the proofs."""
-    seed, attempt, prove_s, exact = key
-    workload, cluster = draw_task(seed, attempt)
+    seed, attempt, prove_s, exact, model, *setting = key
+    workload, cluster = draw_task(seed, attempt, *setting)
     begun = time.perf_counter()
-    evaluator = _compiled(workload, cluster, "analytic")
+    evaluator = _compiled(workload, cluster, model)
     total, bound = _total(evaluator, "auto"), lower_bound(evaluator).bound.value_s
     row = {"tables": len(workload.tables), "cluster": cluster, "bound": bound, "auto": total,
            "auto_s": time.perf_counter() - begun, "neuroshard": _total(evaluator, "neuroshard")}  # fmt: skip
@@ -198,7 +214,7 @@ def _print_tasks(rows: Sequence[Row], *, proven: bool) -> None:
     heads = ("cluster", "tasks", "without a plan", "gap of auto", *more[:1], "gap of neuroshard", "seconds of auto",
              "auto above neuroshard", *more[1:])  # fmt: skip
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for cluster in ("all", *(f"h100:{devices}" for devices in DEVICES)):
+    for cluster in ("all", *sorted({row["cluster"] for row in rows})):
         mine = [row for row in rows if cluster in ("all", row["cluster"])]
         found = [row for row in mine if row["auto"] is not None]
         if found:

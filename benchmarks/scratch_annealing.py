@@ -1,6 +1,6 @@
 """Is planner auto ever worse than a minute of plain annealing? An annealing from scratch, of fifty lines, beside it.
 
-    python benchmarks/scratch_annealing.py --seconds 60
+    python benchmarks/scratch_annealing.py --seconds 60 -o scratch.json
 
 The annealing shares nothing with RecSmith's searches: it starts from every table on the rank with the least seconds so
 far, changes one table at a time (another of its options, pieces on random ranks, often the slowest rank's table), keeps
@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 from optimality import draw_task
+from records import Key, Row, resumed
 
 from recsmith.bounds import lower_bound
 from recsmith.clusters import load_cluster
@@ -26,7 +27,9 @@ from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.sample import sample_workload
 
 HOT, COLD = 0.02, 1e-5  # temperatures as shares of the step
-TASKS = 6
+PUBLIC = {"dlrm-v2": "h100:8", "nvidia-jumbo": "h100:8x16"}
+SAMPLED = "510 sampled tables"
+TASK_SEED = 31
 
 
 class Scratch:
@@ -131,32 +134,45 @@ def annealed(evaluator: Evaluator, seconds: float, seed: int) -> tuple[float, in
     return best, changes
 
 
-def problems() -> list[tuple[str, Workload, str]]:
-    """Public models, sampled tables, and random tasks of tables that no search was tuned on."""
-    listed = [
-        ("dlrm-v2", load_workload("dlrm-v2"), "h100:8"),
-        ("nvidia-jumbo", load_workload("nvidia-jumbo"), "h100:8x16"),
-    ]
-    listed.append(("510 sampled tables", replace(sample_workload(510, seed=11), batch_size=1024), "h100:8x8"))
-    return listed + [(f"task {number}", *draw_task(31, number)) for number in range(TASKS)]
+def problem_of(name: str) -> tuple[Workload, str]:
+    """A public model, sampled tables, or a random task of tables that no search was tuned on, and its cluster."""
+    if name in PUBLIC:
+        return load_workload(name), PUBLIC[name]
+    if name == SAMPLED:
+        return replace(sample_workload(510, seed=11), batch_size=1024), "h100:8x8"
+    return draw_task(TASK_SEED, int(name.removeprefix("task ")))
+
+
+def beside(key: Key) -> Row:
+    """A problem annealed from scratch and planned by auto."""
+    name, seconds = key
+    workload, cluster = problem_of(name)
+    evaluator = cost_model("analytic").compile(build_problem(workload, load_cluster(cluster)))
+    begun = time.process_time()
+    lower_bound(evaluator)
+    auto = find_planner("auto").plan(evaluator.problem, evaluator).total_s
+    took = time.process_time() - begun
+    scratch, changes = annealed(evaluator, seconds, seed=0)
+    return {"cluster": cluster, "auto": auto, "auto_s": took, "scratch": scratch, "changes": changes}
 
 
 def main() -> None:
-    """One row for each problem."""
+    """One row for each problem, and how often auto's step is the longer one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="of CPU, for the annealing from scratch")
+    parser.add_argument("--tasks", type=int, default=20, help="random tasks")
+    parser.add_argument("-o", "--output", metavar="FILE.json", help="rows that it holds are not computed again")
     words = parser.parse_args()
+    names = [*PUBLIC, SAMPLED, *(f"task {number}" for number in range(words.tasks))]
     print("| problem | cluster | annealing from scratch (ms) | changes | auto (ms) | auto takes less | CPU s of auto |")
     print("|---|---|---|---|---|---|---|")
-    for name, workload, cluster in problems():
-        evaluator = cost_model("analytic").compile(build_problem(workload, load_cluster(cluster)))
-        begun = time.process_time()
-        lower_bound(evaluator)
-        auto = find_planner("auto").plan(evaluator.problem, evaluator).total_s
-        took = time.process_time() - begun
-        scratch, changes = annealed(evaluator, words.seconds, seed=0)
-        cells = f"{scratch * 1e3:.4g} | {changes:,} | {auto * 1e3:.4g} | {1 - auto / scratch:.1%} | {took:.1f}"
-        print(f"| {name} | {cluster} | {cells} |", flush=True)
+    gains: list[float] = []
+    for row in resumed(beside, [(name, words.seconds) for name in names], words.output, jobs=1):
+        gains.append(1 - row["auto"] / row["scratch"])
+        cells = f"{row['scratch'] * 1e3:.4g} | {row['changes']:,} | {row['auto'] * 1e3:.4g} | {gains[-1]:.1%}"
+        print(f"| {row['key'][0]} | {row['cluster']} | {cells} | {row['auto_s']:.1f} |", flush=True)
+    print(f"\nauto takes longer in {sum(gain < 0 for gain in gains)} of {len(gains)}; {min(gains):.1%} to "
+          f"{max(gains):.1%} less, {np.median(gains):.1%} in the median")  # fmt: skip
 
 
 if __name__ == "__main__":

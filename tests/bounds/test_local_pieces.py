@@ -39,6 +39,14 @@ def test_a_piece_that_leaves_no_room_for_another_pays_for_its_whole_rank() -> No
     assert _price(pieces, 0.0, 0.5 * alone) == np.inf
 
 
+def test_a_piece_that_covers_a_host_pays_for_each_of_its_ranks() -> None:
+    space = Space(types=("table_row_wise",))
+    pieces = _pieces(Case(workload(table("a", 5000, 8, 10.0)), cluster(2, hosts=2), space, cost_model="torchrec"))
+    alone = float(pieces.alone[0])
+    assert _price(pieces, 0.0, 3 * alone) == pytest.approx(2 * alone)
+    assert _price(pieces, 1.4 * alone, 1.5 * alone) == pytest.approx(2 * 1.4 * alone)
+
+
 def test_a_piece_that_another_fits_beside_pays_for_itself() -> None:
     """The small table takes a tenth of the range, at the same price a second: nothing of the rank is lost."""
     tables = workload(table("a", 5000, 8, 10.0), table("b", 5000, 8, 1.0))

@@ -5,7 +5,7 @@ docs/bounds.md proves the prices. Those of the pieces on a rank add up to at mos
     ready_multiplier * ready + rest_multiplier * rest,
 
 whichever pieces the rank holds, for any ready and rest within a node's ranges. A piece that takes more than half of
-`ready` is big: it also pays for what no other piece can use of its rank.
+`ready` is big: it also pays for what no other piece can use of its rank, or of each rank of the host that it covers.
 
 Legend: K nodes side by side, N pieces, J planes, F phases, k work terms, m modes, n width steps, o options.
 """
@@ -137,7 +137,7 @@ class LocalPieces:
             )  # fmt: skip
             np.maximum(alone, unused[:, None] + fill[:, None] * own + rest_fill[:, None] * self.rest, out=alone)
         price = first + last
-        return np.where(big & (self.size == 1) & ~free[:, None], np.maximum(price, alone), price)
+        return np.where(big & ~free[:, None], np.maximum(price, alone), price)
 
     def _first_phase(self, nodes: NodeArrays) -> Floats:
         """What the seconds of pieces in the first phase are worth (K, N)."""

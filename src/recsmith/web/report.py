@@ -11,6 +11,7 @@ import html
 import json
 import os
 from importlib.resources import files
+from pathlib import Path
 
 from recsmith._printable import one_line
 from recsmith.files import Source, encode, source_text, write_text
@@ -60,7 +61,7 @@ def report_html(plan: Plan | Source, *, against: Plan | Source | None = None) ->
 
 def _name_of(plan: Plan | Source | None) -> str:
     """What to call a plan: its file's name, where it comes from a file."""
-    return os.path.basename(os.fspath(plan)) if isinstance(plan, str | os.PathLike) and plan != "-" else ""
+    return Path(plan).name if isinstance(plan, str | os.PathLike) and plan != "-" else ""
 
 
 def html_of(shown: ReportData) -> str:

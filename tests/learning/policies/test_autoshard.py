@@ -1,9 +1,6 @@
 """Training of AutoShard: the same formulas twice, V-trace, actors that are lost, checkpoints."""
 
-import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -12,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.policy_runs import check_that_a_killed_run_goes_on
 
-import recsmith
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
 from recsmith.learning.policies.actors import Actors
 from recsmith.learning.policies.learn import learn_policy
@@ -158,10 +155,6 @@ def test_several_actors_on_real_hardware_and_no_torch_are_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def learn(folder: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "recsmith", "learn", "autoshard", "-o", str(folder / "p.safetensors"), *SMALL, *more]
-
-
 def children(process: int) -> list[int]:
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [int(each) for each in found]
@@ -173,28 +166,15 @@ def alive(process: int) -> bool:
 
 
 def test_a_killed_learner_goes_on_as_it_would_have_and_leaves_no_actor(tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    whole.mkdir()
-    killed.mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(Path(recsmith.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(learn(killed), env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    checkpoint, ends = killed / "p.run" / "checkpoint.safetensors", time.monotonic() + 120
-    while not checkpoint.exists() and process.poll() is None and time.monotonic() < ends:
-        time.sleep(0.01)
-    actors = children(process.pid)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    actors: list[int] = []
+    killed = check_that_a_killed_run_goes_on(
+        tmp_path, "autoshard", SMALL, "24 placements measured, 2 iterations, measured rewards",
+        lambda process: actors.extend(children(process)),
+    )  # fmt: skip
     assert len(actors) == 2
     ends = time.monotonic() + 60
     while any(map(alive, actors)) and time.monotonic() < ends:
         time.sleep(0.05)
     assert not any(map(alive, actors))
-    assert not (killed / "p.safetensors").exists()
-    for folder in (whole, killed):
-        done = subprocess.run(learn(folder), env=environment, capture_output=True, text=True, check=True)
-        assert "24 placements measured, 2 iterations, measured rewards" in done.stdout
-    assert (whole / "p.safetensors").read_bytes() == (killed / "p.safetensors").read_bytes()
-    lines = [json.loads(line) for line in (killed / "p.run" / "journal.jsonl").read_text().splitlines()]
-    assert [line["number"] for line in lines] == [1, 2]
     with pytest.raises(UsageError, match="holds a run with actors 2 instead of 1; give another --output"):
         learn_policy("autoshard", SETTINGS, str(killed / "p.safetensors"), {**WORDS, "slots": 5000, "actors": 1})

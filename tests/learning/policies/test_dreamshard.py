@@ -1,19 +1,14 @@
 """Training of DreamShard: the same formulas twice, checkpoints, and what it learns."""
 
-import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.policy_runs import check_that_a_killed_run_goes_on
 
-import recsmith
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.learning.policies.learn import learn_policy
 from recsmith.learning.policies.measured import PlacementMeter
@@ -102,27 +97,8 @@ def test_other_hardware_is_refused(tmp_path: Path, hardware: str) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def learn(folder: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "recsmith", "learn", "dreamshard", "-o", str(folder / "p.safetensors"), *SMALL, *more]
-
-
 def test_a_killed_run_goes_on_and_ends_as_it_would_have(tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    whole.mkdir()
-    killed.mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(Path(recsmith.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(learn(killed), env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    checkpoint, ends = killed / "p.run" / "checkpoint.safetensors", time.monotonic() + 120
-    while not checkpoint.exists() and process.poll() is None and time.monotonic() < ends:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (killed / "p.safetensors").exists()
-    for folder in (whole, killed):
-        done = subprocess.run(learn(folder), env=environment, capture_output=True, text=True, check=True)
-        assert "8 placements measured, 2 iterations, estimated rewards" in done.stdout
-    assert (whole / "p.safetensors").read_bytes() == (killed / "p.safetensors").read_bytes()
-    lines = [json.loads(line) for line in (killed / "p.run" / "journal.jsonl").read_text().splitlines()]
-    assert [line["number"] for line in lines] == [1, 2]
+    told = "8 placements measured, 2 iterations, estimated rewards"
+    killed = check_that_a_killed_run_goes_on(tmp_path, "dreamshard", SMALL, told)
     with pytest.raises(UsageError, match="holds a run with seed 0 instead of 1; give another --output"):
         learn_policy("dreamshard", SETTINGS, str(killed / "p.safetensors"), {**WORDS, "seed": 1})

@@ -10,7 +10,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.cases import cluster, table, workload
 
-from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model, step_seconds
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.learning.policies.tasks import SizeRow, draw_placement_tasks
@@ -91,24 +90,3 @@ def test_policies_of_another_planner_schema_or_shape_are_refused(tmp_path: Path)
     problem = problem_of(SizeRow(devices=2, tables=8))
     with pytest.raises(CorruptFile, match="no whole safetensors file"):
         find_planner(f"autoshard:{tmp_path}/cut.safetensors").plan(problem, cost_model().compile(problem))
-
-
-def test_a_plan_needs_no_torch() -> None:
-    from subprocess import run
-    from sys import executable
-
-    program = (
-        "import sys, warnings; sys.modules['torch'] = None; sys.modules['gymnasium'] = None\n"
-        "import recsmith; print(recsmith.plan('dlrm-v2', 'h100:8', planner='autoshard?samples=2').plan.planner)"
-    )
-    done = run([executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "autoshard?samples=2"
-
-
-def test_what_ships_is_small_and_ahead_of_the_classic_greedies() -> None:
-    network, card = AUTOSHARD.load(SHIPPED)
-    assert all(np.isfinite(value).all() for value in network.tensors.values())
-    assert SHIPPED.stat().st_size < 200_000
-    assert card.reward == "measured"
-    assert card.held_out.step_s < card.held_out.greedy_step_s
-    assert load_cluster("h100:8").device.name in card.hardware

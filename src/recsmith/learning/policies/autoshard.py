@@ -43,7 +43,7 @@ from recsmith.learning.policies.cost_networks import (
     state_of,
 )
 from recsmith.learning.policies.measured import PlacementMeter
-from recsmith.learning.policies.settings import PolicySettings
+from recsmith.learning.policies.settings import PolicyRecipe, PolicySettings
 from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.learning.policies.training_tasks import TrainingTask, training_tasks
 from recsmith.planners.autoshard.network import LAYERS, SHAPES, STATE, AutoShardNetwork
@@ -57,27 +57,20 @@ VALUE_SHAPES: dict[str, tuple[int, ...]] = {
 
 
 @noun
-class Recipe:
+class Recipe(PolicyRecipe):
     """How to train. actors: processes that place and measure.
 
     answers: of an iteration, each of them one task in so many episodes, and one update of the policy. cost_updates: for
-    each answer, of so many shards; slots: of the ring buffer. baseline, entropy: weights beside the policy's loss.
-    greed: how much a device's predicted seconds, relative to an even share, weigh in the first policy.
+    each answer, of so many shards; slots: of the ring buffer. baseline: its weight beside the policy's loss. longest:
+    gradients are cut there.
     """
 
-    iterations: int = 15
     answers: int = 14
-    episodes: int = 16
     cost_updates: int = 20
     shards: int = 128
     slots: int = 5000
-    cost_rate: float = 2e-3
-    policy_rate: float = 1e-3
     baseline: float = 0.5
-    entropy: float = 1e-3
     longest: float = 1.0
-    seed: int = 0
-    greed: float = 60.0
     actors: int = 2
     reward: ClassVar[str] = "measured"  # what episodes cost
 
@@ -199,8 +192,7 @@ class Training:
     def __init__(self, recipe: Recipe, tasks: list[TrainingTask], settings: PolicySettings) -> None:
         self.recipe, self.tasks, self.settings = recipe, tasks, settings
         self.networks = Networks(SHAPES | VALUE_SHAPES, [task.items for task in tasks], recipe.seed, recipe.greed)
-        self.costs_adam = torch.optim.Adam(self.networks.cost_parameters(), lr=recipe.cost_rate)
-        self.policy_adam = torch.optim.Adam(self.networks.policy_parameters(), lr=recipe.policy_rate)
+        self.adams = self.networks.adams(recipe.cost_rate, recipe.policy_rate)
         self.ring: list[Shard] = []
         self.stored = self.measured = self.iteration = 0  # shards, placements
 
@@ -225,7 +217,7 @@ class Training:
         recipe = self.recipe
         random = np.random.default_rng([recipe.seed, self.iteration])  # so that a run goes on as it would have
         left = 1 - self.iteration / recipe.iterations
-        for adam, rate in ((self.policy_adam, recipe.policy_rate * left), (self.costs_adam, recipe.cost_rate * left)):
+        for adam, rate in ((self.adams.policy, recipe.policy_rate * left), (self.adams.costs, recipe.cost_rate * left)):
             for group in adam.param_groups:
                 group["lr"] = rate
         chosen = random.choice(len(self.tasks), recipe.answers, replace=recipe.answers > len(self.tasks)).tolist()
@@ -284,7 +276,7 @@ class Training:
         for _ in range(self.recipe.cost_updates):
             chosen = random.integers(0, len(self.ring), self.recipe.shards)
             costs, wanted = self._batch([self.ring[i] for i in chosen.tolist()])
-            descend(self.costs_adam, self.networks.cost_parameters(), cost_loss(costs, wanted), self.recipe.longest)
+            descend(self.adams.costs, cost_loss(costs, wanted), self.recipe.longest)
             errors.append(median_error(costs, wanted))
         return float(np.mean(errors)) if errors else float("nan")
 
@@ -311,7 +303,7 @@ class Training:
         value_loss = 0.5 * (target - outlook.value)[outlook.placed].square().sum() / count
         entropy = outlook.entropy[outlook.placed].sum() / count
         loss = policy_loss + self.recipe.baseline * value_loss - self.recipe.entropy * entropy
-        descend(self.policy_adam, self.networks.policy_parameters(), loss, self.recipe.longest)
+        descend(self.adams.policy, loss, self.recipe.longest)
         off = (outlook.log_ratio[outlook.placed].exp() - 1).abs()
         return {
             "entropy": float(entropy.detach()), "value_error": float((2 * value_loss).sqrt().detach()),
@@ -354,7 +346,7 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` goes on: networks, both optimizers, and the ring buffer."""
-        kept = state_of(self.networks, self._optimizers())
+        kept = state_of(self.networks, self.adams)
         kept["counts"] = np.array([self.stored, self.measured])
         kept["ring.task"] = np.array([shard.task for shard in self.ring])
         kept["ring.size"] = np.array([len(shard.items) for shard in self.ring])
@@ -364,15 +356,12 @@ class Training:
 
     def restore(self, kept: dict[str, Any], iteration: int) -> None:
         """Go on from a state after so many iterations."""
-        restore_state(kept, self.networks, self._optimizers())
+        restore_state(kept, self.networks, self.adams)
         items = np.split(kept["ring.items"], np.cumsum(kept["ring.size"])[:-1])
         rows = zip(kept["ring.task"].tolist(), items, kept["ring.costs"], strict=True)
         self.ring = [Shard(task, held, costs) for task, held, costs in rows]
         self.stored, self.measured = kept["counts"].tolist()
         self.iteration = iteration
-
-    def _optimizers(self) -> list[tuple[str, torch.optim.Adam]]:
-        return [("costs_adam", self.costs_adam), ("policy_adam", self.policy_adam)]
 
 
 def _mean(values: list[float]) -> float:

@@ -8,7 +8,7 @@ Legend: N items, D devices, x inputs, b figures of work, k terms.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,16 @@ FIRST_LAUNCH = 10.0  # microseconds
 LEAST_SPREAD = 0.05  # of an input that hardly varies
 LONGEST = 1.0  # norm to which a longer gradient is cut
 
-Optimizers = Sequence[tuple[str, torch.optim.Optimizer]]
+
+class Adams(NamedTuple):
+    """The optimizers of the cost network and of the policy."""
+
+    costs: torch.optim.Adam
+    policy: torch.optim.Adam
+
+    def named(self) -> Iterable[tuple[str, torch.optim.Adam]]:
+        """Both, by their names in a checkpoint."""
+        return ("costs_adam", self.costs), ("policy_adam", self.policy)
 
 
 class PolicyNetworks(torch.nn.Module):
@@ -55,13 +64,12 @@ class PolicyNetworks(torch.nn.Module):
         for name in ("centre", "spread"):
             self.get_parameter(name).requires_grad_(False)
 
-    def policy_parameters(self) -> list[Tensor]:
-        """What reinforcement changes."""
-        return [each for name, each in self.named_parameters() if name in self.POLICY]
-
-    def cost_parameters(self) -> list[Tensor]:
-        """What measurements fit."""
-        return [each for name, each in self.named_parameters() if name not in self.POLICY and each.requires_grad]
+    def adams(self, cost_rate: float, policy_rate: float) -> Adams:
+        """Optimizers of what measurements fit, and of what reinforcement changes."""
+        learned = [(name, each) for name, each in self.named_parameters() if each.requires_grad]
+        costs = [each for name, each in learned if name not in self.POLICY]
+        policy = [each for name, each in learned if name in self.POLICY]
+        return Adams(torch.optim.Adam(costs, lr=cost_rate), torch.optim.Adam(policy, lr=policy_rate))
 
     def tensors(self) -> dict[str, Floats]:
         """All tensors as arrays."""
@@ -133,30 +141,30 @@ def median_error(costs: Tensor, wanted: Tensor) -> float:  # (..., 3), both
     return float((costs.sum(-1) / wanted.sum(-1).clamp(min=1e-12) - 1).abs().median().detach())
 
 
-def descend(optimizer: torch.optim.Optimizer, parameters: list[Tensor], loss: Tensor, longest: float = LONGEST) -> None:
-    """Change parameters once, against the gradient of a loss."""
+def descend(optimizer: torch.optim.Optimizer, loss: Tensor, longest: float = LONGEST) -> None:
+    """Change an optimizer's parameters once, against the gradient of a loss."""
     optimizer.zero_grad()
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(parameters, longest)
+    torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], longest)
     optimizer.step()
 
 
-def state_of(networks: PolicyNetworks, optimizers: Optimizers) -> dict[str, Any]:
+def state_of(networks: PolicyNetworks, adams: Adams) -> dict[str, Any]:
     """Arrays of networks and optimizers, for a checkpoint."""
     kept: dict[str, Any] = {f"network.{name}": value for name, value in networks.tensors().items()}
-    for which, optimizer in optimizers:
+    for which, optimizer in adams.named():
         for i, parameter in enumerate(optimizer.param_groups[0]["params"]):
             for name, value in optimizer.state[parameter].items():
                 kept[f"{which}.{i}.{name}"] = value.detach().double().numpy().copy()
     return kept
 
 
-def restore_state(kept: dict[str, Any], networks: PolicyNetworks, optimizers: Optimizers) -> None:
+def restore_state(kept: dict[str, Any], networks: PolicyNetworks, adams: Adams) -> None:
     """Networks and optimizers as they were kept."""
     with torch.no_grad():
         for name, parameter in networks.named_parameters():
             parameter.copy_(torch.as_tensor(kept[f"network.{name}"]))
-    for which, optimizer in optimizers:
+    for which, optimizer in adams.named():
         for i, parameter in enumerate(optimizer.param_groups[0]["params"]):
             names = [name for name in ("step", "exp_avg", "exp_avg_sq") if f"{which}.{i}.{name}" in kept]
             optimizer.state[parameter] = {

@@ -35,7 +35,7 @@ from recsmith.learning.policies.cost_networks import (
     state_of,
 )
 from recsmith.learning.policies.measured import MeasuredPlacement, PlacementMeter
-from recsmith.learning.policies.settings import PolicySettings
+from recsmith.learning.policies.settings import PolicyRecipe, PolicySettings
 from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.learning.policies.training_tasks import TrainingTask, training_tasks
 from recsmith.learning.training_loop import relative_loss
@@ -48,26 +48,18 @@ DEAD = 1.5  # times the worst step of the batch: what an episode costs that came
 
 
 @noun
-class Recipe:
+class Recipe(PolicyRecipe):
     """How to train. reward: 'estimated' by the cost network, or 'measured' (the paper's ablation).
 
     placements: measured in an iteration. cost_updates, policy_updates: of an iteration. batch: placements of a cost
-    update. episodes: of a policy update, all of one task. greed: how much a device's predicted seconds, relative to an
-    even share, weigh in the first policy: nearly greedy; 1e-9 begins with an even chance of every device, as the paper.
+    update.
     """
 
-    iterations: int = 15
     placements: int = 40
     cost_updates: int = 300
     batch: int = 32
     policy_updates: int = 60
-    episodes: int = 16
-    cost_rate: float = 2e-3
-    policy_rate: float = 1e-3
-    entropy: float = 1e-3
-    seed: int = 0
     reward: str = "estimated"
-    greed: float = 60.0
 
 
 @noun
@@ -132,8 +124,7 @@ class Training:
     def __init__(self, recipe: Recipe, tasks: list[TrainingTask], meter: PlacementMeter) -> None:
         self.recipe, self.tasks, self.meter = recipe, tasks, meter
         self.networks = Networks(SHAPES, [task.items for task in tasks], recipe.seed, recipe.greed)
-        self.costs_adam = torch.optim.Adam(self.networks.cost_parameters(), lr=recipe.cost_rate)
-        self.policy_adam = torch.optim.Adam(self.networks.policy_parameters(), lr=recipe.policy_rate)
+        self.adams = self.networks.adams(recipe.cost_rate, recipe.policy_rate)
         self.samples: list[Sample] = []
         self.iteration = 0
 
@@ -163,9 +154,9 @@ class Training:
     def _set_rates(self) -> None:
         """Learning rates of both networks; the policy's falls to 0 over the run, as in the paper."""
         left = 1 - self.iteration / self.recipe.iterations
-        for group in self.policy_adam.param_groups:
+        for group in self.adams.policy.param_groups:
             group["lr"] = self.recipe.policy_rate * left
-        for group in self.costs_adam.param_groups:
+        for group in self.adams.costs.param_groups:
             group["lr"] = self.recipe.cost_rate * max(left, 0.1)
 
     # --- 1. place, and measure
@@ -204,7 +195,7 @@ class Training:
             chosen = random.integers(0, len(self.samples), self.recipe.batch)
             _, costs, step, wanted, step_wanted = self._batch([self.samples[i] for i in chosen.tolist()])
             loss = cost_loss(costs, wanted) + relative_loss((step - step_wanted) / step_wanted)
-            descend(self.costs_adam, self.networks.cost_parameters(), loss)
+            descend(self.adams.costs, loss)
             errors.append(median_error(costs, wanted))
         return float(np.mean(errors[-20:]))
 
@@ -255,7 +246,7 @@ class Training:
         advantage = torch.as_tensor((cost.mean() - cost) / max(cost.std(), 1e-12), dtype=torch.float32)
         log_chance, entropy = self._chances(items, found)
         loss = -(advantage * log_chance).mean() - self.recipe.entropy * entropy.mean()
-        descend(self.policy_adam, self.networks.policy_parameters(), loss)
+        descend(self.adams.policy, loss)
         return float(entropy.mean().detach())
 
     def _chances(self, items: ItemBatch, found: Rollout) -> tuple[Tensor, Tensor]:
@@ -288,7 +279,7 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` goes on: networks, both optimizers, and what was measured."""
-        kept = state_of(self.networks, self._optimizers())
+        kept = state_of(self.networks, self.adams)
         kept["samples.task"] = np.array([sample.task for sample in self.samples])
         kept["samples.target"] = np.concatenate([sample.target for sample in self.samples])
         kept["samples.costs"] = np.stack([sample.measured.costs for sample in self.samples])
@@ -297,7 +288,7 @@ class Training:
 
     def restore(self, kept: dict[str, Any], iteration: int) -> None:
         """Go on from a state after so many iterations."""
-        restore_state(kept, self.networks, self._optimizers())
+        restore_state(kept, self.networks, self.adams)
         self.samples, place = [], 0
         for i, index in enumerate(kept["samples.task"].tolist()):
             count = len(self.tasks[index].items)
@@ -305,9 +296,6 @@ class Training:
             self.samples.append(Sample(index, kept["samples.target"][place : place + count], measured))
             place += count
         self.meter.count, self.iteration = len(self.samples), iteration
-
-    def _optimizers(self) -> list[tuple[str, torch.optim.Adam]]:
-        return [("costs_adam", self.costs_adam), ("policy_adam", self.policy_adam)]
 
 
 def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> Recipe:

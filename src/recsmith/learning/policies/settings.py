@@ -28,6 +28,24 @@ class PolicySettings:
         return draw_placement_tasks(parse_size(self.row), number, seed, device, batch, half).tasks
 
 
+@noun
+class PolicyRecipe:
+    """How every kind of policy is trained; each kind adds fields of its own (Recipe in its file).
+
+    episodes: placements of one task, of which an update of the policy learns. entropy: its weight beside the policy's
+    loss. greed: how much a device's predicted seconds, relative to an even share, weigh in the first policy: nearly
+    greedy; 1e-9 begins with an even chance of every device, as the papers do.
+    """
+
+    iterations: int = 15
+    episodes: int = 16
+    cost_rate: float = 2e-3
+    policy_rate: float = 1e-3
+    entropy: float = 1e-3
+    seed: int = 0
+    greed: float = 60.0
+
+
 def batch_of(hardware: str) -> int:
     """Samples of all devices and a step."""
     return CPU_BATCH if hardware == "cpu" else GPU_BATCH

@@ -9,6 +9,7 @@
     policy_files.py     policies as files
     policy_planner.py   planners that place by a trained policy
     best_split.py       the items of the rule of what is split that suits a problem, and their longest-first placement
+    per_problem.py      planners that learn while they plan, for one problem
     prices.py           what items cost on devices, by any cost model: many placements at once, and every change of one
 
 Only NumPy; recsmith.learning.policies.environment offers the same as a Gymnasium environment.

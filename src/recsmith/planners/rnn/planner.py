@@ -13,7 +13,8 @@ Legend: E episodes, N items, D devices, x features of an item.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,16 +22,14 @@ from recsmith._types import Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.errors import UsageError
 from recsmith.planners.placing import ItemBatch
-from recsmith.planners.placing.best_split import SplitItems, best_split, longest_first_plan
+from recsmith.planners.placing.best_split import SplitItems
+from recsmith.planners.placing.per_problem import PerProblemPlanner
 from recsmith.planners.placing.prices import ItemPrices
 from recsmith.planners.placing.words import number_option
-from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.rnn.network import Adam, Drawn, draw, first_tensors, gradient
 from recsmith.planners.search.assignment import Assignment
-from recsmith.problems import Footprint, Problem
 
 NAME = "rnn"
-LOST = f"{NAME}: no placement that was drawn had room for every table; they went longest first"
 EPISODES, MOST_EPISODES = 3_200, 10_000_000
 BATCH = 32  # episodes of an update
 MOST_ITEMS = 2_000  # attention is over all pairs of items: 0.5 GiB for these
@@ -41,8 +40,10 @@ DEAD_END = -10.0  # reward, in steps of an even share
 
 
 @dataclass(frozen=True)
-class Rnn:
+class Rnn(PerProblemPlanner):
     """A recurrent network for one problem. episodes: placements that it is trained on."""
+
+    lost: ClassVar[str] = f"{NAME}: no placement that was drawn had room for every table; they went longest first"
 
     name: str = NAME
     episodes: int = EPISODES
@@ -53,38 +54,16 @@ class Rnn:
         """The planner of a word such as rnn?episodes=800; UsageError for another one."""
         return cls(name=word, episodes=number_option(word, NAME, "episodes", EPISODES, MOST_EPISODES))
 
-    def plan(
-        self,
-        problem: Problem,
-        evaluator: Evaluator,
-        *,
-        seed: int = 0,
-        budget: Budget | None = None,
-        start: Footprint | None = None,
-        on_improve: OnImprove | None = None,
-    ) -> Solution:
-        """The best placement drawn; NoPlanFound where tables find no room. An iteration is an update of BATCH episodes.
+    def check(self, split: SplitItems | None) -> None:
+        """Refuse what would fill the memory."""
+        if split is not None and len(split.items) > MOST_ITEMS:
+            raise UsageError(
+                f"planner {NAME} takes up to {MOST_ITEMS:,} pieces of tables; this problem has {len(split.items):,}: "
+                "use planner dreamshard, or auto"
+            )
 
-        Raises:
-            UsageError: the problem has too many pieces.
-        """
-        search = Search(evaluator, budget, start, on_improve)
-        lost = True  # whether no placement that was drawn had room
-        with search.interruptible():
-            split = best_split(problem, evaluator)
-            _check_size(split)
-            for draft in self._drafts(split, evaluator, seed):
-                lost = lost and draft is None
-                search.try_(draft.footprint(problem) if draft else None)
-                if search.stop:
-                    break
-            if lost:
-                found = longest_first_plan(evaluator, split)
-                search.try_(found.footprint(problem) if found else None)
-        return replace(search.found(self.name), left_out=(LOST,) if lost else ())
-
-    def _drafts(self, split: SplitItems | None, evaluator: Evaluator, seed: int) -> Iterator[Assignment | None]:
-        """The best placement of each update; None where all its episodes came to dead ends."""
+    def drafts(self, split: SplitItems | None, evaluator: Evaluator, seed: int) -> Iterator[Assignment | None]:
+        """The best placement of each update of BATCH episodes; None where all its episodes came to dead ends."""
         if split is None:
             return
         if not len(split.items):
@@ -94,15 +73,6 @@ class Rnn:
         for first in range(0, self.episodes, BATCH):
             target = training.update(min(BATCH, self.episodes - first))
             yield None if target is None else split.items.assignment(target)
-
-
-def _check_size(split: SplitItems | None) -> None:
-    """Refuse what would fill the memory."""
-    if split is not None and len(split.items) > MOST_ITEMS:
-        raise UsageError(
-            f"planner {NAME} takes up to {MOST_ITEMS:,} pieces of tables; this problem has {len(split.items):,}: "
-            "use planner dreamshard, or auto"
-        )
 
 
 class _Training:

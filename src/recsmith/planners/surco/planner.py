@@ -21,8 +21,9 @@ Legend: N items, D devices, F phases of the step.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,14 +31,13 @@ from recsmith._install import SOLVER
 from recsmith._types import Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.errors import MissingExtra, UsageError
-from recsmith.planners.placing.best_split import SplitItems, best_split, longest_first_plan
+from recsmith.planners.placing.best_split import SplitItems
+from recsmith.planners.placing.per_problem import PerProblemPlanner
 from recsmith.planners.placing.prices import ItemPrices
 from recsmith.planners.placing.words import number_option
-from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.smooth_max import LEAST_LOAD, power
 from recsmith.planners.solver import is_installed
-from recsmith.problems import Footprint, Problem
 
 NAME = "surco"
 STEPS, MOST_STEPS = 200, 1_000_000
@@ -48,8 +48,10 @@ NOISE = 0.1  # of the first costs, drawn by the seed: what decides between place
 
 
 @dataclass(frozen=True)
-class SurCo:
+class SurCo(PerProblemPlanner):
     """SurCo-zero. steps: of learning, each a solved assignment."""
+
+    lost: ClassVar[str] = f"{NAME}: the solver found no room for every table; they went longest first"
 
     name: str = NAME
     steps: int = STEPS
@@ -60,39 +62,18 @@ class SurCo:
         """The planner of a word such as surco?steps=50; UsageError for another one."""
         return cls(name=word, steps=number_option(word, NAME, "steps", STEPS, MOST_STEPS))
 
-    def plan(
-        self,
-        problem: Problem,
-        evaluator: Evaluator,
-        *,
-        seed: int = 0,
-        budget: Budget | None = None,
-        start: Footprint | None = None,
-        on_improve: OnImprove | None = None,
-    ) -> Solution:
-        """The best assignment of all steps; NoPlanFound where tables find no room. An iteration is a step.
-
-        Raises:
-            MissingExtra: OR-Tools is missing. UsageError: the problem is too large for the solver.
-        """
+    def check(self, split: SplitItems | None) -> None:
+        """Refuse to go on without the solver, and what would take it minutes."""
         if not is_installed():
             raise MissingExtra(f"planner {NAME} needs OR-Tools: {SOLVER}; or use planner auto")
-        search = Search(evaluator, budget, start, on_improve)
-        lost = ""
-        with search.interruptible():
-            split = best_split(problem, evaluator)
-            _check_size(split)
-            for draft in self._drafts(split, evaluator, seed):
-                search.try_(draft.footprint(problem))
-                if search.stop:
-                    break
-            if search.iterations == 0:
-                found = longest_first_plan(evaluator, split)
-                search.try_(found.footprint(problem) if found else None)
-                lost = f"{NAME}: the solver found no room for every table; they went longest first"
-        return replace(search.found(self.name), left_out=(lost,) if lost else ())
+        choices = len(split.items) * split.items.devices if split else 0
+        if choices > MOST_CHOICES:
+            raise UsageError(
+                f"planner {NAME} takes up to {MOST_CHOICES:,} choices, pieces times devices; this problem has "
+                f"{choices:,}: use planner auto"
+            )
 
-    def _drafts(self, split: SplitItems | None, evaluator: Evaluator, seed: int) -> Iterator[Assignment]:
+    def drafts(self, split: SplitItems | None, evaluator: Evaluator, seed: int) -> Iterator[Assignment]:
         """The cheapest assignment of each step; none where nothing fits."""
         if split is None:
             return
@@ -105,16 +86,6 @@ class SurCo:
                 return
             yield items.assignment(target)
             costs = (1 - RATE) * costs + RATE * slopes(*prices.changes(target), target)
-
-
-def _check_size(split: SplitItems | None) -> None:
-    """Refuse what would take the solver minutes."""
-    choices = len(split.items) * split.items.devices if split else 0
-    if choices > MOST_CHOICES:
-        raise UsageError(
-            f"planner {NAME} takes up to {MOST_CHOICES:,} choices, pieces times devices; this problem has {choices:,}: "
-            "use planner auto"
-        )
 
 
 def _first_costs(split: SplitItems, prices: ItemPrices, random: np.random.Generator) -> Floats:
