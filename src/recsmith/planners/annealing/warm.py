@@ -33,7 +33,7 @@ class Turn(NamedTuple):
 
 TURNS = (Turn(2e-4, 1e-2), Turn(1e-4, 1e-3))
 RUNS = 2  # plans that cool side by side
-STEPS, PIECE_STEPS, MOST_STEPS = 50_000, 2_000, 6_000_000  # of a turn: at least, a piece of the start, at most
+STEPS, PIECE_STEPS, MOST_STEPS = 50_000, 6_000, 16_000_000  # of a turn: at least, a piece of the start, at most
 
 
 def anneal_warm(
