@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor
 from torchrec.distributed import DistributedModelParallel
 from torchrec.distributed.sharding_plan import get_default_sharders
@@ -76,7 +77,7 @@ def first(folder: str) -> dict[str, Any]:
         model(batch).backward()
         watch.step(batch)
     report = watch.report()  # a collective call
-    dcp.save(state_of(model), checkpoint_id=f"{folder}/step-6")
+    save(state_of(model), checkpoint_id=f"{folder}/step-6")
     if dist.get_rank() == 0:
         recsmith.save_plan(plan, f"{folder}/old.json")
         recsmith.save_workload(report.workload, f"{folder}/live.yaml")
@@ -87,7 +88,7 @@ def first(folder: str) -> dict[str, Any]:
 def second(folder: str) -> dict[str, Any]:
     """Go on under the new plan, from the resharded checkpoint."""
     model = sharded(recsmith.load_plan(f"{folder}/new.json"))
-    dcp.load(state_of(model), checkpoint_id=f"{folder}/step-6-new")  # into the memory of the model itself
+    load(state_of(model), checkpoint_id=f"{folder}/step-6-new")  # into the memory of the model itself
     return {"next": float(model(batches(SKIP + STEPS + 1)[-1]))}
 
 

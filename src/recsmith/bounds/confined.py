@@ -7,6 +7,8 @@ it.
 Legend: T tables, W ranks, S sets of ranks, R different rows of open ranks.
 """
 
+from typing import cast
+
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
@@ -39,8 +41,8 @@ def confined_bound(evaluator: Evaluator, linear: LinearBound) -> float:
 
 def _confined(open_: Bools, seconds: Floats) -> tuple[Bools, Floats]:
     """Different rows (R, W) of open ranks, and the seconds (R,) of their tables; rows beyond MOST_SETS are left out."""
-    rows, row = np.unique(open_, axis=0, return_inverse=True)
-    total = np.bincount(row.ravel(), seconds, minlength=len(rows))
+    rows, row = cast(tuple[Bools, Ints], np.unique(open_, axis=0, return_inverse=True))
+    total: Floats = np.bincount(row.ravel(), seconds, minlength=len(rows)).astype(np.float64)
     heaviest = np.argsort(-total, kind="stable")[:MOST_SETS]
     return rows[heaviest], total[heaviest]
 
@@ -65,7 +67,7 @@ def _pinned_seconds(evaluator: Evaluator, linear: LinearBound, pinned: Ints) -> 
 
 def _sets(own: Bools, local: int) -> Bools:
     """Sets of ranks (S, W), none empty: each rank, each host, all, and those that tables are confined to."""
-    world = np.arange(own.shape[1])
-    hosts = world[: len(world) // local, None] == world // local
-    every = np.vstack([world[:, None] == world, hosts, np.ones((1, len(world)), dtype=bool), own])
+    world: Ints = np.arange(own.shape[1], dtype=np.int64)
+    hosts: Bools = world[: len(world) // local, None] == world // local
+    every: Bools = np.vstack([world[:, None] == world, hosts, np.ones((1, len(world)), dtype=bool), own])
     return every[every.any(axis=1)]
