@@ -117,3 +117,12 @@ def test_what_breaks_a_constraint_is_mended() -> None:
     others = ~np.isin(problem.modes.table[broken.mode], named)
     same = ~np.isin(problem.modes.table[better.mode], named)
     assert broken.target[others].tolist() == better.target[same].tolist()
+
+
+def test_annealing_without_compiled_code_keeps_to_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes that no plan takes may name ranks that pieces of hosts do not have."""
+    monkeypatch.setattr("recsmith.planners.auto.annealing_turns.is_compiled", lambda: False)
+    case = Case(workload(*TABLES[:4]), cluster(2, 2), constraints=KINDS["ranks"], cost_model="torchrec")
+    made = case.plan("auto", iterations=40)
+    assert "annealing" in made.members
+    assert keeps(case, made.plan.placements)
