@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1] / "src"
 BASE = {
     "_install",
     "_printable",
+    "_random",
     "_process",
     "_fields",
     "_plugins",
