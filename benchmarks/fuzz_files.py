@@ -210,13 +210,13 @@ def _make(home: Path) -> None:
     (home / "workload.yaml").write_text(YAML)
     (home / "workload.csv").write_text(CSV)
     (home / "cluster.json").write_text(json.dumps(_cluster()))
-    (home / "rules.json").write_text(json.dumps(RULES))
     (home / "dump.json").write_text(json.dumps(DUMP))
     (home / "printed.txt").write_text(PRINTED)
     (home / "job.log").write_text(prefixed("[rank0]:INFO 10:00:01 ")(bare("mixed")))
     _run("workload", "sample", "--tables", "6", "--max-bytes", "1GiB", "--batch-size", "64",
          "-o", str(home / "workload.json"))  # fmt: skip
     _run("plan", str(home / "workload.json"), "--cluster", CLUSTER, *SMALL, "-o", str(home / "plan.json"))
+    (home / "rules.json").write_text(json.dumps(RULES).replace("PLAN", str(home / "plan.json")))
     _measure(home)
     write_model(home / "cost.safetensors")
     write_comm_model(home / "comm.safetensors")
@@ -293,7 +293,14 @@ RULES = {
     "rules": [
         {"tables": "*", "sharding_types": ["table_wise", "row_wise", "column_wise"], "min_width": 4},
         {"tables": "*", "compute_kernels": ["fused", "dense"], "cache_factors": [0.1, 0.3]},
+        {"tables": "table_0005", "widths": [64, 128], "max_shards": 2, "hosts": [0]},
+        {"tables": "table_0001", "ranks": [0, 1], "not_ranks": [1]},
+        {"tables": "table_0002", "pin": {"sharding_type": "table_wise", "ranks": [0]}},
     ],
+    "pin_to": [{"plan": "PLAN", "tables": ["table_000[34]"], "but": ["table_0003"]}],
+    "together": [["table_0001", "table_0002"], {"tables": ["table_0000", "table_0003"], "per": "host"}],
+    "apart": [["table_0002", "table_0004"]],
+    "per_rank": [{"max_tables": 5}, {"tables": ["table_*"], "max_shards": 8}],
 }
 DUMP = {
     "plan": {

@@ -1,12 +1,13 @@
-"""The pictures of docs/how-it-works.md, from plans that are made here: docs/pictures/how-*.svg.
+"""The pictures of docs/how-it-works.md and docs/architecture.md, from plans made here: docs/pictures/how-*.svg.
 
     python benchmarks/how_it_works_pictures.py     # about half a minute
 
 types: one table under the seven sharding types. step: the seconds of every device, of DLRM-v2 on eight H100. search:
 plans that get cheaper and bounds that rise, of 20 sampled tables on four H100. learned: how a learned cost model is put
-together.
+together. rooms: the folders of the package in groups.
 """
 
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -173,17 +174,39 @@ def learned() -> None:
               box(510, 92, 90, 42, "#fdf0d9", "#e08e0b"), words(555, 118, "head"),
               line([(600, 113), (640, 113)], "#888", ARROW), words(648, 110, "seconds forward", "start"),
               words(648, 126, "seconds backward", "start")]  # fmt: skip
-    marker = (
-        '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
-        '<path d="M0 0 8 4 0 8z" fill="#888"/></marker></defs>'
-    )
-    write("learned", "From the tables of a group to the seconds of their kernel", 770, 220, [marker, *parts])
+    write("learned", "From the tables of a group to the seconds of their kernel", 770, 220, [MARKER, *parts])
 
 
 ARROW = 'marker-end="url(#a)"'
+MARKER = (
+    '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
+    '<path d="M0 0 8 4 0 8z" fill="#888"/></marker></defs>'
+)
+
+# --- rooms --------------------------------------------------------------------------------------------------------
+
+HOUSE = re.compile(r"^([a-z]+) {2,}([a-z]+(?:(?:, | -> )[a-z]+)*)$", re.MULTILINE)  # of CONTRIBUTING.md
+
+
+def rooms() -> None:
+    parts: Parts = []
+    groups = HOUSE.findall((PICTURES.parents[1] / "CONTRIBUTING.md").read_text("utf-8"))
+    for row, (group, names) in enumerate(groups):
+        y = 16 + 40 * row
+        parts.append(words(92, y + 20, group, "end"))
+        parts += [
+            part
+            for place, name in enumerate(re.findall(r"[a-z]+", names))
+            for part in (box(104 + 94 * place, y, 88, 30, "#dbe9f6", "#1f6fb4"), words(148 + 94 * place, y + 19, name))
+        ]
+    foot = 16 + 40 * len(groups)
+    parts += [MARKER, line([(690, foot - 12), (690, 22)], "#888", ARROW), words(682, foot - 14, "imports", "end")]
+    write("rooms", "Rooms import only rooms before them", 710, foot + 4, parts)
+
 
 if __name__ == "__main__":
     types()
     step()
     search()
     learned()
+    rooms()

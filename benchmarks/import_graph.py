@@ -1,6 +1,6 @@
-"""Who imports whom in src/recsmith: rooms as a Mermaid graph, and circles between modules, if there are any.
+"""Who imports whom in src/recsmith: rooms as a table, and circles between modules, if there are any.
 
-python benchmarks/import_graph.py            # the rooms, arrows that follow from others left out
+python benchmarks/import_graph.py            # the table of docs/architecture.md; what follows from others is left out
 python benchmarks/import_graph.py --circles  # modules that import each other, directly or around a corner
 
 Imports are read from the syntax trees, wherever in a file they stand; those for type checkers alone count too.
@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1] / "src"
 BASE = {
     "_install",
     "_printable",
+    "_random",
     "_process",
     "_fields",
     "_plugins",
@@ -111,11 +112,11 @@ def main() -> None:
             print("circle:", " ".join(circle))
         sys.exit(bool(found))
     rooms = room_graph(graph)
-    print("graph LR")
-    for room, others in sorted(reduced(rooms).items()):
-        for other in sorted(others):
-            print(f"    {room} --> {other}")
-    print(f"%% {len(graph)} modules in {len(rooms)} rooms, {sum(map(len, rooms.values()))} arrows between rooms")
+    print("| room | imports directly |\n|---|---|")
+    for room, others in sorted(reduced(rooms).items(), key=lambda item: (len(reach(rooms, item[0])), item[0])):
+        if others:
+            print(f"| `{room}` | {', '.join(f'`{other}`' for other in sorted(others))} |")
+    print(f"\n{len(graph)} modules in {len(rooms)} rooms, {sum(map(len, rooms.values()))} arrows between rooms")
 
 
 if __name__ == "__main__":

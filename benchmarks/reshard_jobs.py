@@ -6,6 +6,7 @@ In each turn every table gets another sharding type. Printed are hashes that sta
 job are from those of the job before, had it gone on. Then the command is killed by SIGKILL ten times, at random.
 """
 
+import argparse
 import random
 import shutil
 import signal
@@ -25,9 +26,15 @@ KILLS, ROWS = 10, 60_000
 
 
 def main() -> None:
+    """Both parts, or one of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("jobs", "kills"))
+    only = parser.parse_args().only
     with tempfile.TemporaryDirectory() as name:
-        chain(Path(name))
-        kills(Path(name))
+        if only != "kills":
+            chain(Path(name))
+        if only != "jobs":
+            kills(Path(name))
 
 
 def chain(home: Path) -> None:

@@ -19,6 +19,7 @@ BASE = (
     "_install",
     "_plugins",
     "_printable",
+    "_random",
     "_process",
     "_types",
     "_version",

@@ -92,7 +92,12 @@ def test_each_kind_is_kept_where_it_costs_something(planner: str, kind: str) -> 
 def test_compiled_annealing_keeps_to_ranks_and_leaves_pins_alone() -> None:
     pin = Pin(sharding_type="column_wise", ranks=(0, 1, 3), widths=(16, 12, 4))
     rules = (*KINDS["ranks"].rules, TableRule(tables="t1", pin=pin))
-    case = Case(workload(*TABLES), cluster(2, 2), constraints=Constraints(rules=rules), cost_model="analytic")
+    busy = [
+        table(f"t{i}", 1000 * (i + 1), 32, 40.0 * (1 + i % 3)) for i in range(9)
+    ]  # of others the bound is met at once
+    case = Case(
+        workload(*busy, batch_size=512), cluster(2, 2), constraints=Constraints(rules=rules), cost_model="analytic"
+    )
     made = case.plan("auto")
     assert "annealing" in made.members
     assert keeps(case, made.plan.placements)
@@ -117,3 +122,12 @@ def test_what_breaks_a_constraint_is_mended() -> None:
     others = ~np.isin(problem.modes.table[broken.mode], named)
     same = ~np.isin(problem.modes.table[better.mode], named)
     assert broken.target[others].tolist() == better.target[same].tolist()
+
+
+def test_annealing_without_compiled_code_keeps_to_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes that no plan takes may name ranks that pieces of hosts do not have."""
+    monkeypatch.setattr("recsmith.planners.auto.annealing_turns.is_compiled", lambda: False)
+    case = Case(workload(*TABLES[:4]), cluster(2, 2), constraints=KINDS["ranks"], cost_model="torchrec")
+    made = case.plan("auto", iterations=40)
+    assert "annealing" in made.members
+    assert keeps(case, made.plan.placements)

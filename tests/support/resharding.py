@@ -130,7 +130,7 @@ def _batch(plan: Plan, seeds: list[int]) -> Any:
     import torch
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-    from recsmith.jobs.workload_model import Batch, random_batch
+    from recsmith.jobs.workload_model import CollectionBatch, random_batch
 
     samples = [random_batch(plan.workload, 1, torch.Generator().manual_seed(seed)) for seed in seeds]
     merged: list[Any] = []
@@ -139,7 +139,7 @@ def _batch(plan: Plan, seeds: list[int]) -> Any:
         values = torch.cat([each[key].values() for key in keys for each in group])
         lengths = torch.cat([each[key].lengths() for key in keys for each in group])
         merged.append(KeyedJaggedTensor(keys=keys, values=values, lengths=lengths))
-    return Batch(merged)
+    return CollectionBatch(merged)
 
 
 # --- what a checkpoint holds, as PyTorch reads it ------------------------------------------------------------------

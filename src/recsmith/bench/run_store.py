@@ -17,7 +17,7 @@ from recsmith.bench.families import Family, parse_family_rows
 from recsmith.bench.journal_lines import JOURNAL, MeasuredVisit, RawAttempt, RawBound, visit_from_raw, visit_to_raw
 from recsmith.bench.plans import Attempt
 from recsmith.errors import UsageError
-from recsmith.files import check_schema, decode, dump_json, encode, parse, read_text, write_text
+from recsmith.files import decode, dump_json, encode, read_raw, write_text
 from recsmith.measuring.folder_lock import lock_folder
 from recsmith.measuring.journal import Journal, Row, read_journal
 
@@ -132,7 +132,7 @@ def _check_settings(path: Path, settings: BenchSettings) -> None:
 def load_settings(path: Path) -> BenchSettings:
     """The settings of a folder."""
     source = str(path / SETTINGS_FILE)
-    return decode(BenchSettings, check_schema(parse(read_text(source), source), SCHEMA, source), source)
+    return decode(BenchSettings, read_raw(source, SCHEMA), source)
 
 
 def _differences(found: BenchSettings, wanted: BenchSettings) -> str:

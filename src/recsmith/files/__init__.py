@@ -7,7 +7,7 @@ may be written, targets.py says.
 
 from recsmith.files.binary import replace_file
 from recsmith.files.given import Given
-from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, reading
+from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, read_raw, reading
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
 from recsmith.files.sources import Source, source_text
 from recsmith.files.targets import check_target, starts_with_schema
@@ -31,6 +31,7 @@ __all__ = [
     "parse_number",
     "parse_yaml",
     "read_bytes",
+    "read_raw",
     "read_text",
     "reading",
     "replace_file",

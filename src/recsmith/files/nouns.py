@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 from recsmith._printable import printable_json
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files.lines import lines_of
-from recsmith.files.parsing import Raw
+from recsmith.files.parsing import Raw, parse
+from recsmith.files.texts import read_text
 from recsmith.files.validators import BROKEN_RULE, adapter, brief_validator, rules_validator
 
 Noun = TypeVar("Noun")
@@ -33,6 +34,11 @@ def check_schema(raw: Raw, schema: str, source: str, made_by: str = "") -> Raw:
         writer = f", which `{made_by}` writes" if made_by else ""
         raise CorruptFile(f"'{source}' has a schema {words}; expected `{schema}`{writer}")
     return {key: value for key, value in raw.items() if key != "schema"}
+
+
+def read_raw(source: str, schema: str) -> Raw:
+    """What a file of a schema holds ('-' is stdin), without its `schema` line; CorruptFile where it is of another."""
+    return check_schema(parse(read_text(source), source), schema, source)
 
 
 def decode(noun: type[Noun], raw: object, source: str) -> Noun:

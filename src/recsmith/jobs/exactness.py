@@ -18,7 +18,7 @@ from recsmith.jobs.sharded_model import (
     sharded_model,
     table_of,
 )
-from recsmith.jobs.workload_model import Batch, WorkloadModel, random_batch, with_model_collections
+from recsmith.jobs.workload_model import CollectionBatch, WorkloadModel, random_batch, with_model_collections
 from recsmith.plans import Plan, plan_from_raw
 
 
@@ -75,12 +75,12 @@ class UnshardedModel:
         cls, keywords = OPTIMIZERS[optimizer]
         self.optimizer = cls(self.model.parameters(), **keywords)
 
-    def step(self, batches: list[Batch]) -> None:
+    def step(self, batches: list[CollectionBatch]) -> None:
         """One step on the mean of the ranks' losses."""
         self.backward(batches)
         self.optimizer.step()
 
-    def backward(self, batches: list[Batch]) -> None:
+    def backward(self, batches: list[CollectionBatch]) -> None:
         """The gradients of the mean of the ranks' losses."""
         self.optimizer.zero_grad()
         total = sum((loss(self.model(batch)) for batch in batches), torch.zeros(()))
@@ -104,7 +104,7 @@ def loss(outputs: dict[str, torch.Tensor]) -> torch.Tensor:
     return total / 100
 
 
-def train_step(sharded: nn.Module, dense: torch.optim.Optimizer | None, batch: Batch) -> None:
+def train_step(sharded: nn.Module, dense: torch.optim.Optimizer | None, batch: CollectionBatch) -> None:
     """One step of the sharded model: fused optimizers step in backward, the dense one after it."""
     if dense is not None:
         dense.zero_grad()
@@ -113,7 +113,7 @@ def train_step(sharded: nn.Module, dense: torch.optim.Optimizer | None, batch: B
         dense.step()
 
 
-def batches_of(plan: Plan, step: int, batch_size: int) -> list[Batch]:
+def batches_of(plan: Plan, step: int, batch_size: int) -> list[CollectionBatch]:
     """The batches of all ranks for a step; every rank draws all of them, so that one can train on them all."""
     world = dist.get_world_size()
     seeds = (torch.Generator().manual_seed(step * world + rank) for rank in range(world))

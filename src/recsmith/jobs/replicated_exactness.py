@@ -16,7 +16,7 @@ import torch.distributed as dist
 from recsmith.clusters import Replication, group_and_rank
 from recsmith.jobs.exactness import UnshardedModel, batches_of, starting_weights, train_step, weights_apart
 from recsmith.jobs.sharded_model import load_weights, rank_device, sharded_model, table_of
-from recsmith.jobs.workload_model import Batch
+from recsmith.jobs.workload_model import CollectionBatch
 from recsmith.plans import Plan, plan_from_raw
 
 
@@ -59,7 +59,7 @@ class _Groups:
         self.models = [UnshardedModel(plan, optimizer, weights) for _ in range(_replication(plan).replicas)]
         self.copies = {each.table for each in plan.placements if each.sharding_type == "data_parallel"}
 
-    def step(self, batches: list[Batch]) -> None:
+    def step(self, batches: list[CollectionBatch]) -> None:
         """One step of each group on its own ranks' batches, data_parallel tables with the gradient of all of them."""
         for group, model in enumerate(self.models):
             own = [group_and_rank(self.cluster, rank)[0] == group for rank in range(len(batches))]

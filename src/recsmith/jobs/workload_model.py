@@ -32,7 +32,7 @@ class WorkloadModel(nn.Module):
         made = [_collection(tables, device) for tables in self.groups]
         setattr(self, COLLECTIONS, nn.ModuleList(made))
 
-    def forward(self, batch: "Batch") -> dict[str, torch.Tensor]:
+    def forward(self, batch: "CollectionBatch") -> dict[str, torch.Tensor]:
         """Embeddings by feature key: (B, dim), or (ids, dim) of a sequence."""
         outputs: dict[str, torch.Tensor] = {}
         for collection, features in zip(getattr(self, COLLECTIONS), batch.features, strict=True):
@@ -49,15 +49,15 @@ def _values(jagged: JaggedTensor) -> torch.Tensor:
     return jagged.values()
 
 
-class Batch:
+class CollectionBatch:
     """One KeyedJaggedTensor per collection; moves to a device as TorchRec's pipelines ask."""
 
     def __init__(self, features: list[KeyedJaggedTensor]) -> None:
         self.features = features
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> "Batch":
+    def to(self, device: torch.device, non_blocking: bool = False) -> "CollectionBatch":
         """The batch on a device."""
-        return Batch([features.to(device, non_blocking=non_blocking) for features in self.features])
+        return CollectionBatch([features.to(device, non_blocking=non_blocking) for features in self.features])
 
     def record_stream(self, stream: torch.Stream) -> None:
         """Keep the batch's memory until a stream is done with it."""
@@ -108,12 +108,12 @@ def _config(table: Table) -> dict[str, Any]:
     }
 
 
-def random_batch(workload: Workload, batch_size: int, generator: torch.Generator) -> Batch:
+def random_batch(workload: Workload, batch_size: int, generator: torch.Generator) -> CollectionBatch:
     """A batch of uniformly drawn ids; bags are as long as the pooling factor of their feature, in the mean.
 
     The poolings of a sample count as one bag.
     """
-    return Batch([_random_features(tables, batch_size, generator) for tables in collection_groups(workload)])
+    return CollectionBatch([_random_features(tables, batch_size, generator) for tables in collection_groups(workload)])
 
 
 def _random_features(tables: list[Table], batch_size: int, generator: torch.Generator) -> KeyedJaggedTensor:

@@ -45,6 +45,11 @@ class Moves:
     devices: Ints
     new: int
 
+    @property
+    def moved(self) -> int:
+        """Bytes that all devices receive of tables that stay."""
+        return int(self.devices.sum())
+
 
 @dataclass(frozen=True)
 class ChangedProblem:

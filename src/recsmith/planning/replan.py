@@ -1,39 +1,34 @@
 """From the plan of a running job to one for changed tables, statistics or devices, without moving much.
 
-Tables whose bytes together stay within what may move are planned anew; all others are pinned to where they are. Bytes
-are very unequal: most tables are small, so a small share of the bytes frees most of the tables (freeing.py says which).
-What a round did not move is left for the next, which frees other tables.
+A fresh plan says how new tables are best split and placed; all others return to where they are. From there compiled
+annealing goes on, which moves what pays and counts the bytes (planners/annealing/warm.py). Where it cannot, tables are
+pinned and freed in rounds (rounds.py).
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Unpack
 
 from recsmith._types import noun
-from recsmith.bounds import first_bound
 from recsmith.clusters import Cluster
-from recsmith.costs import Evaluator
-from recsmith.errors import Infeasible, NoPlanFound
+from recsmith.errors import NoPlanFound
 from recsmith.files import Source
-from recsmith.planners import OnImprove, Planner, Solution
+from recsmith.planners import OnImprove, Planner
+from recsmith.planners.annealing.homes import Homes
 from recsmith.planners.annealing.warm import anneal_warm
-from recsmith.planners.protocol import Search
-from recsmith.planning.changed_problem import ChangedProblem, Moves
-from recsmith.planning.freeing import Freed, free_tables
+from recsmith.planning.changed_problem import ChangedProblem
 from recsmith.planning.options import SearchOptions, SearchWords
 from recsmith.planning.registry import find_planner
 from recsmith.planning.result import Result
+from recsmith.planning.rounds import Found, Rounds
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Constraints, footprint_of, placements_of
 from recsmith.units import format_size
 from recsmith.workloads import Workload
 
-ROUNDS = 4  # the first moves what must move, the others free tables; trade-off: more find more, each takes seconds
-MOSTLY = 0.5  # of the weights that stay: where as much is free, the planner plans as if nothing were placed
-WORTH = 1e-3  # of the step's seconds: a round that gains less is the last
-FAR = 0.05  # above the bound: from there a first plan with other tables freed is worth its time
 MAX_MOVED = "5%"  # of the weights of the tables that stay: what may move if nothing is said
+FRESH = 0.5  # of a limit of time, for the fresh plan
 
 
 @noun
@@ -82,7 +77,7 @@ def replan(
     return Replanning(changed, find_planner(planner), options, on_improve).within(changed.bytes_of(max_moved))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Replanning:
     """How the problem of an old plan is planned. `within` plans for one limit of bytes."""
 
@@ -94,85 +89,57 @@ class Replanning:
     def within(self, limit: int, start: Replanned | None = None) -> Replanned:
         """The best plan found that moves at most `limit` bytes; never worse than `start`, if that moves as little."""
         begun = time.perf_counter()
-        best = (
-            self._first(limit, begun) if start is None else _Round(self.changed.moves(start.result.plan.placements), 1)
-        )
-        tried: frozenset[str] = frozenset()
-        while best.number < ROUNDS and not best.truncated:
-            freed = self._freed(limit, best.moves.tables, tried, self.changed.carried.by_worth())
-            if not freed.names - tried:
-                break
-            tried |= freed.names
-            found = self._round(freed, best, begun)
-            gained = found.moves.total_s < (1 - WORTH) * best.moves.total_s
-            best = found
-            if not gained and best.number > 2:
-                break
+        before = None if start is None else Found(self.changed.moves(start.result.plan.placements))
+        found = self._fresh
+        if found is None or found.moves.moved > limit:
+            annealed = None if found is None else self._annealed(found, limit, begun)
+            found = annealed or self._in_rounds(limit, before)
+        best = min((each for each in (before, found) if each), key=lambda each: each.moves.total_s)
         return self._checked(self._replanned(best, time.perf_counter() - begun), limit)
 
-    def _first(self, limit: int, begun: float) -> "_Round":
-        """A plan that moves only what must move; where that is far from the bound or has no room, others are freed."""
-        carried = self.changed.carried
-        must = {name: size for name, size in carried.sizes.items() if name not in carried.placements}
-        found: list[_Round] = []
-        reason = NoPlanFound("no round was made")
-        for order in ((), carried.by_worth(), *carried.other_orders()):
-            if found and (len(found) > 1 or not self._is_far(found[0])):
-                break
-            try:
-                found.append(self._round(self._freed(limit, must, frozenset(), order), None, begun))
-            except NoPlanFound as error:
-                reason = error
-        if not found:
-            raise reason
-        return min(found, key=lambda each: each.moves.total_s)
-
-    def _is_far(self, found: "_Round") -> bool:
-        """Whether a plan is far above the bound of the problem without pins."""
-        bound_s = first_bound(self.changed.evaluator).bound.value_s
-        return bound_s is not None and found.moves.total_s > (1 + FAR) * bound_s and not found.truncated
-
-    def _freed(self, limit: int, moved: dict[str, int], tried: frozenset[str], order: Sequence[str]) -> Freed:
-        """Which tables the next round may move."""
-        return free_tables(self.changed.carried, moved, limit, tried, self.changed.problem.cluster.world_size, order)
-
-    def _round(self, freed: Freed, best: "_Round | None", begun: float) -> "_Round":
-        """Plan with all tables that stay pinned, but for the free ones."""
-        carried = self.changed.carried
-        now = carried.placements if best is None else {each.table: each for each in best.moves.placements}
-        limits = freed.constraints(
-            self.changed.constraints, [now[name] for name in sorted(carried.sizes) if name in now]
-        )
+    def _in_rounds(self, limit: int, before: Found | None) -> Found | None:
+        """What pinning and freeing finds; NoPlanFound where that is nothing and nothing is known."""
         try:
-            evaluator = self.changed.pinned(limits)
-            solution = self._solution(evaluator, best, begun, freed)
-        except (Infeasible, NoPlanFound) as error:
-            raise NoPlanFound(f"no plan was found that moves so little: {error}; allow more with --max-moved") from None
-        moves = self.changed.moves(placements_of(evaluator.problem, solution.footprint))
-        number, iterations = (0, 0) if best is None else (best.number, best.iterations)
-        return _Round(moves, number + 1, iterations + solution.iterations, solution.truncated)
+            return Rounds(self.changed, self.planner, self.options, self.on_improve).within(
+                limit, before.moves if before else None
+            )
+        except NoPlanFound:
+            if before is None:
+                raise
+            return None
 
-    def _solution(self, evaluator: Evaluator, best: "_Round | None", begun: float, freed: Freed) -> Solution:
-        """A plan annealed from the best so far; made by the planner where there is none, or a poor one, or few pins."""
-        start = None if best is None else footprint_of(evaluator.problem, best.moves.placements)
-        budget = self.options.budget.less(time.perf_counter() - begun)
-        search = Search(evaluator, budget, start, self.on_improve)
-        mostly_pinned = freed.share(self.changed.carried) < MOSTLY
-        if best is not None and start is not None and mostly_pinned and not self._is_far(best):
-            with search.interruptible():
-                found = anneal_warm(evaluator, start, self.options.seed + best.number, lambda: not search.stop)
-                if found is not None:
-                    search.try_(found[1])
-                    return search.found(self.planner.name)
-        return self.planner.plan(
-            evaluator.problem, evaluator, seed=self.options.seed, budget=budget, start=start, on_improve=self.on_improve
-        )
+    @cached_property
+    def _fresh(self) -> Found | None:
+        """The plan for the new problem as if nothing were placed; None where the planner finds none."""
+        changed, budget = self.changed, self.options.budget
+        if budget.time_limit_s is not None:
+            budget = budget.less(FRESH * budget.time_limit_s)
+        try:
+            made = self.planner.plan(changed.problem, changed.evaluator, seed=self.options.seed, budget=budget)
+        except NoPlanFound:
+            return None
+        return Found(changed.moves(placements_of(changed.problem, made.footprint)), made.iterations, made.truncated)
 
-    def _replanned(self, found: "_Round", elapsed_s: float) -> Replanned:
+    def _annealed(self, fresh: Found, limit: int, begun: float) -> Found | None:
+        """The fresh plan, but for tables that stay, annealed within the limit; None where that finds no plan."""
+        changed = self.changed
+        stay = changed.carried.placements
+        returned = footprint_of(changed.problem, tuple(stay.get(p.table, p) for p in fresh.moves.placements))
+        homes = Homes.of(changed.old, changed.carried.sizes, frozenset(stay), limit)
+        ends = begun + (self.options.time_limit_s or float("inf"))
+        made = anneal_warm(changed.evaluator, returned, homes, self.options.seed, lambda: time.perf_counter() < ends)
+        if made is None:
+            return None
+        moves = changed.moves(placements_of(changed.problem, made))
+        if self.on_improve is not None:
+            self.on_improve(moves.total_s)
+        return Found(moves, fresh.iterations + 1, fresh.truncated or time.perf_counter() >= ends)
+
+    def _replanned(self, found: Found, elapsed_s: float) -> Replanned:
         plan = self.changed.plan_of(found.moves, self.planner.name)
         return Replanned(
             result=Result(plan=plan, elapsed_s=elapsed_s, iterations=found.iterations, truncated=found.truncated),
-            moved_bytes=int(found.moves.devices.sum()),
+            moved_bytes=found.moves.moved,
             new_bytes=found.moves.new,
             staying_bytes=self.changed.staying_bytes,
             slowest_receives_bytes=int(found.moves.devices.max()),
@@ -186,13 +153,3 @@ class Replanning:
             f"no plan was found that moves at most {format_size(limit)}; the least that was found moves "
             f"{format_size(best.moved_bytes)}; allow that with --max-moved"
         )
-
-
-@dataclass(frozen=True)
-class _Round:
-    """What the rounds so far found; iterations are of all of them."""
-
-    moves: Moves
-    number: int = 0
-    iterations: int = 0
-    truncated: bool = False

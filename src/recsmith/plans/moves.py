@@ -99,7 +99,7 @@ def _in_old_order(mine: list[Piece], before: list[Piece]) -> list[Piece]:
         column += width
     left, made, column = list(mine), list[Piece](), 0
     while left:
-        best = max(left, key=lambda piece: _keeps(piece, held[piece[0][0]], column))
+        best = max(left, key=lambda piece: (*_keeps(piece, held[piece[0][0]], column), piece[1], -piece[0][0]))
         left.remove(best)
         made.append(best)
         column += best[1]

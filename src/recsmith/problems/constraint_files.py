@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Given, Raw, Source, check_schema, decode, encode, parse, read_text, source_text
+from recsmith.files import Given, Raw, Source, decode, encode, read_raw, source_text
 from recsmith.files.lines import exact_line
 from recsmith.plans import Plan, load_plan
 from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Pin, TableRule, Together
@@ -72,7 +72,7 @@ def load_constraints(source: Constraints | Source) -> Constraints:
     if isinstance(source, Constraints):
         return source
     source = source_text(source, "Constraints")
-    raw = check_schema(parse(read_text(source), source), CONSTRAINTS_SCHEMA, source)
+    raw = read_raw(source, CONSTRAINTS_SCHEMA)
     if not raw:
         raise CorruptFile(f"'{source}' holds no constraint; add rules, pin_to, together, apart or per_rank")
     read = decode(ConstraintsFile, _written_out(raw), source)

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any
 from recsmith.training.reading import load_run, run_from_raw, run_to_raw, save_run
 from recsmith.training.run import (
     Checkpointing,
-    DenseOptimizer,
     Run,
     RunComms,
     RunData,
     RunMetrics,
     RunModel,
-    RunOptimizers,
     RunTable,
-    SparseOptimizer,
 )
+from recsmith.training.run_optimizers import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.scores import Scores
 
 if TYPE_CHECKING:

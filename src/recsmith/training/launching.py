@@ -19,6 +19,7 @@ from recsmith.training.run import Run
 LOOP = "recsmith.training.loop:train_on_rank"
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # environment that torchrun and others set
 SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
+MEETING = ("MASTER_ADDR", "MASTER_PORT")  # where ranks meet, which srun does not say
 OnTold = Callable[[Any], object]
 
 
@@ -68,10 +69,11 @@ def launcher_environment() -> dict[str, str] | None:
     if all(name in os.environ for name in LAUNCHED):
         return {name: os.environ[name] for name in LAUNCHED}
     if "SLURM_PROCID" in os.environ and int(os.environ.get("SLURM_NTASKS", "1")) > 1:
-        if "MASTER_ADDR" not in os.environ:
+        missing = [name for name in MEETING if name not in os.environ]
+        if missing:
             raise UsageError(
-                "srun started this job and MASTER_ADDR is not set; export MASTER_ADDR (the first host of the job) and "
-                "MASTER_PORT (docs/train.md)"
+                f"srun started this job and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
+                "export MASTER_ADDR (the first host of the job) and MASTER_PORT (docs/train.md)"
             )
         return {name: os.environ[word] for name, word in SLURM.items()}
     return None

@@ -14,7 +14,7 @@ from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.models import find_function
-from recsmith.training.run import DenseOptimizer, RunOptimizers, SparseOptimizer
+from recsmith.training.run_optimizers import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 SPARSE: dict[str, type[torch.optim.Optimizer]] = {

@@ -1,8 +1,9 @@
-"""A training job as a value: what a run file says, with every default on this page.
+"""A training job as a value: what a run file says, with every default.
 
     Run(data=RunData(train="criteo/train.tsv.gz"), output="runs/first")
 
-Nothing here imports torch. What a run does is in loop.py, from top to bottom.
+Those of optimizers stand in run_optimizers.py. Nothing here imports torch. What a run
+does is in loop.py, from top to bottom.
 """
 
 from typing import Any, Literal
@@ -10,15 +11,11 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.embeddings import CompressionRule
 from recsmith.errors import UsageError, check_rules
+from recsmith.training.run_optimizers import RunOptimizers, positive
 from recsmith.workloads.table import DataType
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
-SparseName = Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "lamb", "partial_rowwise_adam"]
-
-
-def _positive(name: str, value: float) -> str | None:
-    return None if value > 0 else f"{name} is {value}; it must be above 0"
 
 
 @noun
@@ -40,9 +37,9 @@ class RunData:
     def __post_init__(self) -> None:
         """Check counts."""
         check_rules(
-            _positive("data.batch_size", self.batch_size),
-            _positive("data.epochs", self.epochs),
-            None if self.global_batch_size is None else _positive("data.global_batch_size", self.global_batch_size),
+            positive("data.batch_size", self.batch_size),
+            positive("data.epochs", self.epochs),
+            None if self.global_batch_size is None else positive("data.global_batch_size", self.global_batch_size),
         )
 
     def local_batch_size(self, ranks: int) -> int:
@@ -124,69 +121,6 @@ class RunComms:
 
 
 @noun
-class SparseOptimizer:
-    """The optimizer of embedding tables, fused into their backward pass; equal ids of a batch count once.
-
-    learning_rate, eps, weight_decay, beta1, beta2 mean what they mean in torch.optim; those that an optimizer does not
-    have are ignored where they have their defaults, and refused elsewhere.
-    """
-
-    name: SparseName = "rowwise_adagrad"
-    learning_rate: float = 0.02
-    eps: float = 1e-8
-    weight_decay: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-
-    def __post_init__(self) -> None:
-        """Check signs."""
-        check_rules(_positive("optimizers.sparse.learning_rate", self.learning_rate))
-
-
-@noun
-class DenseOptimizer:
-    """The optimizer of all other parameters: a class of torch.optim in any case, or 'module:Class'.
-
-    arguments: of that class, beside learning_rate. clip_norm: gradients are scaled down to this norm.
-    """
-
-    name: str = "adam"
-    learning_rate: float = 1e-3
-    arguments: dict[str, Any] | None = None
-    clip_norm: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check signs."""
-        check_rules(
-            _positive("optimizers.dense.learning_rate", self.learning_rate),
-            None if self.clip_norm is None else _positive("optimizers.dense.clip_norm", self.clip_norm),
-        )
-
-
-@noun
-class RunOptimizers:
-    """Optimizers, and how their learning rates change: a linear rise over warmup_steps, then constant.
-
-    With decay_steps they fall from step decay_start on, linearly, to 0.
-    """
-
-    sparse: SparseOptimizer = SparseOptimizer()
-    dense: DenseOptimizer = DenseOptimizer()
-    warmup_steps: int = 0
-    decay_start: int | None = None
-    decay_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check that decay comes after warm-up."""
-        start = self.warmup_steps if self.decay_start is None else self.decay_start
-        check_rules(
-            None if self.warmup_steps >= 0 else f"optimizers.warmup_steps is {self.warmup_steps}; 0 or more",
-            None if start >= self.warmup_steps else "optimizers.decay_start lies within the warm-up; start it after",
-            None if self.decay_steps is None else _positive("optimizers.decay_steps", self.decay_steps),
-        )
-
-
-@noun
 class Checkpointing:
     """When the state of the job is saved: every so many steps and when it is ended by a signal.
 
@@ -199,7 +133,7 @@ class Checkpointing:
 
     def __post_init__(self) -> None:
         """Check counts."""
-        check_rules(_positive("checkpoint.every", self.every), _positive("checkpoint.keep", self.keep))
+        check_rules(positive("checkpoint.every", self.every), positive("checkpoint.keep", self.keep))
 
 
 @noun
@@ -217,8 +151,8 @@ class RunMetrics:
     def __post_init__(self) -> None:
         """Check counts."""
         check_rules(
-            _positive("metrics.every", self.every),
-            None if self.evaluate_every is None else _positive("metrics.evaluate_every", self.evaluate_every),
+            positive("metrics.every", self.every),
+            None if self.evaluate_every is None else positive("metrics.evaluate_every", self.evaluate_every),
         )
 
 
@@ -248,7 +182,7 @@ class Run:
     def __post_init__(self) -> None:
         """Check counts."""
         check_rules(
-            None if self.ranks is None else _positive("ranks", self.ranks),
-            None if self.steps is None else _positive("steps", self.steps),
+            None if self.ranks is None else positive("ranks", self.ranks),
+            None if self.steps is None else positive("steps", self.steps),
             None if self.seed >= 0 else f"seed is {self.seed}; 0 or more",
         )

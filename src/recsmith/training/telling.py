@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recsmith.errors import MissingExtra
-from recsmith.files import Raw
+from recsmith.files import Raw, write_text
 from recsmith.jobs.telling import TOLD, tell
 
 LOG = "log.jsonl"
@@ -28,6 +28,7 @@ class Diary:
         self.rank = rank
         self._file = folder / LOG
         self._board: Any = None
+        self._refused = False  # whether the disk refused the line before
         if rank:
             return
         self._forget_after(step)
@@ -42,8 +43,7 @@ class Diary:
         """A line of log.jsonl, and its numbers for TensorBoard where it has a step."""
         if self.rank:
             return
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"event": event, **words}) + "\n")
+        self._append(json.dumps({"event": event, **words}) + "\n")
         if self._board is not None and "step" in words:
             for name, value in words.items():
                 if isinstance(value, int | float) and name != "step":
@@ -60,13 +60,29 @@ class Diary:
 
             print(f"recsmith: {progress_words(words)}", file=sys.stderr, flush=True)  # noqa: T201
 
+    def _append(self, line: str) -> None:
+        """Add a line, whole or not at all; where the disk refuses it, say so once: training goes on without."""
+        problem, data = None, line.encode()
+        try:
+            with self._file.open("ab", buffering=0) as file:
+                size = file.tell()
+                if file.write(data) < len(data):
+                    file.truncate(size)
+                    problem = "no space left for a whole line"
+        except OSError as error:
+            problem = error.strerror or str(error)
+        if problem and not self._refused:
+            self.say({"note": f"'{self._file}' cannot be written: {problem}; training goes on without its lines"})
+        self._refused = problem is not None
+
     def _forget_after(self, step: int) -> None:
         """Drop lines of steps that were lost with the job before, and will be written again."""
         if not self._file.exists():
             return
         lines = self._file.read_text(encoding="utf-8").splitlines()
         kept = [line for line in lines if _step_of(line) <= step]
-        self._file.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        if kept != lines:
+            write_text(str(self._file), "".join(f"{line}\n" for line in kept))
 
 
 def _step_of(line: str) -> int:

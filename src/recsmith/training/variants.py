@@ -16,12 +16,11 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import (
     Raw,
     Source,
-    check_schema,
     decode,
     dump_json,
     encode,
-    parse,
     parse_json,
+    read_raw,
     read_text,
     source_text,
     write_text,
@@ -93,7 +92,7 @@ class VariantRow:
 def load_bench(source: Source) -> TrainBench:
     """The comparison that a YAML or JSON file describes; its run's path is beside it."""
     name = source_text(source, "a comparison")
-    made = decode(TrainBench, check_schema(parse(read_text(name), name), SCHEMA, name), name)
+    made = decode(TrainBench, read_raw(name, SCHEMA), name)
     return replace(made, run=str(Path(name).parent / made.run))
 
 

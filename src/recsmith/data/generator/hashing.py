@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from recsmith._random import Words
 from recsmith._types import Ints
-from recsmith.data.random_words import Words
 
 Vectors = npt.NDArray[np.float32]
 WIDTH = 4  # numbers of a hidden vector: 16 bits of a word each

@@ -6,13 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
+from recsmith._random import Words, uniform
 from recsmith._types import Floats, Ints
 from recsmith.data.batch import Batch, JaggedIds, Singles, concatenated
 from recsmith.data.generator.hashing import RowShuffle
 from recsmith.data.generator.spec import GeneratedFeature, GeneratorSpec
 from recsmith.data.generator.teacher import Scale, Teacher
 from recsmith.data.generator.zipf import ZipfLaw, poisson_lengths
-from recsmith.data.random_words import Words, random_words, salt, uniform
+from recsmith.data.random_words import random_words, salt
 from recsmith.data.schema import DataSchema
 from recsmith.data.source import Block
 from recsmith.files import encode

@@ -15,11 +15,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from recsmith._random import uniform
 from recsmith._types import Floats, Ints, record
 from recsmith.data.batch import Batch, JaggedIds, Singles
 from recsmith.data.generator.hashing import WIDTH, Vectors, buckets, mixed, vectors
 from recsmith.data.generator.spec import DriftSpec, GeneratedFeature, GeneratorSpec
-from recsmith.data.random_words import random_words, salt, uniform
+from recsmith.data.random_words import random_words, salt
 
 HALVINGS = 60  # of an interval, in the search for the bias
 NEXT_TRUTH = np.uint64(0x9E3779B97F4A7C15)  # between the salts of one truth and the next

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Raw, check_schema, dump_json, parse, parse_json, read_text, replace_file, write_text
+from recsmith.files import Raw, dump_json, parse_json, read_raw, replace_file, write_text
 from recsmith.measuring.journal import NAME as JOURNAL
 from recsmith.measuring.journal import Journal, read_journal
 
@@ -93,7 +93,7 @@ class RunFolder:
 
 
 def _read(path: Path, schema: str) -> Raw:
-    return check_schema(parse(read_text(str(path)), str(path)), schema, str(path))
+    return read_raw(str(path), schema)
 
 
 def _plain(settings: Raw) -> Raw:

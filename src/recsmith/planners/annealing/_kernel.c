@@ -29,9 +29,11 @@ typedef double f64;
 #define PARTNERS 8         /* to trade places with, of which the best is taken */
 #define REFRESH 65536      /* steps after which levels and sums of powers are worked out anew, as rounding adds up */
 #define EXACT 1e-6         /* of what it was: a sum of powers that falls below is added up anew, not by differences */
+#define OVERFULL 10.0       /* of the score: what it costs a start if all memory is missing */
+#define EXCESSIVE 1.0      /* of the score: what it costs a start if twice as many bytes move as may */
 #define SIMILAR 1.2        /* times the best step: only plans whose score is below are priced as plans are */
 
-enum { MOVE, SWAP, SHIFT, SPLIT, REPLACE, KINDS };
+enum { MOVE, SWAP, SHIFT, SPLIT, REPLACE, RETURN, KINDS };
 
 typedef struct {
     i64 T, M, U, O, W, H, G, F, k, S, per_host;            /* per_host: ranks of a host */
@@ -49,6 +51,14 @@ typedef struct {
     i64 lucks;
     const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,) */
     const i64 *open;                                       /* (T, W): ranks that a table may cover; NULL for all */
+    /* What is held before anything moves; home_count is NULL where nothing is. Pieces (T, S) are in the order of
+       columns: width, target, unit. home_coverage: ranks of a piece, or less than 0: on how many ranks copies are; home_mode: -1 where a
+       table cannot return. */
+    const i64 *unit_width, *mode_copies, *column_bytes, *home_count, *home_coverage, *home_mode, *home_width,
+        *home_target, *home_unit;
+    i64 most_moved;                                        /* bytes that may move */
+    f64 move_price;                                        /* share of the score that all of them cost */
+    f64 memory;                                            /* bytes of all ranks */
 } Problem;
 
 typedef struct {
@@ -78,6 +88,7 @@ typedef struct {
     f64 *old_sums, *old_cell_loads, *old_loads, *old_powers, old_power_sum[MOST_PHASES];
     i64 *old_rank, *old_free, *old_host_free, *old_in_group;
     unsigned char *touched;
+    i64 over, moved, then_over, then_moved, *moved_of;     /* bytes that do not fit; that move, in all and (T,) */
     void *memory[MOST_BLOCKS];
     int blocks, failed;                                    /* failed: memory has run out */
 } Annealer;
@@ -252,12 +263,23 @@ static void take_back(Annealer *a) {
     forget(a);
 }
 
-static int fits(const Annealer *a) {                       /* whether what was touched has memory for its pieces */
-    for (i64 n = 0; n < a->ranks; n++) {
+static i64 lacking(i64 bytes) { return bytes < 0 ? -bytes : 0; }
+
+static i64 more_lacking(const Annealer *a) {               /* bytes of what was touched and on all hosts */
+    i64 more = 0;
+    for (i64 n = 0; n < a->ranks; n++) more += lacking(a->free_[a->old_rank[n]]) - lacking(a->old_free[n]);
+    for (i64 h = 0; h < a->p->H; h++) more += lacking(a->host_free[h]) - lacking(a->old_host_free[h]);
+    return more;
+}
+
+static int fits(Annealer *a) {                             /* whether ranks have memory, or lack no more than before */
+    int full = a->over > 0;
+    for (i64 n = 0; n < a->ranks && !full; n++) {
         i64 rank = a->old_rank[n];
-        if (a->free_[rank] < 0 || a->host_free[rank / a->p->per_host] < 0) return 0;
+        full = a->free_[rank] < 0 || a->host_free[rank / a->p->per_host] < 0;
     }
-    return 1;
+    a->then_over = a->over + (full ? more_lacking(a) : 0);
+    return a->then_over <= a->over;
 }
 
 /* --- which pieces are where -------------------------------------------------------------------------------------- */
@@ -525,14 +547,132 @@ static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another op
     return lawful(a, to);
 }
 
+static int propose_return(Annealer *a, Proposal *to, i64 piece) {  /* a table to where it was before anything moved */
+    const Problem *p = a->p;
+    i64 table = piece / p->S;
+    if (!p->home_count || p->home_mode[table] < 0 || !a->moved_of[table]) return 0;
+    to->table = table, to->option = -1, to->mode = p->home_mode[table], to->count = p->home_count[table];
+    memcpy(to->unit, p->home_unit + table * p->S, to->count * sizeof(i64));
+    memcpy(to->target, p->home_target + table * p->S, to->count * sizeof(i64));
+    return 1;
+}
+
 static int propose(Annealer *a, int kind, i64 piece, Proposal to[2]) {
     switch (kind) {
     case MOVE: return propose_move(a, to, piece);
     case SWAP: return propose_swap(a, to, to + 1, piece);
     case SHIFT: return propose_shift(a, to, piece);
     case SPLIT: return propose_split(a, to, piece);
+    case RETURN: return propose_return(a, to, piece);
     default: return propose_option(a, to, piece);           /* REPLACE */
     }
+}
+
+/* --- what moves: as plans/moves.py counts it for pieces in the order of columns that it gives them, or more ------- */
+
+static i64 overlap(i64 a, i64 b, i64 c, i64 d) {           /* of [a, b) and [c, d) */
+    i64 first = a > c ? a : c, last = b < d ? b : d;
+    return last > first ? last - first : 0;
+}
+
+static int width_alike(const Problem *p, const Proposal *to) {  /* whether pieces are as wide as those before */
+    i64 before = p->home_count[to->table], *width = (i64 *)p->home_width + to->table * p->S;
+    uint64_t used = 0;
+    if (before != to->count) return 0;
+    for (i64 i = 0; i < to->count; i++) {
+        i64 j = 0;
+        while (j < before && (used >> j & 1 || width[j] != p->unit_width[to->unit[i]])) j++;
+        if (j == before) return 0;
+        used |= (uint64_t)1 << j;
+    }
+    return 1;
+}
+
+static i64 kept_in_place(const Problem *p, const Proposal *to) {  /* columns of pieces that are as before */
+    const i64 *width = p->home_width + to->table * p->S, *target = p->home_target + to->table * p->S;
+    uint64_t used = 0;
+    i64 kept = 0;
+    for (i64 i = 0; i < to->count; i++) {
+        i64 j = 0, wide = p->unit_width[to->unit[i]];
+        while (j < to->count && (used >> j & 1 || width[j] != wide || target[j] != to->target[i])) j++;
+        if (j < to->count) used |= (uint64_t)1 << j, kept += wide;
+    }
+    return kept;
+}
+
+typedef struct { i64 loses, here, width, target; } Place;  /* how good a column is for a piece */
+
+static Place place_of(const Problem *p, i64 table, i64 target, i64 width, i64 column) {
+    const i64 *wide = p->home_width + table * p->S, *home = p->home_target + table * p->S;
+    i64 start = 0, here = 0, most = 0;
+    for (i64 j = 0; j < p->home_count[table]; start += wide[j++]) {
+        if (home[j] != target) continue;
+        i64 both = overlap(start, start + wide[j], column, column + width), could = wide[j] < width ? wide[j] : width;
+        here = both > here ? both : here, most = could > most ? could : most;
+    }
+    return (Place){most - here, here, width, target};
+}
+
+static int better(Place x, Place y) {
+    if (x.loses != y.loses) return x.loses < y.loses;
+    if (x.here != y.here) return x.here > y.here;
+    return x.width != y.width ? x.width > y.width : x.target < y.target;
+}
+
+static i64 held(const Problem *p, i64 table, Place at, i64 column) {  /* columns of a piece there that its rank had */
+    const i64 *wide = p->home_width + table * p->S, *home = p->home_target + table * p->S;
+    i64 start = 0, kept = 0;
+    for (i64 j = 0; j < p->home_count[table]; start += wide[j++])
+        if (home[j] == at.target) kept += overlap(start, start + wide[j], column, column + at.width);
+    return kept;
+}
+
+static i64 kept_in_order(const Problem *p, const Proposal *to) {  /* from the first column on the best piece */
+    uint64_t used = 0;
+    i64 kept = 0, column = 0;
+    for (i64 n = 0; n < to->count; n++) {
+        i64 chosen = -1;
+        Place best = {0, 0, 0, 0};
+        for (i64 i = 0; i < to->count; i++) {
+            if (used >> i & 1) continue;
+            Place at = place_of(p, to->table, to->target[i], p->unit_width[to->unit[i]], column);
+            if (chosen < 0 || better(at, best)) chosen = i, best = at;
+        }
+        used |= (uint64_t)1 << chosen;
+        kept += held(p, to->table, best, column);
+        column += best.width;
+    }
+    return kept;
+}
+
+static i64 bytes_moved(const Problem *p, const Proposal *to) {
+    i64 table = to->table, bytes = p->column_bytes[table], columns = 0, kept = 0;
+    if (!bytes) return 0;
+    for (i64 i = 0; i < to->count; i++) columns += p->unit_width[to->unit[i]];
+    i64 ranks = p->mode_copies[to->mode] ? p->W : 1, have = p->home_coverage[table];
+    i64 without = p->W + have > 0 ? p->W + have : 0;       /* ranks that have no copy */
+    if (have < 0) return bytes * (ranks > 1 ? columns * without : without ? columns : 1);
+    if (ranks > 1) return bytes * columns * ranks;
+    int alike = have == p->mode_coverage[to->mode] && width_alike(p, to);
+    if (have == p->mode_coverage[to->mode]) kept = alike ? kept_in_place(p, to) : kept_in_order(p, to);
+    if (kept == columns && !(alike && to->mode == p->home_mode[table])) kept--;  /* other cuts are never free */
+    return bytes * (columns - kept);
+}
+
+static int may_move(Annealer *a, const Proposal *to, int tables) {  /* whether bytes are left, or no more move */
+    a->then_moved = a->moved;
+    if (!a->p->home_count) return 1;
+    for (int i = 0; i < tables; i++) a->then_moved += bytes_moved(a->p, to + i) - a->moved_of[to[i].table];
+    return a->then_moved <= a->moved || a->then_moved <= a->p->most_moved;
+}
+
+/* What the score is multiplied with: starts that do not fit or move too much pay for it until they do. */
+static f64 penalty(const Annealer *a) {
+    const Problem *p = a->p;
+    if (!p->home_count) return 1;
+    f64 limit = p->most_moved > 0 ? (f64)p->most_moved : 1, excess = ((f64)a->then_moved - (f64)p->most_moved) / limit;
+    return 1 + p->move_price * (f64)a->then_moved / limit + (excess > 0 ? EXCESSIVE * excess : 0)
+        + OVERFULL * (f64)a->then_over / p->memory;
 }
 
 /* --- the loop ---------------------------------------------------------------------------------------------------- */
@@ -556,12 +696,13 @@ static void adopt(Annealer *a, const Proposal *to) {
     memcpy(a->plan.unit + table * S, to->unit, to->count * sizeof(i64));
     memcpy(a->plan.target + table * S, to->target, to->count * sizeof(i64));
     enlist(a, table);
+    if (a->p->home_count) a->moved_of[table] = bytes_moved(a->p, to);
 }
 
 static void remember(Annealer *a) {                        /* the plan, if it is the best */
     const Problem *p = a->p;
     f64 seconds = step(a);
-    if (!(seconds < a->best_s)) return;
+    if (!(seconds < a->best_s) || a->over > 0 || (p->home_count && a->moved > p->most_moved)) return;
     a->best_s = seconds;
     memcpy(a->best.option, a->plan.option, p->T * sizeof(i64));
     memcpy(a->best.mode, a->plan.mode, p->T * sizeof(i64));
@@ -602,21 +743,22 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
         if (n == s->first || n % stage_steps == 0 || n % REFRESH == 0) {
             a->sharpness = s->blunt << (n / stage_steps);
             refresh(a);
-            now = score(a);
+            a->then_over = a->over, a->then_moved = a->moved;
+            now = score(a) * penalty(a);
             remember(a);
         }
         int kind = kind_of(a);
         i64 phase = below(a, a->p->F), piece = heads(a) ? slow_piece(a, phase) : any_piece(a);
-        if (!propose(a, kind, piece, to)) continue;
+        if (!propose(a, kind, piece, to) || !may_move(a, to, 1 + (kind == SWAP))) continue;
         begin(a);
         for (int i = 0; i <= (kind == SWAP); i++) replace_table(a, to + i);
         if (!fits(a)) { take_back(a); continue; }
         price_touched(a);
-        f64 then = score(a), heat = s->hot * pow(s->cold / s->hot, (f64)n / s->steps);
+        f64 then = score(a) * penalty(a), heat = s->hot * pow(s->cold / s->hot, (f64)n / s->steps);
         if (then > now * (1 + heat * a->p->luck[below(a, a->p->lucks)])) { take_back(a); continue; }
         for (int i = 0; i <= (kind == SWAP); i++) adopt(a, to + i);
         forget(a);
-        now = then;
+        now = then, a->over = a->then_over, a->moved = a->then_moved;
         if (now < a->best_s * SIMILAR) remember(a);
     }
 }
@@ -626,13 +768,17 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
 enum {  /* the arrays, in the order of the call */
     SIZES, MODE_GROUP, MODE_COVERAGE, MODE_FIXED, MODE_UNIT, MODE_LEAST, UNIT_TERMS, UNIT_LOADS, UNIT_BYTES,
     OPTION_MODE, OPTION_UNIT, OPTION_COUNT, OPTION_NEAR, TRIED_START, TRIED, PLANES, SLOPES, OPENING, SHARED,
-    CAPACITY, HOST_CAPACITY, LUCK, SHARES, OPEN,
+    CAPACITY, HOST_CAPACITY, LUCK, OPEN, SHARES,
+    UNIT_WIDTH, MODE_COPIES, COLUMN_BYTES, HOME_COUNT, HOME_COVERAGE, HOME_MODE, HOME_WIDTH, HOME_TARGET, HOME_UNIT,
+    MOST_MOVED, MOVE_PRICE,
     PLAN, BEST = PLAN + 5, RANDOM = BEST + 5, BEST_S, ARRAYS
 };
 static const char *const NAMES[ARRAYS] = {
     "sizes", "mode_group", "mode_coverage", "mode_fixed", "mode_unit", "mode_least", "unit_terms", "unit_loads",
     "unit_bytes", "option_mode", "option_unit", "option_count", "option_near", "tried_start", "tried", "planes",
-    "slopes", "opening", "shared", "capacity", "host_capacity", "luck", "shares", "open", "plan.option", "plan.mode",
+    "slopes", "opening", "shared", "capacity", "host_capacity", "luck", "open", "shares",
+    "unit_width", "mode_copies", "column_bytes", "home.count", "home.coverage", "home.mode", "home.width",
+    "home.target", "home.unit", "most_moved", "move_price", "plan.option", "plan.mode",
     "plan.count", "plan.unit", "plan.target", "best.option", "best.mode", "best.count", "best.unit", "best.target",
     "random", "best_s",
 };
@@ -672,6 +818,7 @@ static void allocate(Annealer *a, Proposal to[2]) {
     a->old_host_free = room(a, p->H, sizeof(i64));
     a->old_in_group = room(a, p->G, sizeof(i64));
     a->touched = room(a, W, 1);
+    a->moved_of = room(a, p->T, sizeof(i64));
     for (int i = 0; i < 2; i++) {
         to[i].unit = room(a, p->S, sizeof(i64));
         to[i].target = room(a, p->S, sizeof(i64));
@@ -693,7 +840,12 @@ static void set_up(Annealer *a) {                          /* places the plan; `
             forget(a);
         }
         enlist(a, t);
+        Proposal here = {t, a->plan.option[t], a->plan.mode[t], a->plan.count[t], a->plan.unit + t * p->S,
+                         a->plan.target + t * p->S};
+        if (p->home_count) a->moved += a->moved_of[t] = bytes_moved(p, &here);
     }
+    for (i64 w = 0; w < p->W; w++) a->over += lacking(a->free_[w]);
+    for (i64 h = 0; h < p->H; h++) a->over += lacking(a->host_free[h]);
 }
 
 static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 lengths[]) {
@@ -709,18 +861,25 @@ static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 
     p->planes = array[PLANES], p->slopes = array[SLOPES], p->opening = array[OPENING], p->shared = array[SHARED];
     p->capacity = array[CAPACITY], p->host_capacity = array[HOST_CAPACITY];
     p->luck = array[LUCK], p->kinds = array[SHARES], p->open = lengths[OPEN] ? array[OPEN] : NULL;
+    if (lengths[HOME_COUNT]) {
+        p->unit_width = array[UNIT_WIDTH], p->mode_copies = array[MODE_COPIES], p->column_bytes = array[COLUMN_BYTES];
+        p->home_count = array[HOME_COUNT], p->home_coverage = array[HOME_COVERAGE], p->home_mode = array[HOME_MODE];
+        p->home_width = array[HOME_WIDTH], p->home_target = array[HOME_TARGET], p->home_unit = array[HOME_UNIT];
+    }
     a->p = p;
     a->plan = (Plan){array[PLAN], array[PLAN + 1], array[PLAN + 2], array[PLAN + 3], array[PLAN + 4]};
     a->best = (Plan){array[BEST], array[BEST + 1], array[BEST + 2], array[BEST + 3], array[BEST + 4]};
 }
 
 static const char *wrong_length(const Problem *p, const i64 lengths[]) {
-    i64 planes = 0, TS = p->T * p->S;
+    i64 planes = 0, TS = p->T * p->S, homes = p->home_count != NULL;
     for (i64 f = 0; f < p->F; f++) planes += p->planes[f];
     const i64 expected[ARRAYS] = {
         10, p->M, p->M, p->M, p->M, p->M, p->U * p->k, p->U * p->F, p->U * 4,
         p->O, p->O * 2, p->O * 2, p->O * 2, p->T + 1, p->tried_start[p->T],
-        p->F, planes * p->k, p->F, p->G, p->W, p->H, p->lucks, KINDS, p->open ? p->T * p->W : 0,
+        p->F, planes * p->k, p->F, p->G, p->W, p->H, p->lucks, p->open ? p->T * p->W : 0, KINDS,
+        homes * p->U, homes * p->M, homes * p->T, homes * p->T, homes * p->T, homes * p->T, homes * TS, homes * TS,
+        homes * TS, homes, homes,
         p->T, p->T, p->T, TS, TS, p->T, p->T, p->T, TS, TS, 2, 1,
     };
     for (int i = 0; i < ARRAYS; i++)
@@ -729,7 +888,7 @@ static const char *wrong_length(const Problem *p, const i64 lengths[]) {
 }
 
 static PyObject *run(void *const array[], const i64 lengths[], const Schedule *schedule) {
-    Problem problem;
+    Problem problem = {0};
     Annealer annealer = {0}, *a = &annealer;
     Proposal to[2] = {{0}, {0}};
     if (lengths[SIZES] != 10) return PyErr_Format(PyExc_ValueError, "sizes: 10 numbers are needed");
@@ -738,6 +897,11 @@ static PyObject *run(void *const array[], const i64 lengths[], const Schedule *s
         return PyErr_Format(PyExc_ValueError, "planes or tried_start: wrong length");
     const char *wrong = wrong_length(&problem, lengths);
     if (wrong) return PyErr_Format(PyExc_ValueError, "%s: wrong length", wrong);
+    for (i64 w = 0; w < problem.W; w++) problem.memory += (f64)problem.capacity[w];
+    if (problem.home_count) {
+        problem.most_moved = *(const i64 *)array[MOST_MOVED];
+        problem.move_price = *(const f64 *)array[MOVE_PRICE];
+    }
     Py_BEGIN_ALLOW_THREADS
     allocate(a, to);
     if (!a->failed) {

@@ -9,7 +9,7 @@ k work terms, S slots for the pieces of a table, N pieces placed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -31,6 +31,7 @@ KINDS = (0.1, 0.2, 0.5, 0.15, 0.05)
 otherwise where they are, and a table takes another option. Columns pass most often, half of the time all of a rank's:
 tables come together again that way, and narrow pieces cost more."""
 BLUNT, STAGES = 24, 5  # power of the norm that stands for the slowest rank, at first; stages, each of twice the power
+NOTHING_HELD: tuple[Ints | Floats, ...] = (*(10 * [np.zeros(0, dtype=np.int64)]), np.zeros(0))
 _FIXED = TYPE_NAMES.index("table_column_wise")  # its pieces move together: all on one host
 
 
@@ -102,11 +103,12 @@ class FlatProblem:
             _floats(alone), _ints(memory),
         )  # fmt: skip
         luck = -np.log1p(-(np.arange(LUCKS) + 0.5) / LUCKS)
+        self.kinds = tuple(kinds)
         self.after_options = (
             _ints([len(slopes) for slopes in linear_pieces.slopes]),
             _floats(np.concatenate([slopes.ravel() for slopes in linear_pieces.slopes])),
             _floats(linear_pieces.opening), _floats(evaluator.shared.sum(axis=1)),
-            _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck), _floats(np.cumsum(kinds)),
+            _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck),
             _ints([] if problem.legality.open is None else problem.legality.open.ravel()),
         )  # fmt: skip
 
@@ -155,8 +157,15 @@ class FlatProblem:
 
     def _units(self, placed: Footprint) -> Ints:
         """The unit of each placed piece."""
-        number = {key: i for i, key in enumerate(zip(self.mode.tolist(), self.width.tolist(), strict=True))}
-        return _ints([number[key] for key in zip(placed.mode.tolist(), placed.width.tolist(), strict=True)])
+        return _ints([self._unit_of[key] for key in zip(placed.mode.tolist(), placed.width.tolist(), strict=True)])
+
+    def unit_of(self, mode: int, width: int) -> int:
+        """The unit of a piece of a mode."""
+        return self._unit_of[mode, width]
+
+    @cached_property
+    def _unit_of(self) -> dict[tuple[int, int], int]:
+        return {key: i for i, key in enumerate(zip(self.mode.tolist(), self.width.tolist(), strict=True))}
 
     def footprint(self, plan: FlatPlan) -> Footprint:
         """The placed pieces of a plan."""
@@ -165,17 +174,29 @@ class FlatProblem:
         return ordered_footprint(self.problem, self.mode[unit], self.width[unit], plan.target[placed])
 
 
+@dataclass(frozen=True)
+class FlatHomes:
+    """What devices held before, and how much of it may move (homes.py). returns: share of changes that take it back."""
+
+    arrays: tuple[Ints | Floats, ...]
+    returns: float
+
+
 class Cooling:
     """One plan that cools down; `go_on` may be called again until all steps are done.
 
     best, best_s: the best plan met so far, and its seconds.
     """
 
-    def __init__(self, flat: FlatProblem, options: "FlatOptions", start: FlatPlan, seed: int) -> None:
+    def __init__(
+        self, flat: FlatProblem, options: "FlatOptions", start: FlatPlan, seed: int, homes: FlatHomes | None = None
+    ) -> None:
         self.plan, self.best = start.copy(), start.copy()
         self._seconds = np.array([np.inf])
         state = np.random.SeedSequence(seed).generate_state(2, np.uint64) | np.uint64(1)
+        moved = NOTHING_HELD if homes is None else homes.arrays
         self._arrays = (*flat.before_options, *options.arrays, *flat.after_options,
+                        _shares(flat.kinds, 0 if homes is None else homes.returns), *moved,
                         *self.plan.arrays, *self.best.arrays, state, self._seconds)  # fmt: skip
 
     @property
@@ -214,6 +235,13 @@ def _free_modes(problem: Problem) -> Bools:
             for mode in np.flatnonzero((modes.type == number) & (modes.span != Span.WORLD) & own).tolist():
                 free[mode] = not kind.equal_widths(problem.tables[int(modes.table[mode])], problem.cluster)
     return free
+
+
+def _shares(kinds: Sequence[float], returns: float) -> Floats:
+    """Cumulated shares of the kinds of changes, of which returns are the last."""
+    changes = np.cumsum(kinds)
+    changes[-1] = 1.0
+    return _floats(np.append((1 - returns) * changes, 1.0))
 
 
 def _ints(values: object) -> Ints:

@@ -41,7 +41,8 @@ class RandomChanges:
                 assert legality.open is not None
                 some = np.flatnonzero(size == coverage)
                 open_: Bools = np.all(by_target(legality.open[table[some]], coverage), axis=-1)
-                there: Bools = open_[np.arange(len(some))[:, None], target[some]]
+                last = open_.shape[1] - 1  # a change that is not legal anyway may name a rank for the piece of a host
+                there: Bools = open_[np.arange(len(some))[:, None], np.minimum(target[some], last)]
                 kept[some] &= (there | (target[some] == NOWHERE)).all(axis=1)
         return kept
 

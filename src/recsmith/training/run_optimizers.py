@@ -1,0 +1,76 @@
+"""Optimizers as a run file names them, and how their learning rates change; optimizers.py makes them."""
+
+from typing import Any, Literal
+
+from recsmith._types import noun
+from recsmith.errors import check_rules
+
+SparseName = Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "lamb", "partial_rowwise_adam"]
+
+
+def positive(name: str, value: float) -> str | None:
+    """A rule of nouns: None where a number is above 0, elsewhere what is wrong."""
+    return None if value > 0 else f"{name} is {value}; it must be above 0"
+
+
+@noun
+class SparseOptimizer:
+    """The optimizer of embedding tables, fused into their backward pass; equal ids of a batch count once.
+
+    learning_rate, eps, weight_decay, beta1, beta2 mean what they mean in torch.optim; those that an optimizer does not
+    have are ignored where they have their defaults, and refused elsewhere.
+    """
+
+    name: SparseName = "rowwise_adagrad"
+    learning_rate: float = 0.02
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+
+    def __post_init__(self) -> None:
+        """Check signs."""
+        check_rules(positive("optimizers.sparse.learning_rate", self.learning_rate))
+
+
+@noun
+class DenseOptimizer:
+    """The optimizer of all other parameters: a class of torch.optim in any case, or 'module:Class'.
+
+    arguments: of that class, beside learning_rate. clip_norm: gradients are scaled down to this norm.
+    """
+
+    name: str = "adam"
+    learning_rate: float = 1e-3
+    arguments: dict[str, Any] | None = None
+    clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check signs."""
+        check_rules(
+            positive("optimizers.dense.learning_rate", self.learning_rate),
+            None if self.clip_norm is None else positive("optimizers.dense.clip_norm", self.clip_norm),
+        )
+
+
+@noun
+class RunOptimizers:
+    """Optimizers, and how their learning rates change: a linear rise over warmup_steps, then constant.
+
+    With decay_steps they fall from step decay_start on, linearly, to 0.
+    """
+
+    sparse: SparseOptimizer = SparseOptimizer()
+    dense: DenseOptimizer = DenseOptimizer()
+    warmup_steps: int = 0
+    decay_start: int | None = None
+    decay_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that decay comes after warm-up."""
+        start = self.warmup_steps if self.decay_start is None else self.decay_start
+        check_rules(
+            None if self.warmup_steps >= 0 else f"optimizers.warmup_steps is {self.warmup_steps}; 0 or more",
+            None if start >= self.warmup_steps else "optimizers.decay_start lies within the warm-up; start it after",
+            None if self.decay_steps is None else positive("optimizers.decay_steps", self.decay_steps),
+        )

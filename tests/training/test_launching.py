@@ -1,0 +1,42 @@
+"""What a launcher says of a process, and what it leaves out."""
+
+import pytest
+
+from recsmith.errors import UsageError
+from recsmith.training.launching import launcher_environment
+
+SRUN = {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1"}
+MEETING = {"MASTER_ADDR": "host0", "MASTER_PORT": "29500"}
+TORCHRUN = {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*SRUN, *MEETING, *TORCHRUN):
+        monkeypatch.delenv(name, raising=False)
+
+
+def given(monkeypatch: pytest.MonkeyPatch, words: dict[str, str]) -> dict[str, str] | None:
+    for name, value in words.items():
+        monkeypatch.setenv(name, value)
+    return launcher_environment()
+
+
+def test_without_a_launcher_this_process_is_no_rank(monkeypatch: pytest.MonkeyPatch):
+    assert given(monkeypatch, {}) is None
+    assert given(monkeypatch, SRUN | {"SLURM_NTASKS": "1"}) is None
+
+
+def test_srun_says_which_rank_this_is(monkeypatch: pytest.MonkeyPatch):
+    assert given(monkeypatch, SRUN | MEETING) == {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
+
+
+def test_torchrun_under_slurm_counts_and_not_srun(monkeypatch: pytest.MonkeyPatch):
+    assert given(monkeypatch, SRUN | TORCHRUN) == TORCHRUN
+
+
+@pytest.mark.parametrize("missing", ["MASTER_ADDR", "MASTER_PORT"])
+def test_srun_without_a_place_to_meet_is_refused(monkeypatch: pytest.MonkeyPatch, missing: str):
+    words = {name: value for name, value in MEETING.items() if name != missing}
+    with pytest.raises(UsageError, match=f"{missing} is not set; export"):
+        given(monkeypatch, SRUN | words)
