@@ -111,7 +111,9 @@ def test_torchrec_dropin_starts_a_job_of_its_own_function(
 @needs_torchrec
 def test_plan_that_lives():
     said = run(str(EXAMPLES / "plan_that_lives.py"))
-    moved, before, after = re.search(r"moved (\d+)% .*\n.*: (\S+) before, (\S+) after", said).groups()
+    found = re.search(r"moved (\d+)% .*\n.*: (\S+) before, (\S+) after", said)
+    assert found is not None
+    moved, before, after = found.groups()
     assert 0 < int(moved) <= 90
     assert float(before) == pytest.approx(float(after), rel=1e-6)
     assert float(after) < 0.99
