@@ -27,8 +27,11 @@ from recsmith.cli.progress import say
     metavar="N",
     help="Start ranks that failed again, from the newest checkpoint.",
 )
+@click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`; --set capture=FOLDER.")
 @format_option
-def command(run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int, format_: str) -> None:
+def command(
+    run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int, capture: str | None, format_: str
+) -> None:
     """Train the model of RUN (a YAML or JSON file, '-' for stdin) on TorchRec.
 
     Started plainly it uses this machine: a process for each GPU, or the run's `ranks` on CPU. Started by torchrun, or
@@ -40,6 +43,8 @@ def command(run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: in
     recsmith train run.yaml --dry-run
     torchrun --nproc-per-node 8 -m recsmith train run.yaml
     """  # noqa: D301 (click's mark that keeps the lines is one character)
+    if capture is not None:
+        settings = (*settings, f"capture={capture}")
     if dry_run:
         from recsmith.training.dry_run import dry_run as show
 

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from recsmith.data import Batch
 from recsmith.files import Raw
 from recsmith.plans import save_plan
+from recsmith.prediction.capturing import captured
 from recsmith.training.agreement import Agreement, Ending, heeding_sigterm
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.broken_loss import LossGuard
@@ -45,7 +46,8 @@ def train_on_rank(run: Raw) -> Raw:
     with heeding_sigterm() as ending:
         tell_pid()
         training, source = _prepared(run_from_raw(run, "the run"))
-        ended = _train(training, source, ending)
+        with captured(training.run.capture):
+            ended = _train(training, source, ending)
         return finish(training, ended=ended)
 
 

@@ -163,7 +163,8 @@ class Run:
     output: folder of everything that is written. plan: a plan file, or auto: made for this job when it starts. ranks:
     processes of this machine where no launcher starts them; None: its GPUs, or as many as the plan has, or one. steps:
     after which training ends, instead of data.epochs. checkpoint: None saves nothing but the trained model. watchers:
-    functions of yours, 'module:function', that hear of each step (docs/train.md).
+    functions of yours, 'module:function', that hear of each step (docs/train.md). capture: folder for the trace of some
+    steps, which `recsmith predict` reads (docs/predict.md); None captures nothing.
     """
 
     data: RunData
@@ -177,6 +178,7 @@ class Run:
     checkpoint: Checkpointing | None = Checkpointing()
     metrics: RunMetrics = RunMetrics()
     watchers: tuple[str, ...] = ()
+    capture: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

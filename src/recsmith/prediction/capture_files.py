@@ -1,0 +1,56 @@
+"""The files of a capture: for each rank its trace, its graph, and what is known about both."""
+
+from recsmith._types import noun
+from recsmith.errors import check_rules
+
+ABOUT_SCHEMA = "recsmith/capture/1"
+
+
+@noun
+class CaptureSettings:
+    """Which steps a capture takes: it skips some, times some unwatched, takes one for the graph, and times some."""
+
+    steps: int = 5  # trade-off: more of them even out a busy machine, and files grow
+    plain: int = 10
+    skip: int = 3
+
+    def __post_init__(self) -> None:
+        """Check counts."""
+        check_rules(
+            None if self.steps >= 1 else f"steps is {self.steps}; capture at least 1",
+            None if self.plain >= 1 else f"plain is {self.plain}; at least 1 step must run without the profiler",
+            None if self.skip >= 0 else f"skip is {self.skip}; it must be 0 or more",
+        )
+
+
+@noun
+class CaptureAbout:
+    """What a rank wrote of its capture.
+
+    plain_step_s: of a step without the profiler. event_s, annotation_s: what the profiler adds to an operator, and to
+    an annotation such as those of optimizers.
+    """
+
+    rank: int
+    ranks: int
+    steps: int
+    plain_step_s: float
+    event_s: float
+    annotation_s: float
+    torch: str
+    recsmith: str
+
+
+def trace_name(rank: int) -> str:
+    """The file of a rank's times: Kineto's, in Chrome's format."""
+    return f"rank-{rank}.trace.json.gz"
+
+
+def graph_name(rank: int) -> str:
+    """The file of a rank's execution graph."""
+    return f"rank-{rank}.graph.json"
+
+
+def about_name(rank: int) -> str:
+    """The file of what is known about a rank's capture."""
+    return f"rank-{rank}.about.json"

@@ -1,0 +1,196 @@
+# pyright: basic
+"""Captures steps of a running job on this rank: times by torch.profiler, the graph by its observer (imports torch).
+
+    with capture("trace/"):
+        for batch in batches:
+            train_step(batch)
+
+A step ends with the `step` of the first optimizer that steps; a loop without optimizers of torch calls `.step()` on
+what `capture` returns. The first captured step is the graph's: watching tensors is slow, so its times are not used. The
+steps after it are timed. Before them, some steps run without any profiler, to compare. When the last step is over, the
+profiler is gone and every hook is removed.
+"""
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from recsmith._version import __version__
+from recsmith.prediction.capture_files import ABOUT_SCHEMA, CaptureSettings, about_name, graph_name, trace_name
+from recsmith.prediction.commands import WORD
+from recsmith.prediction.extraction import usual
+
+PROBES = 200  # small steps that are run with and without the profiler to see what an operator costs
+
+
+class Capture:
+    """A capture under way on this rank; `done` once its files are written."""
+
+    def __init__(self, folder: str | os.PathLike[str], settings: CaptureSettings) -> None:
+        self.folder, self.settings, self.done = Path(folder), settings, False
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._ended, self._plain_s, self._begun = 0, list[float](), 0.0
+        self._profiler: Any = None
+        self._watcher: Any = None
+        self._optimizer: Any = None
+        self._handle: Any = None
+
+    def __enter__(self) -> "Capture":
+        self._handle = register_optimizer_step_post_hook(self._stepped)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._unhook()
+        if self._profiler is not None:  # the job ended before all steps were captured
+            self._profiler.stop()
+            self._drop_watcher()
+            self._profiler = None
+
+    def step(self) -> None:
+        """Say that a step is over; the hook of optimizers says so by itself."""
+        if self.done:
+            return
+        now, settings = time.perf_counter(), self.settings
+        if settings.skip < self._ended <= settings.skip + settings.plain:
+            self._plain_s.append(now - self._begun)
+        self._ended += 1
+        captured = self._ended - settings.skip - settings.plain - 1
+        if captured == 0:
+            self._start()
+        elif captured == 1:
+            self._drop_watcher()
+        if captured > 0:
+            self._profiler.step()
+        if captured == 1 + settings.steps:
+            self._finish()
+        self._begun = time.perf_counter()
+
+    def _stepped(self, optimizer: Any, *_: object) -> None:
+        """A step of any optimizer of torch; the first one that steps tells when steps end."""
+        if self._optimizer is None:
+            self._optimizer = optimizer
+        if optimizer is self._optimizer:
+            self.step()
+
+    def _start(self) -> None:
+        profiler_costs()  # the first operators that a process profiles cost several times more than later ones
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self._profiler = torch.profiler.profile(activities=activities, record_shapes=True, acc_events=True,
+                                                schedule=lambda _: torch.profiler.ProfilerAction.RECORD)  # fmt: skip
+        self._watcher = torch.profiler.ExecutionTraceObserver()
+        self._watcher.register_callback(str(self.folder / f".{graph_name(rank())}"))
+        self._profiler.start()
+        self._watcher.start()
+
+    def _drop_watcher(self) -> None:
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher.unregister_callback()
+            self._watcher = None
+
+    def _finish(self) -> None:
+        """Write trace, graph and what is known about them; the last is there only when all are whole."""
+        self._unhook()
+        self._profiler.stop()
+        self.done = True
+        mine = rank()
+        with tempfile.TemporaryDirectory(dir=self.folder) as name:
+            trace = Path(name) / trace_name(mine)
+            self._profiler.export_chrome_trace(str(trace))
+            trace.replace(self.folder / trace.name)
+        (self.folder / f".{graph_name(mine)}").replace(self.folder / graph_name(mine))
+        self._profiler = None
+        event_s, annotation_s = profiler_costs()
+        about = {
+            "schema": ABOUT_SCHEMA, "rank": mine, "ranks": dist.get_world_size() if dist.is_initialized() else 1,
+            "steps": self.settings.steps, "plain_step_s": usual(self._plain_s),
+            "event_s": event_s, "annotation_s": annotation_s, "torch": str(torch.__version__), "recsmith": __version__,
+        }  # fmt: skip
+        written = self.folder / f".{about_name(mine)}"
+        written.write_text(json.dumps(about, indent=2) + "\n")
+        written.replace(self.folder / about_name(mine))
+
+    def _unhook(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+
+def capture(folder: str | os.PathLike[str], *, steps: int = 5, plain: int = 10, skip: int = 3) -> Capture:
+    """Capture some steps of the job that runs within, on this rank, into a folder that all ranks share.
+
+    steps: that are timed, after one for the graph. plain: steps before them that run without a profiler. skip: steps
+    before those, in which libraries warm up. `recsmith predict FOLDER` reads what is written.
+    """
+    return Capture(folder, CaptureSettings(steps=steps, plain=plain, skip=skip))
+
+
+def arm(optimizer: Any) -> None:
+    """Begin the capture that the environment asks for; an optimizer has just stepped for the first time."""
+    words = json.loads(os.environ.pop(WORD))
+    begun = Capture(words.pop("folder"), CaptureSettings(**words))
+    begun.__enter__()
+    begun._stepped(optimizer)
+
+
+def rank() -> int:
+    """This process's rank, as the process group or the launcher says."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank()
+    return int(os.environ.get("RANK", "0"))
+
+
+def profiler_costs() -> tuple[float, float]:
+    """Seconds that the profiler adds to an operator and to an annotation: small ones with it and without it.
+
+    Medians of this thread's own time, which other processes disturb least. Optimizers annotate their steps.
+    """
+    left, right, bias = (torch.zeros(4, 4, requires_grad=True) for _ in range(3))
+
+    def operate() -> None:
+        torch.nn.functional.linear(left, right, bias[0]).sum().backward()
+
+    def annotate() -> None:
+        with torch.profiler.record_function("recsmith"):
+            pass
+
+    plain = [_usual(operate), _usual(annotate)]
+    with _watching() as profiler:
+        watched = [_usual(operate), _usual(annotate)]
+    operators = sum(event.name != "recsmith" for event in profiler.events()) / PROBES
+    added = [max(0.0, slow - fast) for slow, fast in zip(watched, plain, strict=True)]
+    return added[0] / operators, added[1]
+
+
+def _watching() -> Any:
+    """A profiler that records what this thread does."""
+    return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, acc_events=True)
+
+
+def _usual(call: Callable[[], object]) -> float:
+    """Seconds of a call: the median."""
+    spent: list[float] = []
+    for _ in range(PROBES):
+        begun = time.thread_time()
+        call()
+        spent.append(time.thread_time() - begun)
+    return statistics.median(spent)
+
+
+def captured(folder: str | None, **settings: int) -> Any:
+    """A capture into a folder, or nothing where there is none, as a context."""
+    from contextlib import nullcontext
+
+    make: Callable[..., Any] = capture
+    return nullcontext() if folder is None else make(folder, **settings)

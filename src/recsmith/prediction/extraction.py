@@ -1,0 +1,187 @@
+"""Makes an execution graph of captured traces: one rank's steps become a tape, and ranks are joined at collectives."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.prediction.capture_files import CaptureAbout, graph_name
+from recsmith.prediction.dataflow import ISSUING, LANE, first_uses
+from recsmith.prediction.graph import Collective, Event, Graph, Kind, Tape, check_graph
+from recsmith.prediction.host_steps import Piece, marks_of, nodes_of, pieces_of
+from recsmith.prediction.kineto import Span, Trace
+from recsmith.prediction.operators import BYTES
+
+NAMES = {"alltoall_base_": "all_to_all", "alltoall_": "all_to_all", "allreduce_": "all_reduce",
+         "allreduce_coalesced_": "all_reduce", "_allgather_base_": "all_gather", "allgather_": "all_gather",
+         "_reduce_scatter_base_": "reduce_scatter", "reduce_scatter_": "reduce_scatter", "broadcast_": "broadcast",
+         "barrier": "barrier"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """What a rank did in the steps that count: the same events in each, and its collectives with their seconds."""
+
+    rank: int
+    steps: list[list[Piece]]
+    names: list[str]
+    bytes: list[float]
+    seconds: list[list[float]]  # of each collective, step by step
+    lanes: int
+    unknown: Counter[str]
+    dropped: int
+
+
+def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
+    """The steps of a rank's trace that have the same operators, cut into events; the first step is the graph's.
+
+    Raises:
+        UsageError: the steps differ so much that no two agree, or the trace is of a GPU.
+        CorruptFile: trace and graph are of different steps.
+    """
+    if any(event.get("cat") == "kernel" for event in trace.device):
+        raise UsageError(f"'{trace.source}' is a trace of a GPU; only traces of CPU jobs are read so far")
+    cut = [(step, _host_spans(trace, step)) for step in trace.steps]
+    cut = [(step, spans) for step, spans in cut if spans]
+    if len(cut) < 2:
+        raise CorruptFile(f"'{trace.source}' holds {len(cut)} whole steps; capture at least one beside the graph's")
+    uses = first_uses(graph.parent / graph_name(about.rank)) if not graph.is_file() else first_uses(graph)
+    reference = cut[0][1]
+    same = [(step, spans) for step, spans in cut[1:] if _names(spans) == _names(reference)]
+    if not same:
+        raise UsageError(
+            f"no step of '{trace.source}' has the operators of its first one ({len(reference):,}); capture steps that "
+            "do the same work, without an evaluation or a checkpoint between them"
+        )
+    lanes = _runs(trace, cut)
+    waits = _waits(reference, uses)
+    steps: list[list[Piece]] = []
+    seconds: list[list[float]] = []
+    unknown: Counter[str] = Counter()
+    for step, spans in same:
+        nodes, runs = nodes_of(spans), lanes[step.begin]
+        marks = marks_of(nodes, waits, [run.end for run in runs])
+        named = [span for span in trace.annotations if span.thread == step.thread
+                 and step.begin <= span.begin and span.end <= step.end]  # fmt: skip
+        steps.append(pieces_of(step, nodes, marks, named, about.event_s, about.annotation_s))
+        seconds.append([run.end - run.begin for run in runs])
+        unknown = Counter(mark.label for mark in marks if mark.kernel and mark.kernel.kind == "other")
+    issues = [span for span in reference if span.name.startswith(ISSUING)]
+    return RankSteps(
+        rank=about.rank, steps=steps, names=[_collective_name(span) for span in issues],
+        bytes=[_bytes(span) for span in issues], seconds=[list(each) for each in zip(*seconds, strict=True)],
+        lanes=max(1, len({run.thread for runs in lanes.values() for run in runs})), unknown=unknown,
+        dropped=len(cut) - 1 - len(same),
+    )  # fmt: skip
+
+
+def _host_spans(trace: Trace, step: Span) -> list[Span]:
+    """Operators of a step, of its own thread and of those on which autograd runs."""
+    return [span for span in trace.operators if step.begin <= span.begin and span.end <= step.end
+            and span.thread == step.thread]  # fmt: skip
+
+
+def _names(spans: Sequence[Span]) -> list[str]:
+    return [span.name for span in spans]
+
+
+def _runs(trace: Trace, cut: Sequence[tuple[Span, Sequence[Span]]]) -> dict[float, list[Span]]:
+    """The run of each collective of each step (by its begin) on gloo's threads: the first run after its start."""
+    free, found = list(trace.collectives), dict[float, list[Span]]()
+    for step, spans in cut:
+        runs: list[Span] = []
+        for span in spans:
+            if not span.name.startswith(ISSUING):
+                continue
+            name = LANE + _collective_name(span)
+            run = next((each for each in free if each.name == name and each.begin >= span.begin), None)
+            if run is None:
+                raise CorruptFile(
+                    f"'{trace.source}' has no run of '{span.name}'; its collectives must be gloo's, and the trace whole"
+                )
+            free.remove(run)
+            runs.append(run)
+        found[step.begin] = runs
+    return found
+
+
+def _waits(reference: Sequence[Span], uses: dict[int, int]) -> dict[int, int]:
+    """{place of the operator that first uses a collective's result: place of the collective}."""
+    place = {span.record: i for i, span in enumerate(reference)}
+    issues = [span.record for span in reference if span.name.startswith(ISSUING)]
+    if issues and not any(record in uses for record in issues):
+        raise CorruptFile(
+            "trace and execution graph are of different steps: no collective of the one is in the other; capture both "
+            "at once with recsmith capture"
+        )
+    return {place[uses[record]]: i for i, record in enumerate(issues) if uses.get(record) in place}
+
+
+def _collective_name(span: Span) -> str:
+    word = span.name.removeprefix(ISSUING)
+    return NAMES.get(word, word.strip("_"))
+
+
+def _bytes(span: Span) -> float:
+    """The larger one of what a rank gives and gets, in bytes."""
+    sizes = [0.0]
+    for dims, type_ in zip(span.dims, span.types, strict=False):
+        lists = dims if dims and isinstance(dims[0], list) else [dims] if dims else []
+        size = 0.0
+        for each in lists:
+            elements = 1.0
+            for extent in each:
+                elements *= extent
+            size += elements * BYTES.get(type_, 4)
+        sizes.append(size)
+    return max(sizes)
+
+
+def joined(ranks: Sequence[RankSteps], abouts: Sequence[CaptureAbout]) -> Graph:
+    """The graph of all ranks: lower quartiles over steps; a collective takes what the rank that came last saw of it.
+
+    Raises:
+        UsageError: ranks start different collectives.
+    """
+    first = ranks[0]
+    odd = next((each for each in ranks if each.names != first.names), None)
+    if odd is not None:
+        raise UsageError(
+            f"rank {odd.rank} starts {len(odd.names)} collectives in a step and rank {first.rank} {len(first.names)}, "
+            "or others; capture the same step of every rank"
+        )
+    everyone = tuple(range(len(ranks)))
+    collectives = [
+        Collective(name=name, bytes=max(rank.bytes[i] for rank in ranks), seconds=_shortest(ranks, i), ranks=everyone)
+        for i, name in enumerate(first.names)
+    ]
+    graph = Graph(
+        ranks=tuple(_tape(rank.steps) for rank in ranks), collectives=tuple(collectives),
+        lanes=max(rank.lanes for rank in ranks), measured_s=max(about.plain_step_s for about in abouts),
+    )  # fmt: skip
+    check_graph(graph)
+    return graph
+
+
+def _shortest(ranks: Sequence[RankSteps], collective: int) -> float:
+    """What the last rank to come saw; ranks that came before saw their wait as well."""
+    seen = zip(*(rank.seconds[collective] for rank in ranks), strict=False)
+    return usual([min(step) for step in seen])
+
+
+def _tape(steps: list[list[Piece]]) -> Tape:
+    events: list[Event] = []
+    for same in zip(*steps, strict=True):
+        first, seconds = same[0], usual([piece.seconds for piece in same])
+        if first.kind == Kind.HOST and seconds <= 0:
+            continue
+        events.append(Event(first.kind, seconds, first.term, first.label, collective=first.collective,
+                            kernel=first.kernel))  # fmt: skip
+    return tuple(events)
+
+
+def usual(seconds: Sequence[float]) -> float:
+    """The lower quartile of repeated times: other processes only ever add to them, so the median says less."""
+    ordered = sorted(seconds)
+    return ordered[(len(ordered) - 1) // 4]

@@ -1,0 +1,115 @@
+"""The execution graph of a step: what every rank does in order, and the collectives at which ranks meet.
+
+A rank is a tape of events of its host thread. Work that the host hands over runs elsewhere: kernels on the streams of a
+device, collectives on lanes of their own (threads of gloo, a stream of NCCL). On CPU, kernels run on the host thread.
+
+Terms of time are T1 to T5 (overheads), the kind of a kernel, or the name of a collective.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import IntEnum
+from typing import NamedTuple
+
+from recsmith._types import record
+from recsmith.errors import UsageError
+
+
+class Kind(IntEnum):
+    """What an event of the host thread is.
+
+    HOST: the host is busy with an overhead. RUN: it runs a kernel itself. LAUNCH: it launches a kernel on a stream.
+    ISSUE: it hands over a collective, which begins once what `stream` has is done. AWAIT: it waits for a collective.
+    STREAM_AWAIT: a stream does. SYNC: the host waits for a stream.
+    """
+
+    HOST = 0
+    RUN = 1
+    LAUNCH = 2
+    ISSUE = 3
+    AWAIT = 4
+    STREAM_AWAIT = 5
+    SYNC = 6
+
+
+class Kernel(NamedTuple):
+    """What a kernel works on. kind: of the kernel models (operators.py); shape: as kernels/shapes.py has it."""
+
+    kind: str
+    shape: tuple[float, ...]
+
+
+class Event(NamedTuple):
+    """A stretch of a host thread. seconds: of the host; work_s: of what it launches; collective: place in the graph.
+
+    kernel: of RUN and LAUNCH, where its shape is known.
+    """
+
+    kind: Kind
+    seconds: float
+    term: str
+    label: str
+    work_s: float = 0.0
+    stream: str = ""
+    collective: int = -1
+    kernel: Kernel | None = None
+
+
+@record
+class Collective:
+    """A meeting of ranks: it begins when the last of them has come, and takes as long on each.
+
+    bytes: the most that a rank sends or receives (of all_reduce: of the reduced tensor).
+    """
+
+    name: str
+    bytes: float
+    seconds: float
+    ranks: tuple[int, ...]
+
+
+Tape = tuple[Event, ...]
+
+
+@record
+class Graph:
+    """A step of all ranks. lanes: collectives that a rank runs at a time; measured_s: of the steps it was read from."""
+
+    ranks: tuple[Tape, ...]
+    collectives: tuple[Collective, ...]
+    lanes: int = 1
+    measured_s: float | None = None
+    batch_size: int | None = None
+
+    def kernels(self) -> Iterator[tuple[int, Event]]:
+        """(rank, event) of every kernel."""
+        for rank, tape in enumerate(self.ranks):
+            yield from ((rank, event) for event in tape if event.kind in (Kind.RUN, Kind.LAUNCH))
+
+    def with_collectives(self, seconds: list[float]) -> "Graph":
+        """The graph with other seconds of its collectives."""
+        changed = tuple(replace(each, seconds=s) for each, s in zip(self.collectives, seconds, strict=True))
+        return replace(self, collectives=changed)
+
+
+def check_graph(graph: Graph) -> None:
+    """Refuse a graph whose ranks can never finish.
+
+    Raises:
+        UsageError: a rank issues its collectives in another order, not at all or twice, or waits for one before that.
+    """
+    for rank, tape in enumerate(graph.ranks):
+        joined = [i for i, each in enumerate(graph.collectives) if rank in each.ranks]
+        issued: dict[int, None] = {}
+        for event in tape:
+            if event.kind is Kind.ISSUE:
+                issued[event.collective if event.collective not in issued else -1] = None
+            elif event.collective >= 0 and event.collective not in issued:
+                raise UsageError(
+                    f"rank {rank} waits for collective {event.collective} before it starts it; ranks do not match"
+                )
+        if list(issued) != joined:
+            raise UsageError(
+                f"rank {rank} starts collectives {list(issued)[:8]}, the other ranks expect {joined[:8]} of it; "
+                "capture the same step of every rank"
+            )

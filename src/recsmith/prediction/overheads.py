@@ -1,0 +1,113 @@
+"""The five overheads of a host thread: extracted from graphs, without outliers, and put into other graphs.
+
+Each is a mean by operator, where enough of it was seen, and a mean of all operators for those that were never seen. A
+value is an outlier where it lies more than 1.5 interquartile ranges outside the quartiles [Lin et al., HiPC 2022].
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal, cast
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.errors import UsageError, check_rules
+from recsmith.prediction.graph import Event, Graph, Kind
+
+OVERHEADS_SCHEMA = "recsmith/overheads/1"
+OUTLIER_RANGES = 1.5  # interquartile ranges beyond the quartiles [Lin et al.]
+ALL = ""  # in place of an operator: the mean of all of them
+Term = Literal["T1", "T2", "T3", "T4", "T5"]
+TERMS: tuple[Term, ...] = ("T1", "T2", "T3", "T4", "T5")
+WHAT = {"T1": "between operators", "T2": "before the first kernel", "T3": "after the last kernel", "T4": "launches",
+        "T5": "between kernels, and operators without any"}  # fmt: skip
+
+
+@noun
+class Overhead:
+    """A mean overhead. operator: of which; '' for all. spread_s: standard deviation. count: values without outliers."""
+
+    term: Term
+    operator: str = ALL
+    mean_s: float
+    spread_s: float
+    count: int
+
+    def __post_init__(self) -> None:
+        """Check signs."""
+        check_rules(
+            *(f"{name} of overhead {self.term} is {value}; it must be finite and 0 or more"
+              for name, value in (("mean_s", self.mean_s), ("spread_s", self.spread_s))
+              if not 0 <= value < np.inf)
+        )  # fmt: skip
+
+
+@noun
+class Overheads:
+    """The overheads of a machine. source: where they were seen, in words."""
+
+    source: str
+    overheads: tuple[Overhead, ...]
+
+    def __post_init__(self) -> None:
+        """Check that each stands once, and that all have a mean over all operators."""
+        keys = [(each.term, each.operator) for each in self.overheads]
+        if len(set(keys)) < len(keys) or any((term, ALL) not in keys for term in TERMS):
+            raise UsageError("overheads must hold T1 to T5 of all operators, and no overhead of an operator twice")
+
+    def by_key(self) -> dict[tuple[str, str], float]:
+        """Mean seconds by (term, operator)."""
+        return {(each.term, each.operator): each.mean_s for each in self.overheads}
+
+
+def without_outliers(values: Floats) -> Floats:
+    """The values within 1.5 interquartile ranges of the quartiles."""
+    if len(values) < 4:
+        return values
+    low, high = np.quantile(values, [0.25, 0.75])
+    reach = OUTLIER_RANGES * (high - low)
+    return values[(values >= low - reach) & (values <= high + reach)]
+
+
+def extract_overheads(graphs: Iterable[Graph], source: str) -> Overheads:
+    """The overheads of all ranks of some graphs."""
+    seen: dict[tuple[Term, str], list[float]] = {(term, ALL): [] for term in TERMS}
+    for graph in graphs:
+        for tape in graph.ranks:
+            for event in tape:
+                if is_overhead(event):
+                    for operator in (ALL, event.label):
+                        seen.setdefault((_term(event), operator), []).append(event.seconds)
+    return Overheads(source=source, overheads=tuple(_mean(*key, np.array(seen[key])) for key in sorted(seen)))
+
+
+def _mean(term: Term, operator: str, values: Floats) -> Overhead:
+    kept = without_outliers(values)
+    if not len(kept):
+        return Overhead(term=term, operator=operator, mean_s=0.0, spread_s=0.0, count=0)
+    return Overhead(
+        term=term, operator=operator, mean_s=float(kept.mean()), spread_s=float(kept.std()), count=len(kept)
+    )
+
+
+def is_overhead(event: Event) -> bool:
+    """Whether an event's host seconds are an overhead: everything but a kernel that the host runs, and waits."""
+    return event.kind in (Kind.HOST, Kind.ISSUE, Kind.LAUNCH)
+
+
+def _term(event: Event) -> Term:
+    term = event.term if event.term in TERMS else "T4"  # a launch has the term of its kernel
+    return cast(Term, term)
+
+
+def with_overheads(graph: Graph, overheads: Overheads) -> Graph:
+    """The graph with its overheads replaced by means: of the operator, or of all operators where it is not known."""
+    known = overheads.by_key()
+
+    def changed(event: Event) -> Event:
+        if not is_overhead(event):
+            return event
+        term = _term(event)
+        return event._replace(seconds=known.get((term, event.label), known[term, ALL]))
+
+    return replace(graph, ranks=tuple(tuple(map(changed, tape)) for tape in graph.ranks))

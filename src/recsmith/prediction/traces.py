@@ -1,0 +1,94 @@
+"""Reads a captured folder: the execution graph of all ranks, and what is worth saying about it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from recsmith._types import Source, record
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import check_schema, decode, parse_json, read_text
+from recsmith.files.parsing import Raw
+from recsmith.prediction.capture_files import ABOUT_SCHEMA, CaptureAbout, about_name, graph_name, trace_name
+from recsmith.prediction.extraction import joined, rank_steps
+from recsmith.prediction.graph import Graph
+from recsmith.prediction.kineto import load_trace
+
+AGAIN = "capture it again: recsmith capture -o FOLDER -- COMMAND"
+
+
+@record
+class Captured:
+    """A captured step. notes: sentences about what was left out or is not known."""
+
+    graph: Graph
+    abouts: tuple[CaptureAbout, ...]
+    notes: tuple[str, ...]
+
+
+def load_capture(folder: Source) -> Captured:
+    """The graph of a folder that `recsmith capture` wrote.
+
+    Raises:
+        UsageError: it is no such folder, ranks are missing, or ranks did different things.
+        CorruptFile: a file is cut short, damaged, or of another version.
+    """
+    path = Path(folder)
+    abouts = _abouts(path)
+    ranks = [
+        rank_steps(load_trace(path / trace_name(about.rank)), about, path / graph_name(about.rank)) for about in abouts
+    ]
+    notes = [
+        *_unknown_notes(sum((each.unknown for each in ranks), Counter())),
+        *(f"{each.dropped} steps of rank {each.rank} did other work than its first one, and are left out"
+          for each in ranks if each.dropped),
+    ]  # fmt: skip
+    return Captured(graph=joined(ranks, abouts), abouts=tuple(abouts), notes=tuple(notes))
+
+
+def is_capture(folder: Source) -> bool:
+    """Whether a path is a folder of a capture."""
+    return (Path(folder) / about_name(0)).is_file() or (Path(folder).is_dir() and any(_traces(Path(folder))))
+
+
+def _abouts(path: Path) -> list[CaptureAbout]:
+    first = path / about_name(0)
+    if not first.is_file():
+        found = len(list(_traces(path))) if path.is_dir() else 0
+        raise UsageError(f"'{path}' holds {found} traces and no whole capture of rank 0; {AGAIN}")
+    ranks = _about(first).ranks
+    missing = [rank for rank in range(ranks) if not (path / about_name(rank)).is_file()]
+    if missing:
+        raise UsageError(
+            f"'{path}' lacks rank {missing[0]} of {ranks}{' and others' if missing[1:] else ''}; collectives end when "
+            f"the last rank has come, so every rank must be there: {AGAIN}"
+        )
+    abouts = [_about(path / about_name(rank)) for rank in range(ranks)]
+    for about in abouts:
+        for name in (trace_name(about.rank), graph_name(about.rank)):
+            if not (path / name).is_file():
+                what = "execution graph, so nobody knows who waits for what" if "graph" in name else "trace"
+                raise UsageError(f"'{path}' has no '{name}', its {what}; {AGAIN}")
+    versions = sorted({about.torch for about in abouts})
+    if len(versions) > 1 or any(about.ranks != ranks for about in abouts):
+        raise UsageError(f"'{path}' mixes captures (torch {', '.join(versions)}); give each capture its own folder")
+    return abouts
+
+
+def _about(path: Path) -> CaptureAbout:
+    source = str(path)
+    raw = parse_json(read_text(source), source)
+    if not isinstance(raw, dict):
+        raise CorruptFile(f"'{source}' holds no object; {AGAIN}")
+    about: Raw = raw  # pyright: ignore[reportUnknownVariableType]
+    return decode(CaptureAbout, check_schema(about, ABOUT_SCHEMA, source), source)
+
+
+def _traces(path: Path) -> Sequence[Path]:
+    return sorted(path.glob("*.trace.json*"))
+
+
+def _unknown_notes(unknown: Counter[str]) -> list[str]:
+    if not unknown:
+        return []
+    names = ", ".join(f"{name} ({count})" for name, count in unknown.most_common(5))
+    return [f"{len(unknown)} operators are not known here and are priced by the bytes that they move: {names}"]

@@ -1,0 +1,73 @@
+"""A predicted step: what it takes, what it is made of, and what each rank does; as text, and as plain data."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+
+from recsmith.files import Raw
+from recsmith.prediction.overheads import WHAT
+from recsmith.prediction.predict import Prediction
+from recsmith.reports.layout import grid, line
+from recsmith.units import format_time
+
+PREDICTION_SCHEMA = "recsmith/prediction/1"
+MOST_TERMS = 5  # that are shown; all of them stand in the JSON
+MOST_RANKS = 16  # that are shown
+
+
+def prediction_report(found: Prediction) -> RenderableType:
+    """The step, its largest terms, and each rank."""
+    lines = [line("step", f"{format_time(found.step_s)}{_beside(found)}")]
+    lines += [line("what if", f"{format_time(base)} without the changes: {found.step_s / base - 1:+.1%}")
+              for base in (found.unchanged_s,) if base is not None]  # fmt: skip
+    lines += [line("", f"{note}") for note in found.notes]
+    terms = grid(left=("on the critical path",), right=("time", "of the step"))
+    for name, seconds in list(found.terms.items())[:MOST_TERMS]:
+        terms.add_row(term_words(name), format_time(seconds), f"{seconds / max(found.step_s, 1e-12):.1%}")
+    rest = list(found.terms.values())[MOST_TERMS:]
+    if rest:
+        terms.add_row(f"{len(rest)} others", format_time(sum(rest)), f"{sum(rest) / max(found.step_s, 1e-12):.1%}")
+    ranks = grid(right=("rank", "active", "communication alone", "idle"))
+    for each in found.ranks[:MOST_RANKS]:
+        ranks.add_row(str(each.rank), *map(format_time, (each.active_s, each.exposed_comm_s, each.idle_s)))
+    if found.ranks[MOST_RANKS:]:
+        ranks.add_row("…", f"{len(found.ranks) - MOST_RANKS} more", "", "")
+    return Group(*lines, terms, ranks)
+
+
+def _beside(found: Prediction) -> str:
+    if found.measured_s is None:
+        return f"; all kernels and collectives one by one: {format_time(found.kernels_s)}"
+    off = (found.unchanged_s or found.step_s) / found.measured_s - 1
+    return f"; measured without the profiler: {format_time(found.measured_s)} ({off:+.1%})"
+
+
+def term_words(name: str) -> str:
+    """A term of a critical path in words."""
+    return f"{name}, {WHAT[name]}" if name in WHAT else name.replace("_", " ")
+
+
+def sweep_report(rows: Sequence[tuple[int, Prediction]]) -> RenderableType:
+    """Steps of several batch sizes side by side."""
+    made = grid(right=("batch a rank", "step", "samples/s", "active", "communication alone", "idle", "largest term"))
+    for batch, found in rows:
+        worst = max(found.ranks, key=lambda each: each.active_s)
+        rate = batch * len(found.ranks) / found.step_s
+        largest = term_words(next(iter(found.terms), "-"))
+        made.add_row(f"{batch:,}", format_time(found.step_s), f"{rate:,.0f}",
+                     *map(format_time, (worst.active_s, worst.exposed_comm_s, worst.idle_s)), largest)  # fmt: skip
+    return Group(made)
+
+
+def prediction_to_raw(found: Prediction) -> Raw:
+    """Plain data of a prediction: schema recsmith/prediction/1."""
+    return {
+        "schema": PREDICTION_SCHEMA,
+        "step_s": found.step_s,
+        "unchanged_s": found.unchanged_s,
+        "measured_s": found.measured_s,
+        "sum_of_kernels_s": found.kernels_s,
+        "terms": dict(found.terms),
+        "ranks": [{name: getattr(each, name) for name in type(each).__dataclass_fields__} for each in found.ranks],
+        "notes": list(found.notes),
+    }

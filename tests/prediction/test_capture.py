@@ -1,0 +1,70 @@
+"""One real capture: a small model trains under `recsmith capture`, and its trace is read, predicted and shown."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from support.synthetic_traces import write_capture
+
+from recsmith.cli.app import app
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.prediction.capture_files import CaptureSettings
+from recsmith.prediction.commands import capture_command
+from recsmith.prediction.graph import Kind
+from recsmith.prediction.traces import load_capture
+
+SCRIPT = """
+import sys, torch
+net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+made = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(int(sys.argv[1])):
+    made.zero_grad()
+    net(torch.rand(256, 32)).sum().backward()
+    made.step()
+"""
+
+
+def test_a_job_is_captured_without_a_change_of_its_script(tmp_path: Path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    settings = CaptureSettings(steps=2, plain=2, skip=1)
+    command = [sys.executable, str(tmp_path / "train.py")]
+    assert capture_command(tmp_path / "trace", [*command, "9"], settings) == 1
+    captured = load_capture(tmp_path / "trace")
+    assert captured.notes == ()
+    (about,) = captured.abouts
+    assert 0 < about.plain_step_s < 1
+    shapes = [event.kernel.shape for _, event in captured.graph.kernels() if event.term == "gemm" and event.kernel]
+    assert [shape[1:4] for shape in shapes] == [(256, 32, 64), (256, 64, 1), (256, 1, 64), (1, 256, 64), (64, 256, 32)]
+    assert {event.kind for event in captured.graph.ranks[0]} == {Kind.HOST, Kind.RUN}
+    with pytest.raises(UsageError, match="--force"):
+        capture_command(tmp_path / "trace", command, settings)
+    with pytest.raises(RecSmithError, match="ended before 7 steps"):
+        capture_command(tmp_path / "short", [*command, "3"], settings)
+
+
+def test_a_command_that_fails_says_so(tmp_path: Path):
+    with pytest.raises(RecSmithError, match="ended with code 3; 0 ranks"):
+        capture_command(tmp_path / "trace", [sys.executable, "-c", "raise SystemExit(3)"], CaptureSettings())
+    with pytest.raises(UsageError, match="cannot start"):
+        capture_command(tmp_path / "trace", [str(tmp_path / "nothing")], CaptureSettings())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds 'notes\.txt'"):
+        capture_command(tmp_path / "mine", ["true"], CaptureSettings(), force=True)
+
+
+def test_predict_prints_a_capture_and_writes_its_timeline(tmp_path: Path):
+    folder = str(write_capture(tmp_path / "trace", [0.0, 1.0]))
+    shown = CliRunner().invoke(app, ["predict", folder, "--timeline", str(tmp_path / "step.json")])
+    assert shown.exit_code == 0, shown.output
+    assert "all reduce" in shown.output
+    assert "10 ms" in shown.output
+    events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    assert {event["pid"] for event in events} == {0, 1, 2}  # ranks, and the critical path
+    told = CliRunner().invoke(app, ["predict", folder, "--what-if", "link=2x,overhead=0", "--format", "json"])
+    raw = json.loads(told.output)
+    assert raw["step_s"] == pytest.approx((2 + 2 + 1) * 1e-3)
+    assert raw["unchanged_s"] == pytest.approx(10e-3)
+    assert raw["terms"] == pytest.approx({"gemm": 2e-3, "all_reduce": 2e-3, "elementwise": 1e-3})

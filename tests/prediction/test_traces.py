@@ -1,0 +1,103 @@
+"""Captures that are written by hand: their graphs, and what is said of captures that cannot be read."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from support.synthetic_traces import write_capture
+
+from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.prediction.critical_path import critical_path, terms_of
+from recsmith.prediction.graph import Kind
+from recsmith.prediction.traces import load_capture
+from recsmith.prediction.walk import walk
+
+
+def test_a_step_is_cut_into_overheads_kernels_and_waits(tmp_path: Path):
+    captured = load_capture(write_capture(tmp_path / "trace", [0.0, 1.0]))
+    graph = captured.graph
+    assert [(event.kind, event.term, round(event.seconds * 1e3, 6)) for event in graph.ranks[0]] == [
+        (Kind.HOST, "T1", 1.0), (Kind.HOST, "T2", 0.1), (Kind.RUN, "gemm", 2.0), (Kind.HOST, "T3", 0.4),
+        (Kind.HOST, "T1", 0.5), (Kind.ISSUE, "T4", 0.5), (Kind.AWAIT, "wait", 0.0), (Kind.HOST, "T1", 0.2),
+        (Kind.RUN, "elementwise", 1.0), (Kind.HOST, "T1", 0.3),
+    ]  # fmt: skip
+    assert graph.ranks[0][2].kernel == ("gemm", (1.0, 64.0, 32.0, 16.0, 0.0, 0.0))
+    (meeting,) = graph.collectives
+    assert (meeting.name, meeting.bytes) == ("all_reduce", 1024.0)
+    assert meeting.seconds == pytest.approx(4e-3)  # of the rank that came last
+    assert captured.notes == ()
+    done = walk(graph)
+    assert done.step_s == pytest.approx((4.5 + 4.0 + 1.5) * 1e-3)
+    assert sum(terms_of(critical_path(done)).values()) == pytest.approx(done.step_s)
+
+
+def test_unknown_operators_are_named_and_counted(tmp_path: Path):
+    folder = write_capture(tmp_path / "trace", [0.0])
+    _edit(folder, lambda text: text.replace("aten::addmm", "aten::brand_new"))
+    (note,) = load_capture(folder).notes
+    assert "1 operators are not known" in note
+    assert "aten::brand_new (1)" in note
+
+
+def _edit(folder: Path, change) -> None:
+    file = folder / "rank-0.trace.json.gz"
+    file.write_bytes(gzip.compress(change(gzip.decompress(file.read_bytes()).decode()).encode()))
+
+
+def _cut(folder: Path) -> None:
+    file = folder / "rank-0.trace.json.gz"
+    file.write_bytes(file.read_bytes()[:-40])
+
+
+def _without(name: str):
+    return lambda folder: (folder / name).unlink()
+
+
+def _graph(folder: Path, **changes) -> None:
+    file = folder / "rank-1.graph.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+BROKEN = {
+    "cut short": (_cut, "cut short"),
+    "not JSON": (lambda folder: _edit(folder, lambda text: text[:-30]), "cut short or no JSON"),
+    "no execution graph": (_without("rank-1.graph.json"), "nobody knows who waits for what"),
+    "one rank": (_without("rank-1.about.json"), "lacks rank 1 of 2"),
+    "no rank 0": (_without("rank-0.about.json"), "no whole capture of rank 0"),
+    "another version": (lambda folder: _graph(folder, schema="3.0"), "schema '3.0', known is 1.1"),
+    "graph of another step": (lambda folder: _graph(folder, nodes=[]), "of different steps"),
+    "another trace": (lambda folder: _edit(folder, lambda t: t.replace('"schemaVersion": 1', '"schemaVersion": 7')),
+                      "schemaVersion 7, known is 1"),
+    "other collectives": (lambda folder: _edit(folder, lambda t: t.replace("allreduce_", "broadcast_").replace(
+        "all_reduce", "broadcast")), "or others; capture the same step"),
+    "no steps": (lambda folder: _edit(folder, lambda t: t.replace("ProfilerStep", "Else")), "holds 0 steps"),
+    "a GPU": (lambda folder: _edit(folder, lambda t: t.replace('"traceEvents": [', '"traceEvents": [{"ph": "X", "cat":'
+                                                               ' "kernel"}, ')), "only traces of CPU jobs"),
+    "uneven steps": (lambda folder: _edit(folder, lambda t: t.replace("aten::linear", "aten::other", 1)),
+                     "no step of .* has the operators of its first one"),
+    "a gloo run is missing": (lambda folder: _edit(folder, lambda t: t.replace("gloo:all_reduce", "x")),
+                              "has no run of 'c10d::allreduce_'"),
+    "negative": (lambda folder: _edit(folder, lambda t: t.replace('"dur"', '"duration"', 4)), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_bad_captures_get_one_sentence(tmp_path: Path, case: str):
+    folder = write_capture(tmp_path / "trace", [0.0, 0.0])
+    change, said = BROKEN[case]
+    change(folder)
+    if said is None:
+        with pytest.raises(RecSmithError):
+            load_capture(folder)
+        return
+    with pytest.raises(RecSmithError, match=said) as error:
+        load_capture(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_nonsense_is_refused(tmp_path: Path):
+    folder = write_capture(tmp_path / "trace", [0.0])
+    (folder / "rank-0.trace.json.gz").write_text("[1, 2]")
+    with pytest.raises(CorruptFile, match="no trace of torch"):
+        load_capture(folder)
