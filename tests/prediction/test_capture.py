@@ -6,24 +6,40 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.machines import a_machine
 from support.synthetic_traces import write_capture
 
 from recsmith.cli.app import app
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.prediction.capture_files import CaptureSettings
 from recsmith.prediction.commands import capture_command
-from recsmith.prediction.graph import Kind
+from recsmith.prediction.described import predict_model
+from recsmith.prediction.graph import Kind, Tape
+from recsmith.prediction.models.description import Model
 from recsmith.prediction.traces import load_capture
 
 SCRIPT = """
 import sys, torch
+torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
 net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+net = torch.nn.parallel.DistributedDataParallel(net)
 made = torch.optim.SGD(net.parameters(), lr=0.1)
+labels = torch.rand(256)
 for _ in range(int(sys.argv[1])):
     made.zero_grad()
-    net(torch.rand(256, 32)).sum().backward()
+    inputs = torch.ones(256, 32)
+    torch.nn.functional.binary_cross_entropy_with_logits(net(inputs).squeeze(-1), labels).backward()
     made.step()
 """
+MODEL = Model(kind="mlp", dense_features=32, layers=(64,))
+
+
+MEETINGS = (Kind.ISSUE, Kind.AWAIT)
+
+
+def kernels_of(tape: Tape) -> list[str]:
+    """Kinds of a tape's kernels."""
+    return [event.term for event in tape if event.kind == Kind.RUN]
 
 
 def test_a_job_is_captured_without_a_change_of_its_script(tmp_path: Path):
@@ -35,9 +51,14 @@ def test_a_job_is_captured_without_a_change_of_its_script(tmp_path: Path):
     assert captured.notes == ()
     (about,) = captured.abouts
     assert 0 < about.plain_step_s < 1
-    shapes = [event.kernel.shape for _, event in captured.graph.kernels() if event.term == "gemm" and event.kernel]
-    assert [shape[1:4] for shape in shapes] == [(256, 32, 64), (256, 64, 1), (256, 1, 64), (1, 256, 64), (64, 256, 32)]
-    assert {event.kind for event in captured.graph.ranks[0]} == {Kind.HOST, Kind.RUN}
+    (tape,) = captured.graph.ranks
+    ((_, described),) = predict_model(MODEL, batches=[256], machine=a_machine())
+    (template,) = described.walk.graph.ranks
+    assert kernels_of(tape) == ["copy", *kernels_of(template)]  # the script makes its batch
+    assert [event.kind for event in tape if event.kind in MEETINGS] == [Kind.ISSUE, Kind.AWAIT]
+    assert [event.collective for event in template if event.kind in MEETINGS] == [0, 0]
+    products = [event.kernel for event in tape if event.term == "gemm"]
+    assert products == [event.kernel for event in template if event.term == "gemm"]
     with pytest.raises(UsageError, match="--force"):
         capture_command(tmp_path / "trace", command, settings)
     with pytest.raises(RecSmithError, match="ended before 7 steps"):

@@ -24,7 +24,6 @@ def command(command_: tuple[str, ...], output: str, steps: int, skip: int, plain
     \b
     recsmith capture -o trace/ -- python train.py
     recsmith capture -o trace/ -- torchrun --nproc-per-node 2 train.py
-    recsmith predict trace/
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from pathlib import Path
 

@@ -94,6 +94,34 @@ def comm(
     note(f"wrote {output}; recsmith.costs.neural_comm.files.load_comm_model reads it")
 
 
+@command.command(name="kernels")
+@click.option("--data", required=True, metavar="FILE[,FILE]", help="Kernel times of `recsmith measure kernels`.")
+@click.option(
+    "--traces", metavar="FOLDER[,FOLDER]", help="Captures whose overheads are taken (default: machine cpu's)."
+)
+@click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Seed of the split and of the weights.")  # fmt: skip
+@force_option
+def kernels(data: str, traces: str | None, output: str, seed: int, force: bool) -> None:
+    """Learn a machine from kernel times: what `recsmith predict MODEL --machine NAME.safetensors` predicts by.
+
+    \b
+    recsmith learn kernels --data kernels.json --traces trace/ -o here.safetensors
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.learning.kernels.learn import learn_kernels
+    from recsmith.learning.preparation import check_outputs
+    from recsmith.prediction.machine import MACHINE_SCHEMA
+    from recsmith.reports.layout import show_lines
+    from recsmith.reports.machines import machine_lines
+
+    files = [word.strip() for word in data.split(",") if word.strip()]
+    folders = [word.strip() for word in (traces or "").split(",") if word.strip()]
+    check_outputs(output, MACHINE_SCHEMA, [*files, *folders], force=force)
+    show_lines(machine_lines(learn_kernels(files, folders, output, seed)))
+    note(f"wrote {output}; predict with --machine {output}")
+
+
 def _policy_options(function: Any) -> Any:
     """The options of all trainings of policies."""
     for option in reversed([

@@ -174,3 +174,33 @@ def _note_journal(folder: Any) -> None:
 
     if not has_pyarrow():
         note(f"without pyarrow samples stay in the journal; `recsmith measure fold {folder}` makes parquet of it")
+
+
+@command.command(name="kernels")
+@click.option("--budget", callback=read_time, default="2m", show_default=True, metavar="TIME", help="Time for kernels.")
+@click.option("--ranks", callback=words, metavar="1,2", help="Also measure collectives between so many local ranks.")
+@seed_option
+@click.option("-o", "--output", required=True, metavar="FILE.json", help="File to add to.")
+@click.option("--force", is_flag=True, default=False, help="Overwrite a file of another kind.")
+def kernels(budget: float, ranks: tuple[str, ...] | None, seed: int, output: str, force: bool) -> None:
+    """Time single kernels of dense layers and embeddings on this CPU, and gloo's collectives (docs/predict.md).
+
+    \b
+    recsmith measure kernels --budget 5m --ranks 1,2 -o kernels.json
+    recsmith learn kernels --data kernels.json -o here.safetensors
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from pathlib import Path
+
+    from recsmith.errors import UsageError
+    from recsmith.files import check_target, starts_with_schema
+    from recsmith.prediction.kernels.run import measure_kernels
+    from recsmith.prediction.kernels.times import TIMES_SCHEMA
+
+    check_target(output, kind=starts_with_schema(TIMES_SCHEMA), force=force)
+    counts = tuple(int(each) for each in ranks or () if each.isdigit())
+    if len(counts) != len(ranks or ()) or any(count < 1 for count in counts):
+        raise UsageError(f"--ranks is {','.join(ranks or ())}; give numbers of 1 or more, such as 1,2")
+    printer = progress_printer(lambda done: f"{done:,} kernels", LOG_EVERY_S)
+    made = measure_kernels(Path(output), budget_s=budget, seed=seed, ranks=counts, on_progress=printer)
+    end_line()
+    note(f"{output} holds {len(made.kernels):,} kernels and {len(made.collectives):,} collectives of {made.device}")

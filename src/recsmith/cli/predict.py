@@ -4,47 +4,89 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import format_option
+from recsmith.cli.options import format_option, words
 
 
 @click.command(name="predict")
-@click.argument("trace", metavar="TRACE")
+@click.argument("model", metavar="MODEL|TRACE")
+@click.option("--plan", metavar="PLAN", help="Plan of the model's tables; it says how many ranks there are.")
+@click.option("--ranks", type=click.IntRange(min=1), default=None, metavar="N", help="Ranks of a model without tables.")
+@click.option("--batch", callback=words, metavar="N[,N]", help="Samples a rank; several are shown side by side.")
+@click.option("--machine", default=None, metavar="M", help="cpu (default), or a .safetensors file of `learn kernels`.")
+@click.option("--calibrate", metavar="TRACE", help="A captured step that corrects the machine.")
+@click.option("--cost-model", metavar="M", help="Cost model that prices embedding kernels, such as neural:cpu.")
 @click.option("--what-if", "what_if", metavar="CHANGES", help="Such as link=2x,kernel:gemm=0.5x,overhead=0.")
 @click.option("--timeline", metavar="FILE.json", help="Write the step as a timeline for ui.perfetto.dev.")
 @format_option
-def command(trace: str, format_: str, **words: Any) -> None:
-    """Predict the time of a training step of TRACE, a folder that `recsmith capture` wrote (docs/predict.md).
+def command(model: str, format_: str, **options: Any) -> None:
+    """Predict the time of a training step: of MODEL, a file of sizes, or of a folder that `recsmith capture` wrote.
 
     It prints the step, what its critical path is made of, and for each rank how long kernels run, how long only
-    communication runs, and how long neither does. In --what-if a link's factor is one of speed, all others are of time.
+    communication runs, and how long neither does. In --what-if a link's factor is one of speed, all others are of time
+    (docs/predict.md).
 
     \b
-    recsmith predict trace/
     recsmith predict trace/ --what-if link=2x,overhead:T1=0
-    recsmith predict trace/ --timeline step.json
+    recsmith predict dlrm.yaml --plan plan.json --batch 512,1024,2048
+    recsmith predict mlp.yaml --ranks 2 --calibrate trace/ --timeline step.json
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import check_target
-    from recsmith.prediction.predict import predict_graph
-    from recsmith.prediction.traces import load_capture
+    from recsmith.prediction.traces import is_capture
     from recsmith.prediction.what_if import parse_what_ifs
 
-    check_target(words["timeline"], kind=rb'\{"displayTimeUnit"')
-    what_ifs = parse_what_ifs(words["what_if"]) if words["what_if"] is not None else ()
-    captured = load_capture(trace)
-    _show(predict_graph(captured.graph, what_ifs, captured.notes), words["timeline"], format_)
+    check_target(options["timeline"], kind=rb'\{"displayTimeUnit"', inputs=[model])
+    what_ifs = parse_what_ifs(options["what_if"]) if options["what_if"] is not None else ()
+    rows = _of_trace(model, options, what_ifs) if is_capture(model) else _of_model(model, options, what_ifs)
+    _show(rows, options["timeline"], format_)
 
 
-def _show(found: Any, timeline: str | None, format_: str) -> None:
+def _of_trace(folder: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
+    from recsmith.errors import UsageError
+    from recsmith.prediction.predict import predict_graph
+    from recsmith.prediction.traces import load_capture
+
+    names = ("plan", "ranks", "batch", "machine", "calibrate", "cost_model")
+    odd = next((name for name in names if options[name] is not None), None)
+    if odd is not None:
+        raise UsageError(
+            f"--{odd.replace('_', '-')} is of a described model, and '{folder}' is a capture, which is as it was; "
+            f"describe the model in a file and correct it: recsmith predict MODEL --calibrate {folder}"
+        )
+    captured = load_capture(folder)
+    return [(0, predict_graph(captured.graph, what_ifs, captured.notes))]
+
+
+def _of_model(model: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
+    from recsmith.errors import UsageError
+    from recsmith.prediction.described import predict_model
+
+    batches = options["batch"] or ()
+    if not all(each.isdigit() for each in batches):
+        raise UsageError(f"--batch is {','.join(batches)}; give whole numbers of samples a rank, such as 512,1024")
+    if options["plan"] and options["ranks"] is not None:
+        raise UsageError("--plan says how many ranks there are; leave out --ranks")
+    return predict_model(
+        model, plan=options["plan"], ranks=options["ranks"] or 1, batches=[int(each) for each in batches],
+        machine=options["machine"] or "cpu", calibrate_by=options["calibrate"], cost_model=options["cost_model"],
+        what_ifs=what_ifs,
+    )  # fmt: skip
+
+
+def _show(rows: list[Any], timeline: str | None, format_: str) -> None:
     import json
 
+    from recsmith.errors import UsageError
     from recsmith.files import dump_json, write_text
     from recsmith.prediction.timeline import timeline as made_timeline
     from recsmith.reports.layout import show
-    from recsmith.reports.predictions import prediction_report, prediction_to_raw
+    from recsmith.reports.predictions import prediction_report, prediction_to_raw, sweep_report, sweep_to_raw
 
+    if timeline and len(rows) > 1:
+        raise UsageError(f"--timeline shows one step, and --batch asks for {len(rows)}; give one batch size")
+    one = len(rows) == 1
     if format_ == "json":
-        click.echo(dump_json(prediction_to_raw(found)), nl=False)
+        click.echo(dump_json(prediction_to_raw(rows[0][1]) if one else sweep_to_raw(rows)), nl=False)
     else:
-        show(prediction_report(found))
+        show(prediction_report(rows[0][1]) if one else sweep_report(rows))
     if timeline:
-        write_text(timeline, json.dumps(made_timeline(found.walk)))
+        write_text(timeline, json.dumps(made_timeline(rows[0][1].walk)))

@@ -18,7 +18,8 @@ from recsmith.prediction.graph import Kernel, Kind
 from recsmith.prediction.kineto import Span
 from recsmith.prediction.operators import is_arranging, kernel_of, kind_of
 
-AFTER = "end of step"
+BEFORE, AFTER = "start of step", "end of step"
+THEN = " > "  # between two operators, of which T1 lies between
 LABELS = "autograd::engine::evaluate_function: "  # begins the names of the top level of backward
 
 
@@ -131,19 +132,19 @@ def pieces_of(
         by_top.setdefault(mark.top, []).append(mark)
     edges = _edges([node.span for node in nodes])
     cut = _Cutter(edges, _edges(named), event_s, annotation_s)
-    at = step.begin
+    at, last = step.begin, BEFORE
     for top, node in enumerate(nodes):
         if node.outer >= 0:
             continue
         span, inside = node.span, by_top.get(top, [])
         if inside and inside[0].kind == Kind.AWAIT and inside[0].begin < span.begin:  # before the operator itself
-            cut.wait("T1", span.name, at, inside[0], span.begin)
+            cut.wait("T1", between(last, span.name), at, inside[0], span.begin)
             inside = inside[1:]
         else:
-            cut.host("T1", span.name, at, span.begin, 2)
+            cut.host("T1", between(last, span.name), at, span.begin, 2)
         cut.operator(span, inside)
-        at = span.end
-    cut.host("T1", AFTER, at, step.end, 1)
+        at, last = span.end, span.name
+    cut.host("T1", between(last, AFTER), at, step.end, 1)
     return cut.pieces
 
 
@@ -154,6 +155,11 @@ def _edges(spans: Sequence[Span]) -> list[float]:
 def _within(edges: list[float], begin: float, end: float) -> int:
     """How many of the edges lie between two times."""
     return max(0, bisect_left(edges, end) - bisect_right(edges, begin))
+
+
+def between(one: str, other: str) -> str:
+    """The label of T1 between two operators."""
+    return one.removeprefix(LABELS) + THEN + other.removeprefix(LABELS)
 
 
 class _Cutter:

@@ -1,6 +1,7 @@
 """The five overheads of a host thread: extracted from graphs, without outliers, and put into other graphs.
 
-Each is a mean by operator, where enough of it was seen, and a mean of all operators for those that were never seen. A
+Each is a mean by operator, where it was seen, and a mean of all operators for those that were not. T1 also is a mean
+by the two operators that it lies between, for what Python does there depends on both ("aten::relu > aten::linear"). A
 value is an outlier where it lies more than 1.5 interquartile ranges outside the quartiles [Lin et al., HiPC 2022].
 """
 
@@ -13,6 +14,7 @@ import numpy as np
 from recsmith._types import Floats, noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.prediction.graph import Event, Graph, Kind
+from recsmith.prediction.host_steps import THEN
 
 OVERHEADS_SCHEMA = "recsmith/overheads/1"
 OUTLIER_RANGES = 1.5  # interquartile ranges beyond the quartiles [Lin et al.]
@@ -76,7 +78,7 @@ def extract_overheads(graphs: Iterable[Graph], source: str) -> Overheads:
         for tape in graph.ranks:
             for event in tape:
                 if is_overhead(event):
-                    for operator in (ALL, event.label):
+                    for operator in operators_of(event.label):
                         seen.setdefault((_term(event), operator), []).append(event.seconds)
     return Overheads(source=source, overheads=tuple(_mean(*key, np.array(seen[key])) for key in sorted(seen)))
 
@@ -107,7 +109,16 @@ def with_overheads(graph: Graph, overheads: Overheads) -> Graph:
     def changed(event: Event) -> Event:
         if not is_overhead(event):
             return event
-        term = _term(event)
-        return event._replace(seconds=known.get((term, event.label), known[term, ALL]))
+        return event._replace(seconds=overhead_s(known, _term(event), event.label))
 
     return replace(graph, ranks=tuple(tuple(map(changed, tape)) for tape in graph.ranks))
+
+
+def operators_of(label: str) -> tuple[str, ...]:
+    """Under which names an overhead is known, the most exact one first: 'a > b', 'b', and ALL."""
+    return tuple(dict.fromkeys((label, label.rpartition(THEN)[2], ALL)))
+
+
+def overhead_s(known: dict[tuple[str, str], float], term: Term, label: str) -> float:
+    """Mean seconds of an overhead, by the most exact name that is known."""
+    return next(known[term, name] for name in operators_of(label) if (term, name) in known)

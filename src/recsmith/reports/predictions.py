@@ -59,6 +59,12 @@ def sweep_report(rows: Sequence[tuple[int, Prediction]]) -> RenderableType:
     return Group(made)
 
 
+def sweep_to_raw(rows: Sequence[tuple[int, Prediction]]) -> Raw:
+    """Plain data of predictions of several batch sizes: schema recsmith/prediction/1."""
+    found = [{"batch_size": batch, **prediction_to_raw(each)} for batch, each in rows]
+    return {"schema": PREDICTION_SCHEMA, "sweep": found}
+
+
 def prediction_to_raw(found: Prediction) -> Raw:
     """Plain data of a prediction: schema recsmith/prediction/1."""
     return {

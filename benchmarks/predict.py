@@ -1,0 +1,148 @@
+"""Predicted steps beside measured ones: four models, four batch sizes, one and two ranks, on this machine's CPU.
+
+python benchmarks/predict.py measure FOLDER            # trains and captures each job, some seconds each; resumes
+python benchmarks/predict.py table FOLDER [MACHINE]    # predicts them: replayed, own, shared, calibrated; and baselines
+
+Columns of the table, relative to the step that was measured without the profiler (below, geometric means):
+
+watched     steps under the profiler (the graph's own step left out): what a capture costs while it is on
+replay      the captured graph, walked
+own         from the model's sizes, with the overheads of its captures at other batch sizes
+shared      from its sizes, with the overheads of the other models' captures
+calibrated  own, with kernels and collectives corrected by the capture of the smallest batch
+kernels     the sum of predicted kernels and collectives
+torchrec    TorchRec's estimate of the plan, which knows embeddings alone
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import recsmith
+from recsmith.errors import RecSmithError
+from recsmith.files import encode
+from recsmith.jobs.launch import launch
+from recsmith.plans import Plan, plan_to_raw
+from recsmith.prediction.calibration import calibrate
+from recsmith.prediction.capture_files import trace_name
+from recsmith.prediction.extraction import usual
+from recsmith.prediction.graph import Graph
+from recsmith.prediction.kernels.inputs import geometric_error
+from recsmith.prediction.kineto import load_trace
+from recsmith.prediction.machine import Machine, load_machine
+from recsmith.prediction.models.build import model_graph
+from recsmith.prediction.models.description import Model
+from recsmith.prediction.overheads import extract_overheads
+from recsmith.prediction.predict import predict_graph
+from recsmith.prediction.traces import load_capture
+
+MODELS = {
+    "dlrm": Model(kind="dlrm", bottom=(128, 64), top=(128, 64)),
+    "dlrm_dcn": Model(kind="dlrm_dcn", bottom=(128, 64), top=(128, 64), cross_layers=2, cross_rank=32),
+    "mlp": Model(kind="mlp", dense_features=256, layers=(512, 256, 128)),
+    "transformer": Model(kind="transformer", blocks=2, width=64, heads=4, hidden=256, sequence=16),
+}
+BATCHES, RANKS = (128, 256, 512, 1024), (1, 2)
+TABLES, ROWS, WIDTH, POOLING = 8, 50_000, 32, 4
+PLAIN, STEPS = 30, 6
+Key = tuple[str, int, int]  # model, batch, ranks
+KEYS: list[Key] = [(name, batch, ranks) for ranks in RANKS for batch in BATCHES for name in MODELS]
+
+
+def plan_of(batch: int, ranks: int) -> Plan:
+    tables = tuple(
+        recsmith.Table(name=f"t{i}", num_embeddings=ROWS, embedding_dim=WIDTH,
+                       features=(recsmith.Feature(name=f"t{i}", pooling_factor=POOLING),))
+        for i in range(TABLES)
+    )  # fmt: skip
+    workload = recsmith.Workload(batch_size=batch, optimizer="sgd", tables=tables)
+    space = recsmith.Space(types=("table_wise",), kernels=("fused",))
+    return recsmith.plan(workload, f"cpu:{ranks}", space=space, iterations=200).plan
+
+
+def measure(home: Path) -> None:
+    for name, batch, ranks in KEYS:
+        folder = home / f"{name}-{batch}-{ranks}"
+        if (folder / f"rank-{ranks - 1}.about.json").exists():
+            continue
+        plan = plan_to_raw(replace(plan_of(batch, ranks), digest="")) if "dlrm" in name else None
+        words = {"model": encode(MODELS[name]), "plan": plan, "batch": batch, "folder": str(folder.resolve()),
+                 "plain": PLAIN, "steps": STEPS}  # fmt: skip
+        launch("predict_jobs:train", words, ranks=ranks, timeout_s=120)
+        print(name, batch, ranks, f"{load_capture(folder).graph.measured_s * 1e3:.2f} ms", flush=True)  # type: ignore
+
+
+def table(home: Path, machine: Machine) -> None:
+    graphs: dict[Key, Graph] = {}
+    watched: dict[Key, float] = {}
+    for key in KEYS:
+        folder = home / "-".join(map(str, key))
+        try:
+            graphs[key] = load_capture(folder).graph
+            steps = load_trace(folder / trace_name(0)).steps[1 : 1 + STEPS]
+            watched[key] = usual([step.end - step.begin for step in steps])
+        except RecSmithError as error:
+            print(key, error)
+    rows: dict[Key, dict[str, float]] = {}
+    for key, graph in graphs.items():
+        rows[key] = {"measured": graph.measured_s or np.nan, "watched": watched[key], **_row(key, graphs, machine)}
+    names = list(next(iter(rows.values())))
+    print("model        batch ranks " + " ".join(f"{name:>10}" for name in names))
+    for key, row in rows.items():
+        cells = [
+            f"{row['measured'] * 1e3:8.2f}ms",
+            *(f"{row[name] / row['measured'] - 1:+9.1%} " for name in names[1:]),
+        ]
+        print(f"{key[0]:<12} {key[1]:>5} {key[2]:>5} " + " ".join(cells))
+    for chosen, title in [(RANKS, "all"), *(((each,), f"{each} rank") for each in RANKS)]:
+        some = [row for key, row in rows.items() if key[2] in chosen]
+        cells = [_error(some, name) for name in names[1:]]
+        print(f"{'geomean ' + title:<24} {'':>10} " + " ".join(cells))
+
+
+def _error(rows: list[dict[str, float]], name: str) -> str:
+    known = [row for row in rows if np.isfinite(row[name])]
+    if not known:
+        return f"{'-':>10}"
+    off = geometric_error(np.array([row[name] for row in known]), np.array([row["measured"] for row in known]))
+    return f"{off:10.1%}"
+
+
+def _row(key: Key, graphs: dict[Key, Graph], machine: Machine) -> dict[str, float]:
+    name, batch, ranks = key
+    graph = graphs[key]
+    plan = plan_of(batch, ranks) if "dlrm" in name else None
+
+    def step(by: Machine) -> float:
+        return predict_graph(model_graph(MODELS[name], by, plan=plan, ranks=ranks, batch=batch)).step_s
+
+    def with_overheads_of(keys: list[Key]) -> Machine:
+        return replace(machine, overheads=extract_overheads([graphs[each] for each in keys], "captures"))
+
+    own = with_overheads_of([each for each in graphs if each[0] == name and each[2] == ranks and each[1] != batch])
+    shared = with_overheads_of([each for each in graphs if each[0] != name])
+    first = (name, BATCHES[0], ranks)
+    calibrated = step(calibrate(own, graphs[first], "capture").machine) if first != key and first in graphs else np.nan
+    return {
+        "replay": predict_graph(graph).step_s,
+        "own": step(own),
+        "shared": step(shared),
+        "calibrated": calibrated,
+        "kernels": predict_graph(model_graph(MODELS[name], own, plan=plan, ranks=ranks, batch=batch)).kernels_s,
+        "torchrec": recsmith.simulate(plan, "torchrec").cost.total_s if plan else np.nan,
+    }
+
+
+def main(words: list[str]) -> Any:
+    if words[:1] == ["measure"] and len(words) == 2:
+        return measure(Path(words[1]))
+    if words[:1] == ["table"] and len(words) in (2, 3):
+        return table(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"))
+    sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

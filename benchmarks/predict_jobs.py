@@ -1,0 +1,132 @@
+"""The jobs that benchmarks/predict.py measures: each model as its template describes it, under plain SGD.
+
+Dense models run under DistributedDataParallel, those with tables under TorchRec's DistributedModelParallel with a plan.
+"""
+
+import warnings
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+
+from recsmith._process import keep_freed_memory
+from recsmith.files import decode
+from recsmith.plans import plan_from_raw
+from recsmith.prediction.capturing import capture
+from recsmith.prediction.models.description import Model
+
+BATCHES = 4  # that a job repeats
+
+
+def train(
+    model: dict[str, Any], plan: dict[str, Any] | None, batch: int, folder: str, plain: int, steps: int
+) -> dict[str, float]:
+    """Train a described model on this rank until its steps are captured; nothing worth returning."""
+    torch.set_num_threads(1)
+    keep_freed_memory()  # as with jemalloc; by glibc's defaults, fresh pages of large tensors take most of a step
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    made = decode(Model, model, "the job's model")
+    optimizer, loss, draw = (sparse_job if plan else dense_job)(made, plan, batch)
+    generator = torch.Generator().manual_seed(torch.distributed.get_rank())
+    batches = [draw(generator) for _ in range(BATCHES)]
+    with capture(folder, plain=plain, steps=steps) as taken:
+        number = 0
+        while not taken.done:
+            optimizer.zero_grad()
+            loss(batches[number % BATCHES]).backward()
+            optimizer.step()
+            number += 1
+    return {}
+
+
+def dense_job(model: Model, _: Any, batch: int) -> tuple[Any, Any, Any]:
+    """(optimizer, loss of a batch, drawing of one) of a model without tables."""
+    net = nn.parallel.DistributedDataParallel(Perceptron(model) if model.kind == "mlp" else Transformer(model))
+    columns = (model.dense_features,) if model.kind == "mlp" else (model.sequence, model.width)
+
+    def draw(generator: torch.Generator) -> Any:
+        return torch.rand(batch, *columns, generator=generator), torch.rand(batch, generator=generator).round()
+
+    return torch.optim.SGD(net.parameters(), lr=0.01), lambda b: cross_entropy(net(b[0]).squeeze(-1), b[1]), draw
+
+
+def sparse_job(model: Model, raw_plan: Any, batch: int) -> tuple[Any, Any, Any]:
+    """(optimizer, loss of a batch, drawing of one) of DLRM or DLRM-DCN under a plan."""
+    from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor
+    from torchrec.distributed.model_parallel import DistributedModelParallel
+    from torchrec.distributed.sharding_plan import get_default_sharders
+    from torchrec.models.dlrm import DLRM, DLRM_DCN
+    from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
+
+    from recsmith.adapters.convert import to_sharding_plan
+
+    plan = plan_from_raw(raw_plan, "the plan")
+    tables = plan.workload.tables
+    configs = [EmbeddingBagConfig(name=table.name, embedding_dim=table.embedding_dim, feature_names=[table.name],
+                                  num_embeddings=table.num_embeddings) for table in tables]  # fmt: skip
+    collection, width = EmbeddingBagCollection(tables=configs, device=torch.device("meta")), tables[0].embedding_dim
+    sizes: Any = (model.dense_features, [*model.bottom, width], [*model.top, 1])
+    cross: Any = () if model.kind == "dlrm" else (model.cross_layers, model.cross_rank)
+    made: Any = (DLRM if model.kind == "dlrm" else DLRM_DCN)(collection, *sizes, *cross)
+    apply_optimizer_in_backward(torch.optim.SGD, made.sparse_arch.parameters(), {"lr": 0.1})
+    sharders: Any = get_default_sharders()
+    sharding = to_sharding_plan(plan, made, sharders=sharders)
+    net = DistributedModelParallel(made, device=torch.device("cpu"), plan=sharding, sharders=sharders)
+    dense = [each for name, each in net.named_parameters() if "sparse_arch" not in name]
+    lengths = [int(table.features[0].pooling_factor) for table in tables]
+
+    def draw(generator: torch.Generator) -> Any:
+        ids = [torch.randint(0, table.num_embeddings, (batch * length,), generator=generator)
+               for table, length in zip(tables, lengths, strict=True)]  # fmt: skip
+        bags = torch.tensor(lengths, dtype=torch.int32).repeat_interleave(batch)
+        keyed = KeyedJaggedTensor([table.name for table in tables], torch.cat(ids), lengths=bags)
+        return torch.rand(batch, model.dense_features, generator=generator), keyed, torch.rand(batch).round()
+
+    return torch.optim.SGD(dense, lr=0.01), lambda b: cross_entropy(net(b[0], b[1]).squeeze(-1), b[2]), draw
+
+
+class Perceptron(nn.Sequential):
+    """Linear layers with rectifiers between them."""
+
+    def __init__(self, model: Model) -> None:
+        sizes = [model.dense_features, *model.layers, 1]
+        pairs = [(nn.Linear(i, o), nn.ReLU()) for i, o in pairwise(sizes)]
+        super().__init__(*[each for pair in pairs for each in pair][:-1])
+
+
+class Block(nn.Module):
+    """Attention and perceptron with shortcuts."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        width, self.heads = model.width, model.heads
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.joint, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, model.hidden), nn.Linear(model.hidden, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(B, S, w) -> (B, S, w)."""
+        batch, places, width = x.shape
+        each = width // self.heads
+        q, k, v = self.joint(self.first(x)).view(batch, places, 3, self.heads, each).permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = torch.softmax(q @ k.transpose(-2, -1) * each**-0.5, -1) @ v
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, places, width))
+        return x + self.down(torch.relu(self.up(self.second(x))))
+
+
+class Transformer(nn.Module):
+    """Blocks, the mean over the sequence, and a linear layer."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(model) for _ in range(model.blocks)])
+        self.head = nn.Linear(model.width, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(B, S, w) -> (B, 1)."""
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x.mean(1))

@@ -1,0 +1,1 @@
+"""Learned models of single kernels, which predict steps."""

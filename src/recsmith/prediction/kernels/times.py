@@ -1,0 +1,72 @@
+"""A file of measured kernels and collectives: `recsmith measure kernels` writes, `recsmith learn kernels` reads it."""
+
+from pathlib import Path
+from typing import Any
+
+from recsmith._types import Source, noun
+from recsmith.errors import UsageError, check_rules
+from recsmith.files import check_schema, decode, dump_json, encode, parse_json, read_text, source_text, write_text
+from recsmith.prediction.operators import KINDS
+
+TIMES_SCHEMA = "recsmith/kernel-times/1"
+FIGURES = {"gemm": 6, "embedding_forward": 5, "embedding_backward": 5}  # of a shape; 3 of all other kinds
+
+
+@noun
+class KernelTime:
+    """A kernel and its seconds. shape: as prediction/operators.py has it."""
+
+    kind: str
+    shape: tuple[float, ...]
+    seconds: float
+
+    def __post_init__(self) -> None:
+        """Check kind, figures and seconds."""
+        figures = FIGURES.get(self.kind, 3)
+        check_rules(
+            None if self.kind in KINDS else f"kind '{self.kind}' is not known; known are {', '.join(KINDS)}",
+            None if len(self.shape) == figures and all(0 <= each < 1e18 for each in self.shape)
+            else f"a kernel of kind {self.kind} has {figures} figures of 0 or more",
+            None if 0 < self.seconds < 1e6 else f"seconds of a kernel are {self.seconds}; they must be above 0",
+        )  # fmt: skip
+
+
+@noun
+class CollectiveTime:
+    """A collective and what the rank that came last saw of it."""
+
+    name: str
+    ranks: int
+    bytes: float
+    seconds: float
+
+    def __post_init__(self) -> None:
+        """Check seconds."""
+        check_rules(
+            None if 0 < self.seconds < 1e6 and self.bytes > 0 else f"seconds or bytes of {self.name} are not above 0"
+        )
+
+
+@noun
+class KernelTimes:
+    """What was measured on a device."""
+
+    device: str
+    versions: str
+    seed: int
+    kernels: tuple[KernelTime, ...]
+    collectives: tuple[CollectiveTime, ...] = ()
+
+
+def load_times(source: Source) -> KernelTimes:
+    """The kernel times of a file; UsageError or CorruptFile where it is none."""
+    name = source_text(source, "kernel times")
+    raw: Any = parse_json(read_text(name), name)
+    if not isinstance(raw, dict):
+        raise UsageError(f"'{name}' holds no kernel times; `recsmith measure kernels` makes them")
+    return decode(KernelTimes, check_schema(raw, TIMES_SCHEMA, name), name)
+
+
+def save_times(times: KernelTimes, target: Path) -> None:
+    """Write a file of kernel times, whole or not at all."""
+    write_text(str(target), dump_json({"schema": TIMES_SCHEMA, **encode(times)}))

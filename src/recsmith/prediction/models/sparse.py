@@ -1,0 +1,185 @@
+"""A step of models with tables, DLRM and DLRM-DCN, under TorchRec with tables that are placed whole or by columns.
+
+Ids go to the ranks that hold their tables, pooled rows come back, and gradients go the same way.
+
+Legend: B samples a rank, W ranks, F features of all tables, D columns of each.
+"""
+
+from recsmith._types import record
+from recsmith.prediction.graph import Kernel, Kind
+from recsmith.prediction.models.description import Model
+from recsmith.prediction.models.layers import loss, perceptron, plain_product
+from recsmith.prediction.models.step import Meet, Step, gemm, moved
+
+ID, LENGTH = 8, 4  # bytes of an id, and of how many a bag has
+
+
+@record
+class RankTables:
+    """What a rank holds of all tables. ids: per sample of all its features; columns: of their outputs, summed.
+
+    all_ids, all_columns, features: of all ranks. width: columns of a feature.
+    """
+
+    ranks: int
+    tables: int
+    elements: float
+    ids: float
+    columns: int
+    all_ids: float
+    all_columns: int
+    features: int
+    width: int
+
+
+def sparse_step(model: Model, tables: RankTables, batch: int) -> Step:
+    """A step of DLRM, or of DLRM-DCN."""
+    step = Step()
+    perceptron(step, batch, (model.dense_features, *model.bottom, tables.width), first=True, last_relu=True)
+    if tables.ranks > 1:
+        _ids_to_tables(step, tables, batch)
+    else:
+        step.arrange("empty to lift_fresh detach_ view to")
+    _lookup(step, tables, batch)
+    both = (tables.features + 1) * tables.width
+    step.arrange("split_with_sizes")
+    joined = moved("concat", batch * tables.all_columns, batch * tables.all_columns, tables.features)
+    step.op("aten::cat", joined)
+
+    def backward() -> None:
+        for name in ("Unsqueeze", "View", "Cat"):
+            parts = [moved("elementwise", 2 * batch * tables.width, batch * tables.width, 2)]
+            step.op(f"{name}Backward0", *(parts if name == "Unsqueeze" and model.kind == "dlrm" else []))
+        step.op("SplitWithSizesBackward0", joined)
+
+    step.then_backward(backward)
+    step.arrange("reshape unsqueeze")
+    step.op("aten::cat", moved("concat", batch * both, batch * both, 2))
+    inward = _dots(step, tables, batch) if model.kind == "dlrm" else _crosses(step, model, both, batch)
+    perceptron(step, batch, (inward, *model.top, 1))
+    loss(step, batch)
+    step.backward()
+    step.finish(copied=False)
+    return step
+
+
+def _ids_to_tables(step: Step, tables: RankTables, batch: int) -> None:
+    """How many ids go where, then their lengths, then the ids; they are sorted by feature before and after."""
+    lengths = batch * max(tables.features, tables.tables * tables.ranks)
+    ids = batch * max(tables.all_ids, tables.ids * tables.ranks)
+    told = "empty to lift_fresh detach_"
+    here = Kernel("sparse", (LENGTH * (tables.features + lengths) + ID * batch * tables.all_ids,
+                             ID * batch * tables.all_ids, 3.0))  # fmt: skip
+    step.arrange("view")
+    step.op("fbgemm::permute_2D_sparse_data", here)
+    step.arrange(f"view {told} {told} {told} empty")
+    step.op("aten::stack", Kernel("concat", (8.0 * 3, 8.0 * 3, 3.0)))
+    step.arrange("flatten")
+    splits = step.start("all_to_all", 8.0 * 3 * tables.ranks)
+    step.op("c10d::alltoall_base_", splits)
+    step.op("aten::view", Meet(Kind.AWAIT, splits.collective))
+    step.arrange(f"numpy_T resolve_conj resolve_neg view numpy_T resolve_conj resolve_neg {told} empty")
+    sent = step.start("all_to_all", LENGTH * lengths)
+    step.op("c10d::alltoall_base_", sent)
+    step.arrange("empty")
+    values = step.start("all_to_all", ID * ids)
+    step.op("c10d::alltoall_base_", values)
+    step.op("aten::view", Meet(Kind.AWAIT, sent.collective))
+    step.op("fbgemm::permute_2D_sparse_data", Meet(Kind.AWAIT, values.collective), here)
+    step.arrange("view view")
+    step.op("aten::sum", Kernel("reduction", (float(LENGTH * lengths), LENGTH * lengths / tables.features, 1.0)))
+    step.arrange("resolve_conj resolve_neg view to")
+    step.op("fbgemm::asynchronous_complete_cumsum", Kernel("sparse", (float(LENGTH * lengths),) * 2 + (1.0,)))
+
+
+def _lookup(step: Step, tables: RankTables, batch: int) -> None:
+    """The fused lookup, and the way of its outputs to the ranks of their samples."""
+    whole = batch * tables.ranks
+    ids, bags = whole * tables.ids, whole * tables.tables
+    shape = (float(tables.tables), ids, float(bags), float(tables.columns), tables.elements)
+    step.op("aten::to", Kernel("copy", (4.0 * bags, 8.0 * bags, 1.0)))
+    step.arrange("to to")
+    step.op("fbgemm::bounds_check_indices", Kernel("sparse", (8.0 * (ids + bags), 8.0 * ids, 4.0)))
+    step.op("fbgemm::split_embedding_codegen_lookup_sgd_function_pt2", moved("copy", 0, 0),
+            Kernel("embedding_forward", shape))  # fmt: skip
+
+    def backward() -> None:
+        step.op("torch::autograd::CppNode<SplitLookupFunction_sgd_Op_pt2>", Kernel("embedding_backward", shape))
+        step.op("torch::autograd::AccumulateGrad")
+        step.op("torch::autograd::AccumulateGrad")
+
+    step.then_backward(backward)
+    if tables.ranks > 1:
+        _rows_to_samples(step, tables, batch)
+
+
+def _rows_to_samples(step: Step, tables: RankTables, batch: int) -> None:
+    out, home = batch * tables.ranks * tables.columns, batch * tables.all_columns
+    size = 4.0 * max(out, home)
+    step.arrange("empty")
+    step.op("aten::zeros_like", moved("copy", 0, 1))
+    sent = step.start("all_to_all", size)
+    step.op("All2All_Pooled_Req", moved("copy", out, out), sent)
+    joined = moved("concat", home, home, tables.ranks)
+    step.op("All2All_Pooled_Wait", Meet(Kind.AWAIT, sent.collective), joined)
+
+    def backward() -> None:
+        part = moved("copy", home // tables.ranks, home // tables.ranks)
+        back = step.start("all_to_all", size)
+        step.op("All2All_Pooled_WaitBackward", *[part] * tables.ranks, joined, back)
+        step.op("All2All_Pooled_ReqBackward", Meet(Kind.AWAIT, back.collective), moved("elementwise", out, out))
+
+    step.then_backward(backward)
+
+
+def _dots(step: Step, tables: RankTables, batch: int) -> int:
+    """DLRM's products of all pairs of features; how many columns the last layers get."""
+    count, width = tables.features + 1, tables.width
+    pairs = count * (count - 1) // 2
+    whole, square, out = batch * count * width, batch * count**2, width + pairs
+    step.arrange("transpose")
+    step.op("aten::bmm", gemm(batch, count, width, count, 0, 1))
+    step.arrange("select select")
+    step.op("aten::index", moved("interaction", square, square))
+    step.op("aten::cat", moved("concat", batch * out, batch * out, 2))
+
+    def backward() -> None:
+        step.op("CatBackward0")
+        step.op("IndexBackward0", moved("copy", 0, square), moved("interaction", square + batch * pairs,
+                                                                  batch * pairs, 2))  # fmt: skip
+        step.op("BmmBackward0", gemm(batch, width, count, count, 1), gemm(batch, count, count, width))
+        step.op("TransposeBackward0", moved("elementwise", 2 * whole, whole, 2))
+        step.op("CatBackward0")
+
+    step.then_backward(backward)
+    return out
+
+
+def _crosses(step: Step, model: Model, width: int, batch: int) -> int:
+    """DCN's low-rank cross layers of (B, width)."""
+    whole = batch * width
+    twice = moved("elementwise", 2 * whole, whole, 2)
+    step.arrange("reshape")
+
+    def ended() -> None:
+        step.op("ViewBackward0")
+        step.op("CatBackward0")
+
+    step.then_backward(ended)
+    for layer in range(model.cross_layers):
+        meets = (twice,) if layer < model.cross_layers else ()
+        plain_product(step, batch, width, model.cross_rank, meets)
+        plain_product(step, batch, model.cross_rank, width)
+
+        def backward(layer: int = layer) -> None:
+            last = layer == model.cross_layers - 1
+            step.op("AddBackward0", *([] if last else [twice]))
+            step.op("MulBackward0", twice, twice, *([] if last else [twice]))
+            step.op("AddBackward0", Kernel("reduction", (4.0 * whole, 4.0 * width, float(batch))))
+            step.gradient(width)
+
+        step.op("aten::add", moved("elementwise", whole + width, whole, 2))
+        step.op("aten::mul", twice)
+        step.op("aten::add", twice)
+        step.then_backward(backward)
+    return width
