@@ -12,9 +12,13 @@ shared      from its sizes, with the overheads of the other models' captures
 calibrated  own, with kernels and collectives corrected by the capture of the smallest batch
 kernels     the sum of predicted kernels and collectives
 torchrec    TorchRec's estimate of the plan, which knows embeddings alone
+
+`host` instead of `table` compares what the host thread itself works in a step, without its waits, with the thread's own
+time: on a machine that other programs use, the clock measures them as well.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +40,7 @@ from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models.build import model_graph
 from recsmith.prediction.models.description import Model
 from recsmith.prediction.overheads import extract_overheads
-from recsmith.prediction.predict import predict_graph
+from recsmith.prediction.predict import Prediction, predict_graph
 from recsmith.prediction.traces import load_capture
 
 MODELS = {
@@ -75,20 +79,33 @@ def measure(home: Path) -> None:
         print(name, batch, ranks, f"{load_capture(folder).graph.measured_s * 1e3:.2f} ms", flush=True)  # type: ignore
 
 
-def table(home: Path, machine: Machine) -> None:
+def step_of(found: Prediction) -> float:
+    return found.step_s
+
+
+def host_of(found: Prediction) -> float:
+    """Seconds that the first rank's host thread works, without its waits."""
+    return sum(event.seconds for event in found.walk.graph.ranks[0])
+
+
+def table(home: Path, machine: Machine, said: Callable[[Prediction], float]) -> None:
     graphs: dict[Key, Graph] = {}
     watched: dict[Key, float] = {}
+    hosts: dict[Key, float] = {}
     for key in KEYS:
         folder = home / "-".join(map(str, key))
         try:
-            graphs[key] = load_capture(folder).graph
+            captured = load_capture(folder)
+            graphs[key] = captured.graph
+            hosts[key] = captured.abouts[0].plain_host_s or np.nan
             steps = load_trace(folder / trace_name(0)).steps[1 : 1 + STEPS]
             watched[key] = usual([step.end - step.begin for step in steps])
         except RecSmithError as error:
             print(key, error)
     rows: dict[Key, dict[str, float]] = {}
     for key, graph in graphs.items():
-        rows[key] = {"measured": graph.measured_s or np.nan, "watched": watched[key], **_row(key, graphs, machine)}
+        real = hosts[key] if said is host_of else graph.measured_s or np.nan
+        rows[key] = {"measured": real, "watched": watched[key], **_row(key, graphs, machine, said)}
     names = list(next(iter(rows.values())))
     print("model        batch ranks " + " ".join(f"{name:>10}" for name in names))
     for key, row in rows.items():
@@ -111,13 +128,13 @@ def _error(rows: list[dict[str, float]], name: str) -> str:
     return f"{off:10.1%}"
 
 
-def _row(key: Key, graphs: dict[Key, Graph], machine: Machine) -> dict[str, float]:
+def _row(key: Key, graphs: dict[Key, Graph], machine: Machine, said: Callable[[Prediction], float]) -> dict[str, float]:
     name, batch, ranks = key
     graph = graphs[key]
     plan = plan_of(batch, ranks) if "dlrm" in name else None
 
     def step(by: Machine) -> float:
-        return predict_graph(model_graph(MODELS[name], by, plan=plan, ranks=ranks, batch=batch)).step_s
+        return said(predict_graph(model_graph(MODELS[name], by, plan=plan, ranks=ranks, batch=batch)))
 
     def with_overheads_of(keys: list[Key]) -> Machine:
         return replace(machine, overheads=extract_overheads([graphs[each] for each in keys], "captures"))
@@ -127,7 +144,7 @@ def _row(key: Key, graphs: dict[Key, Graph], machine: Machine) -> dict[str, floa
     first = (name, BATCHES[0], ranks)
     calibrated = step(calibrate(own, graphs[first], "capture").machine) if first != key and first in graphs else np.nan
     return {
-        "replay": predict_graph(graph).step_s,
+        "replay": said(predict_graph(graph)),
         "own": step(own),
         "shared": step(shared),
         "calibrated": calibrated,
@@ -139,8 +156,9 @@ def _row(key: Key, graphs: dict[Key, Graph], machine: Machine) -> dict[str, floa
 def main(words: list[str]) -> Any:
     if words[:1] == ["measure"] and len(words) == 2:
         return measure(Path(words[1]))
-    if words[:1] == ["table"] and len(words) in (2, 3):
-        return table(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"))
+    if words[:1] in (["table"], ["host"]) and len(words) in (2, 3):
+        said = step_of if words[0] == "table" else host_of
+        return table(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), said)
     sys.exit(__doc__)
 
 

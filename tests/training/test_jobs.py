@@ -12,6 +12,7 @@ from training.unsharded import unsharded_losses
 
 import recsmith
 from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.prediction.traces import load_capture
 from recsmith.training import (
     Checkpointing,
     Run,
@@ -180,3 +181,13 @@ def test_a_loss_that_is_not_finite_ends_training_with_its_batch(tmp_path: Path, 
     assert newest == "step-00000003"
     with pytest.raises(CorruptFile, match="is of another model"):  # another model meets this folder's checkpoints
         train(a_run(tmp_path / "out", steps=5))
+
+
+def test_a_run_captures_some_of_its_steps(tmp_path: Path):
+    run = a_run(tmp_path / "out", steps=20, capture=str(tmp_path / "trace"), checkpoint=None)
+    train(run)
+    captured = load_capture(tmp_path / "trace")
+    assert captured.notes == ()
+    terms = {event.term for _, event in captured.graph.kernels()}
+    assert {"gemm", "embedding_forward", "embedding_backward", "interaction"} <= terms
+    assert [each.name for each in captured.graph.collectives] == ["all_reduce"]

@@ -27,7 +27,8 @@ class CaptureSettings:
 class CaptureAbout:
     """What a rank wrote of its capture.
 
-    plain_step_s: of a step without the profiler. event_s, annotation_s: what the profiler adds to an operator, and to
+    plain_step_s: of a step without the profiler; plain_host_s: the host thread's own time of it, which other programs
+    disturb least (None in older captures). event_s, annotation_s: what the profiler adds to an operator, and to
     an annotation such as those of optimizers.
     """
 
@@ -39,6 +40,7 @@ class CaptureAbout:
     annotation_s: float
     torch: str
     recsmith: str
+    plain_host_s: float | None = None
 
 
 def trace_name(rank: int) -> str:

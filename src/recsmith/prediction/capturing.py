@@ -38,7 +38,8 @@ class Capture:
     def __init__(self, folder: str | os.PathLike[str], settings: CaptureSettings) -> None:
         self.folder, self.settings, self.done = Path(folder), settings, False
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._ended, self._plain_s, self._begun = 0, list[float](), 0.0
+        self._ended, self._plain_s, self._host_s = 0, list[float](), list[float]()
+        self._begun, self._host_begun = 0.0, 0.0
         self._profiler: Any = None
         self._watcher: Any = None
         self._optimizer: Any = None
@@ -62,6 +63,7 @@ class Capture:
         now, settings = time.perf_counter(), self.settings
         if settings.skip < self._ended <= settings.skip + settings.plain:
             self._plain_s.append(now - self._begun)
+            self._host_s.append(time.thread_time() - self._host_begun)
         self._ended += 1
         captured = self._ended - settings.skip - settings.plain - 1
         if captured == 0:
@@ -72,7 +74,7 @@ class Capture:
             self._profiler.step()
         if captured == 1 + settings.steps:
             self._finish()
-        self._begun = time.perf_counter()
+        self._begun, self._host_begun = time.perf_counter(), time.thread_time()
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
         """A step of any optimizer of torch; the first one that steps tells when steps end."""
@@ -115,6 +117,7 @@ class Capture:
         about = {
             "schema": ABOUT_SCHEMA, "rank": mine, "ranks": dist.get_world_size() if dist.is_initialized() else 1,
             "steps": self.settings.steps, "plain_step_s": usual(self._plain_s),
+            "plain_host_s": usual(self._host_s),
             "event_s": event_s, "annotation_s": annotation_s, "torch": str(torch.__version__), "recsmith": __version__,
         }  # fmt: skip
         written = self.folder / f".{about_name(mine)}"
