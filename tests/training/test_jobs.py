@@ -187,7 +187,6 @@ def test_a_run_captures_some_of_its_steps(tmp_path: Path):
     run = a_run(tmp_path / "out", steps=20, capture=str(tmp_path / "trace"), checkpoint=None)
     train(run)
     captured = load_capture(tmp_path / "trace")
-    assert captured.notes == ()
     terms = {event.term for _, event in captured.graph.kernels()}
     assert {"gemm", "embedding_forward", "embedding_backward", "interaction"} <= terms
-    assert [each.name for each in captured.graph.collectives] == ["all_reduce"]
+    assert {each.name for each in captured.graph.collectives} == {"all_reduce"}

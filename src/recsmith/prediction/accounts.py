@@ -9,6 +9,8 @@ from recsmith._types import Floats, record
 from recsmith.prediction.graph import Kind
 from recsmith.prediction.walk import Walk
 
+ROUNDING = 1e-12  # share of a step below which a time is a rounding of sums
+
 
 @record
 class RankAccount:
@@ -41,8 +43,11 @@ def account(walk: Walk) -> list[RankAccount]:
             if rank in made.ranks
         ]
         active, either = covered(_pairs(busy)), covered(_pairs(busy + comm))
+        exposed = either - active if either - active > ROUNDING * whole else 0.0
         accounts.append(
-            RankAccount(rank=rank, step_s=whole, active_s=active, exposed_comm_s=either - active, idle_s=whole - either)
+            RankAccount(
+                rank=rank, step_s=whole, active_s=active, exposed_comm_s=exposed, idle_s=whole - active - exposed
+            )
         )
     return accounts
 

@@ -26,7 +26,7 @@ _NAMES = {
     "aten::lerp_ aten::where aten::maximum aten::minimum aten::abs aten::pow aten::clamp aten::gt aten::lt aten::ge "
     "aten::le aten::eq aten::ne aten::reciprocal aten::square aten::addcmul aten::masked_fill_ aten::masked_fill "
     "aten::relu_ aten::logical_and",
-    "exponential": "aten::sigmoid aten::sigmoid_backward aten::tanh aten::tanh_backward aten::exp aten::log "
+    "exponential": "aten::sigmoid aten::sigmoid_backward aten::tanh aten::tanh_backward aten::exp aten::log aten::log2 "
     "aten::log_sigmoid_forward aten::log_sigmoid_backward aten::gelu aten::gelu_backward aten::silu "
     "aten::silu_backward aten::softplus aten::log1p aten::sin aten::cos aten::erf",
     "reduction": "aten::sum aten::amax aten::max aten::min aten::argmax aten::norm aten::linalg_vector_norm "
