@@ -51,8 +51,8 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     import torch.distributed as dist
 
     from recsmith.training.agreement import Agreement, Ending
-    from recsmith.training.checkpoints import Checkpoints
     from recsmith.training.batches import Features
+    from recsmith.training.checkpoints import Checkpoints
     from recsmith.training.datasets import open_data
     from recsmith.training.loop import _train  # pyright: ignore[reportPrivateUsage]
     from recsmith.training.run import Checkpointing
@@ -65,7 +65,9 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     diary = Diary(Path(folder), dist.get_rank(), tensorboard=False, step=0)
     dataset = open_data(run.data.train, "data.train")
     # sent_bytes: the first step of a run counts what it sends, which costs as much as a few steps, once
-    training = Underway(made, job.plan, dataset, Features((), {}), job.job, agreement, checkpoints, diary, Reached(sent_bytes=1))
+    training = Underway(
+        made, job.plan, dataset, Features((), {}), job.job, agreement, checkpoints, diary, Reached(sent_bytes=1)
+    )
     begun, busy = time.perf_counter(), time.process_time()
     _train(training, itertools.cycle(batches), Ending())
     return time.perf_counter() - begun, time.process_time() - busy
