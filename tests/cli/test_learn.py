@@ -40,6 +40,7 @@ def test_the_words_are_frozen() -> None:
     assert found == {
         "cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget", "--start", "--force"],
         "comm": ["--data", "--unseen", "-o --output", "--seed", "--epochs", "--budget", "--force"],
+        "kernels": ["--data", "--traces", "-o --output", "--seed", "--force"],
         "dreamshard": [*POLICY, "--iterations", "--placements", "--reward"],
         "autoshard": [*POLICY, "--iterations", "--answers", "--episodes", "--actors"],
     }

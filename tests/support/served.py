@@ -1,6 +1,7 @@
 """A server of the page, spoken to without a network."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,8 @@ class Client:
                 return await client.request(method, path, **words)
 
         self.server.threads = None  # which belong to the loop of one request here
-        return asyncio.run(asked())
+        with ThreadPoolExecutor(1) as thread:  # Playwright keeps a loop running in the thread of tests
+            return thread.submit(asyncio.run, asked()).result()
 
     def upload(self, data: bytes | str, name: str = "file.json", **query: Any) -> httpx.Response:
         content = data.encode() if isinstance(data, str) else data
