@@ -23,6 +23,7 @@ sys.path.insert(0, str(TESTS))
 SHAPES = ((1, 2), (2, 2), (1, 3), (1, 2))  # ranks of a host, hosts: grid_shard needs two hosts
 STEPS = 3  # that a job trains before it saves, and again after it
 KILLS, ROWS = 10, 60_000
+MOST_CHUNKS = 12  # that a run adds before it is killed
 
 
 def main() -> None:
@@ -108,28 +109,31 @@ def kills(home: Path) -> None:
     save_plan(whole(rows=ROWS), home / "old.json")
     save_plan(turned(cpu_cluster(2, 2), 3, rows=ROWS), home / "new.json")
     original = files(home / "large")
-    started = time.monotonic()
     assert run(home, "at-once").wait() == 0
-    whole_s = time.monotonic() - started
-    drawn, killed = random.Random(0), 0
+    drawn, journal = random.Random(0), home / "out.partial" / JOURNAL
     kept: list[int] = []
-    while killed < KILLS:
+    while len(kept) < KILLS:
         process = run(home, "out")
-        time.sleep(whole_s * drawn.uniform(0.4, 0.9))
+        more = chunks(journal) + drawn.randint(1, MOST_CHUNKS)
+        while process.poll() is None and chunks(journal) < more:
+            time.sleep(0.001)
+        time.sleep(drawn.uniform(0.0, 0.02))
         process.send_signal(signal.SIGKILL)
         process.wait()
         if (home / "out").exists():  # it was complete already; once more from the start
             assert files(home / "out") == files(home / "at-once")
             shutil.rmtree(home / "out")
-        else:
-            killed += 1
-            journal = home / "out.partial" / JOURNAL
-            kept.append(journal.read_bytes().count(b"\n") - 1 if journal.exists() else 0)
+        kept.append(chunks(journal))
     assert run(home, "out").wait() == 0
     same = files(home / "out") == files(home / "at-once")
-    print(f"killed {killed} times, with {kept} chunks kept")
+    print(f"killed {len(kept)} times, with {kept} chunks kept")
     print(f"the output {'is' if same else 'IS NOT'} that of a run in one go")
     print(f"the old checkpoint {'is untouched' if files(home / 'large') == original else 'WAS TOUCHED'}")
+
+
+def chunks(journal: Path) -> int:
+    """How many chunks a partial checkpoint holds for good."""
+    return max(0, journal.read_bytes().count(b"\n") - 1) if journal.exists() else 0
 
 
 def run(home: Path, output: str) -> subprocess.Popen[bytes]:
