@@ -8,7 +8,6 @@ from recsmith.embeddings import (
     Compositional,
     EmbeddingTransform,
     Hashing,
-    LearnedHash,
     MixedDimension,
     by_popularity,
     learn_hash,
@@ -36,7 +35,7 @@ TRANSFORMS: dict[str, EmbeddingTransform] = {
     "three": _compositional((5, 5, 4)),
     "chinese": _compositional((9, 11), family="chinese_remainder"),
     "blocks": _blocks((10, 8), (15, 4), (25, 2), (40, 1)),
-    "learned": LearnedHash(
+    "learned": Hashing(
         num_embeddings=ROWS, embedding_dim=COLUMNS, rows=50,
         row_of=learn_hash(_VECTORS, np.where(COUNTS > 25, COUNTS, 0), 50, private=0.9),
     ),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embeddings.test_transforms import CRITEO
-from recsmith.embeddings import mixed_parameters, power_rule, powers_of_two, temperature_for
+from recsmith.embeddings import mixed_parameters, power_rule, powers_of_two
 from recsmith.errors import UsageError
 
 
@@ -37,15 +37,6 @@ def test_widths_fall_with_rows_and_the_most_popular_has_the_base(
 def test_a_budget_is_what_unrounded_widths_add_up_to(counts: list[int], temperature: float) -> None:
     widths = power_rule(counts, temperature=temperature, budget=64.0 * sum(counts))
     assert abs(float((widths * np.array(counts)).sum()) / (64.0 * sum(counts)) - 1) < 0.51 / 32 + len(counts) / 64
-
-
-def test_the_temperature_of_a_target_is_the_lowest_that_reaches_it() -> None:
-    found = temperature_for(CRITEO, 8.0, base_dim=16)
-    full = 16 * sum(CRITEO)
-    assert full >= 8 * mixed_parameters(CRITEO, power_rule(CRITEO, temperature=found, base_dim=16))
-    assert full < 8 * mixed_parameters(CRITEO, power_rule(CRITEO, temperature=found - 1e-6, base_dim=16))
-    with pytest.raises(UsageError, match="20 times smaller"):
-        temperature_for(CRITEO, 20.0, base_dim=16)
 
 
 def test_base_or_budget_is_given() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embeddings.stored import TRANSFORMS, bags
-from recsmith.embeddings import Block, Compositional, Hashing, IdMap, LearnedHash, MixedDimension, parameters
+from recsmith.embeddings import Block, Compositional, Hashing, IdMap, MixedDimension, parameters
 from recsmith.embeddings.compositional import balanced, complementary, coprime, quotient_remainder
 from recsmith.errors import UsageError
 
@@ -97,11 +97,11 @@ WRONG = [
         "kernels want 1, 2 or multiples of 4",
     ),
     (
-        lambda: LearnedHash(num_embeddings=9, embedding_dim=4, rows=3, row_of=IdMap(numbers=np.zeros(8, np.int32))),
+        lambda: Hashing(num_embeddings=9, embedding_dim=4, rows=3, row_of=IdMap(numbers=np.zeros(8, np.int32))),
         "the map is of 8 ids",
     ),
     (
-        lambda: LearnedHash(num_embeddings=2, embedding_dim=4, rows=1, row_of=IdMap(numbers=np.ones(2, np.int32))),
+        lambda: Hashing(num_embeddings=2, embedding_dim=4, rows=1, row_of=IdMap(numbers=np.ones(2, np.int32))),
         "below 1",
     ),
 ]

@@ -36,7 +36,7 @@ def test_unknown_operators_are_named_and_counted(tmp_path: Path):
     folder = write_capture(tmp_path / "trace", [0.0])
     _edit(folder, lambda text: text.replace("aten::addmm", "aten::brand_new"))
     (note,) = load_capture(folder).notes
-    assert "1 operators are not known" in note
+    assert "1 kind of operators not known" in note
     assert "aten::brand_new (1)" in note
 
 

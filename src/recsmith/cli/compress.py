@@ -25,7 +25,7 @@ def read_target(_: click.Context, __: click.Parameter, value: str) -> float:
 @click.command(name="compress")
 @click.argument("workload")
 @click.option("--target", callback=read_target, required=True, metavar="4x", help="How many times fewer parameters.")
-@click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True, help="How.")
+@click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True, help="Method.")
 @click.option("--tables", default="*", show_default=True, metavar="PATTERN", help="Which tables, with * and ?.")
 @click.option("--above-rows", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
               help="Tables with no more rows stay whole.")  # fmt: skip

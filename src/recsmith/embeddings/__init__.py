@@ -8,10 +8,10 @@ from recsmith.embeddings.compositional import Compositional
 from recsmith.embeddings.compression import CompressionRule, transforms_of
 from recsmith.embeddings.hashing import Hashing
 from recsmith.embeddings.id_maps import IdMap, by_popularity, load_maps, save_maps
-from recsmith.embeddings.learned_hash import LearnedHash, learn_hash
+from recsmith.embeddings.learned_hash import learn_hash
 from recsmith.embeddings.mixed_dimension import Block, MixedDimension
 from recsmith.embeddings.parts import EmbeddingTransform, Lookup, Part, parameters, physical
-from recsmith.embeddings.power_rule import mixed_parameters, power_rule, powers_of_two, temperature_for
+from recsmith.embeddings.power_rule import mixed_parameters, power_rule, powers_of_two
 
 __all__ = [
     "Block",
@@ -20,7 +20,6 @@ __all__ = [
     "EmbeddingTransform",
     "Hashing",
     "IdMap",
-    "LearnedHash",
     "Lookup",
     "MixedDimension",
     "Part",
@@ -33,6 +32,5 @@ __all__ = [
     "power_rule",
     "powers_of_two",
     "save_maps",
-    "temperature_for",
     "transforms_of",
 ]

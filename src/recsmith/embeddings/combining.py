@@ -91,7 +91,8 @@ def combination(transform: EmbeddingTransform | None) -> nn.Module:
     if isinstance(transform, MixedDimension):
         return Projections(transform)
     if isinstance(transform, Compositional):
-        return {"multiply": Products, "add": Sums, "concat": Concatenation}[transform.operation](len(transform.sizes))
+        by_operation = {"multiply": Products(len(transform.sizes)), "add": Sums(), "concat": Concatenation()}
+        return by_operation[transform.operation]
     return Same()
 
 
@@ -106,9 +107,6 @@ class Same(nn.Module):
 class Sums(nn.Module):
     """The sum over partitions; it may be taken after bags are summed."""
 
-    def __init__(self, partitions: int) -> None:
-        super().__init__()
-
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
         """vectors: of each partition (B, D)."""
         return torch.stack(vectors).sum(dim=0)
@@ -116,9 +114,6 @@ class Sums(nn.Module):
 
 class Concatenation(nn.Module):
     """Columns of all partitions, side by side."""
-
-    def __init__(self, partitions: int) -> None:
-        super().__init__()
 
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
         """vectors: of each partition (B, D / K)."""

@@ -13,7 +13,6 @@ from recsmith._types import noun
 from recsmith.embeddings.compositional import Compositional, Operation, balanced, coprime, quotient_remainder
 from recsmith.embeddings.hashing import Hashing
 from recsmith.embeddings.id_maps import IdMap, load_maps
-from recsmith.embeddings.learned_hash import LearnedHash
 from recsmith.embeddings.mixed_dimension import KERNEL_WIDTH, Block, MixedDimension
 from recsmith.embeddings.parts import EmbeddingTransform
 from recsmith.embeddings.power_rule import power_rule
@@ -75,7 +74,7 @@ class CompressionRule:
             else f"shares are {list(self.shares)}; they are above 0 and add up to 1",
             None
             if self.maps or not (blocks or self.method == "learned_hash")
-            else f"{self.method} needs `maps`, a file that `recsmith compress` writes",
+            else f"{self.method} needs `maps`, a file of id maps (docs/compress.md says how to make it)",
         )
 
     def fits(self, table: LogicalTable) -> bool:
@@ -116,7 +115,7 @@ def _transform(
         case "hash":
             return Hashing(num_embeddings=rows, embedding_dim=dim, rows=left)
         case "learned_hash":
-            return LearnedHash(num_embeddings=rows, embedding_dim=dim, rows=left, row_of=_map(rule, table, maps))
+            return Hashing(num_embeddings=rows, embedding_dim=dim, rows=left, row_of=_map(rule, table, maps))
         case "mixed_dimension":
             blocks = _blocks(rows, rule.shares, rule.widths)
             return MixedDimension(num_embeddings=rows, embedding_dim=dim, blocks=blocks, order=_map(rule, table, maps))
@@ -156,7 +155,7 @@ def kernel_width(width: int) -> int:
 
 
 def _blocks(rows: int, shares: Sequence[float], widths: Sequence[int]) -> tuple[Block, ...]:
-    """Blocks of ids by shares, each of one id at least where there are enough."""
+    """Blocks of ids by shares; one that would hold no id is left out."""
     ends = [round(rows * sum(shares[: k + 1])) for k in range(len(shares))]
     counts = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     return tuple(

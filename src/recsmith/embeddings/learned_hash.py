@@ -12,54 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from recsmith._types import Floats, Ints, noun
-from recsmith.data import JaggedIds
+from recsmith._types import Floats, Ints
 from recsmith.embeddings.id_maps import IdMap
-from recsmith.embeddings.parts import Lookup, Part
-from recsmith.embeddings.routing import check_ids, renamed
 from recsmith.errors import UsageError, check_rules
 
 BATCH = 4096  # points that MiniBatchKMeans takes at once
-
-
-@noun
-class LearnedHash:
-    """A table stored in `rows` rows; `row_of` says which of them each id shares."""
-
-    num_embeddings: int
-    embedding_dim: int
-    rows: int
-    row_of: IdMap
-
-    def __post_init__(self) -> None:
-        """Check that the map is this table's."""
-        check_rules(None if self.rows > 0 else f"rows is {self.rows}; 1 or more")
-        self.row_of.check(self.num_embeddings, self.rows)
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """One table of the rows that are left."""
-        return (Part(name="learned", num_embeddings=self.rows, embedding_dim=self.embedding_dim),)
-
-    @property
-    def lookups(self) -> tuple[Lookup, ...]:
-        """One."""
-        return (Lookup(name="learned", part=0),)
-
-    @property
-    def cover(self) -> tuple[int, ...]:
-        """The one."""
-        return (0,)
-
-    @property
-    def dense_parameters(self) -> int:
-        """None; the map, 4 bytes an id, is no parameter."""
-        return 0
-
-    def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """The same bags, ids replaced by their rows."""
-        check_ids(ids, self.num_embeddings)
-        return (renamed(ids, self.row_of(ids.values)),)
 
 
 def learn_hash(vectors: Floats, counts: Ints, rows: int, *, private: float = 0.5, seed: int = 0) -> IdMap:
@@ -67,7 +24,8 @@ def learn_hash(vectors: Floats, counts: Ints, rows: int, *, private: float = 0.5
 
     vectors: of a cheap embedding that was trained on the task (S, d). counts: how often each id occurs in the training
     data (S,). private: share of the rows that the most frequent ids have for themselves; the other ids are clustered
-    into the rest, weighted by their counts. An id that never occurs has learned nothing: it goes to the rest by a hash.
+    into the rest, weighted by their counts. Ids that never occur have learned nothing: they are
+    spread evenly over the rest.
 
     Raises:
         UsageError: rows or private leave nobody a row, or scikit-learn is missing.

@@ -10,22 +10,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from recsmith._types import Floats, Ints
-from recsmith.errors import UsageError, check_rules
-
-STEPS = 60  # of halving the temperature's interval: more than a double can tell apart
+from recsmith._types import Ints
+from recsmith.errors import check_rules
 
 
 def power_rule(
     rows: Sequence[int], *, temperature: float, base_dim: int | None = None, budget: float | None = None,
-    queries: Sequence[float] | None = None, multiple: int | None = None,
+    queries: Sequence[float] | None = None,
 ) -> Ints:  # fmt: skip
     """Widths (N,) of blocks of rows: lambda * (queries / rows) ** temperature, and 1 at least.
 
     rows: of each block. queries: mean ids of a sample that fall into each block; 1 each without it. temperature: 0
     gives all the same width, 1 widths in proportion to popularity. base_dim: width of the block whose rows are asked
-    for most, which sets lambda; budget: instead, the parameters that unrounded widths add up to. multiple: widths are
-    rounded up to multiples of it, as kernels want them (FBGEMM: 4).
+    for most, which sets lambda; budget: instead, the parameters that unrounded widths add up to.
 
     Raises:
         UsageError: neither or both of base_dim and budget, or a count that is not positive.
@@ -42,14 +39,7 @@ def power_rule(
         scale = base_dim * rarity.min() ** temperature
     else:
         scale = float(budget or 0) / float((count * rarity**-temperature).sum())
-    return rounded(np.maximum(1.0, scale * rarity**-temperature), multiple)
-
-
-def rounded(widths: Floats, multiple: int | None) -> Ints:
-    """Whole widths: the nearest, or the multiple above."""
-    if multiple is None:
-        return np.rint(widths).astype(np.int64)
-    return (np.ceil(np.rint(widths) / multiple) * multiple).astype(np.int64)
+    return np.rint(np.maximum(1.0, scale * rarity**-temperature)).astype(np.int64)
 
 
 def powers_of_two(widths: Ints) -> Ints:
@@ -61,26 +51,3 @@ def mixed_parameters(rows: Sequence[int], widths: Ints) -> int:
     """Parameters of blocks with these widths, projections to the widest included."""
     base = int(widths.max())
     return int(sum(n * d + (d * base if d < base else 0) for n, d in zip(rows, widths.tolist(), strict=True)))
-
-
-def temperature_for(rows: Sequence[int], target: float, *, base_dim: int, multiple: int | None = None) -> float:
-    """The lowest temperature at which blocks take `target` times fewer parameters than at base_dim throughout.
-
-    Raises:
-        UsageError: no temperature reaches the target, since every block keeps a width of 1 (or of `multiple`) at least.
-    """
-    full = sum(rows) * base_dim
-
-    def reaches(temperature: float) -> bool:
-        widths = power_rule(rows, temperature=temperature, base_dim=base_dim, multiple=multiple)
-        return full >= target * mixed_parameters(rows, widths)
-
-    low, high = 0.0, 4.0
-    if not reaches(high):
-        raise UsageError(
-            f"widths of {base_dim} and less cannot make these tables {target:g} times smaller; take a lower target"
-        )
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if reaches(middle) else (middle, high)
-    return high

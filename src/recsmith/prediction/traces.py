@@ -12,6 +12,7 @@ from recsmith.prediction.capture_files import ABOUT_SCHEMA, CaptureAbout, about_
 from recsmith.prediction.extraction import joined, rank_steps
 from recsmith.prediction.graph import Graph
 from recsmith.prediction.kineto import load_trace
+from recsmith.units import counted
 
 AGAIN = "capture it again: recsmith capture -o FOLDER -- COMMAND"
 
@@ -91,4 +92,5 @@ def _unknown_notes(unknown: Counter[str]) -> list[str]:
     if not unknown:
         return []
     names = ", ".join(f"{name} ({count})" for name, count in unknown.most_common(5))
-    return [f"{len(unknown)} operators are not known here and are priced by the bytes that they move: {names}"]
+    many = counted(len(unknown), "kind")
+    return [f"{many} of operators not known here, priced by the bytes that they move: {names}"]

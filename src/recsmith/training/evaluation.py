@@ -8,7 +8,7 @@ from typing import Any
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
-from recsmith.training.kept_maps import exported_model
+from recsmith.training.card import CARD, exported_model, read_card
 from recsmith.training.launching import local_ranks, names_modules
 from recsmith.training.reading import load_run, run_from_raw, run_to_raw
 from recsmith.training.scores import Scores
@@ -27,11 +27,12 @@ def evaluate(
         UsageError: the folder holds no trained model, or there is no data to score.
     """
     output = Path(source_text(folder, "the folder of a run"))
-    if not (output / "model" / "card.json").exists():
+    model = output / "model"
+    if not (model / CARD).exists():
         raise UsageError(f"'{output}' holds no trained model; give the output folder of a run that is complete")
     run = load_run(output / "run.json")
     run = replace(
-        run, plan="auto", output=str(output), model=exported_model(output / "model"),
+        run, plan="auto", output=str(output), model=exported_model(read_card(model), model),
         data=replace(run.data, test=data or run.data.test),
     )  # fmt: skip
     if run.data.test is None:

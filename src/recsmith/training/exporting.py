@@ -16,12 +16,13 @@ from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile
-from recsmith.files import Raw, dump_json, encode, parse_json, read_text, write_text
-from recsmith.training.kept_maps import CARD, keep_maps
+from recsmith.files import Raw, dump_json, encode, parse_json, write_text
+from recsmith.training.card import CARD, SCHEMA
+from recsmith.training.kept_maps import keep_maps
 from recsmith.training.run import Run
 from recsmith.training.sharded import ShardedJob
 
-SCHEMA, WEIGHTS, MODEL = "recsmith/model/1", "weights.safetensors", "model"
+WEIGHTS, MODEL = "weights.safetensors", "model"
 WORDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64"}
 RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8"}
 Pieces = Iterator[tuple[str, tuple[int, ...], torch.Tensor]]
@@ -124,11 +125,3 @@ def _remove(folder: Path) -> None:
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def read_card(folder: Path) -> Raw:
-    """card.json of an exported model; CorruptFile where it is none."""
-    from recsmith.files import check_schema
-
-    raw = parse_json(read_text(str(folder / CARD)), str(folder / CARD))
-    return check_schema(raw, SCHEMA, str(folder / CARD))  # type: ignore[arg-type]

@@ -4,14 +4,14 @@ S ids of a table, d columns of the cheap embedding
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from safetensors import safe_open
 
-from recsmith._types import Ints
+from recsmith._types import Floats, Ints
 from recsmith.data import Dataset
 from recsmith.embeddings import IdMap, by_popularity, learn_hash
 from recsmith.errors import UsageError
@@ -67,7 +67,7 @@ def hash_maps(
     return made
 
 
-def id_counts(dataset: Dataset, tables: "tuple[RunTable, ...] | list[RunTable]") -> dict[str, Ints]:
+def id_counts(dataset: Dataset, tables: Sequence[RunTable]) -> dict[str, Ints]:
     """How often each id of each table occurs in a dataset (S,), by name of the table."""
     counts = {table.name: np.zeros(table.num_embeddings, dtype=np.int64) for table in tables}
     with dataset.batches(rank=0, world_size=1, batch_size=BATCH, seed=0, shuffle=False, drop_last=False) as batches:
@@ -79,7 +79,7 @@ def id_counts(dataset: Dataset, tables: "tuple[RunTable, ...] | list[RunTable]")
     return counts
 
 
-def _weights(file: Path, tables: list[str]) -> dict[str, "np.ndarray"]:
+def _weights(file: Path, tables: list[str]) -> dict[str, Floats]:
     """The weights of tables (S, d) in an exported model's file."""
     with safe_open(file, framework="np") as opened:
         names = {table: next(name for name in opened.keys() if f".{table}.weight" in name) for table in tables}  # noqa: SIM118

@@ -7,10 +7,7 @@ import numpy as np
 
 from recsmith.embeddings import load_maps, save_maps
 from recsmith.errors import UsageError
-from recsmith.files import decode, parse_json, read_text
 from recsmith.training.run import RunModel
-
-CARD = "card.json"
 
 
 def keep_maps(model: RunModel, folder: Path) -> RunModel:
@@ -36,14 +33,6 @@ def check_maps(model: RunModel, folder: Path) -> None:
                     f"'{rule.maps}' has changed since this run began, and its weights mean nothing under other maps; "
                     f"put '{folder / _name(number)}' back there, or give another output"
                 )
-
-
-def exported_model(folder: Path) -> RunModel:
-    """The model of an exported folder's card, its maps by their paths."""
-    raw = parse_json(read_text(str(folder / CARD)), str(folder / CARD))
-    model = decode(RunModel, raw["model"] if isinstance(raw, dict) else {}, str(folder / CARD))
-    rules = (rule if rule.maps is None else replace(rule, maps=str(folder / rule.maps)) for rule in model.compression)
-    return replace(model, compression=tuple(rules))
 
 
 def _name(number: int) -> str:

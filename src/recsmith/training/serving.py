@@ -15,8 +15,8 @@ from recsmith.embeddings.unfolding import vectors_of
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Source, decode, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.exporting import WEIGHTS, read_card
-from recsmith.training.kept_maps import exported_model
+from recsmith.training.card import exported_model, read_card
+from recsmith.training.exporting import WEIGHTS
 from recsmith.training.models import Task, build_task, features_of
 
 
@@ -84,7 +84,7 @@ def load_model(folder: Source) -> Predictor:
     """
     path = Path(source_text(folder, "the folder of a model"))
     card = read_card(path)
-    schema, model = decode(DataSchema, card["data"], str(path)), exported_model(path)
+    schema, model = decode(DataSchema, card["data"], str(path)), exported_model(card, path)
     task = build_task(model, schema, card["seed"], tables_on="cpu")
     try:
         task.load_state_dict(load_file(path / WEIGHTS))
