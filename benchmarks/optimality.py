@@ -74,7 +74,7 @@ def main() -> None:
     elif words.part == "whose":
         from optimality_whose import whose
 
-        whose(words.report, words.seconds, words.seeds, words.seed, words.tasks, words.output)
+        whose(words.report, words.seconds, words.seeds, words.seed, words.tasks, words.cost_model, words.output)
     else:
         anytime(words.workload, words.cluster, words.cost_model, words.torchrec)
 
@@ -103,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     made["whose"].add_argument("--seeds", type=int, default=3, help="searches of a problem")
     made["whose"].add_argument("--tasks", type=int, nargs="*", default=[], help="numbers of random tasks, too")
     made["whose"].add_argument("--seed", type=int, default=2026, help="of those tasks")
+    made["whose"].add_argument("--cost-model", default="analytic", help="of random tasks; by default the targets, too")
     made["whose"].add_argument("-o", "--output", metavar="FILE.json")
     for name in ("published", "tight", "large", "whose"):
         made[name].add_argument("report")

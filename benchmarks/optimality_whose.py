@@ -28,11 +28,11 @@ HEADS = ("problem", "cluster", "gap", "asked", "bound (ms)", "after longer", "pl
          "shorter plan", "higher bound")  # fmt: skip
 
 
-def whose(report: str, seconds: float, seeds: int, seed: int, tasks: list[int], output: str | None) -> None:
+def whose(report: str, seconds: float, seeds: int, seed: int, tasks: list[int], model: str, output: str | None) -> None:
     """A row for each problem that misses its target: its bound and plan as they are by default, and after long runs."""
     os.environ.update(dict.fromkeys(THREADS, "1"))
-    keys: list[Key] = [("whose", seconds, seeds, name, report) for name in TARGETS]
-    keys += [("whose", seconds, seeds, f"task {seed}-{attempt}", report) for attempt in tasks]
+    names = [*(TARGETS if model == "analytic" else ()), *(f"task {seed}-{attempt}" for attempt in tasks)]
+    keys: list[Key] = [("whose", seconds, seeds, name, report, model) for name in names]
     print(f"| {' | '.join(HEADS)} |\n|{'---|' * len(HEADS)}")
     for row in resumed(whose_row, keys, output, jobs=1):
         if row["best"] is not None:
@@ -41,14 +41,14 @@ def whose(report: str, seconds: float, seeds: int, seed: int, tasks: list[int], 
 
 def whose_row(key: Key) -> Row:
     """One problem; best and proven are None where its gap is within the target."""
-    _, seconds, seeds, name, report = key
+    _, seconds, seeds, name, report, model = key
     workload, cluster, target = _problem(name, report)
-    evaluator = _compiled(workload, cluster)
+    evaluator = _compiled(workload, cluster, model)
     plan, bound = _planned(evaluator, 0, None), lower_bound(evaluator).bound.value_s or 0.0
     row = {"name": name, "cluster": cluster, "target": target, "plan": plan, "bound": bound}
     if plan <= bound * (1 + target):
         return {**row, "best": None, "proven": None}
-    best = min(plan, *(_planned(_compiled(workload, cluster), each, seconds) for each in range(seeds)))
+    best = min(plan, *(_planned(_compiled(workload, cluster, model), each, seconds) for each in range(seeds)))
     return {**row, "best": best, "proven": max(bound, _proven(evaluator, best, seconds))}
 
 
@@ -62,8 +62,8 @@ def _problem(name: str, report: str) -> tuple[Workload, str, float]:
     return workload, cluster, TASK_TARGET
 
 
-def _compiled(workload: Workload, cluster: str) -> Evaluator:
-    return cost_model("analytic").compile(build_problem(workload, load_cluster(cluster)))
+def _compiled(workload: Workload, cluster: str, model: str) -> Evaluator:
+    return cost_model(model).compile(build_problem(workload, load_cluster(cluster)))
 
 
 def _planned(evaluator: Evaluator, seed: int, seconds: float | None) -> float:

@@ -5,7 +5,7 @@ from support.cases import Case
 
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, HasStandIn, cost_model, step_seconds
-from recsmith.planners import Solution
+from recsmith.planners import Budget, Solution
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.auto import annealing_turns
 from recsmith.planning import PLANNERS
@@ -39,6 +39,14 @@ def test_a_learned_model_is_searched_by_its_stand_in_first(monkeypatch: pytest.M
     assert found.total_s == pytest.approx(step_seconds(evaluator, found.footprint))
     monkeypatch.setattr(annealing_turns, "is_compiled", lambda: False)
     assert found.total_s <= planned(learned()).total_s * 1.005
+
+
+@pytest.mark.filterwarnings("ignore:cost model neural")
+def test_a_budget_is_spent_under_a_learned_model_too() -> None:
+    evaluator = learned()  # neighbourhoods need a model of linear pieces, so they must not take what is left
+    longer = PLANNERS["auto"].plan(evaluator.problem, evaluator, budget=Budget(iterations=400))
+    assert longer.iterations == 400
+    assert "neighbourhoods" not in longer.members
 
 
 @needs_compiled

@@ -140,7 +140,8 @@ class _Team:
 
     @property
     def _may_solve(self) -> bool:
-        return bool(self.evaluator.planes) and Neighbourhoods.suit(self.problem)
+        linear = linear_pieces_of(self.evaluator, self.devices.terms) is not None
+        return linear and Neighbourhoods.suit(self.problem)
 
     @property
     def _goes_on(self) -> bool:
