@@ -79,6 +79,16 @@ def test_the_samples_of_a_step_do_not_depend_on_how_many_ranks_share_them():
     assert len(steps[0]) == 6
 
 
+def test_samples_that_stay_together_do_so_and_none_is_lost():
+    dataset = Dataset(NumberedSource([8] * 10))
+    with dataset.batches(rank=0, world_size=1, batch_size=16, seed=5, together=4) as batches:
+        found = [batch.sample_ids for batch in batches]
+    assert sorted(np.concatenate(found).tolist()) == list(range(80))
+    runs = [set((batch // 4).tolist()) for batch in found]
+    assert all(len(each) == 4 for each in runs)
+    assert any(max(each) - min(each) > 4 for each in runs), "the runs themselves are shuffled"
+
+
 def test_the_order_follows_from_seed_and_epoch_and_is_as_stored_without_shuffling():
     dataset = Dataset(NumberedSource([5] * 20))
 
@@ -132,7 +142,7 @@ def test_a_position_of_other_data_or_another_order_is_refused():
     dataset = Dataset(NumberedSource([10]))
     words: dict[str, Any] = {"rank": 0, "world_size": 1, "batch_size": 4}
     position = dataset.batches(**words, seed=1).position
-    with pytest.raises(UsageError, match="the position is of seed 1 and shuffle True, not 2 and True"):
+    with pytest.raises(UsageError, match="the position is of seed 1 and shuffle True, not seed 2 and shuffle True"):
         dataset.batches(**words, seed=2, position=position)
     other = Position(epoch=0, used=0, seed=1, shuffle=True, dataset="else")
     with pytest.raises(CorruptFile, match="the position is of other data"):

@@ -4,6 +4,7 @@ B samples, D dense columns, L labels, n ids of a feature in all samples
 """
 
 from collections.abc import Sequence
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,8 @@ class JaggedIds:
 class Batch:
     """Some samples: dense values, ids by feature, labels, and the numbers of the samples in their dataset.
 
-    dense: (B, D). ids: by name of the feature. labels: (B, L), in the order of label_names. sample_ids: (B,).
+    dense: (B, D). ids: by name of the feature. labels: (B, L), in the order of label_names. sample_ids: (B,). inverse:
+    of features whose distinct bags alone are in ids: which of them each sample has (B,) (deduplication.py).
     """
 
     dense: Singles
@@ -55,6 +57,7 @@ class Batch:
     labels: Singles
     label_names: tuple[str, ...]
     sample_ids: Ints
+    inverse: dict[str, Ints] = field(default_factory=dict[str, Ints])
 
     def __repr__(self) -> str:
         """Its size, never its arrays."""
@@ -69,15 +72,16 @@ class Batch:
         """The samples of some rows, in the order given."""
         return Batch(
             dense=self.dense[rows],
-            ids={name: bags.take(rows) for name, bags in self.ids.items()},
+            ids={name: bags if name in self.inverse else bags.take(rows) for name, bags in self.ids.items()},
             labels=self.labels[rows],
             label_names=self.label_names,
             sample_ids=self.sample_ids[rows],
+            inverse={name: row[rows] for name, row in self.inverse.items()},
         )
 
 
 def concatenated(batches: Sequence[Batch]) -> Batch:
-    """One batch of all samples of several, which have the same features; there is at least one."""
+    """One batch of all samples of several with the same features, a bag for each sample; there is at least one."""
     if len(batches) == 1:
         return batches[0]
     return Batch(

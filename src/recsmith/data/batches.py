@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -29,8 +29,10 @@ class BatchReader:
     """Makes the batches of one rank, one step after the other; keeps the blocks of the windows in use."""
 
     def __init__(
-        self, source: BlockSource, order: EpochOrder, position: Position, rank: int, world_size: int, batch_size: int
-    ) -> None:
+        self, source: BlockSource, order: EpochOrder, position: Position, rank: int, world_size: int, batch_size: int,
+        prepare: Callable[[Batch], Batch] | None = None,
+    ) -> None:  # fmt: skip
+        self.prepare = prepare
         self.source, self.order, self.position = source, order, position
         self.rank, self.world_size, self.step = rank, world_size, world_size * batch_size
         self.counts = Counts()
@@ -43,6 +45,8 @@ class BatchReader:
             if drop_last and last - first < self.step:
                 return
             batch = self._batch(first, last)
+            if self.prepare is not None:
+                batch = self.prepare(batch)
             yield batch, replace(self.position, used=last), self.counts
 
     def _batch(self, first: int, last: int) -> Batch:

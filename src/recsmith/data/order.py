@@ -25,7 +25,8 @@ class Position:
     """How far a world is in an epoch: it has used the first `used` samples of the order of this seed and epoch.
 
     Every rank has the same one, and a world of another size goes on from it: no sample is lost or used again.
-    dataset: a digest of what is read; data that has changed since has another one.
+    dataset: a digest of what is read; data that has changed since has another one. together: samples stored side by
+    side that stay so.
     """
 
     epoch: int
@@ -33,6 +34,7 @@ class Position:
     seed: int
     shuffle: bool
     dataset: str
+    together: int = 1
 
     def __post_init__(self) -> None:
         """Check that nothing is negative."""
@@ -46,13 +48,15 @@ class EpochOrder:
     """The order of all samples of an epoch; a slot is a sample's place in it.
 
     sizes: samples of each block (K,). files: blocks that can only be read one after the other, as (first, last + 1);
-    they stay together and in this order, and only the files change places.
+    they stay together and in this order, and only the files change places. together: so many samples that are stored
+    side by side stay so, as sessions must that are to be deduplicated; the last ones of a window may be fewer.
     """
 
     def __init__(
-        self, sizes: Ints, *, seed: int, epoch: int, shuffle: bool, files: Sequence[tuple[int, int]] = ()
-    ) -> None:
-        self.seed, self.epoch, self.shuffle = seed, epoch, shuffle
+        self, sizes: Ints, *, seed: int, epoch: int, shuffle: bool, files: Sequence[tuple[int, int]] = (),
+        together: int = 1,
+    ) -> None:  # fmt: skip
+        self.seed, self.epoch, self.shuffle, self.together = seed, epoch, shuffle, together
         self.blocks = _block_order(sizes, seed, epoch, files) if shuffle else np.arange(len(sizes))  # by place (K,)
         self.sizes = sizes[self.blocks]
         self.firsts = np.cumsum(self.sizes) - self.sizes  # slot of each block's first sample (K,)
@@ -93,9 +97,16 @@ class EpochOrder:
         """The samples of all slots of a window; the last one asked for is kept."""
         if self._kept[0] != window:
             start, end = (int(each) for each in self.bounds[window : window + 2])
-            drawn = permutation(self.seed, self.epoch, f"window {window}", end - start) if self.shuffle else None
-            self._kept = window, start + (np.arange(end - start) if drawn is None else drawn)
+            self._kept = window, start + (self._drawn(window, end - start) if self.shuffle else np.arange(end - start))
         return self._kept[1]
+
+    def _drawn(self, window: int, size: int) -> Ints:
+        """The samples of a window in drawn order, in runs of those that stay together."""
+        runs = permutation(self.seed, self.epoch, f"window {window}", -(-size // self.together))
+        if self.together == 1:
+            return runs
+        samples = (runs[:, None] * self.together + np.arange(self.together)).ravel()
+        return samples[samples < size]
 
 
 def _block_order(sizes: Ints, seed: int, epoch: int, files: Sequence[tuple[int, int]]) -> Ints:

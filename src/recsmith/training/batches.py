@@ -4,7 +4,7 @@ B samples of this rank, D dense columns, L labels
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -12,7 +12,10 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
 
 from recsmith.data import Batch, Dataset, JaggedIds, Position
+from recsmith.data.deduplication import deduplicated
 from recsmith.embeddings import EmbeddingTransform, physical
+from recsmith.training.dedup_parts import Deduplication
+from recsmith.training.deduplicated import DeduplicatedFeatures, deduplicated_features
 from recsmith.training.run import RunData
 
 
@@ -28,8 +31,9 @@ class TrainingBatch(Pipelineable):
     """Some samples on a device: dense_features (B, D), sparse_features, labels (B, L); `place` stays on the host."""
 
     def __init__(
-        self, dense_features: torch.Tensor, sparse_features: KeyedJaggedTensor, labels: torch.Tensor, place: Place
-    ) -> None:
+        self, dense_features: torch.Tensor, sparse_features: KeyedJaggedTensor | DeduplicatedFeatures,
+        labels: torch.Tensor, place: Place,
+    ) -> None:  # fmt: skip
         self.dense_features, self.sparse_features, self.labels = dense_features, sparse_features, labels
         self.place = place
 
@@ -61,11 +65,21 @@ class Features:
     """The features that a model looks up, in the order in which batches hold them.
 
     names: of the data's features, or of physical ones. stored: by name of a feature of the data, how its table is
-    stored, where that is not as it is.
+    stored, where that is not as it is. deduplication: of which of them distinct bags alone are looked up.
     """
 
     names: tuple[str, ...]
     stored: Mapping[str, EmbeddingTransform]
+    deduplication: Deduplication = field(default_factory=Deduplication)
+
+    def prepared(self, batch: Batch) -> Batch:
+        """The batch with the distinct bags alone of features that are deduplicated."""
+        return batch if batch.inverse else deduplicated(batch, self.deduplication.groups)
+
+    @property
+    def plain(self) -> list[str]:
+        """Those that are not deduplicated."""
+        return [name for name in self.names if name not in self.deduplication.factors]
 
     def jagged(self, batch: Batch) -> list[JaggedIds]:
         """The bags of each."""
@@ -73,21 +87,31 @@ class Features:
         for name, transform in self.stored.items():
             names = [physical(name, lookup.name) for lookup in transform.lookups]
             found.update(zip(names, transform.route(batch.ids[name]), strict=True))
-        return [found[name] for name in self.names]
+        return [found[name] for name in self.plain]
 
 
 def as_tensors(batch: Batch, features: Features, position: Position | None = None) -> TrainingBatch:
     """A batch of the data as tensors; data without dense columns gets a column of ones."""
+    dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
+    return TrainingBatch(dense, _looked_up(batch, features), torch.from_numpy(batch.labels), Place(batch, position))
+
+
+def _looked_up(batch: Batch, features: Features) -> KeyedJaggedTensor | DeduplicatedFeatures:
+    if not features.deduplication:
+        return _keyed_jagged(batch, features)
+    plain = _keyed_jagged(batch, features) if features.plain else None
+    return deduplicated_features(features.prepared(batch), plain, features.deduplication.parts)
+
+
+def _keyed_jagged(batch: Batch, features: Features) -> KeyedJaggedTensor:
     jagged = features.jagged(batch)
     weights = [ids.weights for ids in jagged if ids.weights is not None]
-    sparse = KeyedJaggedTensor(
-        keys=list(features.names),
+    return KeyedJaggedTensor(
+        keys=features.plain,
         values=torch.cat([torch.from_numpy(ids.values) for ids in jagged]),
         lengths=torch.cat([torch.from_numpy(ids.lengths) for ids in jagged]),
         weights=torch.cat([torch.from_numpy(one) for one in weights]) if len(weights) == len(jagged) else None,
     )
-    dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
-    return TrainingBatch(dense, sparse, torch.from_numpy(batch.labels), Place(batch, position))
 
 
 def training_batches(
@@ -102,7 +126,7 @@ def training_batches(
     while endless or epoch < data.epochs:
         batches = dataset.batches(
             rank=rank, world_size=ranks, batch_size=data.local_batch_size(ranks), seed=seed, shuffle=data.shuffle,
-            epoch=epoch, position=position, drop_last=True,
+            epoch=epoch, position=position, drop_last=True, together=data.keep_together, prepare=features.prepared,
         )  # fmt: skip
         for batch in batches:
             yield as_tensors(batch, features, batches.position)

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from recsmith.data import Batch
+from recsmith.data.deduplication import expanded
 from recsmith.errors import RecSmithError
 from recsmith.training.batches import Place
 
@@ -39,7 +40,7 @@ class LossGuard:
             raise RecSmithError("the loss of another rank is not finite")
         step, place = self.culprit
         file = output / f"broken-batch-step-{step}-rank-{dist.get_rank()}.npz"
-        save_batch(place.samples, file)
+        save_batch(expanded(place.samples), file)
         raise RecSmithError(
             f"the loss of step {step} is not finite; its batch is in '{file}', and checkpoints are from before it: "
             "lower optimizers.dense.learning_rate or optimizers.sparse.learning_rate, set "

@@ -23,6 +23,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     require_torchrec()
     from recsmith.planning.simulate import simulate
     from recsmith.training.datasets import open_data
+    from recsmith.training.dedup_parts import deduplication_of
     from recsmith.training.models import build_task
     from recsmith.training.planned import with_collections
     from recsmith.training.starting import plan_here, starting_words
@@ -33,7 +34,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     dataset = open_data(made.data.train, "data.train")
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
-    task = build_task(made.model, dataset.schema, made.seed)
+    task = build_task(made.model, dataset.schema, made.seed, deduplication=deduplication_of(made, dataset))
     plan = with_collections(plan_here(made, task, dataset, ranks, ranks), made, task)
     needed = [shards + base for shards, base in predicted_bytes(plan)]
     step = simulate(plan).cost.total_s

@@ -33,7 +33,7 @@ def evaluate(
     run = load_run(output / "run.json")
     run = replace(
         run, plan="auto", output=str(output), model=exported_model(read_card(model), model),
-        data=replace(run.data, test=data or run.data.test),
+        data=replace(run.data, test=data or run.data.test, deduplicate="off"),
     )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")

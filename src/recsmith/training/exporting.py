@@ -18,6 +18,7 @@ from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile
 from recsmith.files import Raw, dump_json, encode, parse_json, write_text
 from recsmith.training.card import CARD, SCHEMA
+from recsmith.training.deduplicated import undivided
 from recsmith.training.kept_maps import keep_maps
 from recsmith.training.run import Run
 from recsmith.training.sharded import ShardedJob
@@ -30,7 +31,7 @@ Pieces = Iterator[tuple[str, tuple[int, ...], torch.Tensor]]
 
 def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Raw) -> None:
     """Write the model of a job into a folder that every rank sees; called on every rank."""
-    weights = job.model.state_dict()
+    weights = {undivided(name): value for name, value in job.model.state_dict().items()}
     partial = folder.with_name(folder.name + ".partial")
     if dist.get_rank() == 0:
         partial.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,8 @@ def load_into(job: ShardedJob, file: Path) -> None:
     """Read exported weights into this rank's shards."""
     arrays = mapped(file, writing=False)
     with torch.no_grad():
-        for name, corner, tensor in _pieces(job.model.state_dict(), every_rank=True):
+        weights = {undivided(name): value for name, value in job.model.state_dict().items()}
+        for name, corner, tensor in _pieces(weights, every_rank=True):
             if name not in arrays or len(arrays[name].shape) != tensor.dim():
                 raise CorruptFile(f"'{file}' is of another model: it has no '{name}' of {tensor.dim()} dimensions")
             part = np.ascontiguousarray(_window(arrays[name], corner, tensor))

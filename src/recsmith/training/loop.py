@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from recsmith.data import Batch
+from recsmith.data.deduplication import expanded
 from recsmith.files import Raw
 from recsmith.plans import save_plan
 from recsmith.prediction.capturing import captured
@@ -24,6 +25,7 @@ from recsmith.training.broken_loss import LossGuard
 from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
+from recsmith.training.dedup_parts import deduplication_of
 from recsmith.training.kept_maps import check_maps, keep_maps
 from recsmith.training.metrics import Window
 from recsmith.training.models import Outcome, build_task, features_of, find_function
@@ -56,7 +58,8 @@ def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
     begun, rank, agreement = time.perf_counter(), dist.get_rank(), Agreement()
     output = Path(run.output)
     dataset = open_data(run.data.train, "data.train")
-    task = build_task(run.model, dataset.schema, run.seed)  # its tables on meta: they take no memory yet
+    deduplication = deduplication_of(run, dataset)
+    task = build_task(run.model, dataset.schema, run.seed, deduplication=deduplication)  # tables on meta: no memory yet
     features = features_of(task)
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
@@ -116,7 +119,7 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
         times.steps += 1
         window.add(logits, labels)
         for watch in watchers:
-            watch(reached.step, float(loss), place.samples)
+            watch(reached.step, float(loss), expanded(place.samples))
 
         guard.look(reached.step, loss, place)
         due = run.checkpoint is not None and reached.step % run.checkpoint.every == 0

@@ -19,6 +19,8 @@ from recsmith.embeddings import transforms_of
 from recsmith.embeddings.combining import StoredTable, StoredTables
 from recsmith.errors import UsageError
 from recsmith.training.batches import Features, Place, TrainingBatch
+from recsmith.training.dedup_parts import Deduplication
+from recsmith.training.deduplicated import DeduplicatedTables
 from recsmith.training.run import RunModel, RunTable
 from recsmith.training.tables import tables_of
 
@@ -47,25 +49,31 @@ class Task(nn.Module):
         return loss, (loss.detach(), logits.detach(), batch.labels, batch.place)
 
 
-def build_task(model: RunModel, schema: DataSchema, seed: int, tables_on: str = "meta") -> Task:
+def build_task(
+    model: RunModel, schema: DataSchema, seed: int, tables_on: str = "meta", deduplication: Deduplication | None = None
+) -> Task:
     """The model of a run for data of a schema; dense parameters depend on the seed alone.
 
-    tables_on: device of the embedding tables; on 'meta' they take no memory until they are sharded.
+    tables_on: device of the embedding tables; on 'meta' they take no memory until they are sharded. deduplication: of
+    the features, where there is any; weights are the same.
 
     Raises:
         UsageError: layers, tables and data do not fit together.
     """
     torch.manual_seed(seed)
-    collection = _tables(model, schema, torch.device(tables_on))
+    collection = _tables(model, schema, torch.device(tables_on), deduplication or Deduplication())
     torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
     return Task(_built(model, collection, max(1, len(schema.dense)), len(schema.labels)), model.precision)
 
 
-def _tables(model: RunModel, schema: DataSchema, device: torch.device) -> nn.Module:
-    """The embedding tables of a model, some of them stored smaller."""
+def _tables(model: RunModel, schema: DataSchema, device: torch.device, deduplication: Deduplication) -> nn.Module:
+    """The embedding tables of a model, some of them stored smaller, or looked up once for each distinct bag."""
     tables = tables_of(model, schema)
     transforms = transforms_of(model.compression, [(table, table.embedding_dim or 0) for table in tables])
     is_weighted = any(feature.weighted for feature in schema.features)
+    if deduplication:
+        configs = [_config(table) for table in tables]
+        return DeduplicatedTables(configs, deduplication, device, is_weighted=is_weighted)
     if not transforms:
         configs = [_config(table) for table in tables]
         return EmbeddingBagCollection(device=device, tables=configs, is_weighted=is_weighted)
@@ -76,6 +84,7 @@ def _tables(model: RunModel, schema: DataSchema, device: torch.device) -> nn.Mod
 def features_of(model: nn.Module) -> Features:
     """Features that a model's tables look up."""
     names = tuple(feature for config in configs_of(model) for feature in config.feature_names)
+    divided = next((module for module in model.modules() if isinstance(module, DeduplicatedTables)), None)
     stored = {
         feature: table.transform
         for module in model.modules()
@@ -84,13 +93,13 @@ def features_of(model: nn.Module) -> Features:
         if table.transform is not None
         for feature in table.config.feature_names
     }
-    return Features(names, stored)
+    return Features(names, stored, divided.deduplication if divided else Deduplication())
 
 
 def configs_of(model: nn.Module) -> list[EmbeddingBagConfig]:
     """TorchRec's configs of the tables that a model is trained with."""
-    collection = next(module for module in model.modules() if isinstance(module, EmbeddingBagCollection))
-    return collection.embedding_bag_configs()
+    found = [module for module in model.modules() if isinstance(module, EmbeddingBagCollection)]
+    return [config for collection in found for config in collection.embedding_bag_configs()]
 
 
 def _built(model: RunModel, collection: Any, dense: int, labels: int) -> nn.Module:

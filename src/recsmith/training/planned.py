@@ -1,6 +1,7 @@
 """The plan of a run: read from its file, or made for the model, its data and this job when it starts."""
 
 import logging
+import math
 import warnings
 from dataclasses import replace
 
@@ -57,7 +58,7 @@ def make_plan(
     planner = RecSmithPlanner(
         this_cluster(ranks, ranks_per_host),
         batch_size=run.data.local_batch_size(ranks),
-        constraints=_pooling_factors(model, schema, sample),
+        constraints=_lookups(model, schema, sample, run.data.local_batch_size(ranks)),
         optimizer=run.optimizers.sparse.name,
         limits=_limits(run, before),
         seed=run.seed,
@@ -116,18 +117,29 @@ def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
     return read_cluster(topology)
 
 
-def _pooling_factors(model: nn.Module, schema: DataSchema, sample: Batch) -> dict[str, ParameterConstraints]:
-    """Ids a bag of each feature that the model's tables look up: those that the data says, else those of the sample."""
+def _lookups(model: nn.Module, schema: DataSchema, sample: Batch, batch_size: int) -> dict[str, ParameterConstraints]:
+    """Ids a bag of each feature that the model's tables look up: those that the data says, else those of the sample.
+
+    Of deduplicated features, the batch is of their distinct rows.
+    """
     features = features_of(model)
     known = {feature.name: feature.pooling_factor for feature in schema.features}
-    bags = dict(zip(features.names, features.jagged(sample), strict=True))
+    bags = dict(zip(features.plain, features.jagged(sample), strict=True)) | sample.ids
+    repeated = features.deduplication.factors
 
     def factor(feature: str) -> float:
         counted = known.get(feature)
-        return float(np.mean(bags[feature].lengths)) if counted is None else counted
+        found = float(np.mean(bags[feature].lengths)) if counted is None else counted
+        of_part, own = repeated.get(feature, (1.0, 1.0))
+        return found * of_part / own
 
     return {
-        config.name: ParameterConstraints(pooling_factors=[factor(feature) for feature in config.feature_names])
+        config.name: ParameterConstraints(
+            pooling_factors=[factor(feature) for feature in config.feature_names],
+            batch_sizes=[math.ceil(batch_size / repeated[feature][0]) for feature in config.feature_names]
+            if config.feature_names[0] in repeated
+            else None,
+        )
         for config in configs_of(model)
     }
 

@@ -25,6 +25,10 @@ class RunData:
     batch_size: samples per rank and step. global_batch_size: of all ranks instead, so that a run means the same on
     another number of ranks. epochs: passes over train. shuffle: in an order drawn from the run's seed. The last step of
     an epoch that would not be full is left out.
+
+    deduplicate: features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that
+    change together. keep_together: so many samples that are stored side by side stay so when shuffled, as the samples
+    of a session must for that.
     """
 
     train: Any
@@ -33,12 +37,15 @@ class RunData:
     global_batch_size: int | None = None
     epochs: int = 1
     shuffle: bool = True
+    deduplicate: Literal["off", "auto"] | tuple[tuple[str, ...], ...] = "off"
+    keep_together: int = 1
 
     def __post_init__(self) -> None:
         """Check counts."""
         check_rules(
             positive("data.batch_size", self.batch_size),
             positive("data.epochs", self.epochs),
+            positive("data.keep_together", self.keep_together),
             None if self.global_batch_size is None else positive("data.global_batch_size", self.global_batch_size),
         )
 

@@ -19,6 +19,7 @@ from recsmith.embeddings.combining import StoredTables
 from recsmith.jobs.sharded_model import table_of
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
+from recsmith.training.deduplicated import DeduplicatedTables
 from recsmith.training.models import Task, configs_of
 from recsmith.training.optimizers import check_device, combined_optimizer, fuse
 from recsmith.training.planned import check_codecs, sharders_of, with_collections
@@ -85,7 +86,8 @@ def settle(job: ShardedJob, batch: TrainingBatch) -> None:
 
 def pipeline_of(job: ShardedJob) -> TrainPipelineBase[Any, Any]:
     """TorchRec's pipeline: on a GPU the next batches' ids cross ranks while this one trains."""
-    if job.device.type == "cuda":
+    divided = any(isinstance(module, DeduplicatedTables) for module in job.model.modules())
+    if job.device.type == "cuda" and not divided:  # TorchRec starts ahead what a batch's own features go to
         return TrainPipelineSparseDist(job.model, job.optimizer, job.device)  # type: ignore[return-value]
     return TrainPipelineBase(job.model, job.optimizer, job.device)
 

@@ -1,0 +1,111 @@
+"""Each distinct bag of a feature once, and which of them every sample has: RecD's inverse keyed jagged tensors.
+
+Samples of one session say much the same of their user. Zhao et al., "RecD" (MLSys 2023, arXiv 2211.05239), keep the
+distinct rows of a group of features, and for each sample the number of its row. Rows are found by a hash and compared
+value by value, so two rows that only share a hash stay two.
+
+B samples, U distinct rows of a group, n ids
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from recsmith._types import Bools, Ints
+from recsmith.data.batch import Batch, JaggedIds
+from recsmith.data.random_words import random_words
+
+Hashes = npt.NDArray[np.uint64]
+FACTORS = 4096  # positions in a bag that have a factor of their own; later ones begin with the first again
+SALTS = 8  # hashes tried, until no two different rows share one
+SHIFT = np.uint64(32)
+
+
+def deduplicated(batch: Batch, groups: Sequence[Sequence[str]]) -> Batch:
+    """The batch with each distinct row of a group of features once; `Batch.inverse` says which row a sample has.
+
+    groups: features that change together; the rows of a group are distinct in at least one of them.
+    """
+    ids, inverse = dict(batch.ids), dict(batch.inverse)
+    for group in groups:
+        first, row = distinct_rows([batch.ids[name] for name in group])
+        for name in group:
+            ids[name], inverse[name] = batch.ids[name].take(first), row
+    return replace(batch, ids=ids, inverse=inverse)
+
+
+def expanded(batch: Batch) -> Batch:
+    """The batch with a bag for each sample again."""
+    if not batch.inverse:
+        return batch
+    ids = {n: bags.take(batch.inverse[n]) if n in batch.inverse else bags for n, bags in batch.ids.items()}
+    return replace(batch, ids=ids, inverse={})
+
+
+def distinct_rows(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
+    """(first, inverse): a sample for each distinct row (U,), as they first appear, and the row of each sample (B,)."""
+    for salt in range(SALTS):
+        hashes = sum((_hashes(each, salt * len(bags) + i) for i, each in enumerate(bags)), np.zeros(1, np.uint64))
+        _, first, row = np.unique(hashes, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        first, row = first[order], place[row]
+        if all(_equal(each, each.take(first[row])).all() for each in bags):
+            return first, row
+    return _compared(bags)
+
+
+def _hashes(bags: JaggedIds, salt: int) -> Hashes:
+    """A number for each bag (B,), the same for equal ones: ids times random odd factors of their places, added up."""
+    factors = _factors(salt)
+    lengths = bags.lengths.astype(np.int64)
+    values = bags.values.astype(np.uint64)  # a copy
+    if bags.weights is not None:
+        values ^= bags.weights.view(np.uint32).astype(np.uint64) << SHIFT
+    width = int(lengths[0]) if len(lengths) else 0
+    if width <= FACTORS and (lengths == width).all():
+        sums = (values.reshape(len(lengths), width) * factors[:width]).sum(axis=1, dtype=np.uint64)
+    else:
+        ends = np.cumsum(lengths)
+        values *= factors[(np.arange(len(values)) - np.repeat(ends - lengths, lengths)) % FACTORS]
+        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
+        sums = total[ends] - total[ends - lengths]
+    sums += lengths.astype(np.uint64) * factors[FACTORS]
+    return (sums ^ (sums >> SHIFT)) * factors[0]
+
+
+@lru_cache(maxsize=64)
+def _factors(salt: int) -> Hashes:
+    return random_words(salt, 0, "places in a bag", FACTORS + 1) | np.uint64(1)
+
+
+def _equal(one: JaggedIds, other: JaggedIds) -> Bools:
+    """Whether all bags are as long and hold the same ids and weights, as one truth value or a few (.,)."""
+    if not np.array_equal(one.lengths, other.lengths) or not np.array_equal(one.values, other.values):
+        return np.zeros(1, np.bool_)
+    if one.weights is None or other.weights is None:
+        return np.ones(1, np.bool_)
+    return one.weights.view(np.uint32) == other.weights.view(np.uint32)
+
+
+def _compared(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
+    """As `distinct_rows`, one row after the other: for data made to share its hashes."""
+    known: dict[bytes, int] = {}
+    first: list[int] = []
+    row = np.empty(len(bags[0].lengths), np.int64)
+    for sample in range(len(row)):
+        one = [each.take(np.array([sample])) for each in bags]
+        key = b"".join(len(each.values).to_bytes(8, "little") + _bytes(each) for each in one)
+        if key not in known:
+            known[key] = len(first)
+            first.append(sample)
+        row[sample] = known[key]
+    return np.array(first, np.int64), row
+
+
+def _bytes(bag: JaggedIds) -> bytes:
+    return bag.values.tobytes() + (b"" if bag.weights is None else bag.weights.tobytes())

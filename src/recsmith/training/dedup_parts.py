@@ -1,0 +1,96 @@
+"""Which features of a run are deduplicated, and which of their tables share a collection; without torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from recsmith.data import Batch, Dataset
+from recsmith.data.dedup_choice import DedupGroup, chosen, counted, dedup_groups
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.training.run import Run, RunTable
+from recsmith.training.tables import tables_of
+
+
+@dataclass(frozen=True)
+class Deduplication:
+    """How a run's features are deduplicated; nothing where it is off.
+
+    groups: features that share their rows. parts: features that are looked up in one collection. factors: samples for
+    each row of a part's batch, and of each feature.
+    """
+
+    groups: tuple[tuple[str, ...], ...] = ()
+    parts: tuple[tuple[str, ...], ...] = ()
+    factors: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+
+    def __bool__(self) -> bool:
+        """Whether any feature is deduplicated."""
+        return bool(self.parts)
+
+
+def deduplication_of(run: Run, dataset: Dataset) -> Deduplication:
+    """What a run deduplicates, counted in the first batch of all ranks; the same on every number of them.
+
+    Raises:
+        UsageError: the run names a feature that the data lacks, or twice, some features of a table and not all, or
+            stores tables smaller as well.
+    """
+    wanted = run.data.deduplicate
+    if wanted == "off":
+        return Deduplication()
+    if run.model.compression:
+        raise UsageError("data.deduplicate and model.compression do not go together yet; drop one of them")
+    sample = first_batch(run, dataset)
+    tables = tables_of(run.model, dataset.schema)
+    if wanted == "auto":
+        return _arranged(chosen(dedup_groups(sample)), tables, whole=False)
+    _check_names(wanted, dataset)
+    return _arranged([counted(sample, names) for names in wanted], tables, whole=True)
+
+
+def first_batch(run: Run, dataset: Dataset) -> Batch:
+    """The first batch of a run's first epoch, of all ranks where the run says that, otherwise of one."""
+    size = run.data.global_batch_size or run.data.batch_size
+    with dataset.batches(
+        rank=0, world_size=1, batch_size=size, seed=run.seed, shuffle=run.data.shuffle, together=run.data.keep_together
+    ) as batches:
+        found = next(batches, None)
+    if found is None or not len(found):
+        raise UsageError("data.train holds no samples; name data that has some")
+    return found
+
+
+def _arranged(groups: Sequence[DedupGroup], tables: Sequence[RunTable], *, whole: bool) -> Deduplication:
+    """The groups' features in parts of tables that repeat about as often. whole: refuse tables that are not."""
+    by_feature = {name: group for group in groups for name in group.features}
+    levels: dict[int, list[str]] = {}
+    for table in tables:
+        found = [by_feature[name] for name in table.features if name in by_feature]
+        if len(found) == len(table.features):
+            levels.setdefault(min(group.level for group in found), []).extend(table.features)
+        elif found and whole:
+            lacking = next(name for name in table.features if name not in by_feature)
+            raise UsageError(
+                f"table '{table.name}' is looked up by '{lacking}' too, which data.deduplicate does not name; name all "
+                "features of a table, or none"
+            )
+    parts = tuple(tuple(levels[level]) for level in sorted(levels))
+    kept = {name for part in parts for name in part}
+    least = {name: min(by_feature[each].factor for each in part) for part in parts for name in part}
+    return Deduplication(
+        groups=tuple(names for group in groups if (names := tuple(n for n in group.features if n in kept))),
+        parts=parts,
+        factors={name: (least[name], by_feature[name].factor) for name in kept},
+    )
+
+
+def _check_names(groups: Sequence[Sequence[str]], dataset: Dataset) -> None:
+    known, seen = dataset.schema.feature_names, set[str]()
+    for name in (name for group in groups for name in group):
+        if name not in known:
+            raise UsageError(
+                f"data.deduplicate names '{name}', which the data does not have{did_you_mean(name, list(known))}"
+            )
+        if name in seen:
+            raise UsageError(f"data.deduplicate names '{name}' twice; each feature is in one group")
+        seen.add(name)

@@ -1,0 +1,209 @@
+"""Embedding tables that are looked up once for each distinct bag (RecD), in torch.
+
+Zhao et al., "RecD" (MLSys 2023, arXiv 2211.05239). Features that repeat about as often share a collection, whose batch
+is the most distinct rows that one of them has; their vectors are expanded to samples after they were pooled. So ids,
+lookups, pooling and what crosses ranks shrink alike.
+
+B samples, U distinct rows, F features of a collection, D columns of a table
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
+from torchrec.streamable import Pipelineable
+
+from recsmith._types import Ints
+from recsmith.data import Batch, JaggedIds
+from recsmith.data.deduplication import distinct_rows
+from recsmith.training.dedup_parts import Deduplication
+
+
+class InverseKeyedJaggedTensor(Pipelineable):
+    """The distinct bags of some features, and which of them each sample has.
+
+    distinct: U bags of each feature; one with fewer has empty ones at the end. inverse: row of each sample (F, B).
+    """
+
+    def __init__(self, distinct: KeyedJaggedTensor, inverse: torch.Tensor) -> None:
+        self.distinct, self.inverse = distinct, inverse
+
+    @classmethod
+    def from_rows(cls, bags: Mapping[str, JaggedIds], inverse: Mapping[str, Ints]) -> "InverseKeyedJaggedTensor":
+        """What a reader's batch holds. bags: the distinct ones of each feature. inverse: row of each sample (B,)."""
+        most = max(len(each.lengths) for each in bags.values())
+        weights = [each.weights for each in bags.values() if each.weights is not None]
+        lengths = np.zeros((len(bags), most), np.int32)
+        for row, each in zip(lengths, bags.values(), strict=True):
+            row[: len(each.lengths)] = each.lengths
+        distinct = KeyedJaggedTensor(
+            keys=list(bags),
+            values=torch.from_numpy(np.concatenate([each.values for each in bags.values()])),
+            lengths=torch.from_numpy(lengths.ravel()),
+            weights=torch.from_numpy(np.concatenate(weights)) if len(weights) == len(bags) else None,
+        )
+        return cls(distinct, torch.from_numpy(np.stack([inverse[name] for name in bags])))
+
+    @classmethod
+    def from_keyed_jagged_tensor(
+        cls, features: KeyedJaggedTensor, groups: Sequence[Sequence[str]] | None = None
+    ) -> "InverseKeyedJaggedTensor":
+        """The distinct bags of a batch on the host. groups: features that share their rows; None: each has its own."""
+        keys = features.keys()
+        named = {name: _as_bags(features[name]) for name in keys}
+        rows, inverse = dict(named), dict[str, Ints]()
+        for group in groups or [(name,) for name in named]:
+            first, row = distinct_rows([named[name] for name in group])
+            for name in group:
+                rows[name], inverse[name] = named[name].take(first), row
+        return cls.from_rows(rows, inverse)
+
+    def to_keyed_jagged_tensor(self) -> KeyedJaggedTensor:
+        """A bag for each sample again; on the host."""
+        names = self.distinct.keys()
+        bags = [_as_bags(self.distinct[name]).take(self.inverse[i].numpy()) for i, name in enumerate(names)]
+        weights = [each.weights for each in bags if each.weights is not None]
+        return KeyedJaggedTensor(
+            keys=names,
+            values=torch.from_numpy(np.concatenate([each.values for each in bags])),
+            lengths=torch.from_numpy(np.concatenate([each.lengths for each in bags])),
+            weights=torch.from_numpy(np.concatenate(weights)) if weights else None,
+        )
+
+    def padded(self, rows: int) -> "InverseKeyedJaggedTensor":
+        """The same with empty bags at the end, so that each feature has so many."""
+        most, features = self.distinct.stride(), len(self.distinct.keys())
+        if most == rows:
+            return self
+        lengths = nn.functional.pad(self.distinct.lengths().view(features, most), (0, rows - most))
+        longer = KeyedJaggedTensor(
+            keys=self.distinct.keys(),
+            values=self.distinct.values(),
+            lengths=lengths.view(-1),
+            weights=self.distinct.weights_or_none(),
+        )
+        return InverseKeyedJaggedTensor(longer, self.inverse)
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> "InverseKeyedJaggedTensor":
+        """The same on a device."""
+        return InverseKeyedJaggedTensor(
+            self.distinct.to(device, non_blocking=non_blocking), self.inverse.to(device, non_blocking=non_blocking)
+        )
+
+    def record_stream(self, stream: torch.Stream) -> None:
+        """Keep the memory until a stream is done with it."""
+        self.distinct.record_stream(stream)  # type: ignore[arg-type]
+        self.inverse.record_stream(stream)  # type: ignore[arg-type]
+
+    def pin_memory(self) -> "InverseKeyedJaggedTensor":
+        """The same in memory that a GPU reads without the processor."""
+        return InverseKeyedJaggedTensor(self.distinct.pin_memory(), self.inverse.pin_memory())
+
+
+class DeduplicatedFeatures(Pipelineable):
+    """What DeduplicatedTables looks up: the features that are not deduplicated, and those of each collection that are.
+
+    plain: None where all features are deduplicated.
+    """
+
+    def __init__(self, plain: KeyedJaggedTensor | None, parts: Sequence[InverseKeyedJaggedTensor]) -> None:
+        self.plain, self.parts = plain, tuple(parts)
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> "DeduplicatedFeatures":
+        """The same on a device."""
+        plain = None if self.plain is None else self.plain.to(device, non_blocking=non_blocking)
+        return DeduplicatedFeatures(plain, [part.to(device, non_blocking) for part in self.parts])
+
+    def record_stream(self, stream: torch.Stream) -> None:
+        """Keep the memory until a stream is done with it."""
+        for part in (*self.parts, *([self.plain] if self.plain is not None else [])):
+            part.record_stream(stream)  # type: ignore[arg-type]
+
+    def pin_memory(self) -> "DeduplicatedFeatures":
+        """The same in memory that a GPU reads without the processor."""
+        plain = None if self.plain is None else self.plain.pin_memory()
+        return DeduplicatedFeatures(plain, [part.pin_memory() for part in self.parts])
+
+
+class DeduplicatedTables(nn.Module):
+    """Embedding tables in several collections; to a model they are one EmbeddingBagCollection.
+
+    deduplication: which features are in which collection; tables of no such feature are in the plain one.
+    """
+
+    def __init__(
+        self, configs: Sequence[EmbeddingBagConfig], deduplication: Deduplication, device: torch.device,
+        *, is_weighted: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.configs, self.deduplication, parts = tuple(configs), deduplication, deduplication.parts
+        known = {name for part in parts for name in part}
+
+        def collection(wanted: Sequence[EmbeddingBagConfig]) -> EmbeddingBagCollection:
+            return EmbeddingBagCollection(tables=list(wanted), device=device, is_weighted=is_weighted)
+
+        rest = [config for config in configs if not known & set(config.feature_names)]
+        self.plain = collection(rest) if rest else None
+        self.distinct = nn.ModuleList(
+            collection([config for config in configs if set(part) & set(config.feature_names)]) for part in parts
+        )
+
+    def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
+        """TorchRec's configs of all tables, in the model's order."""
+        return list(self.configs)
+
+    def forward(self, features: DeduplicatedFeatures) -> KeyedTensor:
+        """Pooled vectors (B, D) of each feature."""
+        found = {} if self.plain is None else self.plain(features.plain).to_dict()
+        for collection, part in zip(self.distinct, equally_long(features.parts), strict=True):
+            pooled = collection(part.distinct).to_dict()
+            found |= {
+                name: pooled[name].index_select(0, part.inverse[i]) for i, name in enumerate(part.distinct.keys())
+            }
+        names = [name for config in self.configs for name in config.feature_names]
+        return KeyedTensor(names, [found[name].shape[1] for name in names], torch.cat([found[n] for n in names], dim=1))
+
+
+def equally_long(parts: Sequence[InverseKeyedJaggedTensor]) -> list[InverseKeyedJaggedTensor]:
+    """The parts with as many rows on every rank, which the sums over ranks of row-wise tables need."""
+    rows = torch.tensor([part.distinct.stride() for part in parts], device=parts[0].inverse.device)
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        dist.all_reduce(rows, dist.ReduceOp.MAX)
+    return [part.padded(most) for part, most in zip(parts, rows.tolist(), strict=True)]
+
+
+def deduplicated_features(
+    batch: Batch, plain: KeyedJaggedTensor | None, parts: Sequence[Sequence[str]]
+) -> DeduplicatedFeatures:
+    """The features of a reader's batch, whose features of all parts are deduplicated."""
+    rows = [{name: batch.ids[name] for name in part} for part in parts]
+    return DeduplicatedFeatures(plain, [InverseKeyedJaggedTensor.from_rows(each, batch.inverse) for each in rows])
+
+
+def undivided(parameter: str) -> str:
+    """A parameter's name in the model whose tables are one collection, which is the one that is exported."""
+    words = parameter.split(".")
+    for i in range(len(words) - 1, 0, -1):
+        if words[i] == "embedding_bags":
+            if words[i - 1] == "plain":
+                del words[i - 1]
+            elif words[i - 1].isdigit() and words[i - 2] == "distinct":
+                del words[i - 2 : i]
+            break
+    return ".".join(words)
+
+
+def _as_bags(feature: object) -> JaggedIds:
+    """A JaggedTensor's bags as arrays."""
+    from torchrec import JaggedTensor
+
+    assert isinstance(feature, JaggedTensor)
+    weights = feature.weights_or_none()
+    return JaggedIds(
+        values=feature.values().numpy().astype(np.int64, copy=False),
+        lengths=feature.lengths().numpy().astype(np.int32, copy=False),
+        weights=None if weights is None else weights.numpy(),
+    )
