@@ -81,7 +81,7 @@ class Batch:
 
 
 def concatenated(batches: Sequence[Batch]) -> Batch:
-    """One batch of all samples of several with the same features, a bag for each sample; there is at least one."""
+    """One batch of all samples of several with the same features, deduplicated or not; there is at least one."""
     if len(batches) == 1:
         return batches[0]
     return Batch(
@@ -90,7 +90,15 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
         labels=np.concatenate([each.labels for each in batches]),
         label_names=batches[0].label_names,
         sample_ids=np.concatenate([each.sample_ids for each in batches]),
+        inverse={name: _renumbered(batches, name) for name in batches[0].inverse},
     )
+
+
+def _renumbered(batches: Sequence[Batch], name: str) -> Ints:
+    """Rows of a feature's joined bags, of all samples."""
+    counts = [len(each.ids[name].lengths) for each in batches]
+    before = np.cumsum([0, *counts[:-1]])
+    return np.concatenate([each.inverse[name] + first for each, first in zip(batches, before, strict=True)])
 
 
 def _joined(parts: list[JaggedIds]) -> JaggedIds:

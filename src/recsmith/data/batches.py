@@ -2,13 +2,14 @@
 
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from recsmith._types import Ints, record
 from recsmith.data.batch import Batch, concatenated
+from recsmith.data.deduplication import deduplicated
 from recsmith.data.order import EpochOrder, Position
 from recsmith.data.source import Block, BlockSource
 from recsmith.errors import CorruptFile
@@ -30,9 +31,9 @@ class BatchReader:
 
     def __init__(
         self, source: BlockSource, order: EpochOrder, position: Position, rank: int, world_size: int, batch_size: int,
-        prepare: Callable[[Batch], Batch] | None = None,
+        groups: Sequence[Sequence[str]] = (),
     ) -> None:  # fmt: skip
-        self.prepare = prepare
+        self.groups = groups
         self.source, self.order, self.position = source, order, position
         self.rank, self.world_size, self.step = rank, world_size, world_size * batch_size
         self.counts = Counts()
@@ -45,9 +46,7 @@ class BatchReader:
             if drop_last and last - first < self.step:
                 return
             batch = self._batch(first, last)
-            if self.prepare is not None:
-                batch = self.prepare(batch)
-            yield batch, replace(self.position, used=last), self.counts
+            yield deduplicated(batch, self.groups), replace(self.position, used=last), self.counts
 
     def _batch(self, first: int, last: int) -> Batch:
         """The rank's share of the samples in slots first to last - 1, without corrupt ones."""
@@ -60,7 +59,8 @@ class BatchReader:
 
     def _taken(self, place: int, rows: Ints) -> Batch:
         if place not in self._blocks:
-            self._blocks[place] = self.source.read(int(self.order.blocks[place]))
+            block = self.source.read(int(self.order.blocks[place]))
+            self._blocks[place] = replace(block, samples=deduplicated(block.samples, self.groups))
         block = self._blocks[place]
         if block.valid is None:
             return block.samples.take(rows)

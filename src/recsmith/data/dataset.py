@@ -1,8 +1,7 @@
 """Datasets: what a path or a spec opens, and what training reads."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from recsmith.data.batch import Batch
 from recsmith.data.batches import Batches, BatchReader
 from recsmith.data.order import EpochOrder, Position
 from recsmith.data.schema import DataSchema
@@ -38,14 +37,14 @@ class Dataset:
         position: Position | None = None,
         drop_last: bool = False,
         together: int = 1,
-        prepare: Callable[[Batch], Batch] | None = None,
+        deduplicate: Sequence[Sequence[str]] = (),
     ) -> Batches:
         """The batches of a rank in an epoch, from a position on if one is given: each sample once, on one rank.
 
         batch_size: samples of a rank and step. All ranks get equally many batches. The last ones share what is left
         evenly, so that they may be shorter, even empty; with drop_last what does not fill a step is left out.
-        together: so many samples that are stored side by side stay so when shuffled. prepare: what becomes of a batch
-        in the thread that reads ahead.
+        together: so many samples that are stored side by side stay so when shuffled. deduplicate: groups of
+        features whose distinct bags alone the batches hold.
         The order is that of `recsmith.data.order`: it follows from seed and epoch, whatever the world's size is.
 
         Raises:
@@ -69,7 +68,7 @@ class Dataset:
         order = EpochOrder(
             sizes, seed=seed, epoch=position.epoch, shuffle=shuffle, files=self.source.files, together=together
         )
-        return Batches(BatchReader(self.source, order, position, rank, world_size, batch_size, prepare), drop_last)
+        return Batches(BatchReader(self.source, order, position, rank, world_size, batch_size, deduplicate), drop_last)
 
 
 def _check_position(position: Position, seed: int, shuffle: bool, together: int, digest: str, num_samples: int) -> None:

@@ -27,13 +27,19 @@ SHIFT = np.uint64(32)
 def deduplicated(batch: Batch, groups: Sequence[Sequence[str]]) -> Batch:
     """The batch with each distinct row of a group of features once; `Batch.inverse` says which row a sample has.
 
-    groups: features that change together; the rows of a group are distinct in at least one of them.
+    groups: features that change together; the rows of a group are distinct in at least one of them. Rows that no sample
+    has, and rows that came twice from different parts of a batch, are left out. Cost: a pass over the ids.
     """
     ids, inverse = dict(batch.ids), dict(batch.inverse)
     for group in groups:
-        first, row = distinct_rows([batch.ids[name] for name in group])
-        for name in group:
-            ids[name], inverse[name] = batch.ids[name].take(first), row
+        rows, before = [batch.ids[name] for name in group], batch.inverse.get(group[0])
+        if before is not None:
+            used, before = _first_and_row(before)
+            rows = [each.take(batch.inverse[group[0]][used]) for each in rows]
+        first, row = distinct_rows(rows)
+        row = row if before is None else row[before]
+        for name, each in zip(group, rows, strict=True):
+            ids[name], inverse[name] = each.take(first) if len(first) < len(each.lengths) else each, row
     return replace(batch, ids=ids, inverse=inverse)
 
 
@@ -49,14 +55,19 @@ def distinct_rows(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
     """(first, inverse): a sample for each distinct row (U,), as they first appear, and the row of each sample (B,)."""
     for salt in range(SALTS):
         hashes = sum((_hashes(each, salt * len(bags) + i) for i, each in enumerate(bags)), np.zeros(1, np.uint64))
-        _, first, row = np.unique(hashes, return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        first, row = first[order], place[row]
+        first, row = _first_and_row(hashes)
         if all(_equal(each, each.take(first[row])).all() for each in bags):
             return first, row
     return _compared(bags)
+
+
+def _first_and_row(keys: "npt.NDArray[np.uint64] | Ints") -> tuple[Ints, Ints]:
+    """(first, row): where each distinct key first appears (U,), in that order, and which of them each key is (B,)."""
+    _, first, row = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return first[order], place[row]
 
 
 def _hashes(bags: JaggedIds, salt: int) -> Hashes:

@@ -126,7 +126,8 @@ def training_batches(
     while endless or epoch < data.epochs:
         batches = dataset.batches(
             rank=rank, world_size=ranks, batch_size=data.local_batch_size(ranks), seed=seed, shuffle=data.shuffle,
-            epoch=epoch, position=position, drop_last=True, together=data.keep_together, prepare=features.prepared,
+            epoch=epoch, position=position, drop_last=True, together=data.keep_together,
+            deduplicate=features.deduplication.groups,
         )  # fmt: skip
         for batch in batches:
             yield as_tensors(batch, features, batches.position)
