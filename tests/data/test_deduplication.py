@@ -73,3 +73,9 @@ def test_groups_that_gain_are_chosen() -> None:
     assert (groups[0].factor, groups[0].ids_before, groups[0].ids_after) == (4.0, 48, 12)
     assert [group.features for group in chosen(groups)] == [("user", "other")]
     assert chosen(groups, least=5.0) == ()
+
+
+def test_sliding_histories_are_told_apart() -> None:
+    rows = [[7, i // 3] for i in range(30)]  # the same first id always
+    first, row = distinct_rows([bags(rows)])
+    assert (first.tolist(), row.tolist()) == (list(range(0, 30, 3)), [i // 3 for i in range(30)])

@@ -5,6 +5,7 @@ B samples, D dense columns, L labels, n ids of a feature in all samples
 
 from collections.abc import Sequence
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,15 +70,29 @@ class Batch:
         return len(self.sample_ids)
 
     def take(self, rows: Ints) -> "Batch":
-        """The samples of some rows, in the order given."""
+        """The samples of some rows, in the order given; of deduplicated features, the bags that these samples have."""
+        ids, inverse = self._distinct(rows)
         return Batch(
             dense=self.dense[rows],
-            ids={name: bags if name in self.inverse else bags.take(rows) for name, bags in self.ids.items()},
+            ids={name: ids[name] if name in ids else bags.take(rows) for name, bags in self.ids.items()},
             labels=self.labels[rows],
             label_names=self.label_names,
             sample_ids=self.sample_ids[rows],
-            inverse={name: row[rows] for name, row in self.inverse.items()},
+            inverse=inverse,
         )
+
+    def _distinct(self, rows: Ints) -> tuple[dict[str, JaggedIds], dict[str, Ints]]:
+        """(ids, inverse) of the deduplicated features for some samples."""
+        ids: dict[str, JaggedIds] = {}
+        inverse: dict[str, Ints] = {}
+        kept: dict[int, tuple[Ints, Ints]] = {}  # by the array of a group
+        for name, row in self.inverse.items():
+            if id(row) not in kept:
+                first, renumbered = numbered(row[rows])
+                kept[id(row)] = row[rows[first]], renumbered
+            used, inverse[name] = kept[id(row)]
+            ids[name] = self.ids[name].take(used)
+        return ids, inverse
 
 
 def concatenated(batches: Sequence[Batch]) -> Batch:
@@ -108,3 +123,12 @@ def _joined(parts: list[JaggedIds]) -> JaggedIds:
         lengths=np.concatenate([each.lengths for each in parts]),
         weights=np.concatenate(weights) if weights else None,
     )
+
+
+def numbered(keys: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+    """(first, row): where each distinct key first appears (U,), in that order, and which of them each key is (B,)."""
+    _, first, row = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return first[order], place[row]

@@ -46,14 +46,16 @@ class BatchReader:
             if drop_last and last - first < self.step:
                 return
             batch = self._batch(first, last)
-            yield deduplicated(batch, self.groups), replace(self.position, used=last), self.counts
+            yield batch, replace(self.position, used=last), self.counts
 
     def _batch(self, first: int, last: int) -> Batch:
         """The rank's share of the samples in slots first to last - 1, without corrupt ones."""
         needed = self.order.first_place(first)
         self._blocks = {place: block for place, block in self._blocks.items() if place >= needed}
         parts = [self._taken(place, rows) for place, rows in self.order.share(first, last, self.rank, self.world_size)]
-        batch = concatenated(parts) if parts else self.source.schema.empty()
+        batch = concatenated(parts) if parts else deduplicated(self.source.schema.empty(), self.groups)
+        if len(parts) > 1:
+            batch = deduplicated(batch, self.groups)  # rows that came with more than one block
         self.counts = replace(self.counts, samples=self.counts.samples + len(batch))
         return batch
 

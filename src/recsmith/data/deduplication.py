@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from recsmith._types import Bools, Ints
-from recsmith.data.batch import Batch, JaggedIds
+from recsmith.data.batch import Batch, JaggedIds, numbered
 from recsmith.data.random_words import random_words
 
 Hashes = npt.NDArray[np.uint64]
 FACTORS = 4096  # positions in a bag that have a factor of their own; later ones begin with the first again
+REPEATED = 0.25  # of the bags, where repeats are sought among neighbours first
 SALTS = 8  # hashes tried, until no two different rows share one
 SHIFT = np.uint64(32)
 
@@ -34,7 +35,7 @@ def deduplicated(batch: Batch, groups: Sequence[Sequence[str]]) -> Batch:
     for group in groups:
         rows, before = [batch.ids[name] for name in group], batch.inverse.get(group[0])
         if before is not None:
-            used, before = _first_and_row(before)
+            used, before = numbered(before)
             rows = [each.take(batch.inverse[group[0]][used]) for each in rows]
         first, row = distinct_rows(rows)
         row = row if before is None else row[before]
@@ -53,21 +54,43 @@ def expanded(batch: Batch) -> Batch:
 
 def distinct_rows(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
     """(first, inverse): a sample for each distinct row (U,), as they first appear, and the row of each sample (B,)."""
+    if _often_repeats(bags[0]):
+        changed = np.any([_differs(each) for each in bags], axis=0)
+        begins = np.flatnonzero(changed)
+        first, row = _by_hash([each.take(begins) for each in bags])
+        return begins[first], row[np.cumsum(changed) - 1]
+    return _by_hash(bags)
+
+
+def _by_hash(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
+    """As `distinct_rows`, whatever the order of the samples."""
     for salt in range(SALTS):
         hashes = sum((_hashes(each, salt * len(bags) + i) for i, each in enumerate(bags)), np.zeros(1, np.uint64))
-        first, row = _first_and_row(hashes)
+        first, row = numbered(hashes)
         if all(_equal(each, each.take(first[row])).all() for each in bags):
             return first, row
     return _compared(bags)
 
 
-def _first_and_row(keys: "npt.NDArray[np.uint64] | Ints") -> tuple[Ints, Ints]:
-    """(first, row): where each distinct key first appears (U,), in that order, and which of them each key is (B,)."""
-    _, first, row = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return first[order], place[row]
+def _often_repeats(bags: JaggedIds) -> bool:
+    """Whether many bags seem to be that of the sample before, which is quicker found than any other: by first ids."""
+    ends = np.cumsum(bags.lengths, dtype=np.int64)
+    some = bags.lengths > 0
+    first = bags.values[(ends - bags.lengths)[some]]
+    return len(first) > 1 and bool((first[1:] == first[:-1]).mean() > REPEATED)
+
+
+def _differs(bags: JaggedIds) -> Bools:
+    """Whether each bag is another than that of the sample before (B,); the first one is."""
+    lengths = bags.lengths.astype(np.int64)
+    differs = np.append(True, lengths[1:] != lengths[:-1])
+    back = np.arange(len(bags.values)) - np.repeat(np.where(differs, 0, lengths), lengths)
+    unlike = bags.values != bags.values[back]
+    if bags.weights is not None:
+        unlike |= bags.weights.view(np.uint32) != bags.weights.view(np.uint32)[back]
+    some = np.flatnonzero(lengths)
+    differs[some] |= np.logical_or.reduceat(unlike, (np.cumsum(lengths) - lengths)[some]) if len(some) else False
+    return differs
 
 
 def _hashes(bags: JaggedIds, salt: int) -> Hashes:

@@ -39,7 +39,10 @@ def write_parquet(groups: Iterable[Batch], schema: DataSchema, path: Path, sessi
     try:
         for samples in groups:
             table = _table(arrow, schema, samples, session_size).replace_schema_metadata(described)
-            writer = writer or arrow.parquet.ParquetWriter(path, table.schema, compression="zstd")
+            # Lists go without a dictionary: its packed words hide from zstd that a bag is that of the sample before.
+            lists = {feature.name for feature in schema.features if not feature.single}
+            words = [name for name in table.schema.names if name not in lists]
+            writer = writer or arrow.parquet.ParquetWriter(path, table.schema, compression="zstd", use_dictionary=words)
             writer.write_table(table, row_group_size=len(samples))
     finally:
         if writer is not None:

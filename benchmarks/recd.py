@@ -1,0 +1,151 @@
+"""What deduplicated features bring: storage, reading and steps, beside plain ones in shuffled order (docs/recd.md).
+
+    python benchmarks/recd.py -o recd.jsonl         # twelve user features and four of items, sessions of 1 to 16
+    python benchmarks/recd.py --sessions 16 --samples 20000 --steps 12 -o small.jsonl
+
+For each length of sessions, the generator's samples are written twice as Parquet: session after session, and shuffled.
+Reading is measured over a pass of one rank in CPU seconds of the process; steps in real jobs on two ranks of this
+machine, the kinds in turns, as medians of steps. With -o, rows that the file holds are not measured again.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from records import Key, Row, resumed
+
+from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
+from recsmith.data.batch import concatenated
+from recsmith.data.dedup_choice import chosen, dedup_groups
+from recsmith.data.parquet.write import write_parquet
+from recsmith.training import Run, RunData, RunMetrics, RunModel, train
+
+USERS, ITEMS, IDS, ROWS, DIM = 12, 4, 20, 200_000, 64  # features (items have one id), ids, rows and columns of tables
+STAYS = 0.95  # chance that a bag of a user feature is that of the sample before in its session
+BATCH, GROUP = 1024, 8192  # samples of a rank and step, and of a row group
+KINDS = ("shuffled", "clustered", "deduplicated", "forced")  # forced: all user features, whether they gain or not
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What deduplicated features bring.")
+    parser.add_argument("--sessions", type=int, nargs="*", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--samples", type=int, default=65_536)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl")
+    words = parser.parse_args()
+    keys: list[Key] = [(size, words.samples, words.steps, words.rounds) for size in words.sessions]
+    rows = list(resumed(measured, keys, words.output, jobs=1))
+    print("| samples a session | factor | bytes | CPU s of reading | seconds of a step | of its pieces, deduplicated |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(shown(row))
+
+
+def measured(key: Key) -> Row:
+    """Everything about sessions of one length."""
+    size, samples, steps, rounds = key
+    with tempfile.TemporaryDirectory() as folder:
+        spec = spec_from_raw(generated(size, samples), "the generator")
+        files = {kind: Path(folder) / kind for kind in ("clustered", "shuffled")}
+        write(open_dataset(spec), files, size)
+        with open_dataset(files["clustered"]).batches(
+            rank=0, world_size=1, batch_size=BATCH, seed=0, together=size
+        ) as batches:
+            groups = chosen(dedup_groups(next(batches)))
+        runs = {kind: a_run(Path(folder), files, kind, size, steps) for kind in KINDS}
+        read: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        step: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        for number, kind in itertools.product(range(rounds), KINDS):
+            read[kind].append(reading(runs[kind], [list(group.features) for group in groups]))
+            step[kind] += stepping(runs[kind], f"{folder}/{kind}-{number}")
+        return {
+            "size": size,
+            "factor": min((group.factor for group in groups), default=1.0),
+            "chosen": sum(len(group.features) for group in groups),
+            "bytes": {kind: sum(file.stat().st_size for file in each.iterdir()) for kind, each in files.items()},
+            "read_cpu_s": {kind: statistics.median(each) for kind, each in read.items()},
+            "step_s": {kind: statistics.median(each) for kind, each in step.items()},
+        }
+
+
+def generated(size: int, samples: int) -> dict[str, Any]:
+    users = [{"name": f"user_{i}", "duplication": STAYS} for i in range(USERS)]
+    single = {"pooling_factor": 1, "lengths": "fixed"}
+    items = [{"name": f"item_{i}", "duplication": 0.0, "num_embeddings": ROWS, **single} for i in range(ITEMS)]
+    shape = {"num_embeddings": ROWS, "pooling_factor": IDS, "lengths": "poisson"}
+    return {
+        "format": "generator", "seed": 1, "dense": 4, "num_samples": samples,
+        "features": [*({**each, **shape} for each in users), *items], "sessions": {"size": size},
+    }  # fmt: skip
+
+
+def write(dataset: Dataset, files: dict[str, Path], size: int) -> None:
+    """The samples in order of their sessions, and in random order."""
+    whole = concatenated([dataset.source.read(block).samples for block in range(len(dataset.source.sizes()))])
+    orders = {"clustered": np.arange(len(whole)), "shuffled": np.random.default_rng(0).permutation(len(whole))}
+    for kind, folder in files.items():
+        folder.mkdir()
+        write_parquet(_groups(whole, orders[kind]), dataset.schema, folder / "part-00000.parquet", size)
+
+
+def _groups(whole: Batch, order: "np.ndarray[Any, Any]") -> Iterator[Batch]:
+    for first in range(0, len(order), GROUP):
+        yield whole.take(order[first : first + GROUP])
+
+
+def a_run(folder: Path, files: dict[str, Path], kind: str, size: int, steps: int) -> Run:
+    """The training job of a kind."""
+    source = files["shuffled" if kind == "shuffled" else "clustered"]
+    how: Any = {"deduplicated": "auto", "forced": tuple((f"user_{i}",) for i in range(USERS))}.get(kind, "off")
+    return Run(
+        data=RunData(
+            train=str(source), batch_size=BATCH, deduplicate=how, keep_together=1 if kind == "shuffled" else size
+        ),
+        model=RunModel(embedding_dim=DIM, bottom=(64,), top=(64,)),
+        output=str(folder / "out"), ranks=2, steps=steps, checkpoint=None, metrics=RunMetrics(every=1),
+    )  # fmt: skip
+
+
+def reading(run: Run, groups: list[list[str]]) -> float:
+    """CPU seconds of a pass over the samples, all threads."""
+    wanted = {"auto": groups, "off": []}.get(str(run.data.deduplicate), [list(each) for each in run.data.deduplicate])
+    begun = time.process_time()
+    with open_dataset(run.data.train).batches(
+        rank=0, world_size=1, batch_size=BATCH, seed=0, together=run.data.keep_together, deduplicate=wanted
+    ) as batches:
+        for _ in batches:
+            pass
+    return time.process_time() - begun
+
+
+def stepping(run: Run, output: str) -> list[float]:
+    """Seconds of each step but the first third."""
+    train(run, settings=(f"output={output}",))
+    lines = [json.loads(line) for line in Path(output, "log.jsonl").read_text().splitlines()]
+    steps = [line["step_s"] for line in lines if line["event"] == "train"]
+    return steps[len(steps) // 3 :]
+
+
+def shown(row: Row) -> str:
+    """A row of the table: each figure of shuffled plain batches over that of deduplicated ones."""
+    size, read, step = row["bytes"], row["read_cpu_s"], row["step_s"]
+    cells = (
+        row["size"], f"{row['factor']:.1f}", f"{size['shuffled'] / size['clustered']:.2f}x smaller",
+        f"{read['shuffled'] / read['deduplicated']:.2f}x less ({read['shuffled']:.2f} to {read['deduplicated']:.2f})",
+        f"{step['shuffled'] / step['deduplicated']:.2f}x faster ({step['shuffled'] * 1e3:.0f} to "
+        f"{step['deduplicated'] * 1e3:.0f} ms)",
+        f"{step['forced'] / step['clustered'] - 1:+.1%} where all are forced",
+    )  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    main()
