@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
+from recsmith._types import noun
 from recsmith.data.criteo import CriteoSource, CriteoSpec
 from recsmith.data.dataset import Dataset
 from recsmith.data.generator import GeneratorSource, GeneratorSpec
 from recsmith.data.movielens import MovieLensSpec, movielens_source
 from recsmith.data.parquet import ParquetSource, ParquetSpec
 from recsmith.data.source import BlockSource
+from recsmith.data.transforms import Transform, TransformedSource, transform_from_raw, transform_to_raw
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Raw, Source, check_schema, decode, did_you_mean, encode, parse, read_text, source_text
 
@@ -17,7 +19,25 @@ SCHEMA = "recsmith/dataset/1"
 SPEC_ENDINGS = (".yaml", ".yml", ".json")
 COLUMN_ENDINGS = (".parquet", ".arrow", ".feather")
 
-DataSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec
+PlainSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec
+
+
+@noun
+class TransformedSpec:
+    """Data whose samples are transformed as they are read (docs/transforms.md).
+
+    wrong: what becomes of samples that a transform has no outcome for: `stop`, or `skip`, up to max_wrong of them a
+    rank and epoch beside what the data's format allows.
+    """
+
+    data: PlainSpec
+    transforms: tuple[Transform, ...]
+    wrong: Literal["skip", "stop"] = "stop"
+    max_wrong: int = 100
+
+
+DataSpec = PlainSpec | TransformedSpec
+TRANSFORM_WORDS = ("transforms", "wrong", "max_wrong")  # of a spec with transforms, beside its format's own
 
 FORMATS: dict[str, tuple[Any, Callable[[Any], BlockSource]]] = {
     "criteo": (CriteoSpec, CriteoSource),
@@ -39,6 +59,9 @@ def open_dataset(spec: DataSpec | Source) -> Dataset:
         MissingExtra: Parquet is to be read, and pyarrow is not installed.
     """
     found = spec if isinstance(spec, DataSpec) else load_spec(spec)
+    if isinstance(found, TransformedSpec):
+        source = open_dataset(found.data).source
+        return Dataset(TransformedSource(source, found.transforms, found.wrong, found.max_wrong))
     return Dataset(next(make for noun, make in FORMATS.values() if type(found) is noun)(found))
 
 
@@ -75,6 +98,8 @@ def spec_from_raw(raw: Raw, source: str) -> DataSpec:
         CorruptFile: the format is unknown, or a field is wrong.
     """
     body = check_schema(raw, SCHEMA, source) if "schema" in raw else dict(raw)
+    if "transforms" in body:
+        return _transformed(body, source)
     word = body.pop("format", None)
     if not isinstance(word, str) or word not in FORMATS:
         shown = did_you_mean(word, list(FORMATS)) if isinstance(word, str) else f"; known: {', '.join(FORMATS)}"
@@ -83,7 +108,22 @@ def spec_from_raw(raw: Raw, source: str) -> DataSpec:
     return decode(FORMATS[word][0], body, source)
 
 
+def _transformed(body: Raw, source: str) -> TransformedSpec:
+    """A spec whose fields besides those of transforms are of the data that they read."""
+    said = {key: body[key] for key in TRANSFORM_WORDS if key in body}
+    plain = spec_from_raw({key: value for key, value in body.items() if key not in TRANSFORM_WORDS}, source)
+    listed: object = said.pop("transforms")
+    if not isinstance(listed, list):
+        raise CorruptFile(f"'{source}': transforms is no list; write `- {{op: hash, feature: user, ...}}` under it")
+    made = tuple(transform_from_raw(each, source) for each in cast(list[object], listed))
+    assert not isinstance(plain, TransformedSpec)
+    return TransformedSpec(data=plain, transforms=made, **said)
+
+
 def spec_to_raw(spec: DataSpec) -> Raw:
     """Plain data of a spec, as its file holds it."""
+    if isinstance(spec, TransformedSpec):
+        said = {"transforms": [transform_to_raw(each) for each in spec.transforms]}
+        return {**spec_to_raw(spec.data), **said, "wrong": spec.wrong, "max_wrong": spec.max_wrong}
     word = next(word for word, (noun, _) in FORMATS.items() if type(spec) is noun)
     return {"schema": SCHEMA, "format": word, **encode(spec)}

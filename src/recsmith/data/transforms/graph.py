@@ -1,0 +1,156 @@
+"""Transforms one after the other: the schema that comes out, and what becomes of a block."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from recsmith._types import Bools, record
+from recsmith.data.batch import Batch, JaggedIds, Singles
+from recsmith.data.schema import DataFeature, DataSchema
+from recsmith.data.transforms.declared import (
+    Bucketize,
+    First,
+    HashIds,
+    MapIds,
+    NGram,
+    OneHot,
+    Transform,
+    operation,
+)  # fmt: skip
+from recsmith.data.transforms.operations import bucket, dense_of, ids_of
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+
+Sparse = HashIds | First | NGram | MapIds
+
+
+@record
+class Wrong:
+    """A sample that a transform has no outcome for: its row in the block, and what is wrong."""
+
+    row: int
+    words: str
+
+
+class TransformGraph:
+    """Transforms of samples of a schema, in their order: each may read what those before it wrote.
+
+    schema: of what comes out.
+
+    Raises:
+        UsageError: a transform reads a feature or a column that is not there, or writes over one of another kind.
+    """
+
+    def __init__(self, schema: DataSchema, transforms: Sequence[Transform]) -> None:
+        self.before, self.transforms = schema, tuple(transforms)
+        for number, transform in enumerate(self.transforms):
+            schema = _schema_after(schema, transform, f"transform {number + 1} ({operation(transform)})")
+        self.schema = schema
+
+    def apply(self, samples: Batch) -> tuple[Batch, Bools | None, Wrong | None]:
+        """(samples, wrong, first): what becomes of samples, which of them have no outcome (B,), and the first of those.
+
+        Of deduplicated features only distinct bags are worked on. Cost: a few passes over ids and values.
+        """
+        state = _State(samples, self.before.dense)
+        for transform in self.transforms:
+            state.take(transform)
+        return state.batch(self.schema), state.wrong, state.first
+
+
+class _State:
+    """What a block is after some of its transforms."""
+
+    def __init__(self, samples: Batch, dense: tuple[str, ...]) -> None:
+        self.samples, self.ids, self.inverse = samples, dict(samples.ids), dict(samples.inverse)
+        self.dense: dict[str, Singles] = {name: samples.dense[:, at] for at, name in enumerate(dense)}
+        self.wrong: Bools | None = None
+        self.first: Wrong | None = None
+
+    def take(self, transform: Transform) -> None:
+        if isinstance(transform, Sparse):
+            bags, wrong = ids_of(transform, self.ids[transform.feature])
+            row = self.inverse.get(transform.feature)
+            self._keep_ids(transform.into or transform.feature, bags, row)
+            self._note(wrong if wrong is None or row is None else wrong[row], transform, transform.feature)
+        elif isinstance(transform, Bucketize):
+            bags, wrong = bucket(transform, self.dense[transform.dense])
+            self._keep_ids(transform.into, bags, None)
+            self._note(wrong, transform, transform.dense)
+        else:
+            columns, wrong = dense_of(transform, self.dense[transform.dense])
+            self.dense.update(zip(_columns(transform), columns, strict=True))
+            self._note(wrong, transform, transform.dense)
+
+    def batch(self, schema: DataSchema) -> Batch:
+        columns = [self.dense[name] for name in schema.dense]
+        nothing = np.zeros((len(self.samples), 0), np.float32)
+        return replace(
+            self.samples, ids={name: self.ids[name] for name in schema.feature_names}, inverse=self.inverse,
+            dense=np.stack(columns, axis=1) if columns else nothing,
+        )  # fmt: skip
+
+    def _keep_ids(self, name: str, bags: JaggedIds, row: "np.ndarray[tuple[int], np.dtype[np.int64]] | None") -> None:
+        self.ids[name] = bags
+        self.inverse.pop(name, None)
+        if row is not None:
+            self.inverse[name] = row
+
+    def _note(self, wrong: Bools | None, transform: Transform, name: str) -> None:
+        if wrong is None:
+            return
+        row = int(wrong.argmax())
+        words = f"{operation(transform)} has no outcome for '{name}' of sample {int(self.samples.sample_ids[row]):,}"
+        if self.first is None or row < self.first.row:
+            self.first = Wrong(row=row, words=words)
+        self.wrong = wrong if self.wrong is None else self.wrong | wrong
+
+
+def _schema_after(schema: DataSchema, transform: Transform, what: str) -> DataSchema:
+    if isinstance(transform, Sparse):
+        known = {feature.name: feature for feature in schema.features}
+        if transform.feature not in known:
+            near = did_you_mean(transform.feature, list(known))
+            raise UsageError(f"{what} reads feature '{transform.feature}', which is not there{near}")
+        return _with_feature(schema, _feature(transform, known[transform.feature]), what)
+    if transform.dense not in schema.dense:
+        near = did_you_mean(transform.dense, list(schema.dense))
+        raise UsageError(f"{what} reads dense column '{transform.dense}', which is not there{near}")
+    if isinstance(transform, Bucketize):
+        rows = len(transform.borders) + 1
+        made = DataFeature(name=transform.into, num_embeddings=rows, pooling_factor=1.0, single=True)
+        return _with_feature(schema, made, what)
+    taken = next((n for n in _columns(transform) if n in (*schema.feature_names, *schema.labels)), None)
+    if taken is not None:
+        raise UsageError(f"{what} writes dense column '{taken}', which is no dense column; give another name (into)")
+    new = tuple(name for name in _columns(transform) if name not in schema.dense)
+    return replace(schema, dense=(*schema.dense, *new))
+
+
+def _with_feature(schema: DataSchema, made: DataFeature, what: str) -> DataSchema:
+    if made.name in (*schema.dense, *schema.labels):
+        raise UsageError(f"{what} writes feature '{made.name}', which is no feature; give another name (into)")
+    if made.name in schema.feature_names:
+        kept = (made if each.name == made.name else each for each in schema.features)
+        return replace(schema, features=tuple(kept))
+    return replace(schema, features=(*schema.features, made))
+
+
+def _feature(transform: Sparse, read: DataFeature) -> DataFeature:
+    """The feature that a transform of ids writes."""
+    name, mean = transform.into or transform.feature, read.pooling_factor
+    if isinstance(transform, First):
+        shorter = mean is not None and mean > transform.count
+        return replace(read, name=name, pooling_factor=float(transform.count) if shorter else mean)
+    if isinstance(transform, NGram):
+        return DataFeature(name=name, num_embeddings=transform.num_embeddings)
+    rows = transform.num_embeddings if isinstance(transform, HashIds) else len(transform.ids) + 1
+    return replace(read, name=name, num_embeddings=rows, zipf=None)
+
+
+def _columns(transform: Transform) -> list[str]:
+    """The dense columns that a transform writes."""
+    assert not isinstance(transform, Sparse | Bucketize)
+    name = transform.into or transform.dense
+    return [f"{name}_{at}" for at in range(len(transform.values))] if isinstance(transform, OneHot) else [name]

@@ -1,0 +1,173 @@
+"""Each transform gives what it gives sample by sample, in plain Python."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recsmith.data import Batch, DataFeature, DataSchema, JaggedIds, open_dataset
+from recsmith.data.deduplication import deduplicated, expanded
+from recsmith.data.specs import spec_from_raw, spec_to_raw
+from recsmith.data.transforms import TransformGraph, transform_from_raw
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
+
+MASK = 2**64 - 1
+SCHEMA = DataSchema(
+    features=(DataFeature(name="a", num_embeddings=50, pooling_factor=3.0), DataFeature(name="b", num_embeddings=9)),
+    dense=("x", "z"), labels=("y",),
+)  # fmt: skip
+
+
+def mixed(word: int) -> int:
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & MASK
+    return word ^ (word >> 31)
+
+
+def hashed(value: int, salt: int, rows: int) -> int:
+    return mixed((mixed((value + salt) & MASK) + salt) & MASK) % rows
+
+
+def gram(ids: list[int], salt: int, rows: int) -> int:
+    word = salt
+    for each in ids:
+        word = mixed((word + each) & MASK)
+    return word % rows
+
+
+def batch(a: list[list[int]], b: list[list[int]], dense: list[tuple[float, float]]) -> Batch:
+    def bags(rows: list[list[int]]) -> JaggedIds:
+        values = np.array([each for row in rows for each in row], np.int64)
+        return JaggedIds(values=values, lengths=np.array([len(row) for row in rows], np.int32))
+
+    return Batch(
+        dense=np.array(dense, np.float32).reshape(-1, 2), ids={"a": bags(a), "b": bags(b)},
+        labels=np.zeros((len(a), 1), np.float32), label_names=("y",), sample_ids=np.arange(len(a)) + 100,
+    )  # fmt: skip
+
+
+def rows(bags: JaggedIds) -> list[list[int]]:
+    return [each.tolist() for each in np.split(bags.values, np.cumsum(bags.lengths)[:-1])]
+
+
+def made(**words: Any) -> Any:
+    return transform_from_raw(words, "a test")
+
+
+IDS = st.lists(st.integers(0, 60), max_size=5)
+SAMPLES = st.lists(st.tuples(IDS, IDS, st.tuples(*[st.floats(-3, 3, width=32)] * 2)), min_size=1, max_size=12)
+
+
+@given(samples=SAMPLES, repeats=st.booleans())
+def test_ids_are_transformed_as_sample_by_sample(samples: list[Any], repeats: bool) -> None:
+    a, b, dense = (list(each) for each in zip(*samples, strict=True))
+    graph = TransformGraph(
+        SCHEMA,
+        [
+            made(op="hash", feature="a", num_embeddings=7, salt=5, into="h"),
+            made(op="first", feature="a", count=2, into="f"),
+            made(op="n_gram", feature="a", length=2, num_embeddings=11, salt=3, into="g"),
+            made(op="map_ids", feature="b", ids=[4, 2, 60], into="m"),
+            made(op="hash", feature="f", num_embeddings=5),  # what one before it wrote
+        ],
+    )
+    given_batch = batch(a, b, dense)
+    if repeats:
+        given_batch = deduplicated(given_batch, [("a",), ("b",)])
+    samples_after, wrong, first = graph.apply(given_batch)
+    found = expanded(samples_after).ids
+    assert wrong is None
+    assert first is None
+    assert set(found) == set(graph.schema.feature_names) == {"a", "b", "h", "f", "g", "m"}
+    known = {4: 1, 2: 2, 60: 3}
+    expected = {
+        "a": a, "b": b,
+        "h": [[hashed(each, 5, 7) for each in row] for row in a],
+        "f": [[hashed(each, 0, 5) for each in row[:2]] for row in a],
+        "g": [[gram(row[i : i + 2], 3, 11) for i in range(len(row) - 1)] for row in a],
+        "m": [[known.get(each, 0) for each in row] for row in b],
+    }  # fmt: skip
+    assert {name: rows(bags) for name, bags in found.items()} == expected
+
+
+@given(samples=SAMPLES)
+def test_dense_values_are_transformed_as_sample_by_sample(samples: list[Any]) -> None:
+    a, b, dense = (list(each) for each in zip(*samples, strict=True))
+    graph = TransformGraph(
+        SCHEMA,
+        [
+            made(op="clip", dense="x", least=-2.0, most=1.5, into="c"),
+            made(op="bucketize", dense="x", borders=[-1.0, 0.0, 2.0], into="k"),
+            made(op="one_hot", dense="c", values=[-2.0, 1.5], into="o"),
+            made(op="log", dense="x", into="l"),
+            made(op="box_cox", dense="z", power=0.5, into="p"),
+        ],
+    )
+    after, wrong, first = graph.apply(batch(a, b, dense))
+    assert graph.schema.dense == ("x", "z", "c", "o_0", "o_1", "l", "p")
+    bad = [not (x > -1) or not (z > 0) for x, z in dense]
+    assert (wrong.tolist() if wrong is not None else [False] * len(dense)) == bad
+    assert (first is None) == (not any(bad))
+    if first is not None:
+        assert first.row == bad.index(True)
+        assert f"sample {100 + first.row}" in first.words
+    for row, (x, z), ids, is_bad in zip(after.dense, dense, rows(after.ids["k"]), bad, strict=True):
+        clipped = min(max(x, -2.0), 1.5)
+        assert ids == [sum(border <= x for border in (-1.0, 0.0, 2.0))]
+        assert row[2:5].tolist() == [np.float32(clipped), float(clipped == -2.0), float(clipped == 1.5)]
+        if not is_bad:
+            assert row[5:] == pytest.approx([math.log1p(x), (math.sqrt(z) - 1) / 0.5], rel=1e-5, abs=1e-6)
+
+
+def spec(**words: Any) -> dict[str, Any]:
+    features = [{"name": "a", "num_embeddings": 50}]
+    return {"format": "generator", "num_samples": 600, "dense": 1, "features": features, **words}
+
+
+def test_a_spec_says_them_and_is_written_again() -> None:
+    listed = [{"op": "hash", "feature": "a", "num_embeddings": 7, "into": "h"}]
+    read = spec_from_raw(spec(transforms=listed), "a test")
+    assert spec_from_raw(spec_to_raw(read), "again") == read
+    dataset = open_dataset(read)
+    assert dataset.schema.feature_names == ("a", "h")
+    assert dataset.source.digest != open_dataset(spec_from_raw(spec(), "plain")).source.digest
+    with dataset.batches(rank=0, world_size=1, batch_size=64, seed=0) as batches:
+        one = next(batches)
+    assert one.ids["h"].values.tolist() == [hashed(each, 0, 7) for each in one.ids["a"].values.tolist()]
+
+
+def test_samples_without_an_outcome_stop_or_are_counted() -> None:
+    listed = [{"op": "map_ids", "feature": "a", "ids": list(range(40)), "unknown": "wrong"}]
+    stopping = open_dataset(spec_from_raw(spec(transforms=listed), "a test"))
+    with pytest.raises(CorruptFile, match=r"map_ids has no outcome for 'a' of sample \d+"):
+        list(stopping.batches(rank=0, world_size=1, batch_size=64, seed=0))
+    skipping = open_dataset(spec_from_raw(spec(transforms=listed, wrong="skip", max_wrong=600), "a test"))
+    with skipping.batches(rank=0, world_size=1, batch_size=64, seed=0) as batches:
+        used = sum(len(each) for each in batches)
+        corrupt = batches.counts.corrupt
+    assert 0 < corrupt < 600
+    assert used + corrupt == 600
+    few = open_dataset(spec_from_raw(spec(transforms=listed, wrong="skip", max_wrong=1), "a test"))
+    with pytest.raises(CorruptFile, match="samples are corrupt, more than"):
+        list(few.batches(rank=0, world_size=1, batch_size=64, seed=0))
+
+
+@pytest.mark.parametrize(
+    ("listed", "match"),
+    [
+        ({"op": "hsah"}, "did you mean"),
+        ({"op": "hash", "feature": "a"}, "num_embeddings"),
+        ({"op": "hash", "feature": "aa", "num_embeddings": 3}, "reads feature 'aa', which is not there"),
+        ({"op": "log", "dense": "nothing"}, "reads dense column 'nothing'"),
+        ({"op": "bucketize", "dense": "dense_0", "borders": [2, 1], "into": "k"}, "rise"),
+        ({"op": "hash", "feature": "a", "num_embeddings": 3, "into": "dense_0"}, "which is no feature"),
+        ({"op": "first", "feature": "a", "count": 0}, "at least 1"),
+        ("hash", "a transform is an object"),
+    ],
+)
+def test_wrong_ones_are_refused(listed: Any, match: str) -> None:
+    with pytest.raises((RecSmithError, UsageError), match=match):
+        open_dataset(spec_from_raw(spec(transforms=[listed]), "a test"))
