@@ -49,6 +49,7 @@ ROOMS = (
     ("prediction",),
     ("learning",),
     ("bench",),
+    ("feeding",),
     ("training",),
     ("reports",),
     ("web",),

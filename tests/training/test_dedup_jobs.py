@@ -88,7 +88,9 @@ def test_losses_and_scores_are_those_of_plain_features(trained: tuple[Run, dict[
     assert np.isfinite(model(bags, [[0.0, 0.0]])).all()
 
 
-def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_resumed_job_that_is_fed_by_processes_ends_with_the_same_bits(
+    trained: tuple[Run, dict[str, Any]], tmp_path: Path
+) -> None:
     import shutil
 
     run, _ = trained
@@ -96,7 +98,7 @@ def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any
     shutil.copytree(run.output, again)
     shutil.rmtree(again / "checkpoints" / f"step-{STEPS:08d}")
     shutil.rmtree(again / "model")
-    train(run, settings=(f"output={again}",))
+    train(run, settings=(f"output={again}", "data.feed=1"))
     weights = "model/weights.safetensors"
     assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
 

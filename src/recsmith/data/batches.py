@@ -45,18 +45,20 @@ class BatchReader:
             last = min(first + self.step, self.order.num_samples)
             if drop_last and last - first < self.step:
                 return
-            batch = self._batch(first, last)
+            batch = self.batch(first, last)
+            self.counts = replace(self.counts, samples=self.counts.samples + len(batch))
             yield batch, replace(self.position, used=last), self.counts
 
-    def _batch(self, first: int, last: int) -> Batch:
-        """The rank's share of the samples in slots first to last - 1, without corrupt ones."""
-        needed = self.order.first_place(first)
+    def batch(self, first: int, last: int, window: int | None = None) -> Batch:
+        """The rank's share of the samples in slots first to last - 1, without corrupt ones; of one window, if given."""
+        needed = self.order.first_place(first) if window is None else int(self.order.windows[window])
         self._blocks = {place: block for place, block in self._blocks.items() if place >= needed}
-        parts = [self._taken(place, rows) for place, rows in self.order.share(first, last, self.rank, self.world_size)]
+        ends = len(self.order.sizes) if window is None else int(self.order.windows[window + 1])
+        share = self.order.share(first, last, self.rank, self.world_size)
+        parts = [self._taken(place, rows) for place, rows in share if needed <= place < ends]
         batch = concatenated(parts) if parts else deduplicated(self.source.schema.empty(), self.groups)
         if len(parts) > 1:
             batch = deduplicated(batch, self.groups)  # rows that came with more than one block
-        self.counts = replace(self.counts, samples=self.counts.samples + len(batch))
         return batch
 
     def _taken(self, place: int, rows: Ints) -> Batch:

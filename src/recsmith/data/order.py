@@ -26,7 +26,7 @@ class Position:
 
     Every rank has the same one, and a world of another size goes on from it: no sample is lost or used again.
     dataset: a digest of what is read; data that has changed since has another one. together: samples stored side by
-    side that stay so.
+    side that stay so. window: samples that are shuffled together.
     """
 
     epoch: int
@@ -35,6 +35,7 @@ class Position:
     shuffle: bool
     dataset: str
     together: int = 1
+    window: int = WINDOW
 
     def __post_init__(self) -> None:
         """Check that nothing is negative."""
@@ -49,12 +50,13 @@ class EpochOrder:
 
     sizes: samples of each block (K,). files: blocks that can only be read one after the other, as (first, last + 1);
     they stay together and in this order, and only the files change places. together: so many samples that are stored
-    side by side stay so, as sessions must that are to be deduplicated; the last ones of a window may be fewer.
+    side by side stay so, as sessions must that are to be deduplicated; the last ones of a window may be fewer. window:
+    samples that are shuffled together, at least, unless two blocks have more; trade-off: fewer need less memory.
     """
 
     def __init__(
         self, sizes: Ints, *, seed: int, epoch: int, shuffle: bool, files: Sequence[tuple[int, int]] = (),
-        together: int = 1,
+        together: int = 1, window: int = WINDOW,
     ) -> None:  # fmt: skip
         self.seed, self.epoch, self.shuffle, self.together = seed, epoch, shuffle, together
         self.blocks = _block_order(sizes, seed, epoch, files) if shuffle else np.arange(len(sizes))  # by place (K,)
@@ -62,7 +64,7 @@ class EpochOrder:
         self.firsts = np.cumsum(self.sizes) - self.sizes  # slot of each block's first sample (K,)
         self.num_samples = int(sizes.sum())
         self.windows = (
-            _windows(self.sizes) if shuffle else np.arange(len(sizes) + 1)
+            _windows(self.sizes, window) if shuffle else np.arange(len(sizes) + 1)
         )  # first place of each, K at the end
         self.bounds = np.append(self.firsts, self.num_samples)[self.windows]  # slots at which windows begin and end
         self._kept: tuple[int, Ints] = (-1, self.firsts)
@@ -77,6 +79,10 @@ class EpochOrder:
         places = np.searchsorted(self.firsts, mine, side="right") - 1
         cuts = np.flatnonzero(np.diff(places, prepend=-1, append=-1))
         return [(int(places[a]), mine[a:b] - self.firsts[places[a]]) for a, b in itertools.pairwise(cuts.tolist())]
+
+    def windows_of(self, first: int, last: int) -> range:
+        """The windows that slots first to last - 1 are in."""
+        return range(self._window_of(first), self._window_of(last - 1) + 1)
 
     def first_place(self, slot: int) -> int:
         """The first place of a block that is still needed from a slot on."""
@@ -118,11 +124,11 @@ def _block_order(sizes: Ints, seed: int, epoch: int, files: Sequence[tuple[int, 
     return np.concatenate([np.zeros(0, np.int64), *(np.arange(*units[unit]) for unit in drawn)])
 
 
-def _windows(sizes: Ints) -> Ints:
-    """Indices of the blocks that begin a window: a window ends when it has WINDOW samples and two blocks."""
+def _windows(sizes: Ints, window: int) -> Ints:
+    """Indices of the blocks that begin a window: a window ends when it has so many samples and two blocks."""
     begins, held = [0], 0
     for at, size in enumerate(sizes.tolist()):
-        if held >= WINDOW and at - begins[-1] >= 2:
+        if held >= window and at - begins[-1] >= 2:
             begins.append(at)
             held = 0
         held += size

@@ -11,9 +11,10 @@ import torch
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
 
-from recsmith.data import Batch, Dataset, JaggedIds, Position
+from recsmith.data import Batch, Batches, Dataset, JaggedIds, Position
 from recsmith.data.deduplication import deduplicated
 from recsmith.embeddings import EmbeddingTransform, physical
+from recsmith.feeding import Feed, FeedSettings
 from recsmith.training.dedup_parts import Deduplication
 from recsmith.training.deduplicated import DeduplicatedFeatures, deduplicated_features
 from recsmith.training.run import RunData
@@ -124,14 +125,36 @@ def training_batches(
     """
     epoch = position.epoch if position else 0
     while endless or epoch < data.epochs:
-        batches = dataset.batches(
-            rank=rank, world_size=ranks, batch_size=data.local_batch_size(ranks), seed=seed, shuffle=data.shuffle,
-            epoch=epoch, position=position, drop_last=True, together=data.keep_together,
-            deduplicate=features.deduplication.groups,
-        )  # fmt: skip
-        for batch in batches:
+        beginning = data_position(dataset, data, seed, epoch)
+        start = position or beginning
+        dataset.check_position(start, beginning)
+        for batch in (batches := _epoch(dataset, data, features, start, rank, ranks)):
             yield as_tensors(batch, features, batches.position)
         epoch, position = epoch + 1, None
+
+
+def data_position(dataset: Dataset, data: RunData, seed: int, epoch: int) -> Position:
+    """Where an epoch of a run begins."""
+    return Position(
+        epoch=epoch, used=0, seed=seed, shuffle=data.shuffle, dataset=dataset.source.digest,
+        together=data.keep_together, window=data.window,
+    )  # fmt: skip
+
+
+def _epoch(
+    dataset: Dataset, data: RunData, features: Features, position: Position, rank: int, ranks: int
+) -> Batches | Feed:
+    """The batches of a rank from a position on, read by a thread or by processes: the same ones."""
+    size, groups = data.local_batch_size(ranks), features.deduplication.groups
+    if data.feed is not None:
+        settings = FeedSettings(
+            data=data.train, position=position, rank=rank, world_size=ranks, batch_size=size, groups=groups
+        )
+        return Feed(settings, data.feed, drop_last=True)
+    return dataset.batches(
+        rank=rank, world_size=ranks, batch_size=size, seed=position.seed, shuffle=data.shuffle, position=position,
+        drop_last=True, together=data.keep_together, window=data.window, deduplicate=groups,
+    )  # fmt: skip
 
 
 def evaluation_batches(

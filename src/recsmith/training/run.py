@@ -9,6 +9,7 @@ does is in loop.py, from top to bottom.
 from typing import Any, Literal
 
 from recsmith._types import noun
+from recsmith.data.order import WINDOW
 from recsmith.embeddings import CompressionRule
 from recsmith.errors import UsageError, check_rules
 from recsmith.training.run_optimizers import RunOptimizers, positive
@@ -28,7 +29,8 @@ class RunData:
 
     deduplicate: features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that
     change together. keep_together: so many samples that are stored side by side stay so when shuffled, as the samples
-    of a session must for that.
+    of a session must for that. window: samples that are shuffled together; fewer need less memory. feed: processes of
+    each rank that read, transform and batch, a number or auto; None: a thread of the trainer (docs/feed.md).
     """
 
     train: Any
@@ -39,6 +41,8 @@ class RunData:
     shuffle: bool = True
     deduplicate: Literal["off", "auto"] | tuple[tuple[str, ...], ...] = "off"
     keep_together: int = 1
+    window: int = WINDOW
+    feed: Literal["auto"] | int | None = None
 
     def __post_init__(self) -> None:
         """Check counts."""
@@ -46,6 +50,8 @@ class RunData:
             positive("data.batch_size", self.batch_size),
             positive("data.epochs", self.epochs),
             positive("data.keep_together", self.keep_together),
+            positive("data.window", self.window),
+            positive("data.feed", self.feed) if isinstance(self.feed, int) else None,
             None if self.global_batch_size is None else positive("data.global_batch_size", self.global_batch_size),
         )
 

@@ -20,8 +20,8 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.errors import RecSmithError
 from recsmith.files import decode, parse_json
+from recsmith.jobs.messages import Arrays, receive, send, text_of
 from recsmith.learning.policies.measured import MeasuredPlacement, PlacementMeter
-from recsmith.learning.policies.messages import Arrays, receive, send, text_of
 from recsmith.learning.policies.settings import PolicySettings
 from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.learning.policies.training_tasks import TrainingTask, training_task

@@ -1,25 +1,22 @@
 """The actors of a training as local processes, as the learner sees them: started, asked, and replaced when lost."""
 
 import json
-import os
 import subprocess
-import sys
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from recsmith._types import Floats
 from recsmith.errors import RecSmithError
 from recsmith.files import encode
-from recsmith.jobs.safe_path import places_of_modules
+from recsmith.jobs.messages import Arrays, receive, send, words_of
+from recsmith.jobs.piped import close_pipes, end_piped, pipe_of, start_piped
 from recsmith.learning.policies.actor import ERROR, REQUEST, Played
-from recsmith.learning.policies.messages import Arrays, receive, send, words_of
 from recsmith.learning.policies.settings import PolicySettings
 
 MOST_LOST = 3  # actors over the same request: then it is no accident
-GRACE_S = 5.0  # that an actor has to end once nothing more is asked
 
 
 class Actors:
@@ -42,15 +39,9 @@ class Actors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for actor in self._running:
-            _close(actor)
+            close_pipes(actor)
         for actor in self._running:
-            if kind is not None:
-                actor.kill()
-            try:
-                actor.wait(GRACE_S)
-            except subprocess.TimeoutExpired:
-                actor.kill()
-                actor.wait()
+            end_piped(actor, at_once=kind is not None)
 
     def ask(self, actor: int, number: int, task: int, seed: int, episodes: int, tensors: dict[str, Floats]) -> None:
         """Have an actor place a task by a network. number: of the request; everything random follows from it."""
@@ -58,7 +49,7 @@ class Actors:
         request[REQUEST] = np.array([number, task, seed, episodes])
         self._asked[actor] = request
         with suppress(OSError):  # it was lost; whoever waits for the answer replaces it
-            send(_pipe(self._running[actor].stdin), request)
+            send(pipe_of(self._running[actor].stdin), request)
 
     def answer(self, actor: int) -> Played:
         """What an actor has played; where it was lost, what another one plays in its place.
@@ -67,7 +58,7 @@ class Actors:
             RecSmithError: the hardware failed, or MOST_LOST actors were lost over the same request.
         """
         for _ in range(MOST_LOST):
-            arrays = receive(_pipe(self._running[actor].stdout))
+            arrays = receive(pipe_of(self._running[actor].stdout))
             if arrays is not None:
                 break
             self._replace(actor)
@@ -83,35 +74,14 @@ class Actors:
 
     def _replace(self, actor: int) -> None:
         """Start another actor in the place of a lost one, and ask it the same."""
-        _close(self._running[actor])
-        self._running[actor].kill()
-        self._running[actor].wait()
+        close_pipes(self._running[actor])
+        end_piped(self._running[actor], at_once=True)
         self._running[actor] = self._start()
         self.lost += 1
         request = self._asked[actor]
         assert request is not None, "an answer is awaited"
         with suppress(OSError):
-            send(_pipe(self._running[actor].stdin), request)
+            send(pipe_of(self._running[actor].stdin), request)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {
-            **os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONSAFEPATH": "1",
-            "PYTHONPATH": os.pathsep.join(places_of_modules(own=True)),
-        }  # fmt: skip
-        # A session of its own: Ctrl-C reaches the learner alone, which then ends the actors in order.
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "recsmith.learning.policies.actor", self._settings],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
-        )  # fmt: skip
-
-
-def _pipe(pipe: Any) -> Any:
-    assert pipe is not None, "actors are started with pipes"
-    return pipe
-
-
-def _close(actor: subprocess.Popen[bytes]) -> None:
-    """Close the pipes of an actor, which then ends."""
-    for pipe in (actor.stdin, actor.stdout):
-        with suppress(OSError):
-            _pipe(pipe).close()
+        return start_piped("recsmith.learning.policies.actor", self._settings)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from recsmith.errors import CorruptFile
-from recsmith.learning.policies.messages import receive, send, text_of, words_of
+from recsmith.jobs.messages import receive, send, text_of, words_of
 
 ARRAYS = st.sampled_from([np.float32, np.float64, np.int64, np.bool_, np.uint8]).flatmap(
     lambda kind: arrays(kind, array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4))
