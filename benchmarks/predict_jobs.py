@@ -3,6 +3,7 @@
 Dense models run under DistributedDataParallel, those with tables under TorchRec's DistributedModelParallel with a plan.
 """
 
+import time
 import warnings
 from itertools import pairwise
 from typing import Any
@@ -35,11 +36,45 @@ def train(
     with capture(folder, plain=plain, steps=steps) as taken:
         number = 0
         while not taken.done:
-            optimizer.zero_grad()
-            loss(batches[number % BATCHES]).backward()
-            optimizer.step()
+            _step(optimizer, loss, batches[number % BATCHES])
             number += 1
     return {}
+
+
+def take_turns(
+    model: dict[str, Any], plans: list[dict[str, Any]], batch: int, folder: str, rounds: int, steps: int
+) -> dict[str, Any]:
+    """Seconds of a step of each plan in each round (plans, rounds); the first plan's step is captured before."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    made, rank = decode(Model, model, "the job's model"), torch.distributed.get_rank()
+    jobs = [sparse_job(made, plan, batch) for plan in plans]
+    generator = torch.Generator().manual_seed(rank)
+    batches = [jobs[0][2](generator) for _ in range(BATCHES)]
+    with capture(folder, plain=20, steps=8) as taken:
+        number = 0
+        while not taken.done:
+            _step(*jobs[0][:2], batches[number % BATCHES])
+            number += 1
+    seconds: list[list[float]] = [[] for _ in plans]
+    for _ in range(rounds):
+        for mine, (optimizer, loss, _) in zip(seconds, jobs, strict=True):
+            _step(optimizer, loss, batches[0])  # the caches forget the plan before
+            torch.distributed.barrier()
+            begun = time.perf_counter()
+            for place in range(1, steps):
+                _step(optimizer, loss, batches[place % BATCHES])
+            torch.distributed.barrier()
+            mine.append((time.perf_counter() - begun) / (steps - 1))
+    return {"seconds": seconds}
+
+
+def _step(optimizer: Any, loss: Any, batch: Any) -> None:
+    optimizer.zero_grad()
+    loss(batch).backward()
+    optimizer.step()
 
 
 def dense_job(model: Model, _: Any, batch: int) -> tuple[Any, Any, Any]:

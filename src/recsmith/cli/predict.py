@@ -9,7 +9,7 @@ from recsmith.cli.options import format_option, words
 
 @click.command(name="predict")
 @click.argument("model", metavar="MODEL|TRACE")
-@click.option("--plan", metavar="PLAN", help="Plan of the model's tables; it says how many ranks there are.")
+@click.option("--plan", metavar="PLAN", help="Plan of the tables; a capture is priced under it.")
 @click.option("--ranks", type=click.IntRange(min=1), default=None, metavar="N", help="Ranks of a model without tables.")
 @click.option("--batch", callback=words, metavar="N[,N]", help="Samples a rank; several are shown side by side.")
 @click.option("--machine", default=None, metavar="M", help="cpu (default), or a .safetensors file of `learn kernels`.")
@@ -27,6 +27,7 @@ def command(model: str, format_: str, **options: Any) -> None:
 
     \b
     recsmith predict trace/ --what-if link=2x,overhead:T1=0
+    recsmith predict trace/ --plan other.json --batch 512,1024
     recsmith predict dlrm.yaml --plan plan.json --batch 512,1024,2048
     recsmith predict mlp.yaml --ranks 2 --calibrate trace/ --timeline step.json
     """  # noqa: D301 (click's mark that keeps the lines is one character)
@@ -42,31 +43,36 @@ def command(model: str, format_: str, **options: Any) -> None:
 
 def _of_trace(folder: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
     from recsmith.errors import UsageError
-    from recsmith.prediction.predict import predict_graph
-    from recsmith.prediction.traces import load_capture
+    from recsmith.prediction.captured_steps import predict_capture
 
-    names = ("plan", "ranks", "batch", "machine", "calibrate", "cost_model")
-    odd = next((name for name in names if options[name] is not None), None)
+    odd = next((name for name in ("ranks", "calibrate", "cost_model") if options[name] is not None), None)
     if odd is not None:
         raise UsageError(
-            f"--{odd.replace('_', '-')} is of a described model, and '{folder}' is a capture, which is as it was; "
-            f"describe the model in a file and correct it: recsmith predict MODEL --calibrate {folder}"
+            f"--{odd.replace('_', '-')} is of a described model, and '{folder}' is a capture; leave it out, or "
+            f"describe the model in a file: recsmith predict MODEL --calibrate {folder}"
         )
-    captured = load_capture(folder)
-    return [(0, predict_graph(captured.graph, what_ifs, captured.notes))]
+    if options["machine"] is not None and options["plan"] is None and not options["batch"]:
+        raise UsageError("a capture is replayed with its own times; --machine is of use beside --plan or --batch")
+    return predict_capture(folder, plan=options["plan"], batches=_batches(options["batch"]),
+                           machine=options["machine"] or "cpu", what_ifs=what_ifs)  # fmt: skip
+
+
+def _batches(words: tuple[str, ...] | None) -> list[int]:
+    from recsmith.errors import UsageError
+
+    if not all(each.isdigit() for each in words or ()):
+        raise UsageError(f"--batch is {','.join(words or ())}; give whole numbers of samples a rank, such as 512,1024")
+    return [int(each) for each in words or ()]
 
 
 def _of_model(model: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
     from recsmith.errors import UsageError
     from recsmith.prediction.described import predict_model
 
-    batches = options["batch"] or ()
-    if not all(each.isdigit() for each in batches):
-        raise UsageError(f"--batch is {','.join(batches)}; give whole numbers of samples a rank, such as 512,1024")
     if options["plan"] and options["ranks"] is not None:
         raise UsageError("--plan says how many ranks there are; leave out --ranks")
     return predict_model(
-        model, plan=options["plan"], ranks=options["ranks"] or 1, batches=[int(each) for each in batches],
+        model, plan=options["plan"], ranks=options["ranks"] or 1, batches=_batches(options["batch"]),
         machine=options["machine"] or "cpu", calibrate_by=options["calibrate"], cost_model=options["cost_model"],
         what_ifs=what_ifs,
     )  # fmt: skip

@@ -1,0 +1,44 @@
+"""Predicts a captured step as it was, under another plan of its tables, or at other batch sizes."""
+
+from collections.abc import Sequence
+
+from recsmith._types import Source
+from recsmith.errors import UsageError
+from recsmith.plans import Plan, load_plan
+from recsmith.prediction.machine import Machine, load_machine
+from recsmith.prediction.predict import Prediction, predict_graph
+from recsmith.prediction.repricing import held_tables, reprice
+from recsmith.prediction.traces import load_capture
+from recsmith.prediction.what_if import WhatIf
+from recsmith.units import format_time
+
+
+def predict_capture(
+    folder: Source, *, plan: Plan | Source | None = None, batches: Sequence[int] = (),
+    machine: Machine | Source = "cpu", what_ifs: tuple[WhatIf, ...] = (),
+) -> list[tuple[int, Prediction]]:  # fmt: skip
+    """(batch, step) of a captured step, for each of some batch sizes a rank; as it was without a plan and batch sizes.
+
+    plan: that its tables should have instead. machine: whose proportions scale what changes; the captured times decide
+    how fast things are. The batch is 0 where nothing changes.
+
+    Raises:
+        UsageError: the plan is of other tables or ranks, or the step's lookups are not of a kind that can be scaled.
+    """
+    captured = load_capture(folder)
+    if plan is None and not batches:
+        return [(0, predict_graph(captured.graph, what_ifs, captured.notes))]
+    if any(batch < 1 for batch in batches):
+        raise UsageError(f"batch sizes are {list(batches)}; all must be at least 1")
+    known = machine if isinstance(machine, Machine) else load_machine(str(machine))
+    told = plan if plan is None or isinstance(plan, Plan) else load_plan(plan)
+    _, own = held_tables(captured.graph)
+    before = predict_graph(captured.graph).step_s
+    note = f"as it was captured, the step of {own:,} samples a rank is predicted at {format_time(before)}"
+    if captured.graph.measured_s is not None:
+        note += f"; measured without the profiler: {format_time(captured.graph.measured_s)}"
+    return [
+        (batch or own, predict_graph(reprice(captured.graph, known, plan=told, batch=batch), what_ifs,
+                                     (*captured.notes, note), known.latency_of))
+        for batch in batches or (None,)
+    ]  # fmt: skip

@@ -1,0 +1,221 @@
+"""Prices a captured step under another plan of its embedding tables, or at another batch size.
+
+Lookups and all-to-alls are replaced by those of the other plan, what lies between them grows with the ids or columns
+that a rank holds, and all other kernels stay, or grow with the batch. Every time is the captured one times what a
+machine says of the new size over what it says of the old one, so only the machine's proportions matter.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from recsmith.errors import UsageError
+from recsmith.plans import Plan
+from recsmith.prediction.graph import Collective, Event, Graph, Kernel, Kind, Tape
+from recsmith.prediction.host_steps import THEN
+from recsmith.prediction.machine import Machine
+from recsmith.prediction.models.build import tables_of
+from recsmith.prediction.models.description import Model
+from recsmith.prediction.models.sparse import RankTables, sparse_step
+from recsmith.prediction.models.step import GRADIENT
+
+LOOKUPS = ("embedding_forward", "embedding_backward")
+EXCHANGE = "all_to_all"
+EXCHANGES = 5  # of a step with one lookup: splits, lengths, ids, pooled rows, their gradients
+CLOSE = 0.01  # relative difference of elements at which tables are taken for the same ones
+DENSE, BY_IDS, BY_COLUMNS = range(3)  # what the work at a place of a tape grows with, beside the batch
+
+
+def reprice(graph: Graph, machine: Machine, *, plan: Plan | None = None, batch: int | None = None) -> Graph:
+    """The captured graph under another plan of the same tables, at another batch size a rank, or both.
+
+    Raises:
+        UsageError: the trace has no lookup or several on a rank, or the plan has other tables or ranks than the trace.
+    """
+    held, captured_batch = held_tables(graph)
+    samples = batch or captured_batch
+    wanted = held if plan is None else _wanted(plan, held)
+    shapes = [_lookup_shape(each, samples * each.ranks) for each in wanted]
+    factors = _lookup_factors(graph, machine)
+    tapes: list[Tape] = []
+    for tape, old, new, shape in zip(graph.ranks, held, wanted, shapes, strict=True):
+        growth = samples / captured_batch
+        ratios = (growth, growth * new.ids / old.ids, growth * new.columns / old.columns)
+        tapes.append(_tape(tape, graph.collectives, machine, ratios, shape, factors))
+    sizes = (_exchanged(held, captured_batch), _exchanged(wanted, samples))
+    meetings = _collectives(graph.collectives, machine, *sizes) if len(held) > 1 else graph.collectives
+    return replace(graph, ranks=tuple(tapes), collectives=meetings, measured_s=None, batch_size=samples)
+
+
+def held_tables(graph: Graph) -> tuple[list[RankTables], int]:
+    """What each rank of a captured graph holds of the tables, as its lookup says, and the samples of a rank.
+
+    Raises:
+        UsageError: a rank has no lookup, or several, or exchanges embeddings in a way that is not known here.
+    """
+    ranks = len(graph.ranks)
+    shapes = [_lookup_of(rank, tape) for rank, tape in enumerate(graph.ranks)]
+    exchanges = sum(each.name == EXCHANGE for each in graph.collectives)
+    if ranks > 1 and exchanges != EXCHANGES:
+        raise UsageError(
+            f"the trace has {exchanges} all-to-alls in a step, and a lookup of tables that are placed whole or by "
+            f"columns has {EXCHANGES}; other jobs: capture a step under the other plan"
+        )
+    batch = max(1, round(max(bags / tables for tables, _, bags, _, _ in shapes) / ranks))
+    whole = batch * ranks
+    ids, columns = sum(shape[1] for shape in shapes) / whole, round(sum(shape[3] for shape in shapes))
+    width, features = round(max(shape[3] / shape[0] for shape in shapes)), round(sum(shape[0] for shape in shapes))
+    return [
+        RankTables(ranks=ranks, tables=round(tables), elements=elements, ids=mine / whole, columns=round(out),
+                   all_ids=ids, all_columns=columns, features=features, width=width)
+        for tables, mine, _, out, elements in shapes
+    ], batch  # fmt: skip
+
+
+def _lookup_of(rank: int, tape: Tape) -> tuple[float, ...]:
+    """The shape of a rank's lookup: tables, ids, bags, columns, elements."""
+    found = [event.kernel for event in tape if event.term == LOOKUPS[0] and event.kernel is not None]
+    if len(found) != 1 or len(found[0].shape) < 5 or min(found[0].shape) <= 0:
+        raise UsageError(
+            f"rank {rank} of the trace has {len(found)} lookups of embedding tables in a step; another plan or batch "
+            "can be priced where every rank has exactly one: capture a step whose plan gives tables to all ranks"
+        )
+    return found[0].shape[:5]
+
+
+def _wanted(plan: Plan, held: Sequence[RankTables]) -> list[RankTables]:
+    """What each rank holds under a plan, with the captured ids shared out as the plan's are."""
+    wanted = tables_of(plan)
+    if len(wanted) != len(held):
+        raise UsageError(f"the plan is of {len(wanted)} ranks, and the trace of {len(held)}; plan for as many ranks")
+    have, need = (sum(each.elements for each in some) for some in (held, wanted))
+    if abs(have - need) > CLOSE * have:
+        raise UsageError(
+            f"the plan's tables have {need:,.0f} elements and the captured job's {have:,.0f}; plan the tables of the "
+            "captured job"
+        )
+    scale = held[0].all_ids / max(wanted[0].all_ids, 1e-12)
+    return [replace(each, ids=each.ids * scale, all_ids=held[0].all_ids) for each in wanted]
+
+
+def _lookup_shape(tables: RankTables, samples: int) -> tuple[float, ...]:
+    """The shape of the lookup of a rank, of the samples of all ranks."""
+    return (float(tables.tables), samples * tables.ids, float(samples * tables.tables), float(tables.columns),
+            tables.elements)  # fmt: skip
+
+
+def _lookup_factors(graph: Graph, machine: Machine) -> dict[str, float]:
+    """Captured over predicted seconds of the lookups of all ranks, forward and backward."""
+    factors: dict[str, float] = {}
+    for term in LOOKUPS:
+        events = [event for _, event in graph.kernels() if event.term == term and event.kernel is not None]
+        said = machine.kernels.seconds([event.kernel for event in events if event.kernel is not None])
+        factors[term] = sum(_seconds(event) for event in events) / max(float(said.sum()), 1e-12)
+    return factors
+
+
+def _seconds(event: Event) -> float:
+    return event.work_s or event.seconds
+
+
+def _with_seconds(event: Event, seconds: float, kernel: Kernel) -> Event:
+    if event.kind == Kind.LAUNCH:
+        return event._replace(work_s=seconds, kernel=kernel)
+    return event._replace(seconds=seconds, kernel=kernel)
+
+
+def _tape(
+    tape: Tape, collectives: Sequence[Collective], machine: Machine, ratios: tuple[float, float, float],
+    lookup: tuple[float, ...], factors: dict[str, float],
+) -> Tape:  # fmt: skip
+    """A rank's tape with its lookups and all that grows. ratios: of the batch, and of it times ids and columns."""
+    zones, fixed = _zones(tape, collectives), _fixed(tape)
+    changed: list[tuple[int, Kernel]] = []
+    made = list(tape)
+    for place, event in enumerate(tape):
+        if event.kernel is None:
+            continue
+        ratio = ratios[zones[place]]
+        if event.term in LOOKUPS:
+            kernel = Kernel(event.term, lookup)
+            seconds = factors[event.term] * float(machine.kernels.seconds([kernel])[0]) if lookup[0] else 0.0
+            made[place] = _with_seconds(event, seconds, kernel)
+        elif ratio != 1.0 and not fixed[place]:
+            changed.append((place, grown(event.kernel, ratio)))
+    old = machine.kernels.seconds([tape[place].kernel or grow for place, grow in changed])
+    new = machine.kernels.seconds([kernel for _, kernel in changed])
+    for (place, kernel), before, after in zip(changed, old.tolist(), new.tolist(), strict=True):
+        made[place] = _with_seconds(tape[place], _seconds(tape[place]) * after / before, kernel)
+    return tuple(made)
+
+
+def grown(kernel: Kernel, ratio: float) -> Kernel:
+    """A kernel on so many times as many samples.
+
+    Of a product these are the batch, the rows, or, where a gradient of weights sums over them, what is summed over.
+    """
+    shape = list(kernel.shape)
+    if kernel.kind == "gemm":
+        place = 0 if shape[0] > 1 else 2 if shape[4] else 1
+        shape[place] = max(1.0, shape[place] * ratio)
+    elif kernel.kind == "reduction":
+        shape[0], shape[2] = shape[0] * ratio, shape[2] * ratio
+    else:
+        shape[0], shape[1] = shape[0] * ratio, shape[1] * ratio
+    return Kernel(kernel.kind, tuple(shape))
+
+
+def _zones(tape: Tape, collectives: Sequence[Collective]) -> list[int]:
+    """What the work at each place grows with: ids between their exchange and the lookup, columns next to the others."""
+    zones = [DENSE] * len(tape)
+    meets = [place for place, event in enumerate(tape)
+             if event.kind in (Kind.ISSUE, Kind.AWAIT) and collectives[event.collective].name == EXCHANGE]  # fmt: skip
+    terms = [event.term for event in tape]
+    forward = terms.index(LOOKUPS[0])
+    backward = terms.index(LOOKUPS[1]) if LOOKUPS[1] in terms else len(tape)
+    before = [place for place in meets if place < forward and tape[place].kind == Kind.AWAIT]
+    after = [place for place in meets if place > forward]
+    back = [place for place in meets if forward < place < backward and tape[place].kind == Kind.AWAIT]
+    if before:
+        zones[before[0] : forward] = [BY_IDS] * (forward - before[0])
+    if after:
+        zones[forward : after[0]] = [BY_COLUMNS] * (after[0] - forward)
+    if len(back) > 1 and backward < len(tape):
+        zones[back[-1] : backward] = [BY_COLUMNS] * (backward - back[-1])
+    return zones
+
+
+def _fixed(tape: Tape) -> list[bool]:
+    """Whether a place has the size of parameters, not of samples: gradients, buckets, and the optimizer after them."""
+    top, fixed, last = "", [False] * len(tape), -1
+    for place, event in enumerate(tape):
+        if event.kind == Kind.HOST:
+            top = event.label.rpartition(THEN)[2]
+        if top.endswith(GRADIENT):
+            fixed[place], last = True, place
+    return [each or (0 <= last < place) for place, each in enumerate(fixed)]
+
+
+def _exchanged(tables: Sequence[RankTables], batch: int) -> list[float]:
+    """Bytes of each all-to-all of a step, of the rank that sends or gets most."""
+    steps = [sparse_step(Model(kind="dlrm"), each, batch).collectives for each in tables]
+    return np.max([[size for name, size in step if name == EXCHANGE] for step in steps], axis=0).tolist()
+
+
+def _collectives(
+    collectives: Sequence[Collective], machine: Machine, old: list[float], new: list[float]
+) -> tuple[Collective, ...]:
+    """The collectives with all-to-alls of other sizes; those of gradients stay."""
+    sizes = iter(zip(old, new, strict=True))
+    made: list[Collective] = []
+    for each in collectives:
+        if each.name != EXCHANGE:
+            made.append(each)
+            continue
+        before, after = next(sizes)
+        size = each.bytes * after / before
+        curve = machine.curve(EXCHANGE, len(each.ranks)) or machine.curve(EXCHANGE, 2)
+        both = curve.seconds(np.maximum([each.bytes, size], 1.0)) if curve else np.array([before, after])
+        made.append(replace(each, bytes=size, seconds=each.seconds * float(both[1] / both[0])))
+    return tuple(made)
