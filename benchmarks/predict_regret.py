@@ -72,7 +72,7 @@ def measure(folder: Path, ranks: int, quick: bool) -> None:
     words = {"model": encode(MODEL), "plans": [plan_to_raw(plan_of(each, ranks)) for each in chosen],
              "batch": BATCH // ranks, "folder": str(trace.resolve()), "rounds": 3 if quick else ROUNDS,
              "steps": STEPS}  # fmt: skip
-    seconds = launch("predict_jobs:take_turns", words, ranks=ranks, timeout_s=280)[0]["seconds"]
+    seconds = launch("predict_jobs:take_turns", words, ranks=ranks, timeout_s=400)[0]["seconds"]
     target.write_text(json.dumps({"ranks": ranks, "homes": chosen, "seconds": seconds}))
     print(f"{len(chosen)} plans on {ranks} ranks: {target}", flush=True)
 

@@ -17,7 +17,7 @@ WORDS = {
     "compute": ["--hardware", "--budget", "--samples", "--scale", "--planned", "--optimizers", "--data-types", "--seed",
                 "--check", "-o --output"],
     "comm": ["--hardware", "--ranks", "--budget", "--samples", "--seed", "-o --output"],
-    "kernels": ["--budget", "--ranks", "--seed", "-o --output", "--force"],
+    "kernels": ["--budget", "--cases", "--ranks", "--seed", "-o --output", "--force"],
     "show": ["folder", "--format"],
     "fold": ["folder"],
 }  # fmt: skip

@@ -29,7 +29,18 @@ PROBLEM = {
 }
 SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
 WORDS = {
-    "plan": {"workload", *PROBLEM, *SEARCH, "--prove", "-o --output", "--force", "--format"},
+    "plan": {
+        "workload",
+        *PROBLEM,
+        *SEARCH,
+        "--objective",
+        "--step",
+        "--machine",
+        "--prove",
+        "-o --output",
+        "--force",
+        "--format",
+    },
     "simulate": {"plan", "--cost-model", "--format"},
     "serve": {"files", "--host", "--port", "--allow-network", "--open --no-open", "--batch-size"},
     "compare": {"workload", *PROBLEM, "--planners", "--judges", "--baseline", *(SEARCH - {"--planner"}), "--format"},
@@ -148,6 +159,7 @@ def test_the_defaults_are_frozen():
         "--widths": "any",
         "--memory": "real",
         "--planner": "auto",
+        "--objective": "cost",
         "--seed": 0,
         "--format": "table",
         "--keep-exact": False,
@@ -158,7 +170,7 @@ def test_the_defaults_are_frozen():
 
 
 def test_help_shows_the_defaults(run: Callable[..., Any]):
-    assert " ".join(run("plan", "--help").out.split()).count("[default: ") == 5
+    assert " ".join(run("plan", "--help").out.split()).count("[default: ") == 6
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -94,12 +94,12 @@ def test_calibration_finds_how_much_slower_a_machine_is(slower: float):
 
 def test_kernels_without_a_model_are_priced_by_their_bytes_and_counted():
     kernels = a_machine().kernels
-    strange = [Kernel("other", (4e6, 4e6, 1.0))]
+    strange = [Kernel("other", (4e6, 4e6, 1.0, 0.0, 0.0))]
     assert kernels.seconds(strange) == pytest.approx(
         kernels.models["elementwise"].roofline(np.array([strange[0].shape]))
     )
     assert kernels.unknown(strange) == {"other": 1}
-    assert kernels.seconds([Kernel("copy", (0.0, 0.0, 1.0))])[0] == pytest.approx(CALL_S)
+    assert kernels.seconds([Kernel("copy", (0.0, 0.0, 1.0, 0.0, 0.0))])[0] == pytest.approx(CALL_S)
 
 
 def test_a_curve_in_three_pieces_is_found_again():
@@ -120,7 +120,7 @@ def test_a_machine_is_written_and_read_and_damage_is_named(tmp_path: Path):
     save_machine(str(target), models, a_card())
     read = load_machine(target)
     assert read.card == a_card()
-    kernel = [Kernel("softmax", (4e4, 4e4, 1.0))]
+    kernel = [Kernel("softmax", (4e4, 4e4, 1.0, 8.0, 0.0))]
     assert read.kernels.seconds(kernel) == pytest.approx(a_machine().kernels.seconds(kernel), rel=1e-5)
     models["gemm"] = a_model("softmax")
     save_machine(str(target), models, a_card())
@@ -131,7 +131,7 @@ def test_a_machine_is_written_and_read_and_damage_is_named(tmp_path: Path):
 
 
 def test_kernel_times_are_written_and_read(tmp_path: Path):
-    kernels = (KernelTime(kind="copy", shape=(1.0, 1.0, 1.0), seconds=1e-6),)
+    kernels = (KernelTime(kind="copy", shape=(1.0, 1.0, 1.0, 0.0, 0.0), seconds=1e-6),)
     made = KernelTimes(device="d", versions="v", seed=1, kernels=kernels,
                        collectives=(CollectiveTime(name="all_reduce", ranks=2, bytes=8.0, seconds=1e-4),))  # fmt: skip
     save_times(made, tmp_path / "times.json")

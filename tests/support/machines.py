@@ -3,18 +3,17 @@
 import numpy as np
 
 from recsmith.prediction.kernels.curves import Curve
-from recsmith.prediction.kernels.inputs import LEARNED, inputs_of
+from recsmith.prediction.kernels.inputs import LEARNED, figures_of, inputs_of
 from recsmith.prediction.kernels.models import KernelModel, Kernels
 from recsmith.prediction.machine import Machine, MachineCard
 from recsmith.prediction.overheads import TERMS, Overhead, Overheads
 
-FIGURES = {"gemm": 6, "embedding_forward": 5, "embedding_backward": 5}
 CALL_S, BYTE_S, FLOP_S = 1e-6, 1e-10, 1e-11
 OVERHEAD_S = 5e-6
 
 
 def a_model(kind: str, slower: float = 1.0) -> KernelModel:
-    inputs = inputs_of(kind, np.ones((1, FIGURES.get(kind, 3)))).shape[1]
+    inputs = inputs_of(kind, np.ones((1, figures_of(kind)))).shape[1]
     layers = ((np.zeros((4, inputs)), np.zeros(4)), (np.zeros((4, 4)), np.zeros(4)), (np.zeros((1, 4)), np.zeros(1)))
     base = np.log(np.array([CALL_S, BYTE_S, FLOP_S]) * slower)
     return KernelModel(kind, base, np.zeros(inputs), np.ones(inputs), layers)

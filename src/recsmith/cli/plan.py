@@ -20,6 +20,10 @@ from recsmith.cli.progress import end_line, note, proof_printer, search_printer
 @click.argument("workload")
 @problem_options
 @search_options
+@click.option("--objective", type=click.Choice(["cost", "step_time"]), default="cost", show_default=True,
+              help="The cost of the tables alone, or the predicted time of the whole step.")  # fmt: skip
+@click.option("--step", metavar="MODEL|TRACE", help="The step of --objective step_time: a file of sizes, or a capture.")
+@click.option("--machine", metavar="M", help="That predicts the step: cpu (default), or a file of `learn kernels`.")
 @click.option(
     "--prove", is_flag=True, default=False, help="Look for a better bound as well: a minute, or half of the time limit."
 )
@@ -35,6 +39,7 @@ def command(workload: str, prove: bool, output: str | None, force: bool, format_
     \b
     recsmith plan dlrm-v2 --cluster h100:8
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
+    recsmith plan tables.json --cluster cpu:2 --objective step_time --step trace/
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.cli.other_processor import note_other_processor
     from recsmith.files import check_target
@@ -42,10 +47,12 @@ def command(workload: str, prove: bool, output: str | None, force: bool, format_
     from recsmith.plans import PLAN_FILE, save_plan
 
     check_target(output, inputs=inputs_of(workload, *words.values()), kind=PLAN_FILE, force=force)
-    result = plan(
-        **read_problem(workload, words), **read_search(words), planner=words["planner"], prove=prove,
-        on_improve=search_printer(), on_bound=proof_printer(),
-    )  # fmt: skip
+    step = _step(words, prove)
+    asked: dict[str, Any] = {**read_problem(workload, words), **read_search(words), "planner": words["planner"]}
+    if step is None:
+        result = plan(**asked, prove=prove, on_improve=search_printer(), on_bound=proof_printer())
+    else:
+        result = _for_step(step, asked)
     end_line()
     note_other_processor(result.plan.cost_model)
     if result.truncated:
@@ -53,6 +60,37 @@ def command(workload: str, prove: bool, output: str | None, force: bool, format_
     if output and output != "-":
         save_plan(result.plan, output)
     _print(result, output, format_)
+
+
+def _step(words: dict[str, Any], prove: bool) -> Any:
+    """What predicts the step of a plan; None where the objective is the cost of the tables."""
+    from recsmith.errors import UsageError
+    from recsmith.prediction.step_objective import TYPES, step_predictor
+
+    step, machine = words.pop("step"), words.pop("machine")
+    if words.pop("objective") == "cost":
+        if step is not None or machine is not None:
+            raise UsageError("--step and --machine are of --objective step_time; add it, or leave them out")
+        return None
+    if step is None:
+        raise UsageError("--objective step_time needs --step MODEL (a file of sizes) or --step TRACE (a capture)")
+    if prove:
+        raise UsageError("--prove bounds the cost of the tables, not a predicted step; leave it or --objective out")
+    words["types"] = words["types"] or TYPES
+    return step_predictor(step, machine or "cpu")
+
+
+def _for_step(predicted: Any, asked: dict[str, Any]) -> Any:
+    from recsmith.prediction.step_objective import plan_for_step
+    from recsmith.units import format_time
+
+    found = plan_for_step(predicted, **asked, on_improve=search_printer())
+    end_line()
+    note(
+        f"the step is predicted at {format_time(found.step_s)}, the shortest of {len(found.steps)} searches; with the "
+        f"plan that costs least it is {format_time(found.steps[0][1])}"
+    )
+    return found.result
 
 
 def _print(result: Any, output: str | None, format_: str) -> None:

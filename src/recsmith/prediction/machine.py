@@ -15,7 +15,7 @@ from recsmith.errors import UsageError
 from recsmith.files import check_schema, decode, encode
 from recsmith.prediction.graph import Collective
 from recsmith.prediction.kernels.curves import Curve
-from recsmith.prediction.kernels.inputs import LEARNED, WORK
+from recsmith.prediction.kernels.inputs import LEARNED, WORK, figures_of, inputs_of
 from recsmith.prediction.kernels.models import LAYERS, KernelModel, Kernels
 from recsmith.prediction.overheads import Overheads
 
@@ -102,6 +102,20 @@ def load_machine(name: str | Path) -> Machine:
         UsageError: there is none of that name, or it cannot be read.
         CorruptFile: it is damaged, of another schema, or holds what no training writes.
     """
+    raw, tensors, source = _read(name)
+    card = decode(MachineCard, check_schema(raw, MACHINE_SCHEMA, source), source)
+    models = models_of(tensors, source)
+    return Machine(card=card, kernels=Kernels(models, {}), overheads=card.overheads, comm_factors={})
+
+
+def load_card(name: str | Path) -> MachineCard:
+    """The card of a machine alone; errors as of `load_machine`."""
+    raw, _, source = _read(name)
+    return decode(MachineCard, check_schema(raw, MACHINE_SCHEMA, source), source)
+
+
+def _read(name: str | Path) -> tuple[Any, dict[str, Floats], str]:
+    """The card as it is in the file, the tensors, and the path."""
     path = Path(name)
     if path.suffix != SUFFIX:
         names = sorted(each.stem for each in SHIPPED.glob(f"*{SUFFIX}"))
@@ -112,9 +126,7 @@ def load_machine(name: str | Path) -> Machine:
             )
         path = SHIPPED / f"{name}{SUFFIX}"
     raw, tensors = read_weights(path, MADE_BY)
-    card = decode(MachineCard, check_schema(raw, MACHINE_SCHEMA, str(path)), str(path))
-    models = models_of(tensors, str(path))
-    return Machine(card=card, kernels=Kernels(models, {}), overheads=card.overheads, comm_factors={})
+    return raw, tensors, str(path)
 
 
 def models_of(tensors: dict[str, Floats], source: str) -> dict[str, KernelModel]:
@@ -136,7 +148,7 @@ def models_of(tensors: dict[str, Floats], source: str) -> dict[str, KernelModel]
 
 def _shapes(kind: str, own: dict[str, Floats]) -> dict[str, tuple[int, ...]]:
     """Shapes that belong together, given the hidden units, which are free."""
-    inputs = {"gemm": 8}.get(kind, 7 if kind.startswith("embedding") else 5)
+    inputs = inputs_of(kind, np.ones((1, figures_of(kind)))).shape[1]
     units = [own[f"bias{i}"].shape[0] if own.get(f"bias{i}", np.zeros(())).ndim else 0 for i in range(LAYERS - 1)]
     widths = [inputs, *units, 1]
     shapes: dict[str, tuple[int, ...]] = {"base": (len(WORK),), "centre": (inputs,), "spread": (inputs,)}

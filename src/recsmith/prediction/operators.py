@@ -1,9 +1,11 @@
 """Which operators of PyTorch do work, of what kind, and how large it is; all others only arrange tensors.
 
 A kernel's shape is what its model is told. For `gemm` it is (batch, m, k, n, left, right), the last two 1 where an
-operand is transposed in memory. For embeddings it is (tables, ids, bags, columns of all tables, elements of them).
-For all other kinds it is (bytes read, bytes written, pieces), of which pieces are inputs that are joined, or rows that
-are summed or spread.
+operand is transposed in memory. For embeddings it is (tables, ids, bags, columns of all tables, elements of them, way).
+For all other kinds it is (bytes read, bytes written, pieces, run, way): pieces are inputs that are joined, rows that
+are summed, or, of a transpose, how far apart in memory neighbours of the result were; run is the length of a row that a
+kernel works on at a time, in elements, 0 where that does not matter; way tells kernels of a kind that take different
+times for the same bytes.
 """
 
 import math
@@ -41,6 +43,20 @@ _NAMES = {
 }  # fmt: skip
 KIND_OF = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 KINDS = (*_NAMES, "transpose", "other")
+_WAYS = (
+    "",
+    "aten::tanh aten::erf aten::gelu aten::silu aten::softplus aten::_softmax_backward_data aten::fill_ aten::zero_ "
+    "aten::_log_softmax_backward_data aten::native_layer_norm_backward aten::native_batch_norm_backward "
+    "aten::_index_put_impl_ aten::scatter_add_ fbgemm::asynchronous_complete_cumsum "
+    "fbgemm::asynchronous_inclusive_cumsum aten::add_ aten::mul_ aten::sub_ aten::div_ aten::neg_ aten::addcdiv_ "
+    "aten::addcmul_ aten::lerp_ aten::relu_ aten::masked_fill_",
+    "aten::sigmoid_backward aten::tanh_backward aten::log_sigmoid_backward aten::gelu_backward aten::silu_backward "
+    "aten::threshold_backward aten::clamp_min",
+)  # names by way, from 0 on, which all others have
+WAY_OF = {name: float(way) for way, names in enumerate(_WAYS) for name in names.split()}
+WAYS = len(_WAYS)
+ADAGRAD = 1.0  # way of a backward lookup whose optimizer keeps sums of squares
+ROWWISE = ("softmax", "normalisation", "concat", "reduction")  # kinds to which the length of a row matters
 _ARRANGING = """
     view reshape _reshape_alias as_strided empty empty_like empty_strided new_empty new_zeros new_empty_strided t
     transpose permute expand select slice narrow unsqueeze squeeze detach detach_ to _to_copy lift_fresh resolve_conj
@@ -76,10 +92,12 @@ def kernel_of(name: str, kind: str, dims: Dims, strides: Dims, types: Sequence[s
         shape = _gemm(name, dims, strides)
         return Kernel("gemm", shape) if shape else _moved("other", name, dims, types)
     if kind.startswith("embedding"):
-        shape = _embedding(kind, dims, values)
+        shape = _embedding(name, kind, dims, values)
         return Kernel(kind, shape) if shape else _moved("other", name, dims, types)
     if kind == "copy" and len(strides) > 1 and _rearranged(strides):
         kind = "transpose"
+    if kind == "transpose":
+        return _transposed(dims, strides, types)
     return _moved(kind, name, dims, types)
 
 
@@ -94,7 +112,7 @@ def _gemm(name: str, dims: Dims, strides: Dims) -> tuple[float, ...] | None:
         return None
 
 
-def _embedding(kind: str, dims: Dims, values: Sequence[str]) -> tuple[float, ...] | None:
+def _embedding(name: str, kind: str, dims: Dims, values: Sequence[str]) -> tuple[float, ...] | None:
     """FBGEMM's inputs: [gradient,] weights, offsets of weights (T), offsets of columns (T + 1), total columns, ..."""
     sizes = [each[0] if len(each) == 1 and not isinstance(each[0], list) else 0 for each in dims]
     if len(dims) < 7 or not any(sizes):
@@ -103,7 +121,8 @@ def _embedding(kind: str, dims: Dims, values: Sequence[str]) -> tuple[float, ...
     weights, tables = float(sizes[at]), float(sizes[at + 1])
     ids, offsets = (float(sizes[i]) for i in ((5, 6) if kind == "embedding_forward" else (8, 9)))
     columns = float(dims[0][1]) if at and len(dims[0]) == 2 else _total_columns(values)
-    return (tables, ids, max(offsets - 1, 0.0), columns, weights) if tables and offsets else None
+    way = ADAGRAD if kind == "embedding_backward" and "adagrad" in name else 0.0
+    return (tables, ids, max(offsets - 1, 0.0), columns, weights, way) if tables and offsets else None
 
 
 def _total_columns(values: Sequence[str]) -> float:
@@ -122,15 +141,38 @@ def _moved(kind: str, name: str, dims: Dims, types: Sequence[str]) -> Kernel:
     read = [(math.prod(each), BYTES.get(type_, 4)) for each, type_ in _tensors(dims, types)]
     total = float(sum(count * size for count, size in read))
     largest = float(max((count * size for count, size in read), default=0))
+    run, way = _last_extent(dims) if kind in ROWWISE else 0.0, WAY_OF.get(name, 0.0)
     if kind == "concat":
-        return Kernel(kind, (total, total, float(len(read))))
-    if kind in ("copy", "transpose"):
-        return Kernel(kind, (total - largest if len(read) > 1 else 0.0, largest, 1.0))
+        return Kernel(kind, (total, total, float(len(read)), run, way))
+    if kind == "copy":
+        return Kernel(kind, (total - largest if len(read) > 1 else 0.0, largest, 1.0, run, way))
     if kind == "reduction":
         shape = list(dims[0]) if dims and dims[0] and not isinstance(dims[0][0], list) else [1]
-        return Kernel(kind, (total, total / max(1.0, float(shape[0])), float(shape[0])))
+        return Kernel(kind, (total, total / max(1.0, float(shape[0])), float(shape[0]), run, way))
     written = largest if not name.endswith("_index_put_impl_") else float(_last_bytes(read))
-    return Kernel(kind, (total, written, float(max(1, len(read)))))
+    return Kernel(kind, (total, written, float(max(1, len(read))), run, way))
+
+
+def _last_extent(dims: Dims) -> float:
+    """The length of a row of the first tensor."""
+    first = dims[0] if dims else []
+    while first and isinstance(first[0], list):
+        first = first[0]
+    return float(first[-1]) if first else 0.0
+
+
+def _transposed(dims: Dims, strides: Dims, types: Sequence[str]) -> Kernel:
+    """A copy into another order: how much of the source is read in one go, and how far apart its next part lies."""
+    size = float(math.prod(dims[1]) * BYTES.get(types[1], 4))
+    run, apart = 1.0, 1.0
+    for extent, stride in zip(reversed(dims[1]), reversed(strides[1]), strict=True):
+        if extent == 1:
+            continue
+        if stride != run:
+            apart = float(stride)
+            break
+        run *= extent
+    return Kernel("transpose", (size, size, apart, run, 0.0))
 
 
 def _last_bytes(read: list[tuple[int, int]]) -> int:

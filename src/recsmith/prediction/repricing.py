@@ -76,7 +76,7 @@ def held_tables(graph: Graph) -> tuple[list[RankTables], int]:
 def _lookup_of(rank: int, tape: Tape) -> tuple[float, ...]:
     """The shape of a rank's lookup: tables, ids, bags, columns, elements."""
     found = [event.kernel for event in tape if event.term == LOOKUPS[0] and event.kernel is not None]
-    if len(found) != 1 or len(found[0].shape) < 5 or min(found[0].shape) <= 0:
+    if len(found) != 1 or len(found[0].shape) < 5 or min(found[0].shape[:5]) <= 0:
         raise UsageError(
             f"rank {rank} of the trace has {len(found)} lookups of embedding tables in a step; another plan or batch "
             "can be priced where every rank has exactly one: capture a step whose plan gives tables to all ranks"
@@ -102,7 +102,7 @@ def _wanted(plan: Plan, held: Sequence[RankTables]) -> list[RankTables]:
 def _lookup_shape(tables: RankTables, samples: int) -> tuple[float, ...]:
     """The shape of the lookup of a rank, of the samples of all ranks."""
     return (float(tables.tables), samples * tables.ids, float(samples * tables.tables), float(tables.columns),
-            tables.elements)  # fmt: skip
+            tables.elements, 0.0)  # fmt: skip
 
 
 def _lookup_factors(graph: Graph, machine: Machine) -> dict[str, float]:

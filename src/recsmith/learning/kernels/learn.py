@@ -15,7 +15,7 @@ from recsmith.prediction.kernels.curves import Curve, fit_curve
 from recsmith.prediction.kernels.inputs import LEARNED, geometric_error
 from recsmith.prediction.kernels.models import KernelModel
 from recsmith.prediction.kernels.times import KernelTimes, load_times
-from recsmith.prediction.machine import KernelScore, MachineCard, load_machine, save_machine
+from recsmith.prediction.machine import KernelScore, MachineCard, load_card, load_machine, save_machine
 from recsmith.prediction.overheads import Overheads, extract_overheads
 from recsmith.prediction.traces import load_capture
 
@@ -74,7 +74,7 @@ def _joined(parts: Sequence[KernelTimes]) -> KernelTimes:
 
 def _overheads(traces: Sequence[Source]) -> Overheads:
     if not traces:
-        return load_machine("cpu").overheads
+        return load_card("cpu").overheads
     return extract_overheads([load_capture(each).graph for each in traces], f"{len(traces)} captures")
 
 

@@ -5,7 +5,8 @@ import numpy as np
 from recsmith._types import noun
 
 KINDS = ("gemm", "elementwise", "gemm", "concat", "gemm", "transpose", "reduction", "interaction", "gemm", "copy",
-         "exponential", "softmax", "gemm", "normalisation", "sparse", "elementwise", "embedding")  # fmt: skip
+         "exponential", "softmax", "gemm", "embedding", "normalisation", "sparse", "elementwise",
+         "embedding")  # fmt: skip
 MOST_FLOPS = 2e9  # of a product; larger ones take a tenth of a second of a core
 ELEMENTS = (64, 4e6)  # of a tensor
 MOST_IDS, MOST_ROWS = 400_000, 2_000_000  # of all tables of a lookup

@@ -11,38 +11,45 @@ from typing import Any
 
 import torch
 
-from recsmith.prediction.extraction import usual
 from recsmith.prediction.graph import Kernel
 from recsmith.prediction.kernels.cases import KernelCase
-from recsmith.prediction.kernels.embeddings import measure_embedding
+from recsmith.prediction.kernels.embeddings import prepare_embedding
 from recsmith.prediction.operators import kernel_of
 
-REPETITIONS, LEAST_S = 7, 2e-4  # timed, each of at least so many seconds: short kernels run several times in one
+REPETITIONS, LEAST_S = 3, 2e-4  # of a visit, each of at least so many seconds: short kernels run several times in one
 NAMES = {torch.float32: "float", torch.int64: "long int", torch.int32: "int"}
+Visit = Callable[[], list[tuple[Kernel, float]]]
 
 
-def measure_kernel(case: KernelCase) -> list[tuple[Kernel, float]]:
-    """Kernels of a case and their seconds: one, or of embeddings the forward and the backward one."""
-    return measure_embedding(case) if case.kind == "embedding" else [_measured(case)]
+def prepare_kernel(case: KernelCase) -> Visit:
+    """What times a case on each call: its kernels and their seconds, of embeddings the forward and the backward one.
+
+    Its tensors are made once.
+    """
+    return prepare_embedding(case) if case.kind == "embedding" else _prepared(case)
 
 
-def _measured(case: KernelCase) -> tuple[Kernel, float]:
+def _prepared(case: KernelCase) -> Visit:
     name, call, inputs = _operator(case)
     dims = [[list(one.shape) for one in each] if isinstance(each, list) else list(each.shape) for each in inputs]
     types = ["TensorList" if isinstance(each, list) else NAMES[each.dtype] for each in inputs]
     strides = [list(each.stride()) for each in inputs if not isinstance(each, list)]
     kernel = kernel_of(name, case.kind, dims, strides, types, [])
     call()
-    begun = time.thread_time()
-    call()
-    inner = max(1, int(LEAST_S / max(time.thread_time() - begun, 1e-7)))
-    spent: list[float] = []
-    for _ in range(REPETITIONS):
+
+    def visit() -> list[tuple[Kernel, float]]:
         begun = time.thread_time()
-        for _ in range(inner):
-            call()
-        spent.append((time.thread_time() - begun) / inner)
-    return kernel, usual(spent)
+        call()
+        inner = max(1, int(LEAST_S / max(time.thread_time() - begun, 1e-7)))
+        spent: list[float] = []
+        for _ in range(REPETITIONS):
+            begun = time.thread_time()
+            for _ in range(inner):
+                call()
+            spent.append((time.thread_time() - begun) / inner)
+        return [(kernel, min(spent))]
+
+    return visit
 
 
 Operator = tuple[str, Callable[[], Any], list[Any]]  # name, call, inputs as the profiler would show them

@@ -73,5 +73,5 @@ class Kernels:
 
 
 def _moved(shapes: Floats) -> Floats:
-    """Shapes (K, 3) of kernels of which only the bytes are known."""
-    return shapes[:, :3]
+    """Shapes (K, 5) of kernels of which only the bytes are known."""
+    return np.concatenate([shapes[:, :2], np.ones((len(shapes), 1)), np.zeros((len(shapes), 2))], axis=1)

@@ -1,4 +1,4 @@
-"""Measures kernels and collectives of this machine for a time, in the order of a seed."""
+"""Measures kernels and collectives of this machine, in the order of a seed; a second run goes on after the first."""
 
 import time
 from collections.abc import Callable
@@ -13,60 +13,82 @@ from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
 from recsmith.jobs.machine import describe_cpu
-from recsmith.prediction.kernels.cases import draw_case
+from recsmith.prediction.graph import Kernel
+from recsmith.prediction.kernels.cases import KernelCase, draw_case
 from recsmith.prediction.kernels.times import CollectiveTime, KernelTime, KernelTimes, load_times, save_times
 
 WORKER = "recsmith.prediction.kernels.rank_worker:measure_collectives"
-SIZES = 40  # of each collective
+SIZES = 64  # of each collective
+BLOCK, VISITS = 36, 3  # cases that take turns, twice every kind; turns
+AGREE = 0.15  # relative difference of a case's two fastest visits beyond which it was disturbed, and is left out
 
 
 def measure_kernels(
-    target: Path, *, budget_s: float, seed: int, ranks: tuple[int, ...] = (),
+    target: Path, *, budget_s: float | None, seed: int, cases: int | None = None, ranks: tuple[int, ...] = (),
     on_progress: Callable[[int], object] | None = None,
 ) -> KernelTimes:  # fmt: skip
-    """Measure kernels for a time, then collectives between local ranks, and add them to a file, made if need be.
+    """Measure kernels, then collectives between local ranks, and add them to a file, made if need be.
 
-    Ctrl-C ends the kernels as the budget would.
+    budget_s: of the kernels. cases: that the file shall hold, with those that were disturbed; what is there already is
+    not measured again, nor are collectives of as many ranks. Ctrl-C ends the kernels as the budget would.
 
     Raises:
-        UsageError: the file is of another device.
+        UsageError: the file is of another device or seed.
         MissingExtra: PyTorch, FBGEMM or TorchRec is missing.
     """
     require_torchrec()
     torch: Any = import_module("torch")
-    made = KernelTimes(device=describe_cpu(), versions=f"recsmith {__version__}, torch {torch.__version__}", seed=seed,
-                       kernels=())  # fmt: skip
-    if target.exists():
-        old = load_times(target)
-        if old.device != made.device:
-            raise UsageError(f"'{target}' is of {old.device}, and this is {made.device}; give another file")
-        made = replace(old, seed=seed)
-    found, first = list(made.kernels), _next_case(made)
+    made = _opened(target, seed, str(torch.__version__))
     torch.set_num_threads(1)
     keep_freed_memory()
-    begun, number = time.monotonic(), first
-    measure = import_module("recsmith.prediction.kernels.measuring").measure_kernel
+    begun = time.monotonic()
+    prepare = import_module("recsmith.prediction.kernels.measuring").prepare_kernel
     try:
-        while time.monotonic() - begun < budget_s:
-            found += [KernelTime(kind=kernel.kind, shape=kernel.shape, seconds=seconds)
-                      for kernel, seconds in measure(draw_case(seed, number))]  # fmt: skip
-            number += 1
+        while (budget_s is None or time.monotonic() - begun < budget_s) and (cases is None or made.cases < cases):
+            block = [draw_case(seed, made.cases + place) for place in range(BLOCK)]
+            made = replace(made, kernels=(*made.kernels, *_steady(_visited(block, prepare))), cases=made.cases + BLOCK)
+            save_times(made, target)
             if on_progress:
-                on_progress(len(found))
+                on_progress(len(made.kernels))
     except KeyboardInterrupt:
         pass
-    made = replace(made, kernels=tuple(found))
-    save_times(made, target)
-    meetings = [CollectiveTime(**each) for count in ranks for each in _collectives(count, seed)]
-    made = replace(made, collectives=(*made.collectives, *meetings))
-    save_times(made, target)
+    for count in ranks:
+        if all(each.ranks != count for each in made.collectives):
+            meetings = launch(WORKER, {"seed": seed, "sizes": SIZES}, ranks=count)[0]
+            made = replace(made, collectives=(*made.collectives, *(CollectiveTime(**each) for each in meetings)))
+            save_times(made, target)
     return made
 
 
-def _next_case(made: KernelTimes) -> int:
-    """The number of the next case; each kernel is one, but for embeddings, of which a case has two."""
-    return len(made.kernels) - sum(each.kind == "embedding_backward" for each in made.kernels)
+def _opened(target: Path, seed: int, version: str) -> KernelTimes:
+    made = KernelTimes(device=describe_cpu(), versions=f"recsmith {__version__}, torch {version}", seed=seed,
+                       kernels=())  # fmt: skip
+    if not target.exists():
+        return made
+    old = load_times(target)
+    if old.device != made.device or old.seed != seed:
+        raise UsageError(
+            f"'{target}' is of {old.device} and seed {old.seed}, and this is {made.device} and seed {seed}; give "
+            "another file"
+        )
+    return old
 
 
-def _collectives(ranks: int, seed: int) -> list[Any]:
-    return launch(WORKER, {"seed": seed, "sizes": SIZES}, ranks=ranks)[0]
+def _visited(block: list[KernelCase], prepare: Any) -> list[list[tuple[Kernel, float]]]:
+    """Every kernel of a block with the seconds of its visits: cases take turns, so a disturbance hits many once."""
+    visits = [prepare(case) for case in block]
+    turns = [[each for visit in visits for each in visit()] for _ in range(VISITS)]
+    return [list(same) for same in zip(*turns, strict=True)]
+
+
+def _steady(visited: list[list[tuple[Kernel, float]]]) -> list[KernelTime]:
+    """Kernels whose two fastest visits agree, each with the middle one."""
+    kept: list[KernelTime] = []
+    for same in visited:
+        ordered = sorted(seconds for _, seconds in same)
+        if 0 < ordered[1] <= (1 + AGREE) * ordered[0]:
+            kernel = same[0][0]
+            kept.append(
+                KernelTime(kind=kernel.kind, shape=kernel.shape, seconds=float(f"{ordered[len(ordered) // 2]:.4g}"))
+            )
+    return kept

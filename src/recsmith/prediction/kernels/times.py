@@ -6,10 +6,10 @@ from typing import Any
 from recsmith._types import Source, noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import check_schema, decode, dump_json, encode, parse_json, read_text, source_text, write_text
+from recsmith.prediction.kernels.inputs import figures_of
 from recsmith.prediction.operators import KINDS
 
 TIMES_SCHEMA = "recsmith/kernel-times/1"
-FIGURES = {"gemm": 6, "embedding_forward": 5, "embedding_backward": 5}  # of a shape; 3 of all other kinds
 
 
 @noun
@@ -22,7 +22,7 @@ class KernelTime:
 
     def __post_init__(self) -> None:
         """Check kind, figures and seconds."""
-        figures = FIGURES.get(self.kind, 3)
+        figures = figures_of(self.kind)
         check_rules(
             None if self.kind in KINDS else f"kind '{self.kind}' is not known; known are {', '.join(KINDS)}",
             None if len(self.shape) == figures and all(0 <= each < 1e18 for each in self.shape)
@@ -49,13 +49,14 @@ class CollectiveTime:
 
 @noun
 class KernelTimes:
-    """What was measured on a device."""
+    """What was measured on a device. cases: that were visited, with those that something disturbed."""
 
     device: str
     versions: str
     seed: int
     kernels: tuple[KernelTime, ...]
     collectives: tuple[CollectiveTime, ...] = ()
+    cases: int = 0
 
 
 def load_times(source: Source) -> KernelTimes:

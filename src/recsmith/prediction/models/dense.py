@@ -23,8 +23,8 @@ def transformer_step(model: Model, batch: int) -> Step:
     step, whole = Step(), batch * model.sequence * model.width
     for block in range(model.blocks):
         _block(step, model, batch, first=block == 0)
-    step.op("aten::mean", moved("reduction", whole + batch * model.width, batch * model.width, 1)._replace(
-        shape=(4.0 * (whole + batch * model.width), 4.0 * (model.sequence + 1) * model.width, float(batch))),
+    step.op("aten::mean", moved("reduction", whole + batch * model.width, (model.sequence + 1) * model.width, batch,
+                                   run=model.width),
         moved("elementwise", batch * model.width, batch * model.width))  # fmt: skip
     step.then_backward(lambda: step.op("MeanBackward1", moved("elementwise", whole, whole)))
     linear(step, batch, model.width, 1)
@@ -51,11 +51,12 @@ def _block(step: Step, model: Model, batch: int, *, first: bool) -> None:
 def _attention(step: Step, batch: int, sequence: int, width: int, heads: int) -> None:
     """softmax(Q K' / sqrt(w / H)) V of each head, from one tensor (B, S, 3 w)."""
     whole, scores, each = batch * sequence * width, batch * heads * sequence**2, width // heads
-    laid, both = moved("transpose", whole, whole), batch * heads
+    both = batch * heads
+    laid = moved("transpose", whole, whole, width, run=each)
     step.arrange("view permute unbind transpose")
     step.op("aten::matmul", laid, laid, gemm(both, sequence, each, sequence))
     step.op("aten::mul", moved("elementwise", scores, scores))
-    step.op("aten::softmax", moved("softmax", scores, scores))
+    step.op("aten::softmax", moved("softmax", scores, scores, run=sequence))
     step.op("aten::matmul", laid, gemm(both, sequence, sequence, each))
     step.arrange("transpose")
     step.op("aten::reshape", laid)
@@ -69,13 +70,13 @@ def _attention(step: Step, batch: int, sequence: int, width: int, heads: int) ->
         step.op("UnsafeViewBackward0", laid)
         step.op("BmmBackward0", gemm(both, sequence, sequence, each, 1), gemm(both, sequence, each, sequence, 0, 1))
         names("UnsafeView Clone Expand View Expand")
-        step.op("SoftmaxBackward0", moved("softmax", 2 * scores, scores, 2))
+        step.op("SoftmaxBackward0", moved("softmax", 2 * scores, scores, 2, run=sequence, way=1))
         step.op("MulBackward0", moved("elementwise", scores, scores))
         names("UnsafeView")
         step.op("BmmBackward0", gemm(both, each, sequence, sequence, 1), gemm(both, sequence, sequence, each, 0, 1))
         names("UnsafeView Clone Expand UnsafeView Clone Expand Transpose")
-        step.op("UnbindBackward0", moved("concat", 3 * whole, 3 * whole, 3))
+        step.op("UnbindBackward0", moved("concat", 3 * whole, 3 * whole, 3, run=each))
         names("Permute")
-        step.op("ViewBackward0", moved("transpose", 3 * whole, 3 * whole))
+        step.op("ViewBackward0", moved("transpose", 3 * whole, 3 * whole, sequence * each, run=each))
 
     step.then_backward(backward)

@@ -5,7 +5,7 @@ Legend: B rows, i columns in, o columns out.
 
 from itertools import pairwise
 
-from recsmith.prediction.models.step import Kernel, Step, gemm, moved
+from recsmith.prediction.models.step import Kernel, Step, gemm, moved, summed
 
 
 def linear(step: Step, rows: int, inward: int, outward: int, *, first: bool = False, folded: bool = False) -> None:
@@ -17,8 +17,7 @@ def linear(step: Step, rows: int, inward: int, outward: int, *, first: bool = Fa
         weights = gemm(1, outward, rows, inward, int(outward > 1))
         if folded:
             step.op("ViewBackward0")
-        step.op("AddmmBackward0", *inputs, weights, moved("reduction", rows * outward, outward, 1)._replace(
-            shape=(4.0 * rows * outward, 4.0 * outward, float(rows))))  # fmt: skip
+        step.op("AddmmBackward0", *inputs, weights, summed(rows, outward))
         step.gradient(outward)
         step.op("TBackward0")
         step.gradient(inward * outward)
@@ -42,8 +41,8 @@ def plain_product(step: Step, rows: int, inward: int, outward: int, extra: tuple
 
 def relu(step: Step, elements: int) -> None:
     """A rectifier."""
-    step.op("aten::relu", moved("elementwise", elements, elements))
-    step.then_backward(lambda: step.op("ReluBackward0", moved("elementwise", 2 * elements, elements, 2)))
+    step.op("aten::relu", moved("elementwise", elements, elements, way=2))
+    step.then_backward(lambda: step.op("ReluBackward0", moved("elementwise", 2 * elements, elements, 2, way=2)))
 
 
 def perceptron(step: Step, rows: int, sizes: tuple[int, ...], *, first: bool = False, last_relu: bool = False) -> None:
@@ -63,7 +62,7 @@ def loss(step: Step, rows: int) -> None:
 
     logs = moved("exponential", rows, rows)
     step.op("aten::binary_cross_entropy_with_logits", logs, moved("copy", 0, rows), small(2), small(2), small(2),
-            moved("reduction", rows, 1)._replace(shape=(4.0 * rows, 4.0, float(rows))), small(1))  # fmt: skip
+            moved("reduction", rows, 1, rows, run=rows), small(1))  # fmt: skip
     step.op("aten::ones_like", moved("copy", 0, 1))
     step.op("BinaryCrossEntropyWithLogitsBackward0", logs, small(2), small(1), small(1))
     step.op("SqueezeBackward1")
@@ -72,11 +71,12 @@ def loss(step: Step, rows: int) -> None:
 def layer_norm(step: Step, rows: int, width: int, *, adds: bool) -> None:
     """A normalisation of (B, width). adds: its input's gradient is added to that of a shortcut."""
     whole = rows * width
-    step.op("aten::layer_norm", moved("normalisation", whole + 2 * width, whole, 3))
+    step.op("aten::layer_norm", moved("normalisation", whole + 2 * width, whole, 3, run=width))
 
     def backward() -> None:
         sums = [moved("elementwise", 2 * whole, whole, 2)] if adds else []
-        step.op("NativeLayerNormBackward0", moved("normalisation", 2 * whole + 2 * rows + 2 * width, whole, 6), *sums)
+        step.op("NativeLayerNormBackward0", moved("normalisation", 2 * whole + 2 * rows + 2 * width, whole, 6,
+                                                     run=width, way=1), *sums)  # fmt: skip
         step.gradient(width)
         step.gradient(width)
 

@@ -9,7 +9,7 @@ from recsmith._types import record
 from recsmith.prediction.graph import Kernel, Kind
 from recsmith.prediction.models.description import Model
 from recsmith.prediction.models.layers import loss, perceptron, plain_product
-from recsmith.prediction.models.step import Meet, Step, gemm, moved
+from recsmith.prediction.models.step import Meet, Step, gemm, moved, summed
 
 ID, LENGTH = 8, 4  # bytes of an id, and of how many a bag has
 
@@ -69,11 +69,11 @@ def _ids_to_tables(step: Step, tables: RankTables, batch: int) -> None:
     ids = batch * max(tables.all_ids, tables.ids * tables.ranks)
     told = "empty to lift_fresh detach_"
     here = Kernel("sparse", (LENGTH * (tables.features + lengths) + ID * batch * tables.all_ids,
-                             ID * batch * tables.all_ids, 3.0))  # fmt: skip
+                             ID * batch * tables.all_ids, 3.0, 0.0, 0.0))  # fmt: skip
     step.arrange("view")
     step.op("fbgemm::permute_2D_sparse_data", here)
     step.arrange(f"view {told} {told} {told} empty")
-    step.op("aten::stack", Kernel("concat", (8.0 * 3, 8.0 * 3, 3.0)))
+    step.op("aten::stack", Kernel("concat", (8.0 * 3, 8.0 * 3, 3.0, 1.0, 0.0)))
     step.arrange("flatten")
     splits = step.start("all_to_all", 8.0 * 3 * tables.ranks)
     step.op("c10d::alltoall_base_", splits)
@@ -87,19 +87,19 @@ def _ids_to_tables(step: Step, tables: RankTables, batch: int) -> None:
     step.op("aten::view", Meet(Kind.AWAIT, sent.collective))
     step.op("fbgemm::permute_2D_sparse_data", Meet(Kind.AWAIT, values.collective), here)
     step.arrange("view view")
-    step.op("aten::sum", Kernel("reduction", (float(LENGTH * lengths), LENGTH * lengths / tables.features, 1.0)))
+    step.op("aten::sum", summed(tables.features, lengths / tables.features))
     step.arrange("resolve_conj resolve_neg view to")
-    step.op("fbgemm::asynchronous_complete_cumsum", Kernel("sparse", (float(LENGTH * lengths),) * 2 + (1.0,)))
+    step.op("fbgemm::asynchronous_complete_cumsum", Kernel("sparse", (float(LENGTH * lengths),) * 2 + (1.0, 0.0, 1.0)))
 
 
 def _lookup(step: Step, tables: RankTables, batch: int) -> None:
     """The fused lookup, and the way of its outputs to the ranks of their samples."""
     whole = batch * tables.ranks
     ids, bags = whole * tables.ids, whole * tables.tables
-    shape = (float(tables.tables), ids, float(bags), float(tables.columns), tables.elements)
-    step.op("aten::to", Kernel("copy", (4.0 * bags, 8.0 * bags, 1.0)))
+    shape = (float(tables.tables), ids, float(bags), float(tables.columns), tables.elements, 0.0)
+    step.op("aten::to", moved("copy", bags, 2 * bags))
     step.arrange("to to")
-    step.op("fbgemm::bounds_check_indices", Kernel("sparse", (8.0 * (ids + bags), 8.0 * ids, 4.0)))
+    step.op("fbgemm::bounds_check_indices", Kernel("sparse", (8.0 * (ids + bags), 8.0 * ids, 4.0, 0.0, 0.0)))
     step.op("fbgemm::split_embedding_codegen_lookup_sgd_function_pt2", moved("copy", 0, 0),
             Kernel("embedding_forward", shape))  # fmt: skip
 
@@ -146,7 +146,7 @@ def _dots(step: Step, tables: RankTables, batch: int) -> int:
     def backward() -> None:
         step.op("CatBackward0")
         step.op("IndexBackward0", moved("copy", 0, square), moved("interaction", square + batch * pairs,
-                                                                  batch * pairs, 2))  # fmt: skip
+                                                                  batch * pairs, 2, way=1))  # fmt: skip
         step.op("BmmBackward0", gemm(batch, width, count, count, 1), gemm(batch, count, count, width))
         step.op("TransposeBackward0", moved("elementwise", 2 * whole, whole, 2))
         step.op("CatBackward0")
@@ -175,7 +175,7 @@ def _crosses(step: Step, model: Model, width: int, batch: int) -> int:
             last = layer == model.cross_layers - 1
             step.op("AddBackward0", *([] if last else [twice]))
             step.op("MulBackward0", twice, twice, *([] if last else [twice]))
-            step.op("AddBackward0", Kernel("reduction", (4.0 * whole, 4.0 * width, float(batch))))
+            step.op("AddBackward0", summed(batch, width))
             step.gradient(width)
 
         step.op("aten::add", moved("elementwise", whole + width, whole, 2))

@@ -95,9 +95,14 @@ class Step:
             self.op("aten::add_", moved("elementwise", 2 * elements, elements, 2))
 
 
-def moved(kind: str, read: float, written: float, pieces: float = 1) -> Kernel:
-    """A kernel that moves so many elements of fp32."""
-    return Kernel(kind, (FLOAT * float(read), FLOAT * float(written), float(pieces)))
+def moved(kind: str, read: float, written: float, pieces: float = 1, *, run: float = 0, way: float = 0) -> Kernel:
+    """A kernel that moves so many elements of fp32. run, way: as operators.py has them."""
+    return Kernel(kind, (FLOAT * float(read), FLOAT * float(written), float(pieces), float(run), float(way)))
+
+
+def summed(rows: float, columns: float) -> Kernel:
+    """A sum over rows."""
+    return moved("reduction", rows * columns, columns, rows, run=columns)
 
 
 def gemm(batch: int, m: int, k: int, n: int, left: int = 0, right: int = 0) -> Kernel:

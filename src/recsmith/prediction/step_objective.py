@@ -1,0 +1,174 @@
+"""Plans for the time of a whole training step: communication and lookups that other work hides count for nothing.
+
+Planners add up lookups and collectives. What of that a step shows depends on the dense part, which they do not see. So
+the search runs several times, with communication weighed against compute in other ways, and of the plans that it finds
+the one with the shortest predicted step is taken. The search by the cost model itself is among them, so its plan is
+never better by prediction.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from recsmith._types import Floats, Ints, Source
+from recsmith.costs import CostModel, Evaluator, Plane, StepRule
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.planning import Result, plan
+from recsmith.planning.simulate import simulate
+from recsmith.plans import PARTS, Plan
+from recsmith.prediction.described import predict_model
+from recsmith.prediction.machine import Machine, load_machine
+from recsmith.prediction.models.description import load_model
+from recsmith.prediction.predict import predict_graph
+from recsmith.prediction.repricing import reprice
+from recsmith.prediction.traces import is_capture, load_capture
+from recsmith.problems import Problem
+
+WEIGHTS = (1.0, 0.05, 0.25, 4.0)  # of communication, beside compute; the first one is the cost model itself
+TYPES = ("table_wise", "column_wise")  # sharding types whose steps can be predicted
+Predicted = Callable[[Plan], float]
+
+
+@dataclass(frozen=True)
+class WeighedEvaluator:
+    """An evaluator whose collectives cost `comm` times as much. comm: above 0, or there is nothing to bound by."""
+
+    base: Evaluator
+    comm: float
+
+    @property
+    def problem(self) -> Problem:
+        """That of the model."""
+        return self.base.problem
+
+    @property
+    def group(self) -> Ints:
+        """That of the model."""
+        return self.base.group
+
+    @property
+    def groups(self) -> int:
+        """That of the model."""
+        return self.base.groups
+
+    @property
+    def additive(self) -> bool:
+        """That of the model."""
+        return self.base.additive
+
+    @property
+    def extrapolated(self) -> dict[str, float]:
+        """That of the model."""
+        return self.base.extrapolated
+
+    @property
+    def shared(self) -> Floats:
+        """Latencies, weighed."""
+        return self.base.shared * self._factors
+
+    @property
+    def step_rule(self) -> StepRule:
+        """That of the model."""
+        return self.base.step_rule
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """The model's, lower where collectives weigh less: valid, and less tight than they could be."""
+        share = min(self.comm, 1.0)
+        return tuple(Plane(plane.slopes * share, plane.opening * share) for plane in self.base.planes)
+
+    @property
+    def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
+        """None."""
+        return ()
+
+    @property
+    def _factors(self) -> Floats:
+        return np.array([self.comm if part.endswith("comm_s") else 1.0 for part in PARTS])
+
+    def terms(self, modes: Ints, widths: Ints) -> Floats:
+        """Those of the model."""
+        return self.base.terms(modes, widths)
+
+    def head(self, sums: Floats) -> Floats:
+        """The four parts, weighed."""
+        return self.base.head(sums) * self._factors
+
+    def loads(self, sums: Floats) -> Floats:
+        """Seconds of each phase, weighed."""
+        return self.step_rule.phase_seconds(self.head(sums))
+
+    def compute(self, sums: Floats) -> Floats:
+        """Seconds of kernels, as the model has them."""
+        return self.base.compute(sums)
+
+
+@dataclass(frozen=True)
+class WeighedModel:
+    """A cost model whose collectives cost `comm` times as much."""
+
+    base: CostModel
+    comm: float
+
+    @property
+    def name(self) -> str:
+        """The model's name and the weight."""
+        return f"{self.base.name}, communication x {self.comm:g}"
+
+    def compile(self, problem: Problem) -> WeighedEvaluator:
+        """The model's evaluator, weighed."""
+        return WeighedEvaluator(self.base.compile(problem), self.comm)
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """The plan with the shortest predicted step. steps: (weight, seconds) of each search, the default's first."""
+
+    result: Result
+    steps: tuple[tuple[float, float], ...]
+
+    @property
+    def step_s(self) -> float:
+        """Predicted seconds of the step of the plan."""
+        return min(seconds for _, seconds in self.steps)
+
+
+def plan_for_step(predicted: Predicted, cost_model: str | CostModel | None = None, **words: Any) -> StepPlan:
+    """The plan with the shortest predicted step among those that some searches find.
+
+    predicted: seconds of the step of a plan (`step_predictor`). words: as of `recsmith.plan`; a time limit is for all
+    searches together.
+
+    Raises:
+        UsageError, Infeasible, NoPlanFound: as `recsmith.plan`, or the plans' steps cannot be predicted.
+    """
+    base = find_cost_model(cost_model)
+    if words.get("time_limit_s") is not None:
+        words["time_limit_s"] /= len(WEIGHTS)
+    results: list[Result] = []
+    steps: list[tuple[float, float]] = []
+    for weight in WEIGHTS:
+        result = plan(**words, cost_model=base if weight == 1.0 else WeighedModel(base, weight))
+        if weight != 1.0:
+            priced = simulate(replace(result.plan, cost_model=base.name, digest=""), base)
+            result = replace(result, plan=replace(priced, planner=result.plan.planner))
+        results.append(result)
+        steps.append((weight, predicted(result.plan)))
+    best = min(range(len(steps)), key=lambda place: steps[place][1])
+    return StepPlan(results[best], tuple(steps))
+
+
+def step_predictor(step: Source, machine: Machine | Source = "cpu") -> Predicted:
+    """What predicts the step of plans, from a folder of `recsmith capture` or a file of a model's sizes.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    known = machine if isinstance(machine, Machine) else load_machine(str(machine))
+    if is_capture(step):
+        graph = load_capture(step).graph
+        return lambda plan: predict_graph(reprice(graph, known, plan=plan)).step_s
+    model = load_model(step)
+    return lambda plan: predict_model(model, plan=plan, machine=known)[0][1].step_s
