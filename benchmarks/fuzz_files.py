@@ -1,5 +1,6 @@
 """Real files of every kind that RecSmith reads, and what reads them: the ground that benchmarks/fuzz.py damages."""
 
+import gzip
 import json
 import os
 import shutil
@@ -35,6 +36,7 @@ JOURNAL = (change.json_lines_changed, change.json_lines_changed, change.lines_ch
 PART = (change.parquet_changed, change.parquet_changed, change.bytes_changed)
 BYTES = (change.bytes_changed,)
 WEIGHTS = (change.tensors_changed, change.tensors_changed, change.bytes_changed)
+CAPTURE = {"rank-0.trace.json.gz": JSON, "rank-1.graph.json": JSON, "rank-0.about.json": JSON}
 SMALL = ("--planner", "size_greedy", "--cost-model", "torchrec")
 
 
@@ -98,6 +100,10 @@ def classes(home: Path) -> dict[str, Class]:
         "autoshard-policy": Class(home / "autoshard.safetensors", {"": WEIGHTS}, _policy_reads(workload, "autoshard")),
         "checkpoint": Class(home / "checkpoint", {".metadata": BYTES, "*.distcp": BYTES, "recsmith.json": JSON},
                             [read_checkpoint]),
+        "capture": Class(home / "trace", CAPTURE, [command("predict", "FILE")]),
+        "device-capture": Class(home / "device-trace", CAPTURE, [command("predict", "FILE")]),
+        "model": Class(home / "model.yaml", {"": TEXT}, [command("predict", "FILE", "--ranks", "2")]),
+        "kernel-times": Class(home / "kernels.json", {"": JSON}, [read_kernel_times]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
     }  # fmt: skip
 
@@ -175,6 +181,14 @@ def read_comm_weights(file: Path) -> None:
     load_comm_model(file)
 
 
+def read_kernel_times(file: Path) -> None:
+    """The kernel times of a file, and the curves of its collectives."""
+    from recsmith.learning.kernels.learn import curves_of
+    from recsmith.prediction.kernels.times import load_times
+
+    curves_of(load_times(file))
+
+
 def _hundred_bytes(file: BinaryIO) -> None:
     file.write(bytes(100))
 
@@ -224,6 +238,7 @@ def _make(home: Path) -> None:
     shutil.copy(KINDS["autoshard"].find("simulated-h100"), home / "autoshard.safetensors")
     _bench(home / "bench")
     _checkpoint(home)
+    _captures(home)
     (home / "made").touch()
 
 
@@ -237,6 +252,20 @@ def _measure(home: Path) -> None:
         kept, folder.has_pyarrow = folder.has_pyarrow, lambda: False
         _run(*base, str(home / kind))
         folder.has_pyarrow = kept
+
+
+def _captures(home: Path) -> None:
+    """Captures of two ranks, of a CPU and of a GPU job, with traces that are not compressed; a model; kernel times."""
+    from support.synthetic_traces import write_capture, write_device_capture
+
+    for folder in (write_capture(home / "trace", [0.0, 1.0]), write_device_capture(home / "device-trace", [6.0, 7.0])):
+        for trace in folder.glob("*.gz"):
+            trace.write_bytes(gzip.decompress(trace.read_bytes()))
+    (home / "model.yaml").write_text("schema: recsmith/model/1\nkind: mlp\nlayers: [64, 32]\n")
+    size = [{"name": "all_reduce", "ranks": 2, "bytes": 4.0**i, "seconds": 1e-4 + 1e-9 * 4.0**i} for i in range(3, 13)]
+    kernels = [{"kind": "copy", "shape": [4.0, 4.0, 1.0, 0.0, 0.0], "seconds": 1e-6}]
+    (home / "kernels.json").write_text(json.dumps({"schema": "recsmith/kernel-times/1", "device": "d", "versions": "v",
+                                                   "seed": 0, "kernels": kernels, "collectives": size}))  # fmt: skip
 
 
 def _bench(path: Path) -> None:

@@ -5,6 +5,7 @@ python benchmarks/predict.py table FOLDER [MACHINE]    # predicts them: replayed
 
 Columns of the table, relative to the step that was measured without the profiler (below, geometric means):
 
+after       steps once the capture is over: what it leaves behind
 watched     steps under the profiler (the graph's own step left out): what a capture costs while it is on
 replay      the captured graph, walked
 own         from the model's sizes, with the overheads of its captures at other batch sizes
@@ -17,6 +18,7 @@ torchrec    TorchRec's estimate of the plan, which knows embeddings alone
 time: on a machine that other programs use, the clock measures them as well.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,6 +54,7 @@ MODELS = {
 BATCHES, RANKS = (128, 256, 512, 1024), (1, 2)
 TABLES, ROWS, WIDTH, POOLING = 8, 50_000, 32, 4
 PLAIN, STEPS = 30, 6
+AFTER = "after.json"  # in a capture's folder: what the job said when it ended
 Key = tuple[str, int, int]  # model, batch, ranks
 KEYS: list[Key] = [(name, batch, ranks) for ranks in RANKS for batch in BATCHES for name in MODELS]
 
@@ -75,7 +78,8 @@ def measure(home: Path) -> None:
         plan = plan_to_raw(replace(plan_of(batch, ranks), digest="")) if "dlrm" in name else None
         words = {"model": encode(MODELS[name]), "plan": plan, "batch": batch, "folder": str(folder.resolve()),
                  "plain": PLAIN, "steps": STEPS}  # fmt: skip
-        launch("predict_jobs:train", words, ranks=ranks, timeout_s=120)
+        done = launch("predict_jobs:train", words, ranks=ranks, timeout_s=120)[0]
+        (folder / AFTER).write_text(json.dumps(done))
         print(name, batch, ranks, f"{load_capture(folder).graph.measured_s * 1e3:.2f} ms", flush=True)  # type: ignore
 
 
@@ -91,21 +95,23 @@ def host_of(found: Prediction) -> float:
 def table(home: Path, machine: Machine, said: Callable[[Prediction], float]) -> None:
     graphs: dict[Key, Graph] = {}
     watched: dict[Key, float] = {}
+    after: dict[Key, float] = {}
     hosts: dict[Key, float] = {}
     for key in KEYS:
         folder = home / "-".join(map(str, key))
         try:
             captured = load_capture(folder)
             graphs[key] = captured.graph
+            after[key] = json.loads((folder / AFTER).read_text())["after_s"]
             hosts[key] = captured.abouts[0].plain_host_s or np.nan
             steps = load_trace(folder / trace_name(0)).steps[1 : 1 + STEPS]
             watched[key] = usual([step.end - step.begin for step in steps])
-        except RecSmithError as error:
+        except (RecSmithError, OSError) as error:
             print(key, error)
     rows: dict[Key, dict[str, float]] = {}
     for key, graph in graphs.items():
         real = hosts[key] if said is host_of else graph.measured_s or np.nan
-        rows[key] = {"measured": real, "watched": watched[key], **_row(key, graphs, machine, said)}
+        rows[key] = {"measured": real, "after": after[key], "watched": watched[key], **_row(key, graphs, machine, said)}
     names = list(next(iter(rows.values())))
     print("model        batch ranks " + " ".join(f"{name:>10}" for name in names))
     for key, row in rows.items():

@@ -16,16 +16,18 @@ from recsmith._process import keep_freed_memory
 from recsmith.files import decode
 from recsmith.plans import plan_from_raw
 from recsmith.prediction.capturing import capture
+from recsmith.prediction.extraction import usual
 from recsmith.prediction.models.description import Model
 
 BATCHES = 4  # that a job repeats
 
 
 def train(
-    model: dict[str, Any], plan: dict[str, Any] | None, batch: int, folder: str, plain: int, steps: int
-) -> dict[str, float]:
-    """Train a described model on this rank until its steps are captured; nothing worth returning."""
-    torch.set_num_threads(1)
+    model: dict[str, Any], plan: dict[str, Any] | None, batch: int, folder: str, plain: int, steps: int,
+    threads: int = 1,
+) -> dict[str, float]:  # fmt: skip
+    """Train a described model on this rank until its steps are captured; seconds of a step after that."""
+    torch.set_num_threads(threads)
     keep_freed_memory()  # as with jemalloc; by glibc's defaults, fresh pages of large tensors take most of a step
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
@@ -38,7 +40,12 @@ def train(
         while not taken.done:
             _step(optimizer, loss, batches[number % BATCHES])
             number += 1
-    return {}
+    after: list[float] = []
+    for _ in range(plain):
+        begun = time.perf_counter()
+        _step(optimizer, loss, batches[number % BATCHES])
+        after.append(time.perf_counter() - begun)
+    return {"after_s": usual(after)}
 
 
 def take_turns(

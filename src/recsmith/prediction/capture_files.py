@@ -4,6 +4,8 @@ from recsmith._types import noun
 from recsmith.errors import check_rules
 
 ABOUT_SCHEMA = "recsmith/capture/1"
+MOST_RANKS = 2**16
+LONGEST_S = 1e6  # of a step
 
 
 @noun
@@ -41,6 +43,16 @@ class CaptureAbout:
     torch: str
     recsmith: str
     plain_host_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check counts and seconds."""
+        times = (self.plain_step_s, self.event_s, self.annotation_s, self.plain_host_s or 0.0)
+        check_rules(
+            None if 0 <= self.rank < self.ranks <= MOST_RANKS
+            else f"rank {self.rank} of {self.ranks}; ranks are 1 to {MOST_RANKS:,}, and a rank is below that",
+            None if all(0 <= each < LONGEST_S for each in times)
+            else f"seconds of a capture are {times}; each is 0 to {LONGEST_S:g}",
+        )  # fmt: skip
 
 
 def trace_name(rank: int) -> str:

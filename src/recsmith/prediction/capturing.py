@@ -13,6 +13,7 @@ profiler is gone and every hook is removed.
 
 import json
 import os
+import resource
 import statistics
 import tempfile
 import time
@@ -29,6 +30,8 @@ from recsmith.prediction.capture_files import ABOUT_SCHEMA, CaptureSettings, abo
 from recsmith.prediction.commands import WORD
 from recsmith.prediction.extraction import usual
 
+POOL_BYTES, POOL_BLOCK = 128 * 2**20, 2**16  # memory that is touched before the profiler takes some
+FEW_FAULTS = 64  # pages that a step maps anew, of a job that keeps the memory it frees
 PROBES = 200  # small steps that are run with and without the profiler to see what an operator costs
 
 
@@ -39,7 +42,9 @@ class Capture:
         self.folder, self.settings, self.done = Path(folder), settings, False
         self.folder.mkdir(parents=True, exist_ok=True)
         self._ended, self._plain_s, self._host_s = 0, list[float](), list[float]()
-        self._begun, self._host_begun = 0.0, 0.0
+        self._faults = list[int]()
+        self._begun, self._host_begun, self._faults_begun = 0.0, 0.0, 0
+        self._pool: Any = None
         self._profiler: Any = None
         self._watcher: Any = None
         self._optimizer: Any = None
@@ -64,6 +69,7 @@ class Capture:
         if settings.skip < self._ended <= settings.skip + settings.plain:
             self._plain_s.append(now - self._begun)
             self._host_s.append(time.thread_time() - self._host_begun)
+            self._faults.append(_mapped_pages() - self._faults_begun)
         self._ended += 1
         captured = self._ended - settings.skip - settings.plain - 1
         if captured == 0:
@@ -75,6 +81,7 @@ class Capture:
         if captured == 1 + settings.steps:
             self._finish()
         self._begun, self._host_begun = time.perf_counter(), time.thread_time()
+        self._faults_begun = _mapped_pages()
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
         """A step of any optimizer of torch; the first one that steps tells when steps end."""
@@ -84,6 +91,8 @@ class Capture:
             self.step()
 
     def _start(self) -> None:
+        if statistics.median(self._faults) < FEW_FAULTS:
+            self._pool = touched_pool()
         profiler_costs()  # the first operators that a process profiles cost several times more than later ones
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
@@ -112,7 +121,7 @@ class Capture:
             self._profiler.export_chrome_trace(str(trace))
             trace.replace(self.folder / trace.name)
         (self.folder / f".{graph_name(mine)}").replace(self.folder / graph_name(mine))
-        self._profiler = None
+        self._profiler = self._pool = None
         event_s, annotation_s = profiler_costs()
         about = {
             "schema": ABOUT_SCHEMA, "rank": mine, "ranks": dist.get_world_size() if dist.is_initialized() else 1,
@@ -145,6 +154,24 @@ def arm(optimizer: Any) -> None:
     begun = Capture(words.pop("folder"), CaptureSettings(**words))
     begun.__enter__()
     begun._stepped(optimizer)
+
+
+def touched_pool() -> Any:
+    """Memory of the heap that is mapped and free, for as long as what is returned is kept.
+
+    The profiler's records cut up the blocks that tensors are freed to. Tensors would then get fresh memory, whose first
+    touch takes longer than most kernels; with the pool they get some that was touched before.
+    """
+    blocks = [torch.zeros(POOL_BLOCK, dtype=torch.uint8) for _ in range(POOL_BYTES // POOL_BLOCK)]
+    last = torch.zeros(POOL_BLOCK, dtype=torch.uint8)  # above the others: freed memory below it stays the process's
+    del blocks
+    return last
+
+
+def _mapped_pages() -> int:
+    """Pages that this thread has mapped so far."""
+    who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # threads are counted on Linux alone
+    return resource.getrusage(who).ru_minflt
 
 
 def rank() -> int:

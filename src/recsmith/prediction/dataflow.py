@@ -32,7 +32,7 @@ def first_uses(path: Path) -> dict[int, int]:
         )
     try:
         return _uses(cast(list[dict[str, Any]], nodes))
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise CorruptFile(f"'{path}' is damaged: a node has no {error}; capture it again") from None
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.prediction.capture_files import CaptureAbout, graph_name
 from recsmith.prediction.dataflow import ISSUING, LANE, first_uses
+from recsmith.prediction.device_steps import Device, DeviceRun, calls_within, device_marks, device_of, has_device
 from recsmith.prediction.graph import Collective, Event, Graph, Kind, Tape, check_graph
-from recsmith.prediction.host_steps import Piece, marks_of, nodes_of, pieces_of
+from recsmith.prediction.host_steps import LABELS, Piece, marks_of, nodes_of, pieces_of
 from recsmith.prediction.kineto import Span, Trace
 from recsmith.prediction.operators import BYTES
 
@@ -37,12 +38,11 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
     """The steps of a rank's trace that have the same operators, cut into events; the first step is the graph's.
 
     Raises:
-        UsageError: the steps differ so much that no two agree, or the trace is of a GPU.
+        UsageError: the steps differ so much that no two agree.
         CorruptFile: trace and graph are of different steps.
     """
-    if any(event.get("cat") == "kernel" for event in trace.device):
-        raise UsageError(f"'{trace.source}' is a trace of a GPU; only traces of CPU jobs are read so far")
-    cut = [(step, _host_spans(trace, step)) for step in trace.steps]
+    device = device_of(trace) if has_device(trace) else None
+    cut = [(step, _host_spans(trace, step, device)) for step in trace.steps]
     cut = [(step, spans) for step, spans in cut if spans]
     if len(cut) < 2:
         raise CorruptFile(f"'{trace.source}' holds {len(cut)} whole steps; capture at least one beside the graph's")
@@ -54,18 +54,23 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
             f"no step of '{trace.source}' has the operators of its first one ({len(reference):,}); capture steps that "
             "do the same work, without an evaluation or a checkpoint between them"
         )
-    lanes = _runs(trace, cut)
+    lanes = {} if device else _runs(trace, cut)
     waits = _waits(reference, uses)
     steps: list[list[Piece]] = []
     seconds: list[list[float]] = []
     unknown: Counter[str] = Counter()
     for step, spans in same:
-        nodes, runs = nodes_of(spans), lanes[step.begin]
-        marks = marks_of(nodes, waits, [run.end for run in runs])
+        nodes = nodes_of(spans)
+        if device is None:
+            runs = lanes[step.begin]
+            marks, took = marks_of(nodes, waits, [run.end for run in runs]), [run.end - run.begin for run in runs]
+        else:
+            marks, ran = device_marks(nodes, device, waits)
+            took = [_nccl_s(trace, run) for run in ran]
         named = [span for span in trace.annotations if span.thread == step.thread
                  and step.begin <= span.begin and span.end <= step.end]  # fmt: skip
         steps.append(pieces_of(step, nodes, marks, named, about.event_s, about.annotation_s))
-        seconds.append([run.end - run.begin for run in runs])
+        seconds.append(took)
         unknown = Counter(mark.label for mark in marks if mark.kernel and mark.kernel.kind == "other")
     issues = [span for span in reference if span.name.startswith(ISSUING)]
     return RankSteps(
@@ -76,10 +81,23 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
     )  # fmt: skip
 
 
-def _host_spans(trace: Trace, step: Span) -> list[Span]:
-    """Operators of a step, of its own thread and of those on which autograd runs."""
-    return [span for span in trace.operators if step.begin <= span.begin and span.end <= step.end
-            and span.thread == step.thread]  # fmt: skip
+def _host_spans(trace: Trace, step: Span, device: Device | None) -> list[Span]:
+    """Operators of a step, and of a GPU job calls of the runtime; of its own thread and of those that autograd runs on.
+
+    On a GPU backward runs on a thread of its own, while the step's thread waits for it.
+    """
+    within = [span for span in trace.operators if step.begin <= span.begin and span.end <= step.end]
+    if device is None:
+        return [span for span in within if span.thread == step.thread]
+    threads = {step.thread, *(span.thread for span in within if span.name.startswith(LABELS))}
+    both = [span for span in (*within, *calls_within(trace, device, step)) if span.thread in threads]
+    return sorted(both, key=lambda span: (span.begin, -span.end))
+
+
+def _nccl_s(trace: Trace, run: DeviceRun | None) -> float:
+    if run is None:
+        raise CorruptFile(f"'{trace.source}' has a collective without a kernel of NCCL; capture whole steps")
+    return run.seconds
 
 
 def _names(spans: Sequence[Span]) -> list[str]:
@@ -176,8 +194,9 @@ def _tape(steps: list[list[Piece]]) -> Tape:
         first, seconds = same[0], usual([piece.seconds for piece in same])
         if first.kind == Kind.HOST and seconds <= 0:
             continue
-        events.append(Event(first.kind, seconds, first.term, first.label, collective=first.collective,
-                            kernel=first.kernel))  # fmt: skip
+        work_s = usual([piece.work_s for piece in same])
+        events.append(Event(first.kind, seconds, first.term, first.label, work_s, first.stream, first.collective,
+                            first.kernel))  # fmt: skip
     return tuple(events)
 
 

@@ -32,6 +32,8 @@ class Piece(NamedTuple):
     seconds: float
     collective: int = -1
     kernel: Kernel | None = None
+    work_s: float = 0.0
+    stream: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,10 @@ def nodes_of(spans: Sequence[Span]) -> list[Node]:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A part of a step that is no overhead: a kernel, a collective's start, or a wait (begin == end)."""
+    """A part of a step that is no overhead: a kernel, a launch, a collective's start, or a wait (begin == end).
+
+    work_s, stream: of what is launched, and where, or which stream waits or is waited for.
+    """
 
     kind: Kind
     begin: float
@@ -69,6 +74,8 @@ class Mark:
     resumed: float = 0.0  # when a wait's host went on
     kernel: Kernel | None = None
     cost: int = 0  # operators inside, of the profiler's cost
+    work_s: float = 0.0
+    stream: str = ""
 
 
 def marks_of(nodes: list[Node], waits: dict[int, int], ended: Sequence[float]) -> list[Mark]:
@@ -113,6 +120,13 @@ def _outermost(nodes: list[Node], place: int) -> int:
             found = outer
         outer = nodes[outer].outer
     return found
+
+
+def outermost_top(nodes: Sequence[Node], place: int) -> int:
+    """The top-level operator around an operator, or itself."""
+    while nodes[place].outer >= 0:
+        place = nodes[place].outer
+    return place
 
 
 def _tops(nodes: list[Node]) -> list[int]:
@@ -192,10 +206,16 @@ class _Cutter:
                 self.pieces.append(Piece(Kind.AWAIT, "wait", mark.label, 0.0, mark.collective))
                 at = mark.resumed
                 continue
+            if mark.kind in (Kind.STREAM_AWAIT, Kind.SYNC):
+                self.host(term, span.name, at, mark.begin, 1)
+                self.pieces.append(Piece(mark.kind, "wait", mark.label, 0.0, mark.collective, stream=mark.stream))
+                at = max(mark.begin, mark.resumed)
+                continue
             self.host(term, span.name, at, mark.begin, 1 if term == "T2" else 2)
             seconds = max(0.0, mark.end - mark.begin - mark.cost * self._event_s)
             kind_term = mark.kernel.kind if mark.kernel else "T4"
-            self.pieces.append(Piece(mark.kind, kind_term, mark.label, seconds, mark.collective, mark.kernel))
+            self.pieces.append(Piece(mark.kind, kind_term, mark.label, seconds, mark.collective, mark.kernel,
+                                     mark.work_s, mark.stream))  # fmt: skip
             at, term = mark.end, "T5"
         self.host("T3", span.name, at, span.end, 1)
         return None

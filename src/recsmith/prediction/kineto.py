@@ -68,7 +68,7 @@ def load_trace(path: Path) -> Trace:
              if isinstance(each, dict) and cast(dict[str, Any], each).get("ph") == "X"]  # fmt: skip
     try:
         return _trace(str(path), raw, whole)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise CorruptFile(f"'{path}' is damaged: an event has no {error}; capture it again") from None
 
 

@@ -58,7 +58,7 @@ def learn_kernels(data: Sequence[Source], traces: Sequence[Source], output: str,
         )  # fmt: skip
     digest = hashlib.sha256(repr((times.kernels, times.collectives)).encode()).hexdigest()
     card = MachineCard(device=times.device, versions=times.versions, seed=seed, data=digest, kernels=tuple(scores),
-                       curves=_curves(times), overheads=overheads)  # fmt: skip
+                       curves=curves_of(times), overheads=overheads)  # fmt: skip
     save_machine(output, models, card)
     load_machine(Path(output))
     return card
@@ -78,7 +78,8 @@ def _overheads(traces: Sequence[Source]) -> Overheads:
     return extract_overheads([load_capture(each).graph for each in traces], f"{len(traces)} captures")
 
 
-def _curves(times: KernelTimes) -> tuple[Curve, ...]:
+def curves_of(times: KernelTimes) -> tuple[Curve, ...]:
+    """A curve of each collective and number of ranks; UsageError where one has too few sizes."""
     curves: list[Curve] = []
     for name, ranks in sorted({(each.name, each.ranks) for each in times.collectives}):
         rows = [each for each in times.collectives if (each.name, each.ranks) == (name, ranks)]

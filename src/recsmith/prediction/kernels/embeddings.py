@@ -8,6 +8,7 @@ import torch
 
 from recsmith.prediction.graph import Kernel
 from recsmith.prediction.kernels.cases import KernelCase
+from recsmith.prediction.kernels.other_code import other_code
 from recsmith.prediction.operators import ADAGRAD, kind_of
 
 REPETITIONS = 4  # of a visit; the first one warms up
@@ -39,11 +40,14 @@ def prepare_embedding(case: KernelCase) -> Callable[[], list[tuple[Kernel, float
     shape = (float(tables), ids, all_bags, float(tables * width), float(tables * rows * width))
     kernels = (Kernel(KINDS[0], (*shape, 0.0)), Kernel(KINDS[1], (*shape, 0.0 if plain else ADAGRAD)))
 
+    between = other_code()
+
     def visit() -> list[tuple[Kernel, float]]:
         spent: dict[str, list[float]] = {kind: [] for kind in KINDS}
         held_up: list[float] = []
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profiler:
             for _ in range(REPETITIONS):
+                between()
                 drawn = torch.randint(0, rows, (tables * bags * pooling,))
                 clock, own = time.perf_counter(), time.thread_time()
                 module(drawn, offsets).sum().backward()

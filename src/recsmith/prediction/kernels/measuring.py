@@ -7,16 +7,19 @@ left them, and the thread's own time counts, which other processes disturb least
 
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 
+from recsmith.prediction.extraction import usual
 from recsmith.prediction.graph import Kernel
 from recsmith.prediction.kernels.cases import KernelCase
 from recsmith.prediction.kernels.embeddings import prepare_embedding
+from recsmith.prediction.kernels.other_code import calling_s, other_code
 from recsmith.prediction.operators import kernel_of
 
-REPETITIONS, LEAST_S = 3, 2e-4  # of a visit, each of at least so many seconds: short kernels run several times in one
+REPETITIONS, LEAST_S = 7, 1e-7  # of a visit; what a kernel takes at least
 NAMES = {torch.float32: "float", torch.int64: "long int", torch.int32: "int"}
 Visit = Callable[[], list[tuple[Kernel, float]]]
 
@@ -29,6 +32,13 @@ def prepare_kernel(case: KernelCase) -> Visit:
     return prepare_embedding(case) if case.kind == "embedding" else _prepared(case)
 
 
+@cache
+def _between() -> tuple[Callable[[], None], float]:
+    """Other code, and the seconds of a call that does nothing after it."""
+    between = other_code()
+    return between, calling_s(between)
+
+
 def _prepared(case: KernelCase) -> Visit:
     name, call, inputs = _operator(case)
     dims = [[list(one.shape) for one in each] if isinstance(each, list) else list(each.shape) for each in inputs]
@@ -37,17 +47,16 @@ def _prepared(case: KernelCase) -> Visit:
     kernel = kernel_of(name, case.kind, dims, strides, types, [])
     call()
 
+    between, calling = _between()
+
     def visit() -> list[tuple[Kernel, float]]:
-        begun = time.thread_time()
-        call()
-        inner = max(1, int(LEAST_S / max(time.thread_time() - begun, 1e-7)))
         spent: list[float] = []
         for _ in range(REPETITIONS):
+            between()
             begun = time.thread_time()
-            for _ in range(inner):
-                call()
-            spent.append((time.thread_time() - begun) / inner)
-        return [(kernel, min(spent))]
+            call()
+            spent.append(time.thread_time() - begun)
+        return [(kernel, max(usual(spent) - calling, LEAST_S))]
 
     return visit
 

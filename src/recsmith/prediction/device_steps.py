@@ -1,0 +1,141 @@
+"""What a step of a GPU job launches: calls of CUDA's runtime, the kernels they start on streams, and waits for them.
+
+Kineto writes each call of the runtime (category cuda_runtime or cuda_driver) and what runs on the device (kernel,
+gpu_memcpy, gpu_memset) with the same number `correlation`. Kernels of NCCL are the runs of collectives. A call that
+synchronises waits for the stream on which most kernels run, or, of the whole device, for all streams.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recsmith.errors import CorruptFile
+from recsmith.prediction.dataflow import ISSUING
+from recsmith.prediction.graph import Kernel, Kind
+from recsmith.prediction.host_steps import Mark, Node, outermost_top
+from recsmith.prediction.kineto import MICRO, Span, Trace
+from recsmith.prediction.operators import kernel_of, kind_of
+
+RUNS = ("kernel", "gpu_memcpy", "gpu_memset")
+CALLS = ("cuda_runtime", "cuda_driver")
+NCCL = "nccl"  # begins the names of its kernels
+ONE_STREAM = ("cudaStreamSynchronize", "cudaEventSynchronize", "cuStreamSynchronize", "cuEventSynchronize")
+ALL_STREAMS = ("cudaDeviceSynchronize", "cuCtxSynchronize")
+NO_SHAPE = (0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRun:
+    """What ran on a device: a kernel, a copy, or a kernel of NCCL."""
+
+    name: str
+    seconds: float
+    stream: str
+    copies: bool
+
+    @property
+    def of_nccl(self) -> bool:
+        """Whether it is a collective."""
+        return self.name.startswith(NCCL)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Runs by correlation; calls of the runtime by their begin; the stream of most kernels, and all streams."""
+
+    runs: dict[int, DeviceRun]
+    calls: dict[float, tuple[str, int]]
+    main: str
+    streams: tuple[str, ...]
+
+
+def has_device(trace: Trace) -> bool:
+    """Whether a trace is of a GPU job."""
+    return any(event.get("cat") == "kernel" for event in trace.device)
+
+
+def device_of(trace: Trace) -> Device:
+    """What the device of a trace did.
+
+    Raises:
+        CorruptFile: an event lacks its correlation or its stream.
+    """
+    runs: dict[int, DeviceRun] = {}
+    calls: dict[float, tuple[str, int]] = {}
+    try:
+        for event in trace.device:
+            words = event["args"]
+            if event["cat"] in RUNS:
+                runs[int(words["correlation"])] = DeviceRun(
+                    str(event["name"]),
+                    float(event["dur"]) * MICRO,
+                    str(words.get("stream", event.get("tid"))),
+                    event["cat"] != "kernel",
+                )
+            else:
+                calls[float(event["ts"]) * MICRO] = (str(event["name"]), int(words.get("correlation", -1)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptFile(
+            f"'{trace.source}' is damaged: an event of the device has no {error}; capture it again"
+        ) from None
+    busy: dict[str, float] = {}
+    for run in runs.values():
+        busy[run.stream] = busy.get(run.stream, 0.0) + (0.0 if run.of_nccl else run.seconds)
+    return Device(runs, calls, max(busy, key=busy.__getitem__), tuple(busy))
+
+
+def calls_within(trace: Trace, device: Device, step: Span) -> list[Span]:
+    """Calls of a step that launch something or wait, as spans of the host."""
+    return [_span(event) for event in trace.device
+            if event["cat"] in CALLS and step.begin <= float(event["ts"]) * MICRO <= step.end
+            and (int(event["args"].get("correlation", -1)) in device.runs
+                 or str(event["name"]) in (*ONE_STREAM, *ALL_STREAMS))]  # fmt: skip
+
+
+def _span(event: dict[str, Any]) -> Span:
+    begin = float(event["ts"]) * MICRO
+    end = begin + float(event.get("dur", 0)) * MICRO
+    return Span(str(event["name"]), begin, end, str(event["tid"]), -1, [], [], [], [])
+
+
+def device_marks(nodes: list[Node], device: Device, waits: dict[int, int]) -> tuple[list[Mark], list[DeviceRun | None]]:
+    """The marks of a step in order, and for each collective that it starts its run on the device, if there is one.
+
+    waits: {place of an operator: collective}, as of a step on CPU; here the main stream waits, and not the host.
+    """
+    marks, issued, skip_to = list[Mark](), list[DeviceRun | None](), -1.0
+    for place, node in enumerate(nodes):
+        span, top = node.span, outermost_top(nodes, place)
+        if span.begin < skip_to:
+            continue
+        if place in waits:
+            marks.append(Mark(Kind.STREAM_AWAIT, span.begin, span.begin, span.name, top, waits[place],
+                              stream=device.main))  # fmt: skip
+        name, correlation = device.calls.get(span.begin, ("", -1))
+        run = device.runs.get(correlation)
+        if span.name.startswith(ISSUING):
+            inside = [device.calls.get(each.span.begin, ("", -1))[1] for each in nodes[place : place + 1 + node.inside]]
+            runs = [device.runs[each] for each in inside if each in device.runs]
+            issued.append(next((each for each in runs if each.of_nccl), None))
+            marks.append(Mark(Kind.ISSUE, span.begin, span.end, span.name, top, len(issued) - 1, cost=node.inside,
+                              stream=device.main))  # fmt: skip
+            skip_to = span.end
+        elif span.name == name and run is not None:
+            marks.append(Mark(Kind.LAUNCH, span.begin, span.end, run.name, top, kernel=_kernel(nodes, place, run),
+                              work_s=run.seconds, stream=run.stream))  # fmt: skip
+        elif span.name == name:
+            for stream in device.streams if name in ALL_STREAMS else (device.main,):
+                marks.append(Mark(Kind.SYNC, span.begin, span.begin, name, top, resumed=span.end, stream=stream))
+    return marks, issued
+
+
+def _kernel(nodes: Sequence[Node], place: int, run: DeviceRun) -> Kernel:
+    """What a kernel works on, as the innermost operator around it that is known says."""
+    outer = nodes[place].outer
+    while outer >= 0 and not run.copies:
+        span = nodes[outer].span
+        kind = kind_of(span.name)
+        if kind is not None:
+            return kernel_of(span.name, kind, span.dims, span.strides, span.types, span.values)
+        outer = nodes[outer].outer
+    return Kernel("copy" if run.copies else "other", NO_SHAPE)
