@@ -193,7 +193,7 @@ def kernels(
     A second run with the same file and seed goes on where the first one ended.
 
     \b
-    recsmith measure kernels --cases 6000 --ranks 1,2 -o kernels.json
+    recsmith measure kernels --cases 7200 --ranks 1,2 -o kernels.json
     recsmith learn kernels --data kernels.json -o here.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from pathlib import Path

@@ -30,7 +30,7 @@ from recsmith.prediction.capture_files import ABOUT_SCHEMA, CaptureSettings, abo
 from recsmith.prediction.commands import WORD
 from recsmith.prediction.extraction import usual
 
-POOL_BYTES, POOL_BLOCK = 128 * 2**20, 2**16  # memory that is touched before the profiler takes some
+POOL_BYTES, POOL_BLOCK = 256 * 2**20, 2**16  # memory that is touched before the profiler takes some
 FEW_FAULTS = 64  # pages that a step maps anew, of a job that keeps the memory it frees
 PROBES = 200  # small steps that are run with and without the profiler to see what an operator costs
 
