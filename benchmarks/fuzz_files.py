@@ -36,7 +36,11 @@ JOURNAL = (change.json_lines_changed, change.json_lines_changed, change.lines_ch
 PART = (change.parquet_changed, change.parquet_changed, change.bytes_changed)
 BYTES = (change.bytes_changed,)
 WEIGHTS = (change.tensors_changed, change.tensors_changed, change.bytes_changed)
-CAPTURE = {"rank-0.trace.json.gz": JSON, "rank-1.graph.json": JSON, "rank-0.about.json": JSON}
+CAPTURE: dict[str, Sequence[Change]] = {
+    "rank-0.trace.json.gz": JSON,
+    "rank-1.graph.json": JSON,
+    "rank-0.about.json": JSON,
+}
 SMALL = ("--planner", "size_greedy", "--cost-model", "torchrec")
 
 

@@ -46,7 +46,7 @@ def measure_kernels(
     try:
         while (budget_s is None or time.monotonic() - begun < budget_s) and (cases is None or made.cases < cases):
             block = [draw_case(seed, made.cases + place) for place in range(BLOCK)]
-            made = replace(made, kernels=(*made.kernels, *_steady(_visited(block, prepare))), cases=made.cases + BLOCK)
+            made = replace(made, kernels=(*made.kernels, *steady(_visited(block, prepare))), cases=made.cases + BLOCK)
             save_times(made, target)
             if on_progress:
                 on_progress(len(made.kernels))
@@ -81,7 +81,7 @@ def _visited(block: list[KernelCase], prepare: Any) -> list[list[tuple[Kernel, f
     return [list(same) for same in zip(*turns, strict=True)]
 
 
-def _steady(visited: list[list[tuple[Kernel, float]]]) -> list[KernelTime]:
+def steady(visited: list[list[tuple[Kernel, float]]]) -> list[KernelTime]:
     """Kernels whose two fastest visits agree, each with the middle one."""
     kept: list[KernelTime] = []
     for same in visited:
