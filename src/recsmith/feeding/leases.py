@@ -5,7 +5,7 @@ A window's batches follow from its number, so one that was lost half-way is simp
 
 from recsmith.errors import RecSmithError
 
-MOST_LOST = 3  # workers over the same window: then it is no accident
+MOST_LOST = 5  # workers over the same window: then it is no accident
 
 
 class Leases:

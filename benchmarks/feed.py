@@ -1,0 +1,144 @@
+"""What a feed brings where transforms are heavy, and what it survives (docs/feed.md has the tables).
+
+    python benchmarks/feed.py stalls              # how long a trainer waits, read by its thread and by processes
+    python benchmarks/feed.py kills               # kill -9 of a worker, twenty times in an epoch: each sample once
+    python benchmarks/feed.py memory --minutes 2  # of a trainer that stops asking, and of one that asks on and on
+
+The trainer is simulated: it takes a batch, then sleeps for the seconds of a step, as one does whose work is on a GPU.
+Reading, transforms and processes are real.
+"""
+
+import argparse
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from recsmith._process import proc_bytes
+from recsmith.data import Batch, Dataset, Position, open_dataset, spec_from_raw
+from recsmith.feeding import Feed, FeedSettings
+
+BATCH, WINDOW, FEATURES = 1024, 16_384, 12
+MIB = 2**20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a feed brings, and what it survives.")
+    parser.add_argument("part", choices=["stalls", "kills", "memory"])
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--load", type=float, default=1.5, help="CPU seconds of reading for a second of a step")
+    parser.add_argument("--minutes", type=float, default=2.0)
+    words = parser.parse_args()
+    {"stalls": stalls, "kills": kills, "memory": memory}[words.part](words)
+
+
+def heavy(samples: int) -> dict[str, Any]:
+    """Lists that are drawn, cut, hashed and made pairs and triples of."""
+    names = [f"list_{i}" for i in range(FEATURES)]
+    listed: list[dict[str, Any]] = []
+    for name in names:
+        listed += [{"op": "first", "feature": name, "count": 24}]
+        listed += [
+            {"op": "n_gram", "feature": name, "length": n, "num_embeddings": 10**6, "into": f"{name}_{n}"}
+            for n in (2, 3)
+        ]
+        listed += [{"op": "hash", "feature": name, "num_embeddings": 10**5}]
+    features = [{"name": n, "num_embeddings": 10**7, "pooling_factor": 20, "lengths": "poisson"} for n in names]
+    return {"format": "generator", "num_samples": samples, "dense": 4, "features": features, "transforms": listed}
+
+
+def settings(samples: int) -> tuple[FeedSettings, Dataset]:
+    raw = heavy(samples)
+    dataset = open_dataset(spec_from_raw(dict(raw), "a benchmark"))
+    position = Position(epoch=0, used=0, seed=0, shuffle=True, dataset=dataset.source.digest, window=WINDOW)
+    return FeedSettings(data=raw, position=position, rank=0, world_size=1, batch_size=BATCH), dataset
+
+
+def local(dataset: Dataset) -> Any:
+    return dataset.batches(rank=0, world_size=1, batch_size=BATCH, seed=0, window=WINDOW)
+
+
+def stalls(words: Any) -> None:
+    """The share of the time that a trainer waits; of the second half of the steps, and when it last waited long."""
+    made, dataset = settings(words.steps * BATCH)
+    begun = time.process_time()
+    with local(dataset) as batches:
+        count = sum(1 for _ in itertools.islice(batches, 48))
+    step_s = (time.process_time() - begun) / count / words.load
+    print(f"a batch takes {step_s * words.load * 1e3:.0f} ms of a core, a step {step_s * 1e3:.0f} ms\n")
+    print("| read by | waiting, second half | steady after | workers at the end |\n|---|---|---|---|")
+    for name, feed in (("a thread of the trainer", None), ("feed: 1", 1), ("feed: 2", 2), ("feed: auto", "auto")):
+        with local(dataset) if feed is None else Feed(made, feed) as batches:  # type: ignore[arg-type]
+            waits = list(waiting(batches, step_s))
+            workers = batches.figures.workers if isinstance(batches, Feed) else "-"
+        half = waits[len(waits) // 2 :]
+        share = sum(half) / (sum(half) + step_s * len(half))
+        steady = steady_after(waits, step_s)
+        print(f"| {name} | {share:.1%} | {'never' if steady is None else f'{steady:.0f} s'} | {workers} |", flush=True)
+
+
+def waiting(batches: Iterator[Batch], step_s: float) -> Iterator[float]:
+    """Seconds that each step waited for its batch."""
+    while True:
+        begun = time.perf_counter()
+        if next(batches, None) is None:
+            return
+        yield time.perf_counter() - begun
+        time.sleep(step_s)
+
+
+def steady_after(waits: list[float], step_s: float, run: int = 32) -> float | None:
+    """Seconds after which no run of steps waited 2 % of its time or more."""
+    late = [
+        i for i in range(len(waits) - run) if sum(waits[i : i + run]) > 0.02 * (sum(waits[i : i + run]) + run * step_s)
+    ]
+    if late and late[-1] + run >= len(waits) - 1:
+        return None
+    last = late[-1] + run if late else 0
+    return sum(waits[:last]) + last * step_s
+
+
+def kills(words: Any) -> None:
+    """Ids of an epoch in which workers are killed."""
+    made, _dataset = settings(words.steps * BATCH)
+    luck, killed, ids = random.Random(0), 0, list[int]()
+    at = set(luck.sample(range(words.steps), 20))
+    with Feed(made, 2) as feed:
+        for number, batch in enumerate(feed):
+            ids += batch.sample_ids.tolist()
+            hands = list(feed._hands.values())
+            alive = [hand.process for hand in hands if hand.process.poll() is None]
+            if number in at and alive:
+                luck.choice(alive).kill()
+                killed += 1
+        lost = feed.lost
+    same = sorted(ids) == list(range(words.steps * BATCH))
+    print(f"{killed} workers killed, {lost} replaced; {len(ids):,} samples, each exactly once: {same}")
+    assert same
+
+
+def memory(words: Any) -> None:
+    """Resident memory of all processes: while nobody asks, and after many samples."""
+    made, _ = settings(10**9)
+    with Feed(made, 2) as feed:
+        next(feed)
+        for _ in range(10):
+            time.sleep(3)
+            print(f"nobody asks: {_resident(feed)}", flush=True)
+        ends, samples, shown = time.perf_counter() + words.minutes * 60, 0, 0.0
+        while time.perf_counter() < ends:
+            samples += len(next(feed))
+            if time.perf_counter() > shown:
+                shown = time.perf_counter() + words.minutes * 6
+                print(f"{samples:,} samples: {_resident(feed)}", flush=True)
+
+
+def _resident(feed: Feed) -> str:
+    mine = proc_bytes("self/status", "VmRSS")
+    others = [proc_bytes(f"{hand.process.pid}/status", "VmRSS") for hand in feed._hands.values()]
+    return f"trainer's side {mine / MIB:.0f} MiB, workers {', '.join(f'{each / MIB:.0f} MiB' for each in others)}"
+
+
+if __name__ == "__main__":
+    main()
