@@ -4,6 +4,7 @@ from typing import Literal
 
 import click
 
+from recsmith.cli.data_convert import cluster, convert
 from recsmith.cli.options import format_option
 from recsmith.cli.progress import end_line, note, progress_printer
 
@@ -12,11 +13,15 @@ PROGRESS_S = 30.0  # seconds between two lines of progress in a log
 
 @click.group(name="data")
 def command() -> None:
-    """Look at the data that training reads, check it, or generate some whose truth is known.
+    """Look at the data that training reads, check it, convert it, or generate some whose truth is known.
 
-    DATA is a spec (YAML or JSON, docs/data.md), a MovieLens folder, Criteo's click logs, or a folder that `generate`
-    wrote.
+    DATA is a spec (YAML or JSON, docs/data.md), a MovieLens folder, Criteo's click logs, or a folder that `generate`,
+    `convert` or `cluster` wrote.
     """
+
+
+command.add_command(convert)
+command.add_command(cluster)
 
 
 @command.command(name="inspect")

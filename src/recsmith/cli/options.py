@@ -37,7 +37,8 @@ def _shares(context: click.Context, parameter: click.Parameter, value: str | Non
         raise click.BadParameter(f"{error}; write shares such as 0.1,0.2") from None
 
 
-def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+def size_value(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """Bytes of an option's quantity such as 40GiB."""
     return None if value is None else parse_size(value)
 
 
@@ -51,8 +52,8 @@ def read_speed(_: click.Context, __: click.Parameter, value: str | None) -> floa
     return None if value is None else parse_speed(value)
 
 
-_HBM = click.option("--hbm", callback=_size, metavar="SIZE", help="Device memory, such as 60GiB.")
-_RESERVE = click.option("--reserve", callback=_size, metavar="SIZE", help="Memory kept free on every device.")
+_HBM = click.option("--hbm", callback=size_value, metavar="SIZE", help="Device memory, such as 60GiB.")
+_RESERVE = click.option("--reserve", callback=size_value, metavar="SIZE", help="Memory kept free on every device.")
 _OPTIMIZER = click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's.")
 _MEMORY = click.option(
     "--memory",

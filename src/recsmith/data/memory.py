@@ -13,13 +13,13 @@ BLOCK = 8192  # samples of a block
 
 
 class MemorySource:
-    """Samples that were read as a whole."""
+    """Samples that were read as a whole, with columns beside those of the schema (B,)."""
 
     files: tuple[tuple[int, int], ...] = ()
     max_corrupt = 0
 
-    def __init__(self, schema: DataSchema, samples: Batch) -> None:
-        self._schema, self._samples = schema, samples
+    def __init__(self, schema: DataSchema, samples: Batch, columns: dict[str, Ints] | None = None) -> None:
+        self._schema, self._samples, self._columns = schema, samples, columns or {}
 
     @property
     def schema(self) -> DataSchema:
@@ -47,3 +47,12 @@ class MemorySource:
         """The samples of a block."""
         first = block * BLOCK
         return Block(samples=self._samples.take(np.arange(first, min(first + BLOCK, len(self._samples)))))
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Columns beside those of the schema."""
+        return tuple(self._columns)
+
+    def column(self, block: int, name: str) -> Ints:
+        """One of them, of the samples of a block."""
+        return self._columns[name][block * BLOCK : (block + 1) * BLOCK]

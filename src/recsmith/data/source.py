@@ -1,6 +1,6 @@
 """The protocol of formats: blocks of samples whose sizes are known, each of which can be read."""
 
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from recsmith._types import Bools, Ints, record
 from recsmith.data.batch import Batch
@@ -58,4 +58,18 @@ class BlockSource(Protocol):
 
     def read(self, block: int) -> Block:
         """The samples of a block."""
+        ...
+
+
+@runtime_checkable
+class ColumnSource(Protocol):
+    """What formats offer that have columns beside those of the schema, such as sessions and times."""
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Every column there is."""
+        ...
+
+    def column(self, block: int, name: str) -> Any:
+        """A column of a block: whole numbers of NumPy, or pyarrow's array."""
         ...

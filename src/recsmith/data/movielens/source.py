@@ -43,7 +43,7 @@ class MovieLensSpec:
 def movielens_source(spec: MovieLensSpec) -> MemorySource:
     """The samples of a MovieLens folder; a rating's row in ratings.csv, counted from 0, is its number."""
     folder = Path(spec.path)
-    users, movies, stars = _ratings(folder / "ratings.csv")
+    users, movies, stars, times = _ratings(folder / "ratings.csv")
     wanted = np.flatnonzero(users <= (spec.max_user_id or users.max(initial=0)))
     if not len(wanted):
         raise UsageError(f"no rating in '{folder}' is of a user up to {spec.max_user_id}; give a larger max_user_id")
@@ -77,15 +77,16 @@ def movielens_source(spec: MovieLensSpec) -> MemorySource:
         dense=(),
         labels=("liked",),
     )
-    return MemorySource(schema, samples.take(np.sort(chosen)))
+    kept = np.sort(chosen)
+    return MemorySource(schema, samples.take(kept), {"timestamp": times[wanted][kept]})
 
 
-def _ratings(path: Path) -> tuple[Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.float64]]"]:
-    """Users, movies and stars of all ratings."""
+def _ratings(path: Path) -> tuple[Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.float64]]", Ints]:
+    """Users, movies, stars and times of all ratings."""
     rows = _rows(path, RATINGS)
     try:
-        users, movies = (np.array([int(row[column]) for row in rows], dtype=np.int64) for column in (0, 1))
-        return users, movies, np.array([float(row[2]) for row in rows])
+        users, movies, times = (np.array([int(row[column]) for row in rows], dtype=np.int64) for column in (0, 1, 3))
+        return users, movies, np.array([float(row[2]) for row in rows]), times
     except ValueError as error:
         raise CorruptFile(f"'{path}' holds a rating that is no number: {error}; fetch the file again") from None
 

@@ -10,13 +10,14 @@ from recsmith._install import PARQUET
 from recsmith.errors import CorruptFile, MissingExtra
 
 ARROW_ENDINGS = (".arrow", ".feather")
+LARGEST_READ = 2**25  # bytes that one read takes of merged columns, as pyarrow has it
 
 
 def pyarrow() -> Any:
-    """The package, with its Parquet, IPC and compute parts."""
+    """The package, with its Parquet, IPC, compute and dataset parts."""
     if find_spec("pyarrow") is None:
         raise MissingExtra(f"Parquet and Arrow data need pyarrow: {PARQUET}")
-    for part in ("parquet", "ipc", "compute"):
+    for part in ("parquet", "ipc", "compute", "dataset"):
         import_module(f"pyarrow.{part}")
     return import_module("pyarrow")
 
@@ -41,14 +42,26 @@ class ColumnFile:
         except (arrow.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
 
-    def read(self, part: int, columns: Sequence[str]) -> Any:
-        """Columns of a part, as pyarrow's table."""
+    def is_whole(self, column: str) -> bool:
+        """Whether a column is known to hold one whole number in each row, without reading it."""
+        if self.is_arrow or not pyarrow().types.is_integer(self.schema.field(column).type):
+            return False
+        groups = [self._metadata.row_group(part) for part in range(len(self.sizes))]
+        found = [group.column(at) for group in groups for at in range(group.num_columns)]
+        counts = [each.statistics for each in found if each.path_in_schema == column]
+        return all(each is not None and each.has_null_count and each.null_count == 0 for each in counts)
+
+    def read(self, part: int, columns: Sequence[str], gap: int = 0) -> Any:
+        """Columns of a part, as pyarrow's table. gap: bytes between two of them that one read of both may pass over."""
         arrow = pyarrow()
         try:
             if self.is_arrow:
                 with arrow.memory_map(str(self.path)) as file:
                     batch = arrow.ipc.open_file(file).get_batch(part)
                     return arrow.Table.from_batches([batch]).select(list(columns))
+            if gap:
+                fragment = coalescing(str(self.path), gap).subset(row_group_ids=[part])
+                return fragment.to_table(list(columns), use_threads=False)
             with arrow.parquet.ParquetFile(self.path, metadata=self._metadata) as file:
                 return file.read_row_group(part, columns=list(columns), use_threads=False)
         except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -60,3 +73,11 @@ class ColumnFile:
         return CorruptFile(
             f"'{self.path}' cannot be read as {kind} ({reason}); it is cut off or damaged, write it again"
         )
+
+
+def coalescing(file: Any, gap: int) -> Any:
+    """A Parquet file (a path, or what pyarrow reads from) as a fragment whose reads are merged across gaps of bytes."""
+    arrow = pyarrow()
+    cache = arrow.CacheOptions(hole_size_limit=gap, range_size_limit=max(LARGEST_READ, gap + 1))
+    scan = arrow.dataset.ParquetFragmentScanOptions(pre_buffer=True, cache_options=cache)
+    return arrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan).make_fragment(file)

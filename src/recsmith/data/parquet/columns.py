@@ -12,12 +12,12 @@ from recsmith.errors import CorruptFile
 
 
 def bags(table: Any, feature: ParquetFeature, place: str) -> JaggedIds:
-    """The bags of a feature: a list a row, or one id a row; empty for null.
+    """The bags of a feature: a list a row, or one id a row; empty for null. table: of pyarrow, with a column for a key.
 
     Raises:
         CorruptFile: an id is outside the table, or the weights are not as many.
     """
-    values, lengths = _lists(table, feature.column or feature.name, place, whole=True)
+    values, lengths = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
     ids = values.astype(np.int64, copy=False)
     if feature.ids == "modulo":
         ids = ids % feature.num_embeddings

@@ -13,7 +13,9 @@ from recsmith._types import Ints
 from recsmith.data.batch import Batch
 from recsmith.data.parquet.arrow import ARROW_ENDINGS, ColumnFile
 from recsmith.data.parquet.columns import bags, numbers, sample_ids
-from recsmith.data.parquet.spec import SCHEMA_KEY, ParquetFeature, ParquetSpec
+from recsmith.data.parquet.manifest import UNFINISHED
+from recsmith.data.parquet.maps import flattened
+from recsmith.data.parquet.spec import SCHEMA_KEY, ParquetFeature, ParquetSpec, weights_column
 from recsmith.data.schema import DataFeature, DataSchema
 from recsmith.data.source import Block
 from recsmith.errors import CorruptFile, UsageError
@@ -30,7 +32,9 @@ class ParquetSource:
 
     def __init__(self, spec: ParquetSpec) -> None:
         self._files = [ColumnFile(path) for path in column_files(spec.paths)]
-        self.spec = spec if spec.features else _written_spec(spec, self._files[0])
+        written = None if spec.features else _written_schema(self._files[0])
+        self.spec = spec if written is None else _written_spec(spec, written)
+        self._schema = written
         self._columns = _columns(self.spec)
         for file in self._files:
             _check_columns(file, self._columns)
@@ -39,8 +43,15 @@ class ParquetSource:
     @property
     def schema(self) -> DataSchema:
         """What a sample holds."""
+        if self._schema is not None:
+            return self._schema
         features = [
-            DataFeature(name=each.name, num_embeddings=each.num_embeddings, weighted=each.weights is not None)
+            DataFeature(
+                name=each.name,
+                num_embeddings=each.num_embeddings,
+                weighted=each.weights is not None,
+                single=each.key is None and all(file.is_whole(each.column or each.name) for file in self._files),
+            )
             for each in self.spec.features
         ]
         return DataSchema(features=tuple(features), dense=self.spec.dense, labels=self.spec.labels)
@@ -58,7 +69,7 @@ class ParquetSource:
     @property
     def digest(self) -> str:
         """A word that changes with the column map and the files."""
-        described = json.dumps(encode(replace(self.spec, paths=("",))), sort_keys=True)
+        described = json.dumps(encode(replace(self.spec, paths=("",), read_gap=0)), sort_keys=True)
         shapes = [f"{file.path.name} {file.path.stat().st_size} {file.sizes}" for file in self._files]
         return hashlib.sha256("\n".join([described, *shapes]).encode()).hexdigest()[:16]
 
@@ -69,11 +80,15 @@ class ParquetSource:
     def read(self, block: int) -> Block:
         """The samples of a block."""
         file, part = self._parts[block]
-        table, place = file.read(part, self._columns), f"'{file.path}'"
+        table, place = file.read(part, self._columns, self.spec.read_gap), f"'{file.path}'"
+        taken_apart = flattened(table, self.spec.features, place)
         labels, whole = numbers(table, self.spec.labels, place)
         samples = Batch(
             dense=numbers(table, self.spec.dense, place)[0],
-            ids={each.name: bags(table, each, place) for each in self.spec.features},
+            ids={
+                each.name: bags(taken_apart[each.column or ""] if each.key else table, each, place)
+                for each in self.spec.features
+            },
             labels=labels,
             label_names=self.spec.labels,
             sample_ids=self._sample_ids(block, table, place),
@@ -81,6 +96,17 @@ class ParquetSource:
         first = int(np.argmin(whole)) if len(whole) else 0
         wrong = f"row {first} of part {part} of '{file.path}' has no label"
         return Block(samples=samples, valid=None if whole.all() else whole, first_corrupt="" if whole.all() else wrong)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Every column of the first file, read or not."""
+        return tuple(self._files[0].schema.names)
+
+    def column(self, block: int, name: str) -> Any:
+        """A column of a block, as pyarrow's array."""
+        file, part = self._parts[block]
+        _check_columns(file, [name])
+        return file.read(part, [name])[name].combine_chunks()
 
     def _sample_ids(self, block: int, table: Any, place: str) -> Ints:
         """Numbers of a block's samples: those of their column, or counted along the files."""
@@ -99,6 +125,8 @@ def column_files(paths: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
+            if (path / UNFINISHED).exists():
+                raise UsageError(f"'{path}' is not finished; give the command that writes it once more, and it goes on")
             inside = sorted(each for each in path.rglob("*") if each.suffix in ENDINGS and not _hidden(each, path))
             if not inside:
                 raise UsageError(
@@ -129,8 +157,8 @@ def _check_columns(file: ColumnFile, columns: list[str]) -> None:
         raise CorruptFile(f"'{file.path}' has no column '{missing}'{did_you_mean(missing, there)}")
 
 
-def _written_spec(spec: ParquetSpec, file: ColumnFile) -> ParquetSpec:
-    """The column map that the files hold themselves."""
+def _written_schema(file: ColumnFile) -> DataSchema:
+    """The schema that a file holds itself."""
     words: dict[bytes, bytes] = file.schema.metadata or {}
     if SCHEMA_KEY not in words:
         raise UsageError(
@@ -138,8 +166,19 @@ def _written_spec(spec: ParquetSpec, file: ColumnFile) -> ParquetSpec:
             f"`format: parquet`, paths, features, dense and labels (its columns: {', '.join(file.schema.names[:20])})"
         )
     raw = parse_json(words[SCHEMA_KEY].decode("utf-8", "replace"), str(file.path))
-    schema = decode(DataSchema, raw, str(file.path))
-    features = [ParquetFeature(name=each.name, num_embeddings=each.num_embeddings or 1) for each in schema.features]
+    return decode(DataSchema, raw, str(file.path))
+
+
+def _written_spec(spec: ParquetSpec, schema: DataSchema) -> ParquetSpec:
+    """The column map of files that hold their schema themselves."""
+    features = [
+        ParquetFeature(
+            name=each.name,
+            num_embeddings=each.num_embeddings or 1,
+            weights=weights_column(each.name) if each.weighted else None,
+        )
+        for each in schema.features
+    ]
     return replace(
         spec, features=tuple(features), dense=schema.dense, labels=schema.labels, sample_id=spec.sample_id or SAMPLE_ID
     )
