@@ -67,3 +67,25 @@ def test_wrong_words_are_refused(run: Run, spec: Path, tmp_path: Path):
         done = run("data", *words)
         assert done.code == 2
         assert message in done.err
+
+
+def test_data_is_converted_clustered_checked_and_counted(run: Run, spec: Path, tmp_path: Path):
+    (tmp_path / "jobs.yaml").write_text("cat_7: 4\ncat_3: 9\n")
+    spec.write_text(spec.read_text() + "sessions: {size: 4, duplication: 0.9}\n")
+    done = run("data", "convert", spec, "-o", tmp_path / "a", "--popularity", tmp_path / "jobs.yaml")
+    assert (done.code, "6,000 samples in 1 file, 1 row group" in done.err) == (0, True)
+    done = run("data", "cluster", tmp_path / "a", "-o", tmp_path / "b", "--session", "cat_3", "--row-group", "64KiB")
+    assert (done.code, "written to" in done.err) == (0, True)
+    shown = run("data", "inspect", tmp_path / "a", "--batch-size", 500).out
+    assert "1,500 in the samples counted, of 4.0 each, 4.0 of them side by side" in shown
+    assert json.loads(run("data", "inspect", tmp_path / "b", "--format", "json").out)["stored"]["row_groups"] > 10
+    out = tmp_path / "workload.json"
+    done = run("data", "workload", tmp_path / "a", "--batch-size", 500, "--deduplicate", "-o", out)
+    assert "26 tables, 26 of them of deduplicated features, written to" in done.err
+    assert run("plan", out, "--cluster", "h100:2").code == 0
+    path = tmp_path / "b" / "part-00000.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    done = run("data", "check", tmp_path / "b")
+    assert (done.code, "cut off or damaged" in done.out) == (1, True)
+    raw = json.loads(run("data", "check", tmp_path / "b", "--format", "json").out)
+    assert [each["fault"] for each in raw["faults"]][1].endswith("in the manifest")

@@ -4,7 +4,7 @@ from typing import Literal
 
 import click
 
-from recsmith.cli.data_convert import cluster, convert
+from recsmith.cli.datasets import cluster, convert, workload
 from recsmith.cli.options import format_option
 from recsmith.cli.progress import end_line, note, progress_printer
 
@@ -22,15 +22,18 @@ def command() -> None:
 
 command.add_command(convert)
 command.add_command(cluster)
+command.add_command(workload)
 
 
 @command.command(name="inspect")
 @click.argument("data")
 @click.option("--samples", type=click.IntRange(min=1), default=100_000, show_default=True, metavar="N",
               help="How many samples to count.")  # fmt: skip
+@click.option("--batch-size", type=click.IntRange(min=1), default=4096, show_default=True, metavar="N",
+              help="Samples of a batch whose distinct bags are counted.")  # fmt: skip
 @format_option
-def inspect(data: str, samples: int, format_: str) -> None:
-    """Show what a dataset holds: its features, ids, labels, and how often bags repeat.
+def inspect(data: str, samples: int, batch_size: int, format_: str) -> None:
+    """Show what a dataset holds: features, ids, labels, how often ids and bags repeat, sessions, and bytes of columns.
 
     Of generated data it also says the best AUC and log loss that any model can reach.
 
@@ -44,7 +47,7 @@ def inspect(data: str, samples: int, format_: str) -> None:
     from recsmith.reports.layout import show
 
     spec = load_spec(data)
-    figures = count_figures(open_dataset(spec), samples)
+    figures = count_figures(open_dataset(spec), samples, batch_size)
     optimum = planted_optimum(spec, samples) if isinstance(spec, GeneratorSpec) else None
     if format_ == "json":
         click.echo(dump_json(figures_to_raw(figures, optimum)), nl=False)
@@ -58,23 +61,24 @@ def inspect(data: str, samples: int, format_: str) -> None:
 def check(data: str, format_: str) -> None:
     """Read a dataset from end to end: count its samples and the corrupt ones, and check files and ids.
 
-    The exit code is 1 where more samples are corrupt than the spec allows.
+    Of Parquet, it names every file that is cut off, lacks columns or has more, whose types differ from the first file's
+    or whose ids are outside their tables, and counts them. The exit code is 1 where training could not read the data.
 
     \b
     recsmith data check spec.yaml
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.data import check_data, open_dataset
+    from recsmith.data import check_spec, load_spec
     from recsmith.files import dump_json
     from recsmith.reports.data import check_report, check_to_raw
     from recsmith.reports.layout import show
 
-    found = check_data(open_dataset(data), progress_printer(lambda done: f"{done:,} samples read", PROGRESS_S))
+    found = check_spec(load_spec(data), progress_printer(lambda done: f"{done:,} samples read", PROGRESS_S))
     end_line()
     if format_ == "json":
         click.echo(dump_json(check_to_raw(found)), nl=False)
     else:
         show(check_report(found))
-    if found.corrupt > found.allowed:
+    if not found.is_usable:
         click.get_current_context().exit(1)
 
 

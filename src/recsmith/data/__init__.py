@@ -2,9 +2,11 @@
 
 from recsmith.data.batch import Batch, JaggedIds
 from recsmith.data.batches import Batches, Counts
+from recsmith.data.checking import DataCheck, check_data, check_spec
+from recsmith.data.counted_workload import counted_workload
 from recsmith.data.criteo import CriteoSpec
 from recsmith.data.dataset import Dataset
-from recsmith.data.figures import DataCheck, DataFigures, FeatureFigures, check_data, count_figures
+from recsmith.data.figures import DataFigures, FeatureFigures, SessionFigures, count_figures
 from recsmith.data.generator import DriftSpec, GeneratedFeature, GeneratorSpec, SessionSpec, TeacherSpec
 from recsmith.data.generator.optimum import Optimum, area_under_curve, planted_optimum
 from recsmith.data.movielens import MovieLensSpec
@@ -36,12 +38,15 @@ __all__ = [
     "ParquetFeature",
     "ParquetSpec",
     "Position",
+    "SessionFigures",
     "SessionSpec",
     "TeacherSpec",
     "area_under_curve",
     "check_data",
     "check_folder",
+    "check_spec",
     "count_figures",
+    "counted_workload",
     "generator_like",
     "load_spec",
     "open_dataset",

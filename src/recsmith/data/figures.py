@@ -1,115 +1,136 @@
 """Figures of a dataset: what its samples hold, counted."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from recsmith._types import Ints, noun
 from recsmith.data.batch import Batch, JaggedIds, concatenated
+from recsmith.data.converting.keys import KeyColumns, block_keys
 from recsmith.data.dataset import Dataset
+from recsmith.data.deduplication import distinct_rows
+from recsmith.data.parquet import ParquetSource
+from recsmith.data.parquet.stored import StoredFigures
+from recsmith.data.schema import DataFeature
 from recsmith.data.source import Block
 
-MOST_CORRUPT_SHOWN = 3  # descriptions of corrupt samples that are kept
-Progress = Callable[[int], None]
+BATCH_SIZE = 4096  # samples of a batch whose distinct bags are counted, unless another is given
 
 
 @noun
 class FeatureFigures:
     """What was counted of a feature.
 
-    mean_ids: in a bag. empty: share of the bags without ids. distinct: different ids. hottest: share of the ids that
-    the most frequent one has. repeated: share of the samples whose bag is that of the sample before.
+    counted: samples. mean_ids: in a bag. empty: share of the bags without ids. distinct: different ids. hottest: share
+    of the ids that the most frequent one has. repeated: share of the samples whose bag is that of the sample before.
+    duplicates: samples for each distinct bag in a batch (RecD's DedupeFactor). stored: bytes of its column in all
+    files, if known.
     """
 
     name: str
     num_embeddings: int | None
+    counted: int
     mean_ids: float
     empty: float
     distinct: int
     largest: int
     hottest: float
     repeated: float
+    duplicates: float = 1.0
+    stored: int | None = None
+
+    @property
+    def reuse(self) -> float:
+        """Reads for each different id among those counted."""
+        return self.mean_ids * self.counted / max(self.distinct, 1)
+
+
+@noun
+class SessionFigures:
+    """Sessions of the counted samples: how many, samples of each, and how many of those follow each other."""
+
+    sessions: int
+    samples: float
+    side_by_side: float
 
 
 @noun
 class DataFigures:
     """What was counted in the first samples of a dataset, in the order in which they are stored.
 
-    labels and dense: mean of each column by name.
+    batch_size: samples of a batch whose distinct bags were counted. labels and dense: mean of each column by name.
+    sessions: where the data says them. stored: of files of columns.
     """
 
     num_samples: int
     counted: int
     corrupt: int
+    batch_size: int
     labels: dict[str, float]
     dense: dict[str, float]
     features: tuple[FeatureFigures, ...]
+    sessions: SessionFigures | None = None
+    stored: StoredFigures | None = None
 
 
-@noun
-class DataCheck:
-    """What reading a dataset from end to end found: samples, corrupt ones with some descriptions, its largest block.
+def count_figures(dataset: Dataset, samples: int, batch_size: int = BATCH_SIZE) -> DataFigures:
+    """Read at least so many samples of a dataset, or all, and count what they hold; bags repeat within batches."""
+    read, corrupt, sessions = first_samples(dataset, samples)
+    source, schema = dataset.source, dataset.schema
+    stored = source.stored() if isinstance(source, ParquetSource) else None
+    columns = source.columns_of_features if isinstance(source, ParquetSource) else {}
+    sizes = {} if stored is None else stored.columns
+    return DataFigures(
+        num_samples=int(source.sizes().sum()),
+        counted=len(read),
+        corrupt=corrupt,
+        batch_size=batch_size,
+        labels={name: _mean(read.labels[:, at]) for at, name in enumerate(schema.labels)},
+        dense={name: _mean(read.dense[:, at]) for at, name in enumerate(schema.dense)},
+        features=tuple(
+            _feature(each, read.ids[each.name], batch_size, sizes.get(columns.get(each.name, "")))
+            for each in schema.features
+        ),
+        sessions=None if sessions is None else session_figures(sessions),
+        stored=stored,
+    )
 
-    allowed: corrupt samples that a rank passes over before training stops.
-    """
 
-    samples: int
-    corrupt: int
-    allowed: int
-    examples: tuple[str, ...]
-    blocks: int
-    largest_block: int
-
-
-def count_figures(dataset: Dataset, samples: int) -> DataFigures:
-    """Read at least so many samples of a dataset, or all, and count what they hold."""
+def first_samples(dataset: Dataset, samples: int) -> tuple[Batch, int, Ints | None]:
+    """(at least so many samples as they are stored, or all; corrupt ones among them; the session of each, if known)."""
     parts: list[Batch] = []
+    sessions: list[Ints | None] = []
     corrupt = held = 0
-    sizes = dataset.source.sizes()
-    for number in range(len(sizes)):
-        batch, wrong = _whole(dataset.source.read(number))
+    for number in range(len(dataset.source.sizes())):
+        block = dataset.source.read(number)
+        keys = block_keys(dataset.source, number, block.samples, KeyColumns())
+        batch, wrong = whole(block)
         parts.append(batch)
+        sessions.append(keys.session if keys.session is None or block.valid is None else keys.session[block.valid])
         corrupt, held = corrupt + wrong, held + len(batch)
         if held >= samples:
             break
-    read, schema = concatenated(parts or [dataset.schema.empty()]), dataset.schema
-    return DataFigures(
-        num_samples=int(sizes.sum()),
-        counted=len(read),
-        corrupt=corrupt,
-        labels={name: _mean(read.labels[:, at]) for at, name in enumerate(schema.labels)},
-        dense={name: _mean(read.dense[:, at]) for at, name in enumerate(schema.dense)},
-        features=tuple(_feature(each.name, each.num_embeddings, read.ids[each.name]) for each in schema.features),
-    )
+    known = [each for each in sessions if each is not None]
+    read = concatenated(parts or [dataset.schema.empty()])
+    return read, corrupt, np.concatenate(known) if known and len(known) == len(sessions) else None
 
 
-def check_data(dataset: Dataset, on_progress: Progress = lambda _: None) -> DataCheck:
-    """Read a dataset from end to end; corrupt samples are counted, whatever its limit is.
-
-    Raises:
-        CorruptFile: a file is damaged, or an id is outside its table.
-    """
-    examples: list[str] = []
-    good = corrupt = 0
-    sizes = dataset.source.sizes()
-    for number in range(len(sizes)):
-        block = dataset.source.read(number)
-        batch, wrong = _whole(block)
-        good, corrupt = good + len(batch), corrupt + wrong
-        if wrong and len(examples) < MOST_CORRUPT_SHOWN:
-            examples.append(block.first_corrupt)
-        on_progress(good)
-    return DataCheck(
-        samples=good,
-        corrupt=corrupt,
-        allowed=dataset.source.max_corrupt,
-        examples=tuple(examples),
-        blocks=len(sizes),
-        largest_block=int(sizes.max(initial=0)),
-    )
+def session_figures(sessions: Ints) -> SessionFigures:
+    """Sessions in samples as they are stored."""
+    count, samples = len(np.unique(sessions)), max(len(sessions), 1)
+    runs = int(np.count_nonzero(np.diff(sessions))) + 1
+    return SessionFigures(sessions=count, samples=samples / max(count, 1), side_by_side=samples / runs)
 
 
-def _whole(block: Block) -> tuple[Batch, int]:
+def distinct_bags(bags: JaggedIds, batch_size: int) -> Ints:
+    """The samples whose bags are the distinct ones of batches of samples that follow each other (U,)."""
+    starts = range(0, len(bags.lengths), batch_size)
+    found = [
+        start + distinct_rows([bags.take(np.arange(start, min(start + batch_size, len(bags.lengths))))])[0]
+        for start in starts
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *found])
+
+
+def whole(block: Block) -> tuple[Batch, int]:
     """(the samples of a block that are not corrupt, how many are)."""
     if block.valid is None:
         return block.samples, 0
@@ -120,18 +141,21 @@ def _mean(values: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> float:
     return float(values.mean(dtype=np.float64)) if len(values) else 0.0
 
 
-def _feature(name: str, num_embeddings: int | None, bags: JaggedIds) -> FeatureFigures:
+def _feature(feature: DataFeature, bags: JaggedIds, batch_size: int, stored: int | None) -> FeatureFigures:
     distinct, counts = np.unique(bags.values, return_counts=True)
     ids, samples = len(bags.values), max(len(bags.lengths), 1)
     return FeatureFigures(
-        name=name,
-        num_embeddings=num_embeddings,
+        name=feature.name,
+        num_embeddings=feature.num_embeddings,
+        counted=len(bags.lengths),
         mean_ids=ids / samples,
         empty=float((bags.lengths == 0).sum()) / samples,
         distinct=len(distinct),
         largest=int(distinct.max(initial=-1)),
         hottest=float(counts.max(initial=0)) / max(ids, 1),
         repeated=repeated_share(bags),
+        duplicates=len(bags.lengths) / max(len(distinct_bags(bags, batch_size)), 1) if len(bags.lengths) else 1.0,
+        stored=stored,
     )
 
 

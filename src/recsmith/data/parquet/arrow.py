@@ -51,6 +51,17 @@ class ColumnFile:
         counts = [each.statistics for each in found if each.path_in_schema == column]
         return all(each is not None and each.has_null_count and each.null_count == 0 for each in counts)
 
+    def column_bytes(self) -> dict[str, int]:
+        """Packed bytes of each column of a Parquet file; nothing of an Arrow file, which does not say them."""
+        found: dict[str, int] = {}
+        for part in range(0 if self.is_arrow else len(self.sizes)):
+            group = self._metadata.row_group(part)
+            for at in range(group.num_columns):
+                chunk = group.column(at)
+                name = chunk.path_in_schema.split(".")[0]
+                found[name] = found.get(name, 0) + chunk.total_compressed_size
+        return found
+
     def read(self, part: int, columns: Sequence[str], gap: int = 0) -> Any:
         """Columns of a part, as pyarrow's table. gap: bytes between two of them that one read of both may pass over."""
         arrow = pyarrow()

@@ -35,6 +35,15 @@ def bags(table: Any, feature: ParquetFeature, place: str) -> JaggedIds:
     return JaggedIds(values=ids, lengths=lengths, weights=weights.astype(np.float32))
 
 
+def ids_outside(table: Any, feature: ParquetFeature, place: str) -> tuple[int, int]:
+    """(how many ids of a feature are negative, how many are above its table); none where they are taken modulo."""
+    values, _ = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
+    if feature.ids == "modulo":
+        return 0, 0
+    ids: Ints = values.astype(np.int64, copy=False)
+    return int(np.count_nonzero(ids < 0)), int(np.count_nonzero(ids >= feature.num_embeddings))
+
+
 def numbers(table: Any, names: tuple[str, ...], place: str) -> tuple[Singles, Bools]:
     """Columns of numbers side by side (B, C), 0 for null; and which rows have no null (B,)."""
     values, whole = np.zeros((table.num_rows, len(names)), np.float32), np.ones(table.num_rows, np.bool_)

@@ -13,9 +13,11 @@ from recsmith._types import Ints
 from recsmith.data.batch import Batch
 from recsmith.data.parquet.arrow import ARROW_ENDINGS, ColumnFile
 from recsmith.data.parquet.columns import bags, numbers, sample_ids
+from recsmith.data.parquet.faults import Fault, part_faults
 from recsmith.data.parquet.manifest import UNFINISHED
 from recsmith.data.parquet.maps import flattened
 from recsmith.data.parquet.spec import SCHEMA_KEY, ParquetFeature, ParquetSpec, weights_column
+from recsmith.data.parquet.stored import StoredFigures, stored_figures
 from recsmith.data.schema import DataFeature, DataSchema
 from recsmith.data.source import Block
 from recsmith.errors import CorruptFile, UsageError
@@ -32,10 +34,9 @@ class ParquetSource:
 
     def __init__(self, spec: ParquetSpec) -> None:
         self._files = [ColumnFile(path) for path in column_files(spec.paths)]
-        written = None if spec.features else _written_schema(self._files[0])
-        self.spec = spec if written is None else _written_spec(spec, written)
-        self._schema = written
-        self._columns = _columns(self.spec)
+        self.spec = spec if spec.features else written_spec(spec, self._files[0])
+        self._schema = None if spec.features else _written_schema(self._files[0])
+        self._columns = columns_of(self.spec)
         for file in self._files:
             _check_columns(file, self._columns)
         self._parts = [(file, part) for file in self._files for part in range(len(file.sizes))]
@@ -102,6 +103,24 @@ class ParquetSource:
         """Every column of the first file, read or not."""
         return tuple(self._files[0].schema.names)
 
+    @property
+    def columns_of_features(self) -> dict[str, str]:
+        """The column that each feature alone has; features under keys share one, and are left out."""
+        return {each.name: each.column or each.name for each in self.spec.features if each.key is None}
+
+    def stored(self) -> StoredFigures:
+        """How the data lies in its files."""
+        return stored_figures(self._files)
+
+    def faults(self, block: int, error: CorruptFile) -> list[Fault]:
+        """What is wrong with a block that could not be read, counted."""
+        file, part = self._parts[block]
+        try:
+            table = file.read(part, self._columns)
+        except CorruptFile:
+            return [Fault(file=str(file.path), fault="is cut off or damaged; write it again", count=file.sizes[part])]
+        return part_faults(table, self.spec.features, file.path, error)
+
     def column(self, block: int, name: str) -> Any:
         """A column of a block, as pyarrow's array."""
         file, part = self._parts[block]
@@ -144,7 +163,7 @@ def _hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
 
 
-def _columns(spec: ParquetSpec) -> list[str]:
+def columns_of(spec: ParquetSpec) -> list[str]:
     """Every column that is read, once."""
     of_features = [name for each in spec.features for name in (each.column or each.name, each.weights) if name]
     return list(dict.fromkeys([*of_features, *spec.dense, *spec.labels, *([spec.sample_id] if spec.sample_id else [])]))
@@ -169,8 +188,9 @@ def _written_schema(file: ColumnFile) -> DataSchema:
     return decode(DataSchema, raw, str(file.path))
 
 
-def _written_spec(spec: ParquetSpec, schema: DataSchema) -> ParquetSpec:
-    """The column map of files that hold their schema themselves."""
+def written_spec(spec: ParquetSpec, file: ColumnFile) -> ParquetSpec:
+    """The column map of files that hold their schema themselves; UsageError where they do not."""
+    schema = _written_schema(file)
     features = [
         ParquetFeature(
             name=each.name,

@@ -43,7 +43,7 @@ def write_parquet(groups: Iterable[Batch], schema: DataSchema, path: Path, sessi
 
 
 def parquet_writer(path: Path, schema: Any) -> Any:
-    """pyarrow's writer of a file.
+    """Pyarrow's writer of a file.
 
     Lists go without a dictionary: its packed words hide from zstd that a bag is that of the sample before. Numbers of
     samples and sessions, which grow slowly or repeat, are written as differences.

@@ -1,4 +1,4 @@
-"""`recsmith data convert` and `recsmith data cluster`."""
+"""`recsmith data convert`, `recsmith data cluster` and `recsmith data workload`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from recsmith.cli.options import size_value, stack
+from recsmith.cli.options import force_option, size_value, stack
 from recsmith.cli.progress import end_line, note, progress_printer
 
 if TYPE_CHECKING:
@@ -98,3 +98,41 @@ def _say(manifest: Any, output: str) -> None:
     )
     if manifest.corrupt:
         note(f"{counted(manifest.corrupt, 'sample')} of the source were corrupt and are left out")
+
+
+@click.command(name="workload")
+@click.argument("data")
+@click.option("--batch-size", type=click.IntRange(min=1), default=8192, show_default=True, metavar="N",
+              help="Samples per device and step.")  # fmt: skip
+@click.option("--embedding-dim", type=click.IntRange(min=1), default=64, show_default=True, metavar="N",
+              help="Columns of every table.")  # fmt: skip
+@click.option("--optimizer", default="rowwise_adagrad", show_default=True, metavar="NAME", help="Sparse optimizer.")
+@click.option("--samples", type=click.IntRange(min=1), default=100_000, show_default=True, metavar="N",
+              help="How many samples to count.")  # fmt: skip
+@click.option("--deduplicate", is_flag=True, default=False,
+              help="Look up distinct bags alone where features repeat, as `data.deduplicate: auto` does.")  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", default="-", help="Write to a file instead of stdout.")
+@force_option
+def workload(data: str, output: str, force: bool, deduplicate: bool, **words: Any) -> None:
+    """Count a dataset and make the workload that the planner takes: a table for each feature.
+
+    Ids a bag, and how often rows are read again, are those of the samples counted.
+
+    \b
+    recsmith data workload sessions/ --batch-size 4096 -o plain.json
+    recsmith data workload sessions/ --batch-size 4096 --deduplicate | recsmith plan - --cluster h100:8
+    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    from recsmith.data import counted_workload, open_dataset
+    from recsmith.files import check_target, dump_json
+    from recsmith.units import counted
+    from recsmith.workloads import WORKLOAD_FILE, save_workload, workload_to_raw
+
+    check_target(output, kind=WORKLOAD_FILE, force=force)
+    made = counted_workload(open_dataset(data), deduplicate=deduplicate, **words)
+    if output == "-":
+        click.echo(dump_json(workload_to_raw(made)), nl=False)
+        return
+    save_workload(made, output)
+    fewer = sum(each.batch_size is not None for table in made.tables for each in table.features)
+    more = f", {fewer} of them of deduplicated features" if deduplicate else ""
+    note(f"{counted(len(made.tables), 'table')}{more}, written to {output}")
