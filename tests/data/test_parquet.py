@@ -129,6 +129,15 @@ def test_wrong_columns_are_refused(foreign: Path, change: dict[str, Any], messag
         everything(open_dataset(column_map(foreign)))
 
 
+def test_reads_that_pass_over_a_gap_read_the_same(tmp_path: Path):
+    write_dataset(open_dataset(SPEC), tmp_path / "data")
+    one, other = (open_dataset(ParquetSpec(paths=(str(tmp_path / "data"),), read_gap=gap)) for gap in (0, 2**20))
+    assert one.source.digest == other.source.digest
+    wanted, found = everything(one), everything(other)
+    assert np.array_equal(found.dense, wanted.dense)
+    assert all(np.array_equal(found.ids[name].values, bags.values) for name, bags in wanted.ids.items())
+
+
 def test_ids_above_the_table_can_be_taken_modulo(foreign: Path):
     parquet.write_table(pyarrow.table(COLUMNS | {"who": [3, 9, -1, 2**40 + 1]}), foreign)
     spec = column_map(foreign)

@@ -14,10 +14,10 @@ LARGEST_READ = 2**25  # bytes that one read takes of merged columns, as pyarrow 
 
 
 def pyarrow() -> Any:
-    """The package, with its Parquet, IPC, compute and dataset parts."""
+    """The package, with the parts that are used."""
     if find_spec("pyarrow") is None:
         raise MissingExtra(f"Parquet and Arrow data need pyarrow: {PARQUET}")
-    for part in ("parquet", "ipc", "compute", "dataset"):
+    for part in ("parquet", "ipc", "compute", "dataset", "fs"):
         import_module(f"pyarrow.{part}")
     return import_module("pyarrow")
 
@@ -71,8 +71,8 @@ class ColumnFile:
                     batch = arrow.ipc.open_file(file).get_batch(part)
                     return arrow.Table.from_batches([batch]).select(list(columns))
             if gap:
-                fragment = coalescing(str(self.path), gap).subset(row_group_ids=[part])
-                return fragment.to_table(list(columns), use_threads=False)
+                fragment = coalescing(self.path, gap).subset(row_group_ids=[part])
+                return fragment.to_table(columns=list(columns), use_threads=False)
             with arrow.parquet.ParquetFile(self.path, metadata=self._metadata) as file:
                 return file.read_row_group(part, columns=list(columns), use_threads=False)
         except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -89,6 +89,9 @@ class ColumnFile:
 def coalescing(file: Any, gap: int) -> Any:
     """A Parquet file (a path, or what pyarrow reads from) as a fragment whose reads are merged across gaps of bytes."""
     arrow = pyarrow()
+    system = {"filesystem": arrow.fs.LocalFileSystem()} if isinstance(file, Path) else {}
     cache = arrow.CacheOptions(hole_size_limit=gap, range_size_limit=max(LARGEST_READ, gap + 1))
     scan = arrow.dataset.ParquetFragmentScanOptions(pre_buffer=True, cache_options=cache)
-    return arrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan).make_fragment(file)
+    return arrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan).make_fragment(
+        str(file) if isinstance(file, Path) else file, **system
+    )
