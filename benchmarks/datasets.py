@@ -42,7 +42,6 @@ ROUNDS = 5
 JOBS, PAST_JOBS = 20, 100  # that read, and over which popularity is counted
 STEEP = 1.0  # Zipf exponent by which jobs choose features
 MIB = 2**20
-GROUP = 2048  # rows of a row group whose columns have 50 KiB: small beside the gap, as those of Meta are
 
 
 def main() -> None:
@@ -53,7 +52,7 @@ def main() -> None:
     features, samples, many = (50, 4_096, 65_536) if words.quick else (200, 32_768, 1_048_576)
     keys: list[Key] = [
         ("maps", features, samples),
-        *(("reads", features, samples, rows) for rows in (samples // 32, samples // 8, samples)),
+        *(("reads", features, max(rows, 4096), rows) for rows in (512, 1024, 2048, 8192, samples)),
     ]
     keys += [("storage", size, many // 16) for size in (1, 2, 4, 8, 16)]
     keys += [("cluster", count, 128) for count in (many // 4, many, 4 * many)]

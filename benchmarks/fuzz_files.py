@@ -108,6 +108,10 @@ def classes(home: Path) -> dict[str, Class]:
         "device-capture": Class(home / "device-trace", CAPTURE, [command("predict", "FILE")]),
         "model": Class(home / "model.yaml", {"": TEXT}, [command("predict", "FILE", "--ranks", "2")]),
         "kernel-times": Class(home / "kernels.json", {"": JSON}, [read_kernel_times]),
+        "dataset": Class(home / "dataset", {PARTS: PART, "_manifest.json": JSON},
+                         [command("data", "check", "FILE"), command("data", "inspect", "FILE"),
+                          command("data", "workload", "FILE"), read_clustered]),
+        "unfinished-dataset": Class(home / "unfinished", {PARTS: PART, "_unfinished.json": JSON}, [go_on_converting]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
     }  # fmt: skip
 
@@ -178,6 +182,16 @@ def go_on_resharding(folder: Path) -> None:
     Partial(folder, "of").resume()
 
 
+def read_clustered(folder: Path) -> None:
+    """What sorting a dataset by session reads of it."""
+    command("data", "cluster", "FILE", "-o", f"{folder}-clustered", "--memory", "16MiB")(folder)
+
+
+def go_on_converting(folder: Path) -> None:
+    """Convert the same data into the folder again, as after a kill."""
+    command("data", "convert", str(folder.parent / "dataset.yaml"), "-o", "FILE", "--file-samples", "4096")(folder)
+
+
 def read_comm_weights(file: Path) -> None:
     """A learned model of all-to-alls."""
     from recsmith.costs.neural_comm.files import load_comm_model
@@ -243,6 +257,7 @@ def _make(home: Path) -> None:
     _bench(home / "bench")
     _checkpoint(home)
     _captures(home)
+    _dataset(home)
     (home / "made").touch()
 
 
@@ -270,6 +285,23 @@ def _captures(home: Path) -> None:
     kernels = [{"kind": "copy", "shape": [4.0, 4.0, 1.0, 0.0, 0.0], "seconds": 1e-6}]
     (home / "kernels.json").write_text(json.dumps({"schema": "recsmith/kernel-times/1", "device": "d", "versions": "v",
                                                    "seed": 0, "kernels": kernels, "collectives": size}))  # fmt: skip
+
+
+def _dataset(home: Path) -> None:
+    """A dataset, and one that a kill left unfinished after its first file."""
+    from recsmith.data import open_dataset
+    from recsmith.data.converting import KeyColumns, Layout
+    from recsmith.data.converting.convert import checked_job
+    from recsmith.data.converting.tables import Blocks
+    from recsmith.data.parquet.manifest import save_job
+
+    (home / "dataset.yaml").write_text(DATASET)
+    for name in ("dataset", "unfinished"):
+        _run("data", "convert", str(home / "dataset.yaml"), "--file-samples", "4096", "-o", str(home / name))
+    blocks = Blocks(open_dataset(home / "dataset.yaml"), KeyColumns(), Layout(file_samples=4096))
+    save_job(home / "unfinished", checked_job("convert", blocks))
+    for name in ("_manifest.json", "part-00001.parquet"):
+        (home / "unfinished" / name).unlink()
 
 
 def _bench(path: Path) -> None:
@@ -315,6 +347,14 @@ tables:
       - {name: bought, pooling_factor: 0.3, num_poolings: 1, weighted: false}
   - {name: country, num_embeddings: 250, embedding_dim: 16, pooling_factor: 1}
   - {name: history, num_embeddings: 5e3, embedding_dim: 64, pooling_factor: 20, pooling: none, data_type: fp16}
+"""
+DATASET = """format: generator
+num_samples: 8192
+dense: 2
+features:
+  - {name: user, num_embeddings: 90}
+  - {name: words, num_embeddings: 400, pooling_factor: 2.5, lengths: poisson}
+sessions: {size: 4, duplication: 0.9}
 """
 CSV = """name,num_embeddings,embedding_dim,pooling_factor,num_poolings,pooling,data_type
 item_id,40000,128,12.5,1,sum,fp32

@@ -10,7 +10,7 @@ from recsmith.data.figures import whole
 from recsmith.data.parquet import ParquetSource, ParquetSpec
 from recsmith.data.parquet.faults import Fault, column_faults, manifest_faults, merged, opened
 from recsmith.data.parquet.source import column_files, columns_of, written_spec
-from recsmith.data.specs import DataSpec, open_dataset
+from recsmith.data.specs import DataSpec, TransformedSpec, open_dataset
 from recsmith.errors import CorruptFile
 
 MOST_CORRUPT_SHOWN = 3  # descriptions of corrupt samples that are kept
@@ -46,6 +46,10 @@ def check_spec(spec: DataSpec, on_progress: Progress = lambda _: None) -> DataCh
         UsageError: nothing is there.
         CorruptFile: data of another format is damaged.
     """
+    if isinstance(spec, TransformedSpec):
+        before = check_spec(spec.data, on_progress)
+        usable = not any(each.breaks for each in before.faults)
+        return replace(check_data(open_dataset(spec), on_progress), faults=before.faults) if usable else before
     if not isinstance(spec, ParquetSpec):
         return check_data(open_dataset(spec), on_progress)
     files, faults = opened(column_files(spec.paths))

@@ -23,6 +23,8 @@ from recsmith.data.converting.keys import hashed
 from recsmith.data.dataset import Dataset
 from recsmith.data.memory import MemorySource
 from recsmith.data.parquet.manifest import MANIFEST, UNFINISHED, read_manifest
+from recsmith.data.specs import TransformedSpec
+from recsmith.data.transforms import First
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 
 pyarrow: Any = importlib.import_module("pyarrow")
@@ -196,6 +198,14 @@ def test_corrupt_samples_are_counted_up_to_what_is_allowed(tmp_path: Path):
         convert_dataset(Dataset(NumberedSource([6, 6], corrupt=5, max_corrupt=2)), tmp_path / "b")
     assert convert_dataset(Dataset(NumberedSource([0])), tmp_path / "c").samples == 0
     assert open_dataset(tmp_path / "c").num_samples == 0
+
+
+def test_transformed_data_keeps_its_sessions(tmp_path: Path):
+    shorter = TransformedSpec(data=SPEC, transforms=(First(feature="tags", count=1),))
+    cluster_dataset(open_dataset(shorter), tmp_path / "out")
+    found = everything(tmp_path / "out")
+    assert np.count_nonzero(np.diff(found["session_id"])) == 9000 / 4 - 1
+    assert max(len(bag) for bag in found["tags"]) == 1
 
 
 def test_words_as_sessions_and_their_troubles(tmp_path: Path):

@@ -14,6 +14,7 @@ from recsmith.data.batch import Batch
 from recsmith.data.dataset import Dataset
 from recsmith.data.generator.source import GeneratorSource
 from recsmith.data.source import BlockSource, ColumnSource
+from recsmith.data.transforms.source import TransformedSource
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean
 
@@ -52,14 +53,15 @@ def block_keys(source: BlockSource, number: int, samples: Batch, columns: KeyCol
     """
     time = _named(source, number, samples, columns.time, TIME)
     session = _named(source, number, samples, columns.session, SESSION)
-    if session is None and isinstance(source, GeneratorSource):
-        session = samples.sample_ids // source.spec.sessions.size
+    origin = _origin(source)
+    if session is None and isinstance(origin, GeneratorSource):
+        session = samples.sample_ids // origin.spec.sessions.size
     return Keys(session=session, time=samples.sample_ids if time is None else time)
 
 
 def session_words(dataset: Dataset, columns: KeyColumns) -> str | None:
     """What sessions are called; None where neither the data nor the columns say which samples are of one."""
-    source = dataset.source
+    source = _origin(dataset.source)
     own = isinstance(source, GeneratorSource) or SESSION in _columns_of(source)
     return columns.session or (SESSION if own else None)
 
@@ -87,8 +89,9 @@ def _named(source: BlockSource, number: int, samples: Batch, name: str | None, o
     wanted = name if name is not None else own if own in known else None
     if wanted is None:
         return None
-    if isinstance(source, ColumnSource) and wanted in known:
-        return _numbers(source.column(number, wanted), wanted)
+    origin = _origin(source)
+    if isinstance(origin, ColumnSource) and wanted in known:
+        return _numbers(origin.column(number, wanted), wanted)
     if wanted not in samples.ids:
         raise UsageError(f"there is no column '{wanted}'{did_you_mean(wanted, [*known, *samples.ids])}")
     bags = samples.ids[wanted]
@@ -118,8 +121,14 @@ def _numbers(column: Any, name: str) -> Ints:
     return numbers[words.indices.to_numpy(zero_copy_only=False)]
 
 
+def _origin(source: BlockSource) -> BlockSource:
+    """What transformed data is read from: columns beside the schema are those of its origin."""
+    return source.source if isinstance(source, TransformedSource) else source
+
+
 def _columns_of(source: BlockSource) -> tuple[str, ...]:
-    return source.column_names if isinstance(source, ColumnSource) else ()
+    origin = _origin(source)
+    return origin.column_names if isinstance(origin, ColumnSource) else ()
 
 
 def _known(source: BlockSource) -> str:
