@@ -8,7 +8,6 @@ import pytest
 
 from recsmith.data import GeneratedFeature, GeneratorSpec, ParquetFeature, ParquetSpec, check_spec, open_dataset
 from recsmith.data.converting import Layout, convert_dataset
-from recsmith.data.parquet.faults import Fault
 from recsmith.errors import CorruptFile
 
 pyarrow: Any = importlib.import_module("pyarrow")
@@ -76,7 +75,18 @@ def test_pages_that_are_damaged_are_told_of_part_by_part(tmp_path: Path):
     path.write_bytes(data)
     found = check_spec(spec)
     assert (found.samples, found.blocks, found.is_usable) == (1000, 2, False)
-    assert found.faults == (Fault(file=str(path), fault="is cut off or damaged; write it again", count=1000),)
+    (fault,) = found.faults
+    assert (fault.file, fault.count) == (str(path), 1000)
+    assert fault.fault.startswith("cannot be read as a Parquet file")
+
+
+def test_a_column_that_stands_twice_is_a_fault(tmp_path: Path):
+    spec = spec_of(tmp_path, {"a": {}})
+    twice = pyarrow.table([[1, 0], [3, 1], [3, 2], [1.0, 2.0]], names=["clicked", "who", "who", "price"])
+    parquet.write_table(twice, tmp_path / "b.parquet")
+    found = check_spec(spec)
+    assert (found.samples, found.is_usable) == (2, False)
+    assert "has the column 'who' twice; write it with one of them" in [each.fault for each in found.faults]
 
 
 def test_files_are_compared_with_the_manifest(tmp_path: Path):

@@ -1,5 +1,6 @@
 """pyarrow, which is imported when Parquet or Arrow files are used, and the parts of files that it reads."""
 
+from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -64,6 +65,14 @@ class ColumnFile:
 
     def read(self, part: int, columns: Sequence[str], gap: int = 0) -> Any:
         """Columns of a part, as pyarrow's table. gap: bytes between two of them that one read of both may pass over."""
+        table = self._read(part, columns, gap)
+        names: list[str] = table.schema.names
+        twin = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twin is not None:
+            raise CorruptFile(f"'{self.path}' has the column '{twin}' twice; write it with one of them")
+        return table
+
+    def _read(self, part: int, columns: Sequence[str], gap: int) -> Any:
         arrow = pyarrow()
         try:
             if self.is_arrow:

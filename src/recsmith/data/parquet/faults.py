@@ -45,7 +45,7 @@ def opened(paths: Sequence[Path]) -> tuple[list[ColumnFile], list[Fault]]:
         try:
             files.append(ColumnFile(path))
         except CorruptFile as error:
-            faults.append(Fault(file=str(path), fault=_without_path(error, path)))
+            faults.append(Fault(file=str(path), fault=without_path(error, path)))
     return files, faults
 
 
@@ -100,7 +100,7 @@ def part_faults(table: Any, features: Sequence[ParquetFeature], path: Path, erro
             found += _id_faults(each, ids_outside(column, each, ""), path)
     except CorruptFile:
         found = []
-    return found or [Fault(file=str(path), fault=_without_path(error, path), count=table.num_rows)]
+    return found or [Fault(file=str(path), fault=without_path(error, path), count=table.num_rows)]
 
 
 def _id_faults(feature: ParquetFeature, outside: tuple[int, int], path: Path) -> list[Fault]:
@@ -131,5 +131,6 @@ def _family(kind: Any) -> str:
     return "numbers" if types.is_integer(kind) or types.is_floating(kind) else str(kind)
 
 
-def _without_path(error: Exception, path: Path) -> str:
+def without_path(error: Exception, path: Path) -> str:
+    """What an error says of a file, without its path."""
     return str(error).removeprefix(f"'{path}'").lstrip(": ")

@@ -13,7 +13,7 @@ from recsmith._types import Ints
 from recsmith.data.batch import Batch
 from recsmith.data.parquet.arrow import ARROW_ENDINGS, ColumnFile
 from recsmith.data.parquet.columns import bags, numbers, sample_ids
-from recsmith.data.parquet.faults import Fault, part_faults
+from recsmith.data.parquet.faults import Fault, part_faults, without_path
 from recsmith.data.parquet.manifest import UNFINISHED
 from recsmith.data.parquet.maps import flattened
 from recsmith.data.parquet.spec import SCHEMA_KEY, ParquetFeature, ParquetSpec, weights_column
@@ -117,8 +117,8 @@ class ParquetSource:
         file, part = self._parts[block]
         try:
             table = file.read(part, self._columns)
-        except CorruptFile:
-            return [Fault(file=str(file.path), fault="is cut off or damaged; write it again", count=file.sizes[part])]
+        except CorruptFile as damage:
+            return [Fault(file=str(file.path), fault=without_path(damage, file.path), count=file.sizes[part])]
         return part_faults(table, self.spec.features, file.path, error)
 
     def column(self, block: int, name: str) -> Any:
