@@ -18,15 +18,15 @@ from recsmith.data.converting.keys import SESSION, TIME, KeyColumns, check_sessi
 from recsmith.data.converting.layout import Layout
 from recsmith.data.converting.tables import Blocks
 from recsmith.data.dataset import Dataset
-from recsmith.data.parquet.arrow import ColumnFile, pyarrow
+from recsmith.data.parquet.arrow import pyarrow
 from recsmith.data.parquet.manifest import Job, Manifest
-from recsmith.errors import RecSmithError, UsageError
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.units import format_size
 
 MEMORY = 2**30  # bytes of tables at a time, unless another is given
 LEAST_MEMORY = 2**24
 SHARE = 4  # of the memory that a run or a bucket takes: sorting copies it, and writing packs it
-MOST_BUCKETS = 4096
+MOST_BUCKETS = 1024  # a run has a record batch for each: more are small, and say more of themselves than of samples
 HIGH_BITS = np.uint64(32)  # of a hash, which say the bucket
 
 
@@ -76,15 +76,15 @@ def _sized(job: Job, blocks: Blocks, sizes: Ints, memory: int) -> Job:
     return replace(job, buckets=buckets, run_samples=max(1, int(share / sample_bytes)))
 
 
-def _runs(folder: Path, blocks: Blocks, job: Job, sizes: Ints, on_progress: OnProgress) -> list[ColumnFile]:
+def _runs(folder: Path, blocks: Blocks, job: Job, sizes: Ints, on_progress: OnProgress) -> list[Path]:
     """Files of the samples of some blocks each; record batch b of a file holds those of bucket b."""
     folder.mkdir(exist_ok=True)
-    found: list[ColumnFile] = []
+    found: list[Path] = []
     for number, (first, last) in enumerate(block_ranges(sizes, job.run_samples)):
         path = folder / f"run-{number:05d}.arrow"
         if not path.exists():
             _write_run(path, blocks, first, last, job.buckets)
-        found.append(ColumnFile(path))
+        found.append(path)
         done = int(sizes[:last].sum())
         on_progress(Progress(doing="put into buckets", done=done, total=int(sizes.sum())))
     return found
@@ -120,10 +120,10 @@ def _one_batch(arrow: Any, table: Any) -> Any:
     return batches[0] if batches else arrow.RecordBatch.from_pylist([], schema=table.schema)
 
 
-def _bucket(runs: list[ColumnFile], bucket: int, memory: int) -> Any:
+def _bucket(runs: list[Path], bucket: int, memory: int) -> Any:
     """The samples of a bucket in their order."""
     arrow = pyarrow()
-    table = arrow.concat_tables([run.read(bucket, run.schema.names) for run in runs])
+    table = arrow.concat_tables([_batch(run, bucket) for run in runs])
     if table.nbytes > memory:
         sessions, counts = np.unique(_column(table, SESSION), return_counts=True)
         raise RecSmithError(
@@ -133,6 +133,16 @@ def _bucket(runs: list[ColumnFile], bucket: int, memory: int) -> Any:
     sessions = _column(table, SESSION)
     order = np.lexsort((_column(table, "sample_id"), _column(table, TIME), sessions, hashed(sessions)))
     return table.take(arrow.array(order)).combine_chunks()
+
+
+def _batch(run: Path, bucket: int) -> Any:
+    """The samples that a run has for a bucket."""
+    arrow = pyarrow()
+    try:
+        with arrow.memory_map(str(run)) as file:
+            return arrow.Table.from_batches([arrow.ipc.open_file(file).get_batch(bucket)])
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        raise CorruptFile(f"'{run}' is damaged ({error}); remove it, and give the same command once more") from None
 
 
 def _bucket_of(sessions: Ints, buckets: int) -> Ints:
