@@ -1,5 +1,6 @@
 """Datasets as folders of Parquet: in order and clustered, stopped anywhere and gone on with."""
 
+import gzip
 import importlib
 import os
 import signal
@@ -16,7 +17,16 @@ from data.sources import NumberedSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recsmith.data import Batch, GeneratedFeature, GeneratorSpec, SessionSpec, open_dataset
+from recsmith.data import (
+    Batch,
+    GeneratedFeature,
+    GeneratorSpec,
+    MovieLensSpec,
+    ParquetFeature,
+    ParquetSpec,
+    SessionSpec,
+    open_dataset,
+)
 from recsmith.data.converting import KeyColumns, Layout, cluster, cluster_dataset, convert_dataset, folder
 from recsmith.data.converting import layout as layouts
 from recsmith.data.converting.keys import hashed
@@ -257,3 +267,30 @@ def test_popularity_is_read_most_popular_first(tmp_path: Path):
         (tmp_path / "jobs.yaml").write_text(text)
         with pytest.raises(CorruptFile, match="jobs"):
             layouts.read_popularity(str(tmp_path / "jobs.yaml"))
+
+
+def test_weights_lines_and_ratings_are_converted(tmp_path: Path):
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.table({"clicked": [1, 0], "words": [[1, 2], []], "how": [[0.5, 1.0], []]}), path)
+    words = ParquetFeature(name="words", num_embeddings=3, weights="how")
+    source = open_dataset(ParquetSpec(paths=(str(path),), features=(words,), labels=("clicked",)))
+    convert_dataset(source, tmp_path / "weighted")
+    read = in_order(open_dataset(tmp_path / "weighted")).ids["words"]
+    assert read.weights is not None
+    assert (read.values.tolist(), read.weights.tolist()) == ([1, 2], [0.5, 1.0])
+
+    line = "1\t" + "\t".join(["3"] * 13) + "\t" + "\t".join(["0000000a"] * 26) + "\n"
+    (tmp_path / "day_0.gz").write_bytes(gzip.compress(line.encode() * 3))
+    convert_dataset(open_dataset(tmp_path / "day_0.gz"), tmp_path / "lines")
+    same(in_order(open_dataset(tmp_path / "day_0.gz")), in_order(open_dataset(tmp_path / "lines")))
+
+    (tmp_path / "ml").mkdir()
+    rows = [(user, movie, 5, 100 - movie) for user in (1, 2) for movie in range(1, 6)]
+    ratings = "".join(",".join(map(str, row)) + "\n" for row in rows)
+    (tmp_path / "ml" / "ratings.csv").write_text("userId,movieId,rating,timestamp\n" + ratings)
+    (tmp_path / "ml" / "movies.csv").write_text("movieId,title,genres\n1,a,Drama\n")
+    movies = open_dataset(MovieLensSpec(path=str(tmp_path / "ml"), split="all"))
+    cluster_dataset(movies, tmp_path / "users", columns=KeyColumns(session="user"))
+    found = everything(tmp_path / "users")
+    assert found["movie"] == [4, 3, 2, 1, 0] * 2, "the last movie was rated first"
+    assert sorted(found["user"][::5]) == [0, 1]
