@@ -29,8 +29,9 @@ def test_enough_cpu_samples_ship_and_two_of_one_case_are_close():
     assert not found.failures
 
 
-def test_shipped_samples_are_whole():
-    samples = read_samples(locate("shipped:cpu"))
+@pytest.mark.parametrize("name", ["cpu", "cpu-drawn", "cpu-planned"])
+def test_shipped_samples_are_whole(name: str):
+    samples = read_samples(locate(f"shipped:{name}"))
     assert (samples.forward_s > 0).all()
     assert (samples.backward_s > 0).all()
     assert (samples.dim % 4 == 0).all()
