@@ -9,6 +9,7 @@ from recsmith.embeddings import (
     EmbeddingTransform,
     Hashing,
     MixedDimension,
+    PathBased,
     by_popularity,
     learn_hash,
 )
@@ -32,6 +33,8 @@ TRANSFORMS: dict[str, EmbeddingTransform] = {
     "multiply": _compositional((9, 10)),
     "add": _compositional((9, 10), operation="add"),
     "concat": _compositional((9, 10), operation="concat"),
+    "generate": _compositional((9, 10), operation="generate"),
+    "path": PathBased(num_embeddings=ROWS, embedding_dim=COLUMNS, networks=4, hidden=5, max_bag=LONGEST),
     "three": _compositional((5, 5, 4)),
     "chinese": _compositional((9, 11), family="chinese_remainder"),
     "blocks": _blocks((10, 8), (15, 4), (25, 2), (40, 1)),

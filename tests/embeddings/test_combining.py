@@ -49,7 +49,7 @@ def jagged(name: str, features: dict[str, JaggedIds]) -> KeyedJaggedTensor:
 def test_a_bag_is_the_sum_or_mean_of_the_rows_of_its_ids(name: str, pooling: PoolingType) -> None:
     made = tables(name, pooling)
     rows = unfolded(made, "t")
-    assert rows.shape == (ROWS, COLUMNS)
+    assert rows.shape == (ROWS, COLUMNS * (2 if name == "generate" else 1))
     features = {"f": bags(ROWS, 30, seed=1), "g": bags(ROWS, 30, seed=2)}
     found = made(jagged(name, features)).to_dict()
     for feature, ids in features.items():
@@ -57,13 +57,23 @@ def test_a_bag_is_the_sum_or_mean_of_the_rows_of_its_ids(name: str, pooling: Poo
         wanted = torch.stack(
             [part.sum(0) if pooling == PoolingType.SUM or not len(part) else part.mean(0) for part in parts]
         )
-        torch.testing.assert_close(found[feature].detach(), wanted, rtol=1e-5, atol=1e-5)
+        names = [each for each in found if each == feature or each.startswith(f"{feature}@")]
+        vector = torch.cat([found[each] for each in names], dim=1)
+        torch.testing.assert_close(vector.detach(), wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_ids_that_are_told_apart_have_vectors_of_their_own() -> None:
-    for name in ("multiply", "add", "concat", "three", "chinese", "blocks"):
+    for name in ("multiply", "add", "concat", "three", "chinese", "blocks", "generate"):
         assert len(np.unique(unfolded(tables(name, PoolingType.SUM), "t").numpy(), axis=0)) == ROWS
     assert len(np.unique(unfolded(tables("hash", PoolingType.SUM), "t").numpy(), axis=0)) <= 20
+
+
+def test_each_partition_is_a_feature_to_the_model_where_it_generates() -> None:
+    made = tables("generate", PoolingType.SUM)
+    wanted = ["f@partition0", "f@partition1", "g@partition0", "g@partition1"]
+    assert [name for config in made.embedding_bag_configs() for name in config.feature_names] == wanted
+    found = made(jagged("generate", {name: bags(ROWS, 4, seed=1) for name in "fg"}))
+    assert (found.keys(), found.length_per_key()) == (wanted, [COLUMNS] * 4)
 
 
 def test_an_unknown_table_is_named() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embeddings.stored import TRANSFORMS, bags
-from recsmith.embeddings import Block, Compositional, Hashing, IdMap, MixedDimension, parameters
+from recsmith.embeddings import Block, Compositional, Hashing, IdMap, MixedDimension, PathBased, parameters
 from recsmith.embeddings.compositional import balanced, complementary, coprime, quotient_remainder
 from recsmith.errors import UsageError
 
@@ -80,7 +80,17 @@ def test_parameters_count_tables_and_projections() -> None:
     assert parameters(Hashing(num_embeddings=40, embedding_dim=8, rows=5)) == 40
 
 
+def test_networks_count_beside_the_rows_of_remainders() -> None:
+    made = PathBased(num_embeddings=41, embedding_dim=8, networks=4, hidden=5)
+    assert parameters(made) == 11 * 8 + 4 * 2 * 8 * 5
+
+
 WRONG = [
+    (lambda: PathBased(num_embeddings=9, embedding_dim=4, networks=1), "there are 1 networks for 9 ids"),
+    (
+        lambda: PathBased(num_embeddings=9, embedding_dim=4, networks=3).route(bags(9, 1, seed=0, length=2)),
+        "holds 2 ids",
+    ),
     (lambda: Hashing(num_embeddings=9, embedding_dim=4, rows=0), "rows is 0"),
     (lambda: Compositional(num_embeddings=10, embedding_dim=4, sizes=(3, 3)), "must reach it"),
     (

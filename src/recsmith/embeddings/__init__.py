@@ -11,6 +11,7 @@ from recsmith.embeddings.id_maps import IdMap, by_popularity, load_maps, save_ma
 from recsmith.embeddings.learned_hash import learn_hash
 from recsmith.embeddings.mixed_dimension import Block, MixedDimension
 from recsmith.embeddings.parts import EmbeddingTransform, Lookup, Part, parameters, physical
+from recsmith.embeddings.path_based import PathBased
 from recsmith.embeddings.power_rule import mixed_parameters, power_rule, powers_of_two
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Lookup",
     "MixedDimension",
     "Part",
+    "PathBased",
     "by_popularity",
     "learn_hash",
     "load_maps",

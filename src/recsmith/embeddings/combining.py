@@ -4,7 +4,7 @@ B samples, D columns of a logical table
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -14,6 +14,7 @@ from torchrec.modules.embedding_configs import PoolingType
 from recsmith.embeddings.compositional import Compositional
 from recsmith.embeddings.mixed_dimension import MixedDimension
 from recsmith.embeddings.parts import EmbeddingTransform, physical
+from recsmith.embeddings.path_based import PathBased
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,18 @@ class StoredTable:
 
     config: EmbeddingBagConfig
     transform: EmbeddingTransform | None = None
+
+    @property
+    def generates(self) -> bool:
+        """Whether each partition is a feature of its own to the model."""
+        return isinstance(self.transform, Compositional) and self.transform.operation == "generate"
+
+    def logical_config(self) -> EmbeddingBagConfig:
+        """TorchRec's config that the model sees: of the table, a feature for each partition where it generates."""
+        if self.transform is None or not self.generates:
+            return self.config
+        names = [physical(name, lookup.name) for name in self.config.feature_names for lookup in self.transform.lookups]
+        return replace(self.config, feature_names=names)
 
     def physical_configs(self) -> list[EmbeddingBagConfig]:
         """TorchRec's configs of the physical tables. They pool by sums: means are taken of what is put together."""
@@ -58,16 +71,19 @@ class StoredTables(nn.Module):
 
     def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
         """TorchRec's configs of the logical tables."""
-        return [table.config for table in self.stored]
+        return [table.logical_config() for table in self.stored]
 
     def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
         """Pooled vectors (B, D) of each logical feature. features: the physical ones."""
         found = self.tables(features).to_dict()
-        names = [feature for table in self.stored for feature in table.config.feature_names]
+        names = [name for config in self.embedding_bag_configs() for name in config.feature_names]
         vectors = [
-            self._vector(table, combine, feature, found, features)
+            vector
             for table, combine in zip(self.stored, self.combine, strict=True)
             for feature in table.config.feature_names
+            for vector in self._vector(table, combine, feature, found, features).split(
+                table.config.embedding_dim, dim=1
+            )
         ]
         return KeyedTensor(names, [vector.shape[1] for vector in vectors], torch.cat(vectors, dim=1))
 
@@ -91,8 +107,11 @@ def combination(transform: EmbeddingTransform | None) -> nn.Module:
     if isinstance(transform, MixedDimension):
         return Projections(transform)
     if isinstance(transform, Compositional):
-        by_operation = {"multiply": Products(len(transform.sizes)), "add": Sums(), "concat": Concatenation()}
-        return by_operation[transform.operation]
+        if transform.operation == "multiply":
+            return Products(len(transform.sizes))
+        return Sums() if transform.operation == "add" else Concatenation()
+    if isinstance(transform, PathBased):
+        return Networks(transform)
     return Same()
 
 
@@ -116,7 +135,7 @@ class Concatenation(nn.Module):
     """Columns of all partitions, side by side."""
 
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
-        """vectors: of each partition (B, D / K)."""
+        """vectors: of each partition (B, D / K); where they are features of their own (B, D)."""
         return torch.cat(vectors, dim=1)
 
 
@@ -159,3 +178,25 @@ class Projections(nn.Module):
             made.append(project(torch.stack(lanes).sum(dim=0)))
             first += block.lanes
         return torch.stack(made).sum(dim=0)
+
+
+class Networks(nn.Module):
+    """Each vector through the network of its quotient, id by id, then summed over networks and places of a bag.
+
+    Q networks, H hidden columns
+    """
+
+    def __init__(self, transform: PathBased) -> None:
+        super().__init__()
+        count, width, hidden = transform.networks, transform.embedding_dim, transform.hidden
+        self.inner = nn.Parameter(torch.empty(count, width, hidden))
+        self.outer = nn.Parameter(torch.empty(count, hidden, width))
+        for matrices in (self.inner, self.outer):
+            for matrix in matrices:
+                nn.init.xavier_uniform_(matrix)
+
+    def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
+        """vectors: of each place, and of each network within it (B, D)."""
+        placed = torch.stack(vectors).reshape(-1, len(self.inner), *vectors[0].shape)
+        hidden = torch.einsum("pqbd,qdh->pqbh", placed, self.inner).relu()
+        return torch.einsum("pqbh,qhd->bd", hidden, self.outer)

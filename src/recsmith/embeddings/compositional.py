@@ -13,11 +13,11 @@ from typing import Literal
 from recsmith._types import Ints, noun
 from recsmith.data import JaggedIds
 from recsmith.embeddings.parts import Lookup, Part
-from recsmith.embeddings.routing import check_ids, kept, places, renamed
-from recsmith.errors import UsageError, check_rules
+from recsmith.embeddings.routing import check_bags, check_ids, kept, places, renamed
+from recsmith.errors import check_rules
 
 Family = Literal["mixed_radix", "chinese_remainder"]
-Operation = Literal["multiply", "add", "concat"]
+Operation = Literal["multiply", "add", "concat", "generate"]
 
 
 @noun
@@ -26,8 +26,9 @@ class Compositional:
 
     sizes: rows of the small tables (K,). family: mixed_radix takes an id's digits, the lowest first, in the base of
     these sizes (two of them: remainder and quotient); chinese_remainder takes its remainders by sizes that share no
-    factor. operation: multiply or add rows of the table's width, or concat rows of a K-th of it. max_bag: most ids in
-    a bag; only multiply, which is done id by id before bags are summed, looks up so many places.
+    factor. operation: multiply or add rows of the table's width, or concat rows of a K-th of it; generate leaves each
+    partition a feature of its own, so a model has K features where it had one. max_bag: most ids in a bag; only
+    multiply, which is done id by id before bags are summed, looks up so many places.
     """
 
     num_embeddings: int
@@ -100,14 +101,7 @@ class Compositional:
         classes = self.classes(ids.values)
         if self.operation != "multiply":
             return tuple(renamed(ids, values) for values in classes)
-        if ids.weights is not None:
-            raise UsageError("ids with weights cannot be multiplied, which would weigh them twice; add or concat")
-        longest = int(ids.lengths.max(initial=0))
-        if longest > self.max_bag:
-            raise UsageError(
-                f"a bag holds {longest} ids and max_bag is {self.max_bag}; raise max_bag, or take operation add, which "
-                "has no such limit"
-            )
+        check_bags(ids, self.max_bag, "multiplied")
         if self.max_bag == 1:
             return tuple(renamed(ids, values) for values in classes)
         place = places(ids)

@@ -15,10 +15,13 @@ from recsmith.embeddings.hashing import Hashing
 from recsmith.embeddings.id_maps import IdMap, load_maps
 from recsmith.embeddings.mixed_dimension import KERNEL_WIDTH, Block, MixedDimension
 from recsmith.embeddings.parts import EmbeddingTransform
+from recsmith.embeddings.path_based import PathBased
 from recsmith.embeddings.power_rule import power_rule
 from recsmith.errors import UsageError, check_rules
 
-Method = Literal["hash", "mixed_dimension", "quotient_remainder", "mixed_radix", "chinese_remainder", "learned_hash"]
+Method = Literal[
+    "hash", "mixed_dimension", "quotient_remainder", "mixed_radix", "chinese_remainder", "path_based", "learned_hash"
+]
 
 
 class LogicalTable(Protocol):
@@ -41,7 +44,8 @@ class CompressionRule:
 
     tables: names, with * and ? as in a shell. above_rows: smaller tables stay whole. method: hash, learned_hash: factor
     times fewer rows; quotient_remainder: factor ids share a quotient; mixed_radix, chinese_remainder: `count` tables of
-    about the same number of rows; mixed_dimension: narrower rows. operation, max_bag: of compositional methods
+    about the same number of rows; path_based: factor times fewer rows, and a network of `hidden` columns for each of
+    the ids that share one; mixed_dimension: narrower rows. operation, max_bag: of compositional methods
     (Compositional). temperature: of mixed dimension by the power rule, one width for each table. shares, widths:
     instead, of each table the shares of ids by falling popularity, and the columns of each. maps: file of the id maps
     that learned_hash takes, and mixed_dimension with shares (docs/compress.md).
@@ -54,6 +58,7 @@ class CompressionRule:
     count: int = 2
     operation: Operation = "multiply"
     max_bag: int = 1
+    hidden: int = 16
     temperature: float = 0.3  # of the reference code
     shares: tuple[float, ...] = ()
     widths: tuple[int, ...] = ()
@@ -119,6 +124,11 @@ def _transform(
         case "mixed_dimension":
             blocks = _blocks(rows, rule.shares, rule.widths)
             return MixedDimension(num_embeddings=rows, embedding_dim=dim, blocks=blocks, order=_map(rule, table, maps))
+        case "path_based":
+            networks = min(round(rule.factor), isqrt(rows))
+            return PathBased(
+                num_embeddings=rows, embedding_dim=dim, networks=networks, hidden=rule.hidden, max_bag=rule.max_bag
+            )
         case "quotient_remainder":
             sizes = quotient_remainder(rows, min(round(rule.factor), isqrt(rows)))
         case "mixed_radix":

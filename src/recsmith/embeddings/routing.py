@@ -36,3 +36,15 @@ def check_ids(ids: JaggedIds, num_embeddings: int) -> None:
     if len(ids.values) and not (ids.values.min() >= 0 and ids.values.max() < num_embeddings):
         wrong = ids.values[(ids.values < 0) | (ids.values >= num_embeddings)][0]
         raise UsageError(f"id {wrong} is not one of a table of {num_embeddings:,} rows; ids are 0 and more, below that")
+
+
+def check_bags(ids: JaggedIds, longest: int, done: str) -> None:
+    """UsageError where bags that are put together id by id have weights or too many ids. done: what is done to them."""
+    if ids.weights is not None:
+        raise UsageError(f"ids with weights cannot be {done}, which would not weigh them once; take operation add")
+    found = int(ids.lengths.max(initial=0))
+    if found > longest:
+        raise UsageError(
+            f"a bag holds {found} ids and max_bag is {longest}; raise max_bag, or take quotient_remainder with "
+            "operation add, which has no such limit"
+        )

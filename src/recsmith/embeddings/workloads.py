@@ -7,6 +7,7 @@ from recsmith._types import noun
 from recsmith.embeddings.compression import CompressionRule, Method, transforms_of
 from recsmith.embeddings.mixed_dimension import MixedDimension
 from recsmith.embeddings.parts import EmbeddingTransform, Lookup, parameters, physical
+from recsmith.embeddings.path_based import PathBased
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
@@ -135,6 +136,6 @@ def _part_table(table: Table, transform: EmbeddingTransform, number: int, access
 def _feature(feature: Feature, transform: EmbeddingTransform, lookup: Lookup) -> Feature:
     """A physical feature; ids that are distributed over several lookups are shared evenly."""
     shared = len(transform.cover)
-    if isinstance(transform, MixedDimension):
+    if isinstance(transform, MixedDimension | PathBased):
         shared = sum(each.part == lookup.part for each in transform.lookups)
     return replace(feature, name=physical(feature.name, lookup.name), pooling_factor=feature.pooling_factor / shared)
