@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from recsmith.cli.compress import command
+from recsmith.embeddings import load_maps, parameters, transforms_of
 from recsmith.errors import RecSmithError
+from recsmith.training import load_run
+from recsmith.training.datasets import open_data
+from recsmith.training.id_maps import id_counts
+from recsmith.training.tables import tables_of
 from recsmith.workloads import load_workload
 
 
@@ -39,3 +45,41 @@ def test_bad_words_are_one_sentence(words: list[str], said: str, tmp_path: Path,
     assert isinstance(found.exception, RecSmithError)
     assert said in str(found.exception)
     assert Path("kept.yaml").read_text() == "mine: 1\n"
+
+
+@pytest.mark.parametrize("method", ["quotient_remainder", "mixed_dimension"])
+def test_a_run_for_data_is_written_and_can_be_trained(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    features = "[{name: item, num_embeddings: 5000, zipf: 1.2}, {name: user, num_embeddings: 300}]"
+    Path("data.yaml").write_text(
+        f"schema: recsmith/dataset/1\nformat: generator\nnum_samples: 3000\nfeatures: {features}\n"
+    )
+    found = run("--data", "data.yaml", "--target", "6x", "--method", method, "--run", "run.yaml", "--operation", "add")
+    assert found.exit_code == 0, found.stderr
+    made = load_run("run.yaml")
+    tables = tables_of(made.model, open_data(made.data.train, "data.train").schema)
+    transforms = transforms_of(made.model.compression, [(table, table.embedding_dim or 0) for table in tables])
+    assert set(transforms) == {"item", "user"}
+    before = sum(16 * table.num_embeddings for table in tables)
+    assert before / sum(parameters(each) for each in transforms.values()) >= 0.995 * 6
+    if method == "mixed_dimension":
+        assert "run.maps.safetensors" in found.stderr
+        counts = id_counts(open_data(made.data.train, "data.train"), tables)["item"]
+        row = load_maps("run.maps.safetensors")["item"].numbers
+        assert (np.diff(counts[np.argsort(row)]) <= 0).all()
+    again = run("--data", "run.yaml", "--target", "6x", "--run", "run.yaml")
+    assert "run.yaml" in str(again.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["dlrm-v2", "--data", "x.yaml"], "--data and --run go together"),
+        (["dlrm-v2", "--method", "learned_hash"], "give --data and --run"),
+        ([], "name a workload, or a run"),
+    ],
+)
+def test_words_that_need_each_other(words: list[str], said: str):
+    found = run(*words, "--target", "4x")
+    assert said in str(found.exception)

@@ -63,6 +63,8 @@ WORDS = {
         "--tables",
         "--above-rows",
         "--operation",
+        "--data",
+        "--run",
         "--cluster",
         *SEARCH,
         "-o --output",

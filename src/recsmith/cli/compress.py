@@ -8,7 +8,7 @@ from recsmith.cli.options import force_option, inputs_of, read_search, search_op
 from recsmith.cli.progress import end_line, note
 from recsmith.errors import UsageError
 
-METHODS = ("quotient_remainder", "mixed_dimension", "hash")
+METHODS = ("quotient_remainder", "mixed_dimension", "hash", "learned_hash")
 
 
 def read_target(_: click.Context, __: click.Parameter, value: str) -> float:
@@ -23,37 +23,46 @@ def read_target(_: click.Context, __: click.Parameter, value: str) -> float:
 
 
 @click.command(name="compress")
-@click.argument("workload")
+@click.argument("workload", required=False)
 @click.option("--target", callback=read_target, required=True, metavar="4x", help="How many times fewer parameters.")
 @click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True, help="Method.")
 @click.option("--tables", default="*", show_default=True, metavar="PATTERN", help="Which tables, with * and ?.")
 @click.option("--above-rows", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
               help="Tables with no more rows stay whole.")  # fmt: skip
-@click.option("--operation", type=click.Choice(["multiply", "add", "concat"]), default="add", show_default=True,
-              help="How rows are put together; multiply is for bags of one id.")  # fmt: skip
+@click.option("--operation", type=click.Choice(["multiply", "add", "concat", "generate"]), default="add",
+              show_default=True, help="How rows are put together; multiply is for bags of one id.")  # fmt: skip
+@click.option(
+    "--data", metavar="RUN_OR_DATA", help="A run, or data to train on: what ids are popular, or behave alike."
+)
+@click.option("--run", "run_file", metavar="FILE", help="Write a run that trains the smaller tables; needs --data.")
 @click.option("--cluster", metavar="CLUSTER", help="Plan the tables as they are and smaller, and show both.")
 @search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the smaller workload, for plan, sweep and the rest.")
 @force_option
-def command(workload: str, output: str | None, force: bool, **words: Any) -> None:
+def command(
+    workload: str | None, output: str | None, force: bool, data: str | None, run_file: str | None, **words: Any
+) -> None:
     """Propose how the tables of WORKLOAD are stored smaller, and what that does to memory and step.
 
     \b
     recsmith compress dlrm-v2 --target 4x --cluster h100:8
     recsmith compress tables.json --target 16x --method mixed_dimension -o small.yaml
+    recsmith compress --data run.yaml --target 8x --method learned_hash --run small-run.yaml
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.embeddings.workloads import compress_to
     from recsmith.files import check_target
+    from recsmith.files.targets import starts_with_schema
     from recsmith.reports.compressions import compression_lines, planned_lines
     from recsmith.reports.layout import show_lines
-    from recsmith.workloads import WORKLOAD_FILE, load_workload, save_workload
+    from recsmith.training.run import SCHEMA as RUN_SCHEMA
+    from recsmith.workloads import WORKLOAD_FILE, save_workload
 
-    check_target(output, inputs=inputs_of(workload), kind=WORKLOAD_FILE, force=force)
-    asked = load_workload(workload)
+    _check_words(workload, data, run_file, words["method"])
+    check_target(output, inputs=[*(inputs_of(workload) if workload else []), data], kind=WORKLOAD_FILE, force=force)
+    check_target(run_file, inputs=[data, output], kind=starts_with_schema(RUN_SCHEMA), force=force)
     fields = {name: words[name] for name in ("tables", "above_rows")}
     if words["method"] == "quotient_remainder":
         fields["operation"] = words["operation"]
-    made = compress_to(asked, words["target"], words["method"], **fields)
+    asked, made = _made(workload, data, run_file, words, fields)
     show_lines(compression_lines(asked, made))
     if words["cluster"]:
         results = _planned([asked, made.workload], words)
@@ -62,6 +71,41 @@ def command(workload: str, output: str | None, force: bool, **words: Any) -> Non
     if output:
         save_workload(made.workload, output)
         note(f"wrote {output}; plan it, or sweep it over numbers of devices")
+
+
+def _check_words(workload: str | None, data: str | None, run_file: str | None, method: str) -> None:
+    if workload is None and data is None:
+        raise UsageError("name a workload, or a run or data by --data, whose tables are then taken")
+    if (run_file is None) != (data is None):
+        raise UsageError("--data and --run go together: a run is written for data, and data is read for a run")
+    if method == "learned_hash" and data is None:
+        raise UsageError("learned_hash learns from data which ids behave alike; give --data and --run")
+
+
+def _made(
+    workload: str | None, data: str | None, run_file: str | None, words: dict[str, Any], fields: dict[str, Any]
+) -> tuple[Any, Any]:
+    """The workload and what it becomes; the run that trains it is written where it is asked for."""
+    from recsmith.embeddings.workloads import compress_to
+    from recsmith.workloads import load_workload
+
+    asked = None if workload is None else load_workload(workload)
+    if data is None or run_file is None:
+        return asked, compress_to(asked, words["target"], words["method"], **fields)  # type: ignore[arg-type]
+    from recsmith.training.compressing import data_run, propose, run_workload
+    from recsmith.training.reading import save_run
+
+    run = data_run(data, asked)
+    asked = run_workload(run) if asked is None else asked
+    maps = f"{run_file.removesuffix('.yaml').removesuffix('.json')}.maps.safetensors"
+    proposal = propose(run, asked, words["target"], words["method"], maps, on_progress=note, **fields)
+    save_run(proposal.run, run_file)
+    note(
+        f"wrote {run_file}"
+        + (f" and {maps}, its maps of ids" if proposal.maps else "")
+        + f"; recsmith train {run_file}"
+    )
+    return asked, proposal.compressed
 
 
 def _planned(workloads: list[Any], words: dict[str, Any]) -> list[Any]:

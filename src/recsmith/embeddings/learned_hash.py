@@ -12,23 +12,30 @@ from typing import Any
 
 import numpy as np
 
+from recsmith._install import CLUSTERING
 from recsmith._types import Floats, Ints
 from recsmith.embeddings.id_maps import IdMap
 from recsmith.errors import UsageError, check_rules
 
 BATCH = 4096  # points that MiniBatchKMeans takes at once
+KNOWN = 5  # times; an id that occurs less often has learned little but the labels it was seen with
+RARE_ROWS = 8  # at most, that ids which are not known share; trade-off: fewer leave more rows to ids that are
+ROUNDS = 20  # of faiss
 
 
-def learn_hash(vectors: Floats, counts: Ints, rows: int, *, private: float = 0.5, seed: int = 0) -> IdMap:
+def learn_hash(
+    vectors: Floats, counts: Ints, rows: int, *, private: float = 0.5, known: int = KNOWN, seed: int = 0
+) -> IdMap:
     """The row of each id, for a table of `rows` rows.
 
     vectors: of a cheap embedding that was trained on the task (S, d). counts: how often each id occurs in the training
     data (S,). private: share of the rows that the most frequent ids have for themselves; the other ids are clustered
-    into the rest, weighted by their counts. Ids that never occur have learned nothing: they are
-    spread evenly over the rest.
+    into the rest, weighted by their counts. known: ids that occur less often are not clustered, since their vectors
+    have learned little but the labels of the training data, which clusters would give away; together with those that
+    never occur they are spread over a few rows.
 
     Raises:
-        UsageError: rows or private leave nobody a row, or scikit-learn is missing.
+        UsageError: rows or private leave nobody a row, or scikit-learn and faiss are missing.
     """
     ids = len(counts)
     own = round(rows * private)
@@ -40,10 +47,22 @@ def learn_hash(vectors: Floats, counts: Ints, rows: int, *, private: float = 0.5
     row_of = np.empty(ids, dtype=np.int32)
     row_of[order[:own]] = np.arange(own)
     rest = order[own:]
-    seen, unseen = rest[counts[rest] > 0], rest[counts[rest] == 0]
-    row_of[seen] = own + _clusters(vectors[seen], counts[seen], rows - own, seed)
-    row_of[unseen] = own + unseen % (rows - own)
+    often = counts[rest] >= max(1, known)
+    seen, rare = rest[often], rest[~often]
+    few = _rare_rows(rows - own, len(seen), len(rare))
+    row_of[rare] = own + rare % max(1, few)
+    if len(seen):
+        row_of[seen] = own + few + _clusters(vectors[seen], counts[seen], rows - own - few, seed)
     return IdMap(numbers=row_of)
+
+
+def _rare_rows(shared: int, seen: int, rare: int) -> int:
+    """Rows of ids that are not known, out of those that are shared; one row is shared by all."""
+    if not rare:
+        return 0
+    if shared == 1:
+        return 0 if seen else 1
+    return min(RARE_ROWS, max(1, shared // 2)) if seen else shared
 
 
 def _clusters(vectors: Floats, counts: Ints, clusters: int, seed: int) -> Ints:
@@ -53,7 +72,21 @@ def _clusters(vectors: Floats, counts: Ints, clusters: int, seed: int) -> Ints:
     try:
         cluster: Any = import_module("sklearn.cluster")
     except ImportError:
-        raise UsageError("a learned hash is clustered by scikit-learn; pip install scikit-learn") from None
+        return _clusters_of_faiss(vectors, counts, clusters, seed)
     means = cluster.MiniBatchKMeans(n_clusters=clusters, random_state=seed, batch_size=BATCH, n_init=1)
     means.fit(vectors, sample_weight=counts.astype(np.float64))
     return np.asarray(means.predict(vectors), dtype=np.int64)
+
+
+def _clusters_of_faiss(vectors: Floats, counts: Ints, clusters: int, seed: int) -> Ints:
+    """The same by faiss."""
+    try:
+        faiss: Any = import_module("faiss")
+    except ImportError:
+        raise UsageError(
+            f"a learned hash is clustered by scikit-learn or by faiss, and neither is installed; {CLUSTERING}"
+        ) from None
+    points = np.ascontiguousarray(vectors, dtype=np.float32)
+    means = faiss.Kmeans(points.shape[1], clusters, niter=ROUNDS, seed=seed, min_points_per_centroid=1)
+    means.train(points, weights=counts.astype(np.float32))
+    return np.asarray(means.index.search(points, 1)[1][:, 0], dtype=np.int64)

@@ -1,0 +1,177 @@
+"""A run whose tables are stored smaller, proposed for a run or a dataset: rules, id maps of its data, and its file."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith._types import Ints, noun
+from recsmith.data import DataSchema
+from recsmith.embeddings import CompressionRule, IdMap, by_popularity, power_rule, save_maps
+from recsmith.embeddings.compression import Method, kernel_width
+from recsmith.embeddings.workloads import CLOSE, STEPS, Compressed, compress, compress_to
+from recsmith.errors import UsageError
+from recsmith.files import parse, read_text, source_text
+from recsmith.training.datasets import open_data
+from recsmith.training.id_maps import hash_maps, id_counts
+from recsmith.training.reading import load_run
+from recsmith.training.run import SCHEMA, Run, RunData, RunModel, RunTable
+from recsmith.training.tables import tables_of
+from recsmith.workloads import Feature, Table, Workload
+
+SHARES = (0.02, 0.08, 0.2, 0.7)  # of ids by falling popularity; trade-off: more blocks fit better, and are more lookups
+STEEPEST = 4.0  # temperature of the power rule
+Progress = Callable[[str], object]
+
+
+@noun
+class Proposal:
+    """A run that trains tables stored smaller, and what its tables become. maps: of ids, which its rules name."""
+
+    run: Run
+    compressed: Compressed
+    maps: dict[str, IdMap]
+
+
+def data_run(data: str, workload: Workload | None) -> Run:
+    """The run of a run's file; of a dataset, one that trains the tables of a workload on it, all else as by default.
+
+    Raises what reading it raises.
+    """
+    text = source_text(data, "a run or a dataset")
+    path = Path(text)
+    if path.is_file() and path.suffix in (".yaml", ".yml", ".json"):
+        raw = parse(read_text(text), text)
+        if isinstance(raw, dict) and raw.get("schema") == SCHEMA:
+            return load_run(text)
+    run = Run(data=RunData(train=text), output=f"runs/{path.stem}")
+    return run if workload is None else replace(run, model=_model_of(workload))
+
+
+def _model_of(workload: Workload) -> RunModel:
+    """Tables of a workload, as a run has them."""
+    widths = {table.embedding_dim for table in workload.tables}
+    if len(widths) != 1:
+        raise UsageError(
+            f"the tables are {', '.join(map(str, sorted(widths)))} columns wide and the built-in models want one "
+            "width; give --data a run with a model of your own"
+        )
+    tables = tuple(
+        RunTable(
+            name=table.name,
+            num_embeddings=table.num_embeddings,
+            features=tuple(feature.name for feature in table.features),
+            pooling="mean" if table.pooling == "mean" else "sum",
+            data_type=table.data_type,
+        )
+        for table in workload.tables
+    )
+    return RunModel(embedding_dim=widths.pop(), tables=tables)
+
+
+def run_workload(run: Run) -> Workload:
+    """The tables of a run with the ids a sample that its data says, as the planner takes them."""
+    schema = open_data(run.data.train, "data.train").schema
+    means = {feature.name: feature.pooling_factor or 1.0 for feature in schema.features}
+    tables = tuple(
+        Table(
+            name=table.name,
+            num_embeddings=table.num_embeddings,
+            embedding_dim=table.embedding_dim or run.model.embedding_dim,
+            features=tuple(Feature(name=name, pooling_factor=means[name]) for name in table.features),
+            pooling=table.pooling,
+            data_type=table.data_type,
+        )
+        for table in tables_of(run.model, schema)
+    )
+    sparse: Any = run.optimizers.sparse.name
+    return Workload(batch_size=run.data.global_batch_size or run.data.batch_size, optimizer=sparse, tables=tables)
+
+
+def propose(
+    run: Run, workload: Workload, target: float, method: Method, maps: str, on_progress: Progress = lambda _: None,
+    **words: Any,
+) -> Proposal:  # fmt: skip
+    """A run whose tables have `target` times fewer parameters, its maps written to the file `maps`.
+
+    learned_hash trains a cheap model for its maps; mixed_dimension cuts every table into blocks by how often ids occur
+    in the training data, and the power rule gives each its width. words: tables, above_rows and the like, of rules.
+
+    Raises:
+        UsageError: the target cannot be reached, or the run's tables are not the workload's.
+    """
+    _check_same(workload, run, open_data(run.data.train, "data.train").schema)
+    if method == "learned_hash":
+        factor = compress_to(workload, target, "hash", **words).rules[0].factor
+        on_progress(f"learning hashes {factor:.3g} times smaller")
+        above = {name: value for name, value in words.items() if name == "above_rows"}
+        made = hash_maps(run, factor, **above, on_progress=on_progress)
+        save_maps(made, maps)
+        rules: Sequence[CompressionRule] = (CompressionRule(method=method, factor=factor, maps=maps, **words),)
+    elif method == "mixed_dimension":
+        on_progress("counting ids")
+        made, rules = _blocks(run, workload, target, maps, words)
+    else:
+        made, rules = {}, compress_to(workload, target, method, **words).rules
+    compressed = compress(workload, rules)
+    small = replace(run, model=replace(run.model, compression=tuple(rules)), plan="auto", output=f"{run.output}-small")
+    return Proposal(run=small, compressed=compressed, maps=dict(made))
+
+
+def _blocks(
+    run: Run, workload: Workload, target: float, file: str, words: dict[str, Any]
+) -> tuple[dict[str, IdMap], tuple[CompressionRule, ...]]:
+    """The mildest widths of blocks by popularity that reach the target; a rule for each table, since widths differ."""
+    rule = CompressionRule(method="mixed_dimension", **words)
+    mine = [table for table in workload.tables if rule.fits(table)]
+    dataset = open_data(run.data.train, "data.train")
+    tables = [table for table in tables_of(run.model, dataset.schema) if table.name in {each.name for each in mine}]
+    if not tables:
+        raise UsageError(f"no table has more than {rule.above_rows:,} rows; lower above_rows")
+    counts = id_counts(dataset, tables)
+    made = {name: by_popularity(each) for name, each in counts.items()}
+    save_maps(made, file)
+
+    def found(temperature: float) -> tuple[CompressionRule, ...]:
+        return tuple(
+            replace(rule, tables=each.name, maps=file, shares=SHARES, temperature=temperature,
+                    widths=block_widths(counts[each.name], each.embedding_dim, temperature))
+            for each in mine
+        )  # fmt: skip
+
+    low, high = 0.0, STEEPEST
+    most = compress(workload, found(high)).factor
+    if most < CLOSE * target:
+        raise UsageError(
+            f"mixed_dimension makes these tables at most {most:.3g} times smaller, and the target is {target:g}; lower "
+            "the target or above_rows, or take another method"
+        )
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if compress(workload, found(middle)).factor >= CLOSE * target else (middle, high)
+    return made, found(high)
+
+
+def block_widths(counts: Ints, embedding_dim: int, temperature: float) -> tuple[int, ...]:
+    """Columns of the blocks SHARES of a table's ids by the power rule. counts: how often each id occurs."""
+    falling = np.sort(counts)[::-1]
+    ends = [round(len(falling) * sum(SHARES[: k + 1])) for k in range(len(SHARES))]
+    blocks = [falling[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    rows = [max(1, len(block)) for block in blocks]
+    queries = [float(block.sum()) + 1.0 for block in blocks]  # one more: ids that never occur have a width too
+    widths = power_rule(rows, temperature=temperature, base_dim=embedding_dim, queries=queries)
+    return tuple(min(embedding_dim, kernel_width(width)) for width in widths.tolist())
+
+
+def _check_same(workload: Workload, run: Run, schema: DataSchema) -> None:
+    """UsageError where a run's tables are not those of a workload."""
+    mine = {table.name: table.num_embeddings for table in tables_of(run.model, schema)}
+    asked = {table.name: table.num_embeddings for table in workload.tables}
+    odd = next((name for name in sorted({*mine, *asked}) if mine.get(name) != asked.get(name)), None)
+    if odd is not None:
+        raise UsageError(
+            f"table '{odd}' has {asked.get(odd, 'no')} rows in the workload and {mine.get(odd, 'none')} in the run of "
+            "--data; leave the workload out, and the run's own tables are taken"
+        )
