@@ -4,21 +4,37 @@
 
 The movie table is compressed, all others stay whole. Every training of a method, a factor and a seed is written to
 measured/results.jsonl as soon as it is done, and not done again. Settings (train_movielens.yaml and the constants here)
-were chosen on split valid. `--table` prints the table of what is there.
+were chosen on split valid. `--table` prints the table of what is there. `--plain` trains in this process, in plain
+PyTorch on one thread, whose losses are those of the job to 1e-6: seconds a training in place of a job's start.
 """
 
 import argparse
 import json
+import math
 import shutil
 import statistics
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recsmith.embeddings import CompressionRule, save_maps
+import numpy as np
+import torch
+
+from recsmith.data import area_under_curve
+from recsmith.embeddings import CompressionRule, IdMap, learn_hash, save_maps
 from recsmith.training import Run, load_run, train
-from recsmith.training.id_maps import hash_maps, popularity_maps
+from recsmith.training.batches import as_tensors, training_batches
+from recsmith.training.datasets import open_data
+from recsmith.training.id_maps import hash_maps, id_counts, popularity_maps
+from recsmith.training.models import build_task, features_of
+from recsmith.training.optimizers import SPARSE, sparse_arguments
+from recsmith.training.sharded import sizes_of
+from recsmith.training.tables import tables_of
+from recsmith.training.weights import draw_tables
+
+warnings.filterwarnings("ignore", module="torch")
 
 FACTORS = (2, 4, 8, 16, 32, 64)
 ABOVE_ROWS = 700  # so that of MovieLens only the movies are stored smaller
@@ -33,9 +49,10 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--split", default="test", choices=["valid", "test"])
-    parser.add_argument("--methods", default="full,hash,quotient_remainder,learned_hash,mixed_dimension")
+    parser.add_argument("--methods", default="full,hash,quotient_remainder,path_based,learned_hash,mixed_dimension")
     parser.add_argument("--factors", default=",".join(map(str, FACTORS)))
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--plain", action="store_true")
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
     if not asked.table:
@@ -65,6 +82,8 @@ def trained(asked: Any, method: str, factor: int, seed: int) -> dict[str, float]
     run = run_of(asked, seed, folder)
     if method != "full":
         run = replace(run, model=replace(run.model, compression=(rule(asked, run, method, factor),)))
+    if asked.plain:
+        return trained_plainly(run)
     result = train(run)
     return {"auc": result["test"]["auc"], "parameters": movie_parameters(folder / "model" / "weights.safetensors")}
 
@@ -83,13 +102,65 @@ def rule(asked: Any, run: Run, method: str, factor: int) -> CompressionRule:
     words: dict[str, Any] = {"method": method, "above_rows": ABOVE_ROWS, "factor": float(factor)}
     if method == "learned_hash":
         if not maps.exists():
-            save_maps(hash_maps(run, factor, above_rows=ABOVE_ROWS), maps)
+            save_maps(learned_maps(asked, run, factor), maps)
         words["maps"] = str(maps)
     if method == "mixed_dimension":
         if not maps.exists():
             save_maps(popularity_maps(run), maps)
         words |= {"maps": str(maps), "shares": SHARES, "widths": WIDTHS[factor]}
     return CompressionRule(**words)
+
+
+def learned_maps(asked: Any, run: Run, factor: int) -> dict[str, IdMap]:
+    """A learned hash of the movies, whose cheap vectors come from a job or, plainly, from this process."""
+    if not asked.plain:
+        return hash_maps(run, factor, above_rows=ABOVE_ROWS)
+    columns = 4  # as hash_maps has it
+    cheap = replace(run, model=replace(run.model, embedding_dim=columns, compression=()))
+    if (kept := asked.output / f"cheap-{run.seed}.npy").exists():
+        vectors = np.load(kept)
+    else:
+        vectors = plain_task(cheap).model.sparse_arch.embedding_bag_collection.embedding_bags["movie"].weight
+        np.save(kept, vectors := vectors.detach().double().numpy())
+    dataset = open_data(run.data.train, "data.train")
+    movies = [table for table in tables_of(run.model, dataset.schema) if table.name == "movie"]
+    counts = id_counts(dataset, movies)["movie"]
+    return {"movie": learn_hash(vectors, counts, round(len(counts) / factor), seed=run.seed)}
+
+
+def plain_task(run: Run) -> Any:
+    """The trained model of a run whose dense optimizer is Adam."""
+    torch.set_num_threads(1)
+    dataset = open_data(run.data.train, "data.train")
+    task = build_task(run.model, dataset.schema, run.seed, tables_on="cpu")
+    draw_tables(task, sizes_of(task), run.seed)
+    tables = [each for name, each in task.named_parameters() if "embedding_bags" in name]
+    dense = [each for name, each in task.named_parameters() if "embedding_bags" not in name]
+    sparse = run.optimizers.sparse
+    optimizers = [
+        SPARSE[sparse.name](tables, **sparse_arguments(sparse)),
+        torch.optim.Adam(dense, lr=run.optimizers.dense.learning_rate),
+    ]
+    for batch in training_batches(dataset, run.data, features_of(task), rank=0, ranks=1, seed=run.seed):
+        loss, _ = task(batch)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    return task
+
+
+def trained_plainly(run: Run) -> dict[str, float]:
+    task = plain_task(run).eval()
+    test = open_data(run.data.test, "data.test")
+    words: Any = {"rank": 0, "world_size": 1, "batch_size": 65_536, "seed": 0, "shuffle": False, "drop_last": False}
+    with test.batches(**words) as batches, torch.no_grad():
+        found = [task(as_tensors(batch, features_of(task)))[1] for batch in batches]
+    logits = torch.cat([each[1].flatten() for each in found]).numpy()
+    labels = torch.cat([each[2].flatten() for each in found]).numpy()
+    counted = [each.numel() for name, each in task.named_parameters() if ".movie" in name or ".combine." in name]
+    return {"auc": float(area_under_curve(logits.astype(np.float64), labels)), "parameters": sum(counted)}
 
 
 def movie_parameters(file: Path) -> int:
@@ -99,7 +170,7 @@ def movie_parameters(file: Path) -> int:
     with safe_open(file, framework="np") as opened:
         shapes = {name: opened.get_slice(name).get_shape() for name in opened.keys()}  # noqa: SIM118
     counted = [shape for name, shape in shapes.items() if ".movie" in name or ".combine." in name]
-    return sum(shape[0] * shape[1] for shape in counted)
+    return sum(math.prod(shape) for shape in counted)
 
 
 def rows(file: Path) -> list[dict[str, Any]]:

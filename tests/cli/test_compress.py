@@ -78,6 +78,9 @@ def test_a_run_for_data_is_written_and_can_be_trained(method: str, tmp_path: Pat
         (["dlrm-v2", "--data", "x.yaml"], "--data and --run go together"),
         (["dlrm-v2", "--method", "learned_hash"], "give --data and --run"),
         ([], "name a workload, or a run"),
+        (["dlrm-v2", "--tune", "folder"], "give it --data RUN alone"),
+        (["--data", "x.yaml", "--tune", "folder", "--methods", "hush"], "names 'hush'"),
+        (["--data", "x.yaml", "--tune", "folder", "--factors", "2,one"], "such as 2,4,8"),
     ],
 )
 def test_words_that_need_each_other(words: list[str], said: str):

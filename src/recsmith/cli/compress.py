@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from recsmith.cli.compress_tuning import tune
 from recsmith.cli.options import force_option, inputs_of, read_search, search_options
 from recsmith.cli.progress import end_line, note
 from recsmith.errors import UsageError
@@ -11,8 +12,10 @@ from recsmith.errors import UsageError
 METHODS = ("quotient_remainder", "mixed_dimension", "hash", "learned_hash")
 
 
-def read_target(_: click.Context, __: click.Parameter, value: str) -> float:
+def read_target(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
     """4x or 4 as a number above 1."""
+    if value is None:
+        return None
     try:
         found = float(value.removesuffix("x"))
     except ValueError:
@@ -24,7 +27,7 @@ def read_target(_: click.Context, __: click.Parameter, value: str) -> float:
 
 @click.command(name="compress")
 @click.argument("workload", required=False)
-@click.option("--target", callback=read_target, required=True, metavar="4x", help="How many times fewer parameters.")
+@click.option("--target", callback=read_target, metavar="4x", help="How many times fewer parameters.")
 @click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True, help="Method.")
 @click.option("--tables", default="*", show_default=True, metavar="PATTERN", help="Which tables, with * and ?.")
 @click.option("--above-rows", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
@@ -35,19 +38,26 @@ def read_target(_: click.Context, __: click.Parameter, value: str) -> float:
     "--data", metavar="RUN_OR_DATA", help="A run, or data to train on: what ids are popular, or behave alike."
 )
 @click.option("--run", "run_file", metavar="FILE", help="Write a run that trains the smaller tables; needs --data.")
+@click.option("--tune", "tuned", metavar="FOLDER", help="Train the run of --data by all --methods and --factors, "
+              "and as it is: a curve of AUC against bytes.")  # fmt: skip
+@click.option("--methods", default=",".join(METHODS), show_default=True, metavar="A,B", help="Of --tune.")
+@click.option("--factors", default="2,4,8,16", show_default=True, metavar="N,M", help="Of --tune.")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Of --tune.")
 @click.option("--cluster", metavar="CLUSTER", help="Plan the tables as they are and smaller, and show both.")
 @search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the smaller workload, for plan, sweep and the rest.")
 @force_option
 def command(
-    workload: str | None, output: str | None, force: bool, data: str | None, run_file: str | None, **words: Any
-) -> None:
+    workload: str | None, output: str | None, force: bool, data: str | None, run_file: str | None, tuned: str | None,
+    **words: Any,
+) -> None:  # fmt: skip
     """Propose how the tables of WORKLOAD are stored smaller, and what that does to memory and step.
 
     \b
     recsmith compress dlrm-v2 --target 4x --cluster h100:8
     recsmith compress tables.json --target 16x --method mixed_dimension -o small.yaml
     recsmith compress --data run.yaml --target 8x --method learned_hash --run small-run.yaml
+    recsmith compress --data run.yaml --tune curve --factors 2,4,8 --seeds 5
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import check_target
     from recsmith.files.targets import starts_with_schema
@@ -56,12 +66,17 @@ def command(
     from recsmith.training.run import SCHEMA as RUN_SCHEMA
     from recsmith.workloads import WORKLOAD_FILE, save_workload
 
-    _check_words(workload, data, run_file, words["method"])
+    if tuned is not None:
+        if data is None or workload is not None or run_file is not None:
+            raise UsageError("--tune trains the run of --data, whose own tables it takes; give it --data RUN alone")
+        tune(data, tuned, words, METHODS)
+        return
+    _check_words(workload, data, run_file, words)
     check_target(output, inputs=[*(inputs_of(workload) if workload else []), data], kind=WORKLOAD_FILE, force=force)
     check_target(run_file, inputs=[data, output], kind=starts_with_schema(RUN_SCHEMA), force=force)
-    fields = {name: words[name] for name in ("tables", "above_rows")}
-    if words["method"] == "quotient_remainder":
-        fields["operation"] = words["operation"]
+    fields = {name: words[name] for name in ("tables", "above_rows", "operation")}
+    if words["method"] != "quotient_remainder":
+        del fields["operation"]
     asked, made = _made(workload, data, run_file, words, fields)
     show_lines(compression_lines(asked, made))
     if words["cluster"]:
@@ -73,12 +88,14 @@ def command(
         note(f"wrote {output}; plan it, or sweep it over numbers of devices")
 
 
-def _check_words(workload: str | None, data: str | None, run_file: str | None, method: str) -> None:
+def _check_words(workload: str | None, data: str | None, run_file: str | None, words: dict[str, Any]) -> None:
+    if words["target"] is None:
+        raise UsageError("give --target, how many times smaller, such as 4x; or --tune, which compares --factors")
     if workload is None and data is None:
         raise UsageError("name a workload, or a run or data by --data, whose tables are then taken")
     if (run_file is None) != (data is None):
         raise UsageError("--data and --run go together: a run is written for data, and data is read for a run")
-    if method == "learned_hash" and data is None:
+    if words["method"] == "learned_hash" and data is None:
         raise UsageError("learned_hash learns from data which ids behave alike; give --data and --run")
 
 

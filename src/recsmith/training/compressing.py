@@ -102,6 +102,8 @@ def propose(
     Raises:
         UsageError: the target cannot be reached, or the run's tables are not the workload's.
     """
+    if method != "quotient_remainder":
+        words.pop("operation", None)
     _check_same(workload, run, open_data(run.data.train, "data.train").schema)
     if method == "learned_hash":
         factor = compress_to(workload, target, "hash", **words).rules[0].factor

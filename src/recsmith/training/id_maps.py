@@ -16,7 +16,6 @@ from recsmith.data import Dataset
 from recsmith.embeddings import IdMap, by_popularity, learn_hash
 from recsmith.errors import UsageError
 from recsmith.training.datasets import open_data
-from recsmith.training.exporting import MODEL, WEIGHTS
 from recsmith.training.launching import train
 from recsmith.training.run import Run, RunTable
 from recsmith.training.tables import tables_of
@@ -47,6 +46,8 @@ def hash_maps(
     Raises:
         UsageError: no table is so large, or what training and clustering raise.
     """
+    from recsmith.training.exporting import MODEL, WEIGHTS  # needs torch, which counting does not
+
     dataset = open_data(run.data.train, "data.train")
     tables = [table for table in tables_of(run.model, dataset.schema) if table.num_embeddings > above_rows]
     if not tables:

@@ -155,15 +155,15 @@ def _row(name: str, runs: Sequence[TrainedOnce]) -> VariantRow:
         key: statistics.median(getattr(run, key) for run in runs)
         for key in ("samples_per_s", "data_s", "forward_s", "backward_s", "sent_bytes")
     }
-    auc, auc_within = _mean([run.auc for run in runs])
-    ne, ne_within = _mean([run.ne for run in runs])
+    auc, auc_within = mean_within([run.auc for run in runs])
+    ne, ne_within = mean_within([run.ne for run in runs])
     return VariantRow(
         name=name, **middle, peak_bytes=max(run.peak_bytes for run in runs), auc=auc, auc_within=auc_within, ne=ne,
         ne_within=ne_within,
     )  # fmt: skip
 
 
-def _mean(values: Sequence[float]) -> tuple[float, float | None]:
+def mean_within(values: Sequence[float]) -> tuple[float, float | None]:
     """(mean, half of its 95 % interval by Student's t); None for a single value."""
     mean = statistics.fmean(values)
     if len(values) < 2:
