@@ -1,11 +1,12 @@
 """How much of what plain hashing loses a learned hash wins back where ids behave alike in groups.
 
-    python benchmarks/compress_planted.py [--seeds 5] [--factor 4] [--samples 120000] [--quick]
+    python benchmarks/compress_planted.py [--seeds 5] [--factor 4] [--items 1000] [--samples 60000] [--quick]
 
-The generator gives all ids of a group the same hidden vector (teacher.clusters), so a table of as many rows as groups could
-know all there is to know. A model is trained as it is, with hashed items, and with items that have learned to collide; all in
-plain PyTorch in this process. Recovered: (loss of hashing - loss of the learned hash) / (loss of hashing - loss as it is), of
-log losses on samples that training never saw. Above 100 % the learned hash is better than the table as it is.
+The generator gives all ids of a group the same hidden vector (teacher.clusters), so a table of as many rows as groups
+could know all there is to know. A model is trained as it is, with hashed items, and with items that have learned to
+collide; all in plain PyTorch in this process. Recovered: (loss of hashing - loss of the learned hash) / (loss of
+hashing - loss as it is), of log losses on samples that training never saw. Above 100 % the learned hash is better than
+the table as it is.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from recsmith.training.models import features_of
 from recsmith.training.run_optimizers import RunOptimizers, SparseOptimizer
 from recsmith.training.tables import tables_of
 
-ITEMS, USERS, GROUPS = 4000, 50, 40
+USERS, GROUPS = 50, 40
 COLUMNS, CHEAP = 16, 4
 
 
@@ -36,37 +37,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--factor", type=float, default=4.0)
-    parser.add_argument("--samples", type=int, default=120_000)
+    parser.add_argument("--items", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=60_000)
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
-    samples, seeds = (20_000, 1) if asked.quick else (asked.samples, asked.seeds)
-    found = [recovered(seed, samples, asked.factor) for seed in range(seeds)]
+    samples, seeds = (10_000, 1) if asked.quick else (asked.samples, asked.seeds)
+    found = [recovered(seed, asked.items, samples, asked.factor) for seed in range(seeds)]
     print("| seed | as it is | hash | learned hash | recovered |\n|---|---|---|---|---|")
     for seed, (full, hashed, learned) in enumerate(found):
         print(f"| {seed} | {full:.4f} | {hashed:.4f} | {learned:.4f} | {(hashed - learned) / (hashed - full):.0%} |")
     print("mean recovered", f"{statistics.fmean((h - le) / (h - f) for f, h, le in found):.0%}")
 
 
-def recovered(seed: int, samples: int, factor: float) -> tuple[float, float, float]:
+def recovered(seed: int, items: int, samples: int, factor: float) -> tuple[float, float, float]:
     """Log losses on new samples: as it is, hashed, and with a learned hash."""
-    run = planted_run(seed, samples)
+    run = planted_run(seed, items, samples)
     hashing = CompressionRule(method="hash", tables="item", above_rows=0, factor=factor)
     with tempfile.TemporaryDirectory() as folder:
         maps = str(Path(folder) / "maps.safetensors")
         dataset = open_data(run.data.train, "data.train")
-        items = [table for table in tables_of(run.model, dataset.schema) if table.name == "item"]
+        tables = [table for table in tables_of(run.model, dataset.schema) if table.name == "item"]
         cheap = plain_task(replace(run, model=replace(run.model, embedding_dim=CHEAP)))
         weight = cheap.model.sparse_arch.embedding_bag_collection.embedding_bags["item"].weight
-        vectors, counts = weight.detach().double().numpy(), id_counts(dataset, items)["item"]
-        save_maps({"item": learn_hash(vectors, counts, round(ITEMS / factor), seed=seed)}, maps)
+        vectors, counts = weight.detach().double().numpy(), id_counts(dataset, tables)["item"]
+        save_maps({"item": learn_hash(vectors, counts, round(items / factor), seed=seed)}, maps)
         learning = replace(hashing, method="learned_hash", maps=maps)
         rules: tuple[tuple[CompressionRule, ...], ...] = ((), (hashing,), (learning,))
         losses = [log_loss(replace(run, model=replace(run.model, compression=each))) for each in rules]
     return losses[0], losses[1], losses[2]
 
 
-def planted_run(seed: int, samples: int) -> Run:
-    features = [{"name": "item", "num_embeddings": ITEMS, "zipf": 0.6}, {"name": "user", "num_embeddings": USERS}]
+def planted_run(seed: int, items: int, samples: int) -> Run:
+    features = [{"name": "item", "num_embeddings": items, "zipf": 0.6}, {"name": "user", "num_embeddings": USERS}]
     teacher = {"clusters": GROUPS, "similarity": 1.0, "signal": 2.5, "pairs": 0.3, "dense": 0.1}
     words = {"format": "generator", "seed": seed, "dense": 2, "features": features, "teacher": teacher}
     return Run(

@@ -1,10 +1,17 @@
 """What a run computes in one process, its tables unsharded, in plain PyTorch."""
 
+from typing import Any
+
 from recsmith.training import Run
 
 
 def unsharded_losses(run: Run, steps: int) -> list[float]:
     """The losses of the first steps of a run, whose dense optimizer is Adam with its defaults."""
+    return trained_unsharded(run, steps)[1]
+
+
+def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
+    """The model of a run after its first steps, and the losses of these."""
     import torch
 
     from recsmith.training.batches import training_batches
@@ -32,4 +39,4 @@ def unsharded_losses(run: Run, steps: int) -> list[float]:
         for optimizer in optimizers:
             optimizer.step()
         expected.append(float(loss.detach()))
-    return expected
+    return task, expected
