@@ -24,8 +24,10 @@ import torch
 
 from recsmith.data import area_under_curve
 from recsmith.embeddings import CompressionRule, IdMap, learn_hash, save_maps
+from recsmith.reports.compression_curves import curve_picture
 from recsmith.training import Run, load_run, train
 from recsmith.training.batches import as_tensors, training_batches
+from recsmith.training.compression_curve import TrainedSmaller, points
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import hash_maps, id_counts, popularity_maps
 from recsmith.training.models import build_task, features_of
@@ -38,6 +40,7 @@ warnings.filterwarnings("ignore", module="torch")
 
 FACTORS = (2, 4, 8, 16, 32, 64)
 ABOVE_ROWS = 700  # so that of MovieLens only the movies are stored smaller
+MOVIES = 9066  # ids of the movie table
 SHARES = (0.02, 0.08, 0.2, 0.7)  # of movies by falling popularity
 WIDTHS = {6: (16, 8, 4, 1), 2: (16, 16, 8, 4), 4: (16, 8, 4, 2), 8: (12, 4, 2, 1), 16: (4, 2, 1, 1)}
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t at 95 %, by number of values
@@ -53,12 +56,18 @@ def main() -> None:
     parser.add_argument("--factors", default=",".join(map(str, FACTORS)))
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--picture", type=Path, help="Draw the curve of what is there into this SVG.")
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
     if not asked.table:
         for seed in range(asked.seeds):
             measure(asked, seed)
-    show(rows(asked.output / f"{asked.split}.jsonl"))
+    found = rows(asked.output / f"{asked.split}.jsonl")
+    factors = {1, *map(int, asked.factors.split(","))}
+    shown = [row for row in found if row["method"] in asked.methods.split(",") and row["factor"] in factors]
+    show(shown)
+    if asked.picture:
+        asked.picture.write_text(curve_picture(points([smaller(row) for row in shown])))
 
 
 def measure(asked: Any, seed: int) -> None:
@@ -175,6 +184,13 @@ def movie_parameters(file: Path) -> int:
 
 def rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def smaller(row: dict[str, Any]) -> TrainedSmaller:
+    """A row with the bytes of the movie table, the map included where the method needs one."""
+    maps = 4 * MOVIES if row["method"] in ("learned_hash", "mixed_dimension") else 0
+    words = {name: row[name] for name in ("method", "factor", "seed", "auc")}
+    return TrainedSmaller(**words, weight_bytes=4 * row["parameters"], map_bytes=maps)
 
 
 def show(found: list[dict[str, Any]]) -> None:
