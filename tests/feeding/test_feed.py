@@ -81,6 +81,27 @@ def test_only_so_much_is_read_ahead_of_a_slow_trainer() -> None:
         assert len(windows) <= 2
 
 
+def test_a_step_may_have_more_windows_than_are_read_ahead() -> None:
+    wide = settings(batch_size=20_000, groups=())  # 40,000 samples in five windows, for a feed that reads two ahead
+    with Feed(wide, workers=1) as feed:
+        found = list(feed)
+    for one, other in zip(found, locally(wide), strict=True):
+        assert_same(one, other)
+
+
+def test_what_comes_again_after_a_loss_is_not_kept() -> None:
+    with Feed(settings(), workers=1) as feed:
+        for _ in range(3):
+            next(feed)
+        with feed._changed:
+            feed.leases.whole.clear()  # as if the worker had been lost before it said that its windows are whole
+        feed._hands[0].process.kill()
+        for _ in feed:
+            pass
+        assert feed.lost == 1
+        assert not feed._parts
+
+
 def test_what_is_wrong_in_a_worker_is_told(tmp_path: Path) -> None:
     wrong = [{"op": "map_ids", "feature": "b", "ids": list(range(5)), "unknown": "wrong"}]
     with (

@@ -39,6 +39,13 @@ def test_each_window_is_made_once_whatever_is_lost(count: int, ahead: int, event
     assert sorted(made) == list(range(count))
 
 
+def test_all_windows_of_a_step_are_made_however_many_they_are() -> None:
+    leases = Leases(0, 6, 2)
+    leases.use(1, 5)
+    given = [leases.next_for(worker) for worker in range(6)]
+    assert given == [1, 2, 3, 4, None, None]
+
+
 def test_losses_over_the_same_window_are_no_accident() -> None:
     leases = Leases(0, 2, 2)
     for _ in range(MOST_LOST - 1):

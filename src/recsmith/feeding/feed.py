@@ -49,7 +49,8 @@ class Feed(Iterator[Batch]):
     """The batches of a rank in one epoch, from a position on; a context that ends its workers, however it ends.
 
     workers: how many; `auto`: as many as keep the trainer from waiting, up to the cores of this machine. Memory: at
-    most one window more than there are workers is kept here, and one in each of them. position: how far the world is
+    most one window more than there are workers is kept here, or all windows of a step where those are more, and one in
+    each of them. position: how far the world is
     after the batch that was given last. counts: samples given, corrupt ones passed over.
     """
 
@@ -64,6 +65,7 @@ class Feed(Iterator[Batch]):
         self.leases = Leases(first, len(self.order.windows) - 1, count + 1)
         self.waited_s, self.made, self.lost = 0.0, 0, 0
         self._parts: dict[tuple[int, int], Part] = {}
+        self._given = -1  # slot of the step that was given last
         self._changed = threading.Condition()
         self._problem: BaseException | None = None
         self._wanted = 0
@@ -126,7 +128,7 @@ class Feed(Iterator[Batch]):
         keys, begun = [(window, first) for window in windows], time.perf_counter()
         with self._changed:
             moved = self.leases.current != windows[0]
-            self.leases.use(windows[0])
+            self.leases.use(windows.start, windows.stop)
             self._changed.notify_all()
             while not all(key in self._parts for key in keys):
                 if self._problem is not None:
@@ -136,6 +138,7 @@ class Feed(Iterator[Batch]):
             else:
                 problem = None
                 parts = [self._parts.pop(key) for key in keys]
+                self._given = first
         if problem is not None:
             self.close()
             raise problem
@@ -169,10 +172,11 @@ class Feed(Iterator[Batch]):
         return None
 
     def keep(self, part: Part) -> None:
-        """A part has come."""
+        """A part has come. Those of steps that are given already come again when a worker was lost, and are dropped."""
         with self._changed:
-            self._parts[part.window, part.first] = part
-            self._changed.notify_all()
+            if part.first > self._given:
+                self._parts[part.window, part.first] = part
+                self._changed.notify_all()
 
     def complete(self, number: int) -> None:
         """A worker has made its window."""
@@ -225,6 +229,7 @@ class _Hand:
                     self.process = self._start()
                     again = self.feed.lease(self.number)
                     if again is None:
+                        self.end()
                         return
                     window = again
                 self.feed.complete(self.number)

@@ -9,13 +9,14 @@ MOST_LOST = 5  # workers over the same window: then it is no accident
 
 
 class Leases:
-    """Windows `first` to `last` - 1, given to workers in their order, no further than `ahead` before the one in use.
+    """Windows `first` to `last` - 1, given to workers in their order, no further than `ahead` before the one in use,
+    but always as far as the step in use reaches, which may have samples of more windows than that.
 
-    current: the window in use. held: window of each worker. whole: windows that are complete.
+    current: the window in use. needed: the first window that the step in use has no samples of. held: window of each worker. whole: windows that are complete.
     """
 
     def __init__(self, first: int, last: int, ahead: int) -> None:
-        self.current, self.last, self.ahead = first, last, ahead
+        self.current, self.needed, self.last, self.ahead = first, first, last, ahead
         self.held: dict[int, int] = {}
         self.whole: set[int] = set()
         self._lost: dict[int, int] = {}
@@ -25,7 +26,7 @@ class Leases:
         if worker in self.held:
             return None
         busy = set(self.held.values())
-        for window in range(self.current, min(self.current + self.ahead, self.last)):
+        for window in range(self.current, min(max(self.current + self.ahead, self.needed), self.last)):
             if window not in busy and window not in self.whole:
                 self.held[worker] = window
                 return window
@@ -51,7 +52,7 @@ class Leases:
                 )
         return window
 
-    def use(self, window: int) -> None:
-        """The trainer has come to a window; those before are done with."""
-        self.current = max(self.current, window)
+    def use(self, window: int, needed: int = 0) -> None:
+        """The trainer has come to a step of windows `window` to `needed` - 1; those before are done with."""
+        self.current, self.needed = max(self.current, window), max(self.needed, needed)
         self.whole = {each for each in self.whole if each >= self.current}
