@@ -9,10 +9,11 @@ MOST_LOST = 5  # workers over the same window: then it is no accident
 
 
 class Leases:
-    """Windows `first` to `last` - 1, given to workers in their order, no further than `ahead` before the one in use,
-    but always as far as the step in use reaches, which may have samples of more windows than that.
+    """Windows `first` to `last` - 1, given to workers in their order, no further than `ahead` before the one in use.
 
-    current: the window in use. needed: the first window that the step in use has no samples of. held: window of each worker. whole: windows that are complete.
+    A step may have samples of more windows than that; then all of its own are given. current: the window in use.
+    needed: the first window that the step in use has no samples of. held: window of each worker. whole: windows that
+    are complete.
     """
 
     def __init__(self, first: int, last: int, ahead: int) -> None:
