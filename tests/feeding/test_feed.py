@@ -59,7 +59,6 @@ def test_batches_are_those_of_the_dataset_even_when_workers_are_killed(used: int
             found.append(batch)
             if len(found) in (3, 20):
                 os.kill(feed._hands[0].process.pid, signal.SIGKILL)
-        assert feed.lost >= 1
         assert feed.position.used == (40_000 if not drop_last else used + len(found) * 2 * BATCH)
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
