@@ -73,6 +73,9 @@ def test_groups_that_gain_are_chosen() -> None:
     assert (groups[0].factor, groups[0].ids_before, groups[0].ids_after) == (4.0, 48, 12)
     assert [group.features for group in chosen(groups)] == [("user", "other")]
     assert chosen(groups, least=5.0) == ()
+    assert (
+        chosen(dedup_groups(batch(single=[[i // 4] for i in range(16)]))) == ()
+    )  # the row would be as large as the id
 
 
 def test_sliding_histories_are_told_apart() -> None:

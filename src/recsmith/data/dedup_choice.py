@@ -20,13 +20,14 @@ LEVELS = 3  # octaves of factors that are looked up apart: from 1.5, 3 and 6 on;
 class DedupGroup:
     """Features that change together: their names, and samples for each distinct row (RecD's DedupeFactor).
 
-    ids_before, ids_after: in all samples, and in distinct rows.
+    ids_before, ids_after: in all samples, and in distinct rows. mean_ids: in a bag.
     """
 
     features: tuple[str, ...]
     factor: float
     ids_before: int
     ids_after: int
+    mean_ids: float
 
     @property
     def level(self) -> int:
@@ -47,17 +48,22 @@ def dedup_groups(batch: Batch) -> tuple[DedupGroup, ...]:
 def counted(batch: Batch, features: Sequence[str]) -> DedupGroup:
     """A group of features with its factor in a batch."""
     first, _ = distinct_rows([batch.ids[name] for name in features])
+    before = sum(len(batch.ids[name].values) for name in features)
     return DedupGroup(
         features=tuple(features),
         factor=len(batch) / max(len(first), 1),
-        ids_before=sum(len(batch.ids[name].values) for name in features),
+        ids_before=before,
+        mean_ids=before / max(len(batch) * len(features), 1),
         ids_after=sum(_ids(batch.ids[name].lengths, first) for name in features),
     )
 
 
 def chosen(groups: Sequence[DedupGroup], least: float = LEAST_FACTOR) -> tuple[DedupGroup, ...]:
-    """The groups that gain: with so many samples for each distinct row, and fewer ids."""
-    return tuple(group for group in groups if group.factor >= least and group.ids_after < group.ids_before)
+    """The groups that gain: with so many samples for each distinct row, and more than an id a bag.
+
+    The number of a row is as large as an id, so bags of one id have nothing to save but what crosses ranks.
+    """
+    return tuple(group for group in groups if group.factor >= least and group.mean_ids > 1)
 
 
 def _ids(lengths: "np.ndarray[tuple[int], np.dtype[np.int32]]", rows: Ints) -> int:
