@@ -100,9 +100,9 @@ def maps(folder: Path, features: int, samples: int) -> Row:
         kind: ParquetSpec(
             paths=(str(folder / kind),),
             features=tuple(
-                ParquetFeature(
-                    name=name, num_embeddings=100_000, **({"column": "ids", "key": name} if kind == "maps" else {})
-                )
+                ParquetFeature(name=name, num_embeddings=100_000, column="ids", key=name)
+                if kind == "maps"
+                else ParquetFeature(name=name, num_embeddings=100_000)
                 for name in wanted
             ),
             labels=("label",),
