@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -111,7 +112,8 @@ def classes(home: Path) -> dict[str, Class]:
         "dataset": Class(home / "dataset", {PARTS: PART, "_manifest.json": JSON},
                          [command("data", "check", "FILE"), command("data", "inspect", "FILE"),
                           command("data", "workload", "FILE"), read_clustered]),
-        "unfinished-dataset": Class(home / "unfinished", {PARTS: PART, "_unfinished.json": JSON}, [go_on_converting]),
+        "unfinished-dataset": Class(home / "unfinished", {PARTS: PART, "_unfinished.json": JSON},
+                                    [partial(go_on_converting, home / "dataset.yaml")]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
     }  # fmt: skip
 
@@ -187,9 +189,9 @@ def read_clustered(folder: Path) -> None:
     command("data", "cluster", "FILE", "-o", f"{folder}-clustered", "--memory", "16MiB")(folder)
 
 
-def go_on_converting(folder: Path) -> None:
+def go_on_converting(spec: Path, folder: Path) -> None:
     """Convert the same data into the folder again, as after a kill."""
-    command("data", "convert", str(folder.parent / "dataset.yaml"), "-o", "FILE", "--file-samples", "4096")(folder)
+    command("data", "convert", str(spec), "-o", "FILE", "--file-samples", "4096")(folder)
 
 
 def read_comm_weights(file: Path) -> None:

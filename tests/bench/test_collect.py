@@ -73,5 +73,5 @@ def test_the_page_tells_what_there_is_and_what_is_missing(tmp_path: Path):
     page = subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout
     assert page.startswith("# AMD EPYC, 2 cores")
     assert "```\noptimizer  weights  cases\n```" in page
-    assert "| Kendall's tau | 0.968 |" in page
+    assert "| Kendall's tau | 0.967 |" in page
     assert page.count("Not measured.") == 4
