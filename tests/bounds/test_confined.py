@@ -1,30 +1,21 @@
 """Bounds count what constraints confine to some ranks, and never more than the best plan that keeps them."""
 
-import itertools
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.cases import Case, all_placements, cluster, fits, seeded, table, workload
-from support.constrained import constrained_case, keeps
+from support.cases import Case, all_placements, cluster, seeded, table, workload
+from support.constrained import constrained_case, least_s
 
 from recsmith.bounds import lower_bound
 from recsmith.bounds.confined import confined_bound
 from recsmith.bounds.linear_bounds import tightest_linear_bound
-from recsmith.costs import step_seconds
 from recsmith.errors import UsageError
-from recsmith.problems import Constraints, Pin, TableRule, footprint_of
+from recsmith.problems import Constraints, Pin, TableRule
 
 MOST_PLANS = 400  # of a case, each of which is priced
 BOTH = ("torchrec", "analytic")
-
-
-def least_s(case: Case) -> float:
-    """Seconds of the best plan that keeps the constraints and fits, by brute force; infinite without one."""
-    plans = itertools.product(*all_placements(replace(case, constraints=Constraints())).values())
-    kept = [each for each in plans if keeps(case, each) and fits(case, each)]
-    return min((step_seconds(case.evaluator, footprint_of(case.problem, each)) for each in kept), default=math.inf)
 
 
 def confined(case: Case) -> float:

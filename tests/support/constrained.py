@@ -4,6 +4,8 @@ What a constraint asks is written down a second time here, on placements and the
 asked. Placements of a table that weigh the same on every rank and put as many shards there count once.
 """
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from recsmith.costs import step_seconds
 from recsmith.plans import Placement
-from recsmith.problems import Apart, Constraints, PerRank, Pin, Space, TableRule, Together
+from recsmith.problems import Apart, Constraints, PerRank, Pin, Space, TableRule, Together, footprint_of
 from recsmith.sharding import TYPE_NAMES
 from recsmith.workloads import Table
-from support.cases import Case, Pick, all_placements, cluster, make_workload, shards_of, slow_memory
+from support.cases import Case, Pick, all_placements, cluster, fits, make_workload, shards_of, slow_memory
 
 SHAPES = ((2, 1), (3, 1), (4, 1), (2, 2), (1, 3), (2, 2))
 MOST_PLACEMENTS = 900  # of a table, so that all plans of three tables can be followed
@@ -77,6 +80,13 @@ def _constraint(
 
 
 # --- what constraints ask, slowly ---------------------------------------------------------------------------------
+
+
+def least_s(case: Case) -> float:
+    """Seconds of the best plan that keeps the constraints and fits, by brute force; infinite without one."""
+    plans = itertools.product(*all_placements(replace(case, constraints=Constraints())).values())
+    kept = [each for each in plans if keeps(case, each) and fits(case, each)]
+    return min((step_seconds(case.evaluator, footprint_of(case.problem, each)) for each in kept), default=math.inf)
 
 
 def keeps(case: Case, placements: Sequence[Placement]) -> bool:

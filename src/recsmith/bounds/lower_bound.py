@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from recsmith.bounds.confined import confined_bound
+from recsmith.bounds.counted import counted_bound
 from recsmith.bounds.dominated_groups import groups_dominated_by_type
 from recsmith.bounds.group_branching import GroupBranching
 from recsmith.bounds.linear_bounds import tightest_linear_bound
@@ -141,8 +142,8 @@ def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
         return LowerBound(none, None, ())
     linear = tightest_linear_bound(evaluator)
     value, promising = GroupBranching(evaluator, linear).solve()
-    confined = confined_bound(evaluator, linear)
-    value = value if value is None else max(value, confined)
+    constrained = max(confined_bound(evaluator, linear), counted_bound(evaluator, linear))
+    value = value if value is None else max(value, constrained)
     kind = "additive: mean load, largest piece, memory"
     if not evaluator.additive:
         kind = "convex: planes below the cost, fusion groups, mean load, largest piece, memory"

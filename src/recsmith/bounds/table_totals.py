@@ -137,6 +137,18 @@ class TableTotals:
                     everywhere[t] = largest[t] = 0.0
         return Least(value, size, group, everywhere, largest)
 
+    def per_coverage(self, coverage: Ints) -> Floats:
+        """The least seconds (T, C) of every table in modes that cover so many ranks (C, ascending); inf for none."""
+        relaxation, problem = self.relaxation, self.relaxation.problem
+        least: Floats = np.full((len(problem.tables), len(coverage)), np.inf)
+        column = np.searchsorted(coverage, problem.modes.coverage[problem.options.mode])
+        seconds = np.where(relaxation.option_fits, relaxation.option_seconds, np.inf)
+        np.minimum.at(least, (problem.options.table, column), seconds)
+        for family in self.splits:
+            value, _ = family.cheapest(np.inf, 0.0)
+            np.minimum.at(least, (family.table, np.searchsorted(coverage, family.coverage[:, 0].astype(int))), value)
+        return least
+
 
 def _split_families(evaluator: Evaluator, linear: LinearBound) -> list[_SplitFamily]:
     problem = evaluator.problem
