@@ -20,13 +20,14 @@ from recsmith.bounds.tolerances import ROUNDING
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems.legality import Legality
 
+MOST_LIMITS = 256  # that are asked, those of most tables first
 HALVINGS = 40  # of the seconds of a step, from those of the longest table
 
 
 def counted_bound(evaluator: Evaluator, linear: LinearBound) -> float:
     """Seconds that no plan can undercut because of places that tables share; 0 where nothing counts them."""
     legality, world = evaluator.problem.legality, evaluator.problem.cluster.world_size
-    limits = tuple(_limits(legality))
+    limits = sorted(_limits(legality), key=lambda limit: -len(limit.tables))[:MOST_LIMITS]
     if not limits:
         return 0.0
     coverage = np.unique(evaluator.problem.modes.coverage)

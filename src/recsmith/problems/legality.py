@@ -230,7 +230,7 @@ class Legality:
 
 
 def _named(constraints: Constraints, names: list[str], cluster: Cluster) -> list[Named]:
-    """(kind, tables, most, local) of every group of two tables or more, or of one whose shards are counted."""
+    """(kind, tables, most, local) of every group of two tables or more, or of one whose shards count; each once."""
     found: list[Named] = []
     for each in constraints.between:
         numbers = members(each.patterns, names)
@@ -242,4 +242,9 @@ def _named(constraints: Constraints, names: list[str], cluster: Cluster) -> list
             found.append(("tables", numbers, each.max_tables, 1))
         if each.max_shards is not None:
             found.append(("shards", numbers, each.max_shards, 1))
-    return [each for each in found if len(each[1]) > 1 or each[0] == "shards"]
+    once = {(kind, tuple(numbers), most, local): numbers for kind, numbers, most, local in found}
+    return [
+        (kind, numbers, most, local)
+        for (kind, _, most, local), numbers in once.items()
+        if len(numbers) > 1 or kind == "shards"
+    ]
