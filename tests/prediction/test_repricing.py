@@ -1,7 +1,6 @@
 """A captured step under another plan: what the templates say of that plan is what repricing must find."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.dlrm_plans import DLRM, ROWS, a_plan
 from support.machines import a_machine
 from support.synthetic_traces import write_capture
 
-import recsmith
 from recsmith.cli.app import app
 from recsmith.errors import UsageError
 from recsmith.plans import Plan, save_plan
@@ -21,23 +20,6 @@ from recsmith.prediction.models.build import model_graph
 from recsmith.prediction.models.description import Model
 from recsmith.prediction.predict import predict_graph
 from recsmith.prediction.repricing import grown, held_tables, reprice
-
-DLRM = Model(kind="dlrm")
-ROWS = (1000, 4000, 500, 20_000, 800)
-POOLING = (3.0, 1.0, 20.0, 7.0, 2.0)
-
-
-def a_plan(ranks: tuple[int, ...], rows: tuple[int, ...] = ROWS) -> Plan:
-    tables = tuple(
-        recsmith.Table(name=f"t{i}", num_embeddings=each, embedding_dim=16,
-                       features=(recsmith.Feature(name=f"f{i}", pooling_factor=POOLING[i]),))
-        for i, each in enumerate(rows)
-    )  # fmt: skip
-    workload = recsmith.Workload(batch_size=64, optimizer="sgd", tables=tables)
-    space = recsmith.Space(types=("table_wise",), kernels=("fused",))
-    made = recsmith.plan(workload, f"cpu:{max(2, 1 + max(ranks))}", planner="size_greedy", space=space).plan
-    placements = tuple(replace(old, ranks=(ranks[int(old.table[1:])],)) for old in made.placements)
-    return replace(made, placements=placements, digest="")
 
 
 def template(plan: Plan, batch: int) -> Graph:

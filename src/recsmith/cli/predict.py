@@ -13,6 +13,7 @@ from recsmith.cli.options import format_option, words
 @click.option("--ranks", type=click.IntRange(min=1), default=None, metavar="N", help="Ranks of a model without tables.")
 @click.option("--batch", callback=words, metavar="N[,N]", help="Samples a rank; several are shown side by side.")
 @click.option("--machine", default=None, metavar="M", help="cpu (default), or a .safetensors file of `learn kernels`.")
+@click.option("--cluster", metavar="C", help="Carry the step over from the plan's cluster to this one.")
 @click.option("--calibrate", metavar="TRACE", help="A captured step that corrects the machine.")
 @click.option("--cost-model", metavar="M", help="Cost model that prices embedding kernels, such as neural:cpu.")
 @click.option("--what-if", "what_if", metavar="CHANGES", help="Such as link=2x,kernel:gemm=0.5x,overhead=0.")
@@ -28,6 +29,7 @@ def command(model: str, format_: str, **options: Any) -> None:
     \b
     recsmith predict trace/ --what-if link=2x,overhead:T1=0
     recsmith predict trace/ --plan other.json --batch 512,1024
+    recsmith predict trace/ --plan plan.json --cluster h200:8
     recsmith predict dlrm.yaml --plan plan.json --batch 512,1024,2048
     recsmith predict mlp.yaml --ranks 2 --calibrate trace/ --timeline step.json
     """  # noqa: D301 (click's mark that keeps the lines is one character)
@@ -53,8 +55,10 @@ def _of_trace(folder: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
         )
     if options["machine"] is not None and options["plan"] is None and not options["batch"]:
         raise UsageError("a capture is replayed with its own times; --machine is of use beside --plan or --batch")
-    return predict_capture(folder, plan=options["plan"], batches=_batches(options["batch"]),
-                           machine=options["machine"] or "cpu", what_ifs=what_ifs)  # fmt: skip
+    return predict_capture(
+        folder, plan=options["plan"], batches=_batches(options["batch"]), machine=options["machine"] or "cpu",
+        cluster=options["cluster"], what_ifs=what_ifs,
+    )  # fmt: skip
 
 
 def _batches(words: tuple[str, ...] | None) -> list[int]:
@@ -74,7 +78,7 @@ def _of_model(model: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
     return predict_model(
         model, plan=options["plan"], ranks=options["ranks"] or 1, batches=_batches(options["batch"]),
         machine=options["machine"] or "cpu", calibrate_by=options["calibrate"], cost_model=options["cost_model"],
-        what_ifs=what_ifs,
+        cluster=options["cluster"], what_ifs=what_ifs,
     )  # fmt: skip
 
 

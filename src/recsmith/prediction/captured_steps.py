@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from recsmith._types import Source
+from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.plans import Plan, load_plan
 from recsmith.prediction.machine import Machine, load_machine
+from recsmith.prediction.other_cluster import on_cluster
 from recsmith.prediction.predict import Prediction, predict_graph
 from recsmith.prediction.repricing import held_tables, reprice
 from recsmith.prediction.traces import load_capture
@@ -15,17 +17,21 @@ from recsmith.units import format_time
 
 def predict_capture(
     folder: Source, *, plan: Plan | Source | None = None, batches: Sequence[int] = (),
-    machine: Machine | Source = "cpu", what_ifs: tuple[WhatIf, ...] = (),
+    machine: Machine | Source = "cpu", cluster: Cluster | Source | None = None, what_ifs: tuple[WhatIf, ...] = (),
 ) -> list[tuple[int, Prediction]]:  # fmt: skip
     """(batch, step) of a captured step, for each of some batch sizes a rank; as it was without a plan and batch sizes.
 
     plan: that its tables should have instead. machine: whose proportions scale what changes; the captured times decide
-    how fast things are. The batch is 0 where nothing changes.
+    how fast things are. cluster: that the step is carried over to, in proportion to the figures of the plan's own. The
+    batch is 0 where nothing changes.
 
     Raises:
-        UsageError: the plan is of other tables or ranks, or the step's lookups are not of a kind that can be scaled.
+        UsageError: the plan is of other tables or ranks, or the step's lookups are not of a kind that can be scaled;
+            a cluster is given without a plan, or has other ranks than the step.
     """
     captured = load_capture(folder)
+    if cluster is not None and plan is None:
+        raise UsageError("--cluster carries the step over from its plan's cluster; add --plan, the plan it ran under")
     if plan is None and not batches:
         return [(0, predict_graph(captured.graph, what_ifs, captured.notes))]
     if any(batch < 1 for batch in batches):
@@ -37,8 +43,11 @@ def predict_capture(
     note = f"as it was captured, the step of {own:,} samples a rank is predicted at {format_time(before)}"
     if captured.graph.measured_s is not None:
         note += f"; measured without the profiler: {format_time(captured.graph.measured_s)}"
-    return [
-        (batch or own, predict_graph(reprice(captured.graph, known, plan=told, batch=batch), what_ifs,
-                                     (*captured.notes, note), known.latency_of))
-        for batch in batches or (None,)
-    ]  # fmt: skip
+    found: list[tuple[int, Prediction]] = []
+    for batch in batches or (None,):
+        graph, notes = reprice(captured.graph, known, plan=told, batch=batch), (*captured.notes, note)
+        if cluster is not None and told is not None:
+            graph, carried = on_cluster(graph, told.cluster, load_cluster(cluster), known.latency_of)
+            notes = (*notes, carried)
+        found.append((batch or own, predict_graph(graph, what_ifs, notes, known.latency_of)))
+    return found

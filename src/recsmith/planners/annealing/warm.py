@@ -31,9 +31,9 @@ class Turn(NamedTuple):
     price: float
 
 
-TURNS = (Turn(2e-4, 1e-2), Turn(1e-4, 1e-3))
-RUNS = 2  # plans that cool side by side
-STEPS, PIECE_STEPS, MOST_STEPS = 50_000, 6_000, 16_000_000  # of a turn: at least, a piece of the start, at most
+COOL = (Turn(2e-4, 1e-2), Turn(1e-4, 1e-3))
+RUNS = (COOL, (Turn(2e-3, 1e-2), *COOL))  # plans that cool side by side: the second also leaves poor starts
+STEPS, PIECE_STEPS, MOST_STEPS = 50_000, 12_000, 48_000_000  # of a turn: at least, a piece of the start, at most
 
 
 def anneal_warm(
@@ -54,10 +54,13 @@ def anneal_warm(
     plan = flat.plan_of(start)
     if plan is None or not options.usable:
         return None
-    turns = [(turn.heat, homes.flat(flat, turn.price)) for turn in TURNS]
+    turns = [[(turn.heat, homes.flat(flat, turn.price)) for turn in run] for run in RUNS]
     steps = min(MOST_STEPS, max(STEPS, PIECE_STEPS * len(start.mode)))
-    with ThreadPoolExecutor(min(RUNS, os.cpu_count() or 1)) as pool:
-        runs = [pool.submit(_run, flat, options, plan, turns, steps, seed * RUNS + i, keep_on) for i in range(RUNS)]
+    with ThreadPoolExecutor(min(len(RUNS), os.cpu_count() or 1)) as pool:
+        runs = [
+            pool.submit(_run, flat, options, plan, own, steps, seed * len(RUNS) + i, keep_on)
+            for i, own in enumerate(turns)
+        ]
         seconds, best = min((run.result() for run in runs), key=lambda found: found[0])
     return flat.footprint(best) if np.isfinite(seconds) else None
 
