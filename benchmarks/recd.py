@@ -1,11 +1,13 @@
 """What deduplicated features bring: storage, reading and steps, beside plain ones in shuffled order (docs/recd.md).
 
     python benchmarks/recd.py -o recd.jsonl         # twelve user features and four of items, sessions of 1 to 16
-    python benchmarks/recd.py --sessions 16 --samples 20000 --steps 12 -o small.jsonl
+    python benchmarks/recd.py --sessions 16 --ids 20 64 --samples 20000 --steps 12 -o small.jsonl
 
-For each length of sessions, the generator's samples are written twice as Parquet: session after session, and shuffled.
-Reading is measured over a pass of one rank in CPU seconds of the process; steps in real jobs on two ranks of this
-machine, the kinds in turns, as medians of steps. With -o, rows that the file holds are not measured again.
+For each length of sessions and each mean number of ids in a bag of a user feature, the generator's samples are written
+twice as Parquet: session after session, and shuffled. Reading is measured over a pass of one rank in CPU seconds of the
+process, as it is and with transforms (each user feature hashed, its pairs made another feature); steps in real jobs on
+two ranks of this machine, the kinds in turns, as medians of steps. With -o, rows that the file holds are not measured
+again.
 """
 
 import argparse
@@ -27,7 +29,7 @@ from recsmith.data.dedup_choice import chosen, dedup_groups
 from recsmith.data.parquet.write import write_parquet
 from recsmith.training import Run, RunData, RunMetrics, RunModel, train
 
-USERS, ITEMS, IDS, ROWS, DIM = 12, 4, 20, 200_000, 64  # features (items have one id), ids, rows and columns of tables
+USERS, ITEMS, ROWS, DIM = 12, 4, 200_000, 64  # features (items have one id), rows and columns of tables
 STAYS = 0.95  # chance that a bag of a user feature is that of the sample before in its session
 BATCH, GROUP = 1024, 8192  # samples of a rank and step, and of a row group
 KINDS = ("shuffled", "clustered", "deduplicated", "forced")  # forced: all user features, whether they gain or not
@@ -36,24 +38,29 @@ KINDS = ("shuffled", "clustered", "deduplicated", "forced")  # forced: all user 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What deduplicated features bring.")
     parser.add_argument("--sessions", type=int, nargs="*", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--ids", type=int, nargs="*", default=[20])
     parser.add_argument("--samples", type=int, default=65_536)
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("-o", "--output", metavar="FILE.jsonl")
     words = parser.parse_args()
-    keys: list[Key] = [(size, words.samples, words.steps, words.rounds) for size in words.sessions]
+    keys: list[Key] = [
+        (size, ids, words.samples, words.steps, words.rounds) for ids in words.ids for size in words.sessions
+    ]
     rows = list(resumed(measured, keys, words.output, jobs=1))
-    print("| samples a session | factor | bytes | CPU s of reading | seconds of a step | of its pieces, deduplicated |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| ids a bag | samples a session | factor | bytes | CPU s of reading | with transforms | a step | all forced |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         print(shown(row))
 
 
 def measured(key: Key) -> Row:
     """Everything about sessions of one length."""
-    size, samples, steps, rounds = key
+    size, ids, samples, steps, rounds = key
     with tempfile.TemporaryDirectory() as folder:
-        spec = spec_from_raw(generated(size, samples), "the generator")
+        spec = spec_from_raw(generated(size, ids, samples), "the generator")
         files = {kind: Path(folder) / kind for kind in ("clustered", "shuffled")}
         write(open_dataset(spec), files, size)
         with open_dataset(files["clustered"]).batches(
@@ -62,25 +69,30 @@ def measured(key: Key) -> Row:
             groups = chosen(dedup_groups(next(batches)))
         runs = {kind: a_run(Path(folder), files, kind, size, steps) for kind in KINDS}
         read: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        changed: dict[str, list[float]] = {kind: [] for kind in KINDS}
         step: dict[str, list[float]] = {kind: [] for kind in KINDS}
         for number, kind in itertools.product(range(rounds), KINDS):
-            read[kind].append(reading(runs[kind], [list(group.features) for group in groups]))
+            chosen_groups = [list(group.features) for group in groups]
+            read[kind].append(reading(runs[kind], chosen_groups))
+            changed[kind].append(reading(runs[kind], chosen_groups, transforms=True))
             step[kind] += stepping(runs[kind], f"{folder}/{kind}-{number}")
         return {
             "size": size,
+            "ids": ids,
             "factor": min((group.factor for group in groups), default=1.0),
             "chosen": sum(len(group.features) for group in groups),
             "bytes": {kind: sum(file.stat().st_size for file in each.iterdir()) for kind, each in files.items()},
             "read_cpu_s": {kind: statistics.median(each) for kind, each in read.items()},
+            "changed_cpu_s": {kind: statistics.median(each) for kind, each in changed.items()},
             "step_s": {kind: statistics.median(each) for kind, each in step.items()},
         }
 
 
-def generated(size: int, samples: int) -> dict[str, Any]:
+def generated(size: int, ids: int, samples: int) -> dict[str, Any]:
     users = [{"name": f"user_{i}", "duplication": STAYS} for i in range(USERS)]
     single = {"pooling_factor": 1, "lengths": "fixed"}
     items = [{"name": f"item_{i}", "duplication": 0.0, "num_embeddings": ROWS, **single} for i in range(ITEMS)]
-    shape = {"num_embeddings": ROWS, "pooling_factor": IDS, "lengths": "poisson"}
+    shape = {"num_embeddings": ROWS, "pooling_factor": ids, "lengths": "poisson"}
     return {
         "format": "generator", "seed": 1, "dense": 4, "num_samples": samples,
         "features": [*({**each, **shape} for each in users), *items], "sessions": {"size": size},
@@ -114,16 +126,26 @@ def a_run(folder: Path, files: dict[str, Path], kind: str, size: int, steps: int
     )  # fmt: skip
 
 
-def reading(run: Run, groups: list[list[str]]) -> float:
+def reading(run: Run, groups: list[list[str]], *, transforms: bool = False) -> float:
     """CPU seconds of a pass over the samples, all threads."""
     wanted = {"auto": groups, "off": []}.get(str(run.data.deduplicate), [list(each) for each in run.data.deduplicate])
+    raw: dict[str, Any] = {"format": "parquet", "paths": [run.data.train]}
+    if transforms:
+        raw["transforms"] = [each for i in range(USERS) for each in changes(f"user_{i}")]
+        wanted += [[f"{group[0]}_pairs"] for group in wanted if group[0].startswith("user")]
     begun = time.process_time()
-    with open_dataset(run.data.train).batches(
+    with open_dataset(spec_from_raw(raw, "a benchmark")).batches(
         rank=0, world_size=1, batch_size=BATCH, seed=0, together=run.data.keep_together, deduplicate=wanted
     ) as batches:
         for _ in batches:
             pass
     return time.process_time() - begun
+
+
+def changes(feature: str) -> list[dict[str, Any]]:
+    """Transforms of a feature, as ingestion has them: pairs of neighbours as another feature, and ids hashed."""
+    pairs = {"op": "n_gram", "feature": feature, "length": 2, "num_embeddings": ROWS, "into": f"{feature}_pairs"}
+    return [pairs, {"op": "hash", "feature": feature, "num_embeddings": ROWS}]
 
 
 def stepping(run: Run, output: str) -> list[float]:
@@ -136,15 +158,21 @@ def stepping(run: Run, output: str) -> list[float]:
 
 def shown(row: Row) -> str:
     """A row of the table: each figure of shuffled plain batches over that of deduplicated ones."""
-    size, read, step = row["bytes"], row["read_cpu_s"], row["step_s"]
+    size, step = row["bytes"], row["step_s"]
     cells = (
-        row["size"], f"{row['factor']:.1f}", f"{size['shuffled'] / size['clustered']:.2f}x smaller",
-        f"{read['shuffled'] / read['deduplicated']:.2f}x less ({read['shuffled']:.2f} to {read['deduplicated']:.2f})",
+        row["ids"], row["size"], f"{row['factor']:.1f}", f"{size['shuffled'] / size['clustered']:.2f}x smaller",
+        less(row["read_cpu_s"]), less(row["changed_cpu_s"]),
         f"{step['shuffled'] / step['deduplicated']:.2f}x faster ({step['shuffled'] * 1e3:.0f} to "
         f"{step['deduplicated'] * 1e3:.0f} ms)",
-        f"{step['forced'] / step['clustered'] - 1:+.1%} where all are forced",
+        f"{step['forced'] / step['clustered'] - 1:+.1%}",
     )  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def less(seconds: dict[str, float]) -> str:
+    """Seconds of reading, shuffled and deduplicated."""
+    plain, once = seconds["shuffled"], seconds["deduplicated"]
+    return f"{plain / once:.2f}x less ({plain:.2f} to {once:.2f})"
 
 
 if __name__ == "__main__":

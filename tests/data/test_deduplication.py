@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recsmith.data import Batch, JaggedIds
 from recsmith.data import deduplication as module
 from recsmith.data.dedup_choice import chosen, dedup_groups
-from recsmith.data.deduplication import deduplicated, distinct_rows, expanded
+from recsmith.data.deduplication import deduplicated, distinct_rows, expanded, with_runs_once
 
 ROWS = st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=12)
 
@@ -82,3 +82,14 @@ def test_sliding_histories_are_told_apart() -> None:
     rows = [[7, i // 3] for i in range(30)]  # the same first id always
     first, row = distinct_rows([bags(rows)])
     assert (first.tolist(), row.tolist()) == (list(range(0, 30, 3)), [i // 3 for i in range(30)])
+
+
+def test_features_with_rows_of_their_own_may_become_a_group() -> None:
+    """As transforms leave them: runs of each feature once, whatever the others do."""
+    made = batch(a=[[1], [1], [2], [2]], b=[[5], [6], [6], [6]], c=[[0], [0], [0], [1]])
+    once = with_runs_once(made, ("a", "b", "c"))
+    assert [len(once.ids[name].lengths) for name in "abc"] == [2, 2, 2]
+    found = deduplicated(once, [("a", "b")])
+    assert set(found.inverse) == {"a", "b"}
+    assert len(found.ids["a"].lengths) == len(found.ids["b"].lengths) == 3
+    assert all(same(expanded(found).ids[name], made.ids[name]) for name in "abc")

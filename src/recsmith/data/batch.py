@@ -88,8 +88,7 @@ class Batch:
         kept: dict[int, tuple[Ints, Ints]] = {}  # by the array of a group
         for name, row in self.inverse.items():
             if id(row) not in kept:
-                first, renumbered = numbered(row[rows])
-                kept[id(row)] = row[rows[first]], renumbered
+                kept[id(row)] = renumbered(row[rows], len(self.ids[name].lengths))
             used, inverse[name] = kept[id(row)]
             ids[name] = self.ids[name].take(used)
         return ids, inverse
@@ -132,3 +131,16 @@ def numbered(keys: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return first[order], place[row]
+
+
+def renumbered(rows: Ints, count: int) -> tuple[Ints, Ints]:
+    """(used, row): which of `count` rows are used (U,), as they first appear, and which of them each row is (B,).
+
+    As `numbered`, without sorting the rows.
+    """
+    first = np.full(count, -1, np.int64)
+    first[rows[::-1]] = np.arange(len(rows) - 1, -1, -1)  # of equal rows the last assignment counts: the first place
+    used = np.flatnonzero(first >= 0)
+    used = used[np.argsort(first[used])]
+    first[used] = np.arange(len(used))
+    return used, first[rows]

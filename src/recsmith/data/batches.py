@@ -10,6 +10,7 @@ from typing import Self
 from recsmith._types import Ints, record
 from recsmith.data.batch import Batch, concatenated
 from recsmith.data.deduplication import deduplicated
+from recsmith.data.held import HeldBlocks
 from recsmith.data.order import EpochOrder, Position
 from recsmith.data.source import Block, BlockSource
 from recsmith.errors import CorruptFile
@@ -37,7 +38,7 @@ class BatchReader:
         self.source, self.order, self.position = source, order, position
         self.rank, self.world_size, self.step = rank, world_size, world_size * batch_size
         self.counts = Counts()
-        self._blocks: dict[int, Block] = {}
+        self._held: dict[int, HeldBlocks] = {}  # by window
 
     def steps(self, drop_last: bool) -> Generator[tuple[Batch, Position, Counts]]:
         """Batches, each with the position and the counts after it."""
@@ -51,21 +52,24 @@ class BatchReader:
 
     def batch(self, first: int, last: int, window: int | None = None) -> Batch:
         """The rank's share of the samples in slots first to last - 1, without corrupt ones; of one window, if given."""
-        needed = self.order.first_place(first) if window is None else int(self.order.windows[window])
-        self._blocks = {place: block for place, block in self._blocks.items() if place >= needed}
-        ends = len(self.order.sizes) if window is None else int(self.order.windows[window + 1])
+        windows = self.order.windows_of(first, last) if window is None else range(window, window + 1)
+        self._held = {number: held for number, held in self._held.items() if number >= windows.start}
         share = self.order.share(first, last, self.rank, self.world_size)
-        parts = [self._taken(place, rows) for place, rows in share if needed <= place < ends]
+        parts = [part for number in windows if (part := self._of_window(number, share)) is not None]
         batch = concatenated(parts) if parts else deduplicated(self.source.schema.empty(), self.groups)
-        if len(parts) > 1:
-            batch = deduplicated(batch, self.groups)  # rows that came with more than one block
-        return batch
+        return deduplicated(batch, self.groups) if len(parts) > 1 else batch  # rows that are in more than one window
 
-    def _taken(self, place: int, rows: Ints) -> Batch:
-        if place not in self._blocks:
-            block = self.source.read(int(self.order.blocks[place]))
-            self._blocks[place] = replace(block, samples=deduplicated(block.samples, self.groups))
-        block = self._blocks[place]
+    def _of_window(self, window: int, share: Sequence[tuple[int, Ints]]) -> Batch | None:
+        """The samples of a window among those of some places; None for none."""
+        begin, end = (int(each) for each in self.order.windows[window : window + 2])
+        own = [(place, rows) for place, rows in share if begin <= place < end]
+        if not own:
+            return None
+        held = self._held.setdefault(window, HeldBlocks(self.groups))
+        missing = held.missing([place for place, _ in own])
+        if missing:
+            held.add({place: self.source.read(int(self.order.blocks[place])) for place in missing})
+        rows, block = held.rows(own), held.block
         if block.valid is None:
             return block.samples.take(rows)
         whole = block.valid[rows]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsmith._types import Bools, Ints
-from recsmith.data.batch import Batch, JaggedIds, numbered
+from recsmith.data.batch import Batch, JaggedIds, numbered, renumbered
 from recsmith.data.random_words import random_words
 
 Hashes = npt.NDArray[np.uint64]
@@ -31,12 +31,13 @@ def deduplicated(batch: Batch, groups: Sequence[Sequence[str]]) -> Batch:
     groups: features that change together; the rows of a group are distinct in at least one of them. Rows that no sample
     has, and rows that came twice from different parts of a batch, are left out. Cost: a pass over the ids.
     """
+    batch = _expanded_unless(batch, groups)
     ids, inverse = dict(batch.ids), dict(batch.inverse)
     for group in groups:
         rows, before = [batch.ids[name] for name in group], batch.inverse.get(group[0])
         if before is not None:
-            used, before = numbered(before)
-            rows = [each.take(batch.inverse[group[0]][used]) for each in rows]
+            used, before = renumbered(before, len(rows[0].lengths))
+            rows = [each.take(used) for each in rows]
         first, row = distinct_rows(rows)
         row = row if before is None else row[before]
         for name, each in zip(group, rows, strict=True):
@@ -44,12 +45,30 @@ def deduplicated(batch: Batch, groups: Sequence[Sequence[str]]) -> Batch:
     return replace(batch, ids=ids, inverse=inverse)
 
 
-def expanded(batch: Batch) -> Batch:
-    """The batch with a bag for each sample again."""
-    if not batch.inverse:
+def with_runs_once(batch: Batch, features: Sequence[str]) -> Batch:
+    """The batch with runs of equal bags once, for those of some features of which many bags repeat the one before."""
+    ids, inverse = dict(batch.ids), dict(batch.inverse)
+    for name in features:
+        if name not in inverse and _often_repeats(ids[name]):
+            changed = _differs(ids[name])
+            ids[name], inverse[name] = ids[name].take(np.flatnonzero(changed)), np.cumsum(changed) - 1
+    return replace(batch, ids=ids, inverse=inverse)
+
+
+def expanded(batch: Batch, but: Sequence[str] = ()) -> Batch:
+    """The batch with a bag for each sample again, but of some features."""
+    kept = {name: row for name, row in batch.inverse.items() if name in but}
+    if len(kept) == len(batch.inverse):
         return batch
-    ids = {n: bags.take(batch.inverse[n]) if n in batch.inverse else bags for n, bags in batch.ids.items()}
-    return replace(batch, ids=ids, inverse={})
+    ids = {n: bags.take(batch.inverse[n]) if n in batch.inverse and n not in kept else bags
+           for n, bags in batch.ids.items()}  # fmt: skip
+    return replace(batch, ids=ids, inverse=kept)
+
+
+def _expanded_unless(batch: Batch, groups: Sequence[Sequence[str]]) -> Batch:
+    """The batch with a bag for each sample of all features but of groups whose features have the same rows."""
+    alike = [group for group in groups if len({id(batch.inverse.get(name)) for name in group}) == 1]
+    return expanded(batch, but=[name for group in alike for name in group])
 
 
 def distinct_rows(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
@@ -67,7 +86,8 @@ def _by_hash(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
     for salt in range(SALTS):
         hashes = sum((_hashes(each, salt * len(bags) + i) for i, each in enumerate(bags)), np.zeros(1, np.uint64))
         first, row = numbered(hashes)
-        if all(_equal(each, each.take(first[row])).all() for each in bags):
+        again = np.flatnonzero(first[row] != np.arange(len(row)))  # rows with the hash of one before them
+        if not len(again) or all(_equal(each.take(again), each.take(first[row[again]])).all() for each in bags):
             return first, row
     return _compared(bags)
 

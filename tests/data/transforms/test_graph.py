@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.data import Batch, DataFeature, DataSchema, JaggedIds, open_dataset
-from recsmith.data.deduplication import deduplicated, expanded
+from recsmith.data.deduplication import deduplicated, expanded, with_runs_once
 from recsmith.data.specs import spec_from_raw, spec_to_raw
 from recsmith.data.transforms import TransformGraph, transform_from_raw
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
@@ -171,3 +171,22 @@ def test_samples_without_an_outcome_stop_or_are_counted() -> None:
 def test_wrong_ones_are_refused(listed: Any, match: str) -> None:
     with pytest.raises((RecSmithError, UsageError), match=match):
         open_dataset(spec_from_raw(spec(transforms=[listed]), "a test"))
+
+
+@given(runs=st.lists(st.tuples(IDS, st.integers(2, 5)), min_size=1, max_size=5))
+def test_runs_of_equal_bags_are_worked_on_once_and_give_the_same(runs: list[tuple[list[int], int]]) -> None:
+    """Each bag comes several times in a row, as in sessions."""
+    a = [bag for bag, times in runs for _ in range(times)]
+    samples = batch(a, [[i] for i in range(len(a))], [(0.0, 1.0)] * len(a))
+    graph = TransformGraph(SCHEMA, [
+        made(op="n_gram", feature="a", length=2, num_embeddings=1000, into="pairs"),
+        made(op="hash", feature="a", num_embeddings=40),
+        made(op="first", feature="b", count=1),
+    ])  # fmt: skip
+    plain, _, _ = graph.apply(samples)
+    once, _, _ = graph.apply(with_runs_once(samples, graph.read_features))
+    for name in ("a", "b", "pairs"):
+        assert rows(expanded(once).ids[name]) == rows(plain.ids[name])
+    assert "b" not in once.inverse
+    changes = sum(before != after for before, after in zip([None, *a], a, strict=False))
+    assert "a" not in once.inverse or len(once.ids["a"].lengths) == changes

@@ -48,6 +48,12 @@ class TransformGraph:
             schema = _schema_after(schema, transform, f"transform {number + 1} ({operation(transform)})")
         self.schema = schema
 
+    @property
+    def read_features(self) -> tuple[str, ...]:
+        """Features of the schema before that a transform reads."""
+        read = {each.feature for each in self.transforms if isinstance(each, Sparse)}
+        return tuple(name for name in self.before.feature_names if name in read)
+
     def apply(self, samples: Batch) -> tuple[Batch, Bools | None, Wrong | None]:
         """(samples, wrong, first): what becomes of samples, which of them have no outcome (B,), and the first of those.
 
