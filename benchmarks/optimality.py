@@ -74,7 +74,8 @@ def main() -> None:
     elif words.part == "whose":
         from optimality_whose import whose
 
-        whose(words.report, words.seconds, words.seeds, words.seed, words.tasks, words.cost_model, words.output)
+        drawn = (words.device, words.batch)
+        whose(words.report, words.seconds, words.seeds, words.seed, words.tasks, drawn, words.cost_model, words.output)
     else:
         anytime(words.workload, words.cluster, words.cost_model, words.torchrec)
 
@@ -104,6 +105,8 @@ def _parser() -> argparse.ArgumentParser:
     made["whose"].add_argument("--tasks", type=int, nargs="*", default=[], help="numbers of random tasks, too")
     made["whose"].add_argument("--seed", type=int, default=2026, help="of those tasks")
     made["whose"].add_argument("--cost-model", default="analytic", help="of random tasks; by default the targets, too")
+    made["whose"].add_argument("--device", default="h100", help="of those tasks")
+    made["whose"].add_argument("--batch", type=int, default=GLOBAL_BATCH, help="samples of all devices of those tasks")
     made["whose"].add_argument("-o", "--output", metavar="FILE.json")
     for name in ("published", "tight", "large", "whose"):
         made[name].add_argument("report")

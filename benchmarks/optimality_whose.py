@@ -28,10 +28,19 @@ HEADS = ("problem", "cluster", "gap", "asked", "bound (ms)", "after longer", "pl
          "shorter plan", "higher bound")  # fmt: skip
 
 
-def whose(report: str, seconds: float, seeds: int, seed: int, tasks: list[int], model: str, output: str | None) -> None:
-    """A row for each problem that misses its target: its bound and plan as they are by default, and after long runs."""
+def whose(
+    report: str, seconds: float, seeds: int, seed: int, tasks: list[int], drawn: tuple[str, int], model: str,
+    output: str | None,
+) -> None:  # fmt: skip
+    """A row for each problem that misses its target: its bound and plan as they are by default, and after long runs.
+
+    drawn: device and samples of the tasks.
+    """
     os.environ.update(dict.fromkeys(THREADS, "1"))
-    names = [*(TARGETS if model == "analytic" else ()), *(f"task {seed}-{attempt}" for attempt in tasks)]
+    names = [
+        *(TARGETS if model == "analytic" else ()),
+        *(f"task {seed}-{attempt} {drawn[0]} {drawn[1]}" for attempt in tasks),
+    ]
     keys: list[Key] = [("whose", seconds, seeds, name, report, model) for name in names]
     print(f"| {' | '.join(HEADS)} |\n|{'---|' * len(HEADS)}")
     for row in resumed(whose_row, keys, output, jobs=1):
@@ -57,8 +66,9 @@ def _problem(name: str, report: str) -> tuple[Workload, str, float]:
     if name in TARGETS:
         workload, cluster = large_problems(report)[name]
         return workload, cluster, TARGETS[name]
-    seed, attempt = map(int, name.removeprefix("task ").split("-"))
-    workload, cluster = draw_task(seed, attempt)
+    _, task, device, batch = name.split()
+    seed, attempt = map(int, task.split("-"))
+    workload, cluster = draw_task(seed, attempt, device, int(batch))
     return workload, cluster, TASK_TARGET
 
 
