@@ -40,6 +40,8 @@ def read_target(_: click.Context, __: click.Parameter, value: str | None) -> flo
 @click.option("--run", "run_file", metavar="FILE", help="Write a run that trains the smaller tables; needs --data.")
 @click.option("--tune", "tuned", metavar="FOLDER", help="Train the run of --data by all --methods and --factors, "
               "and as it is: a curve of AUC against bytes.")  # fmt: skip
+@click.option("--relearn", "relearned", metavar="FOLDER", help="Learn the hashes of the run of --data again, and carry "
+              "its newest checkpoint over: a run that goes on.")  # fmt: skip
 @click.option("--methods", default=",".join(METHODS), show_default=True, metavar="A,B", help="Of --tune.")
 @click.option("--factors", default="2,4,8,16", show_default=True, metavar="N,M", help="Of --tune.")
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Of --tune.")
@@ -49,7 +51,7 @@ def read_target(_: click.Context, __: click.Parameter, value: str | None) -> flo
 @force_option
 def command(
     workload: str | None, output: str | None, force: bool, data: str | None, run_file: str | None, tuned: str | None,
-    **words: Any,
+    relearned: str | None, **words: Any,
 ) -> None:  # fmt: skip
     """Propose how the tables of WORKLOAD are stored smaller, and what that does to memory and step.
 
@@ -58,6 +60,7 @@ def command(
     recsmith compress tables.json --target 16x --method mixed_dimension -o small.yaml
     recsmith compress --data run.yaml --target 8x --method learned_hash --run small-run.yaml
     recsmith compress --data run.yaml --tune curve --factors 2,4,8 --seeds 5
+    recsmith compress --data run.yaml --relearn runs/next
     """  # noqa: D301 (click's mark that keeps the lines is one character)
     from recsmith.files import check_target
     from recsmith.files.targets import starts_with_schema
@@ -70,6 +73,9 @@ def command(
         if data is None or workload is not None or run_file is not None:
             raise UsageError("--tune trains the run of --data, whose own tables it takes; give it --data RUN alone")
         tune(data, tuned, words, METHODS)
+        return
+    if relearned is not None:
+        _relearn(data, relearned, alone=workload is None and run_file is None and words["target"] is None)
         return
     _check_words(workload, data, run_file, words)
     check_target(output, inputs=[*(inputs_of(workload) if workload else []), data], kind=WORKLOAD_FILE, force=force)
@@ -86,6 +92,19 @@ def command(
     if output:
         save_workload(made.workload, output)
         note(f"wrote {output}; plan it, or sweep it over numbers of devices")
+
+
+def _relearn(data: str | None, folder: str, *, alone: bool) -> None:
+    if data is None or not alone:
+        raise UsageError("--relearn goes on with the run of --data as it is; give it --data RUN alone")
+    from recsmith.adapters.installed import require_torchrec
+    from recsmith.training.reading import load_run
+
+    require_torchrec()
+    from recsmith.training.relearning import RUN, relearn
+
+    relearn(load_run(data), folder, on_progress=note)
+    note(f"wrote {folder}; recsmith train {folder}/{RUN} goes on")
 
 
 def _check_words(workload: str | None, data: str | None, run_file: str | None, words: dict[str, Any]) -> None:

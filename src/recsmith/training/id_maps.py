@@ -36,12 +36,13 @@ def popularity_maps(run: Run) -> dict[str, IdMap]:
 
 def hash_maps(
     run: Run, factor: float, *, above_rows: int = 200, columns: int = 4, private: float = 0.5,
-    on_progress: Progress = lambda _: None,
+    only: Sequence[str] | None = None, on_progress: Progress = lambda _: None,
 ) -> dict[str, IdMap]:  # fmt: skip
     """Learned hashes of all tables with more than above_rows rows, `factor` times fewer rows each.
 
     The run is trained once with tables of `columns` columns, stored as they are; ids whose vectors are then close
     share rows, weighted by how often they occur. private: share of the rows that the most frequent ids have alone.
+    only: names of tables; None for all that are so large.
 
     Raises:
         UsageError: no table is so large, or what training and clustering raise.
@@ -49,7 +50,10 @@ def hash_maps(
     from recsmith.training.exporting import MODEL, WEIGHTS  # needs torch, which counting does not
 
     dataset = open_data(run.data.train, "data.train")
-    tables = [table for table in tables_of(run.model, dataset.schema) if table.num_embeddings > above_rows]
+    tables = [
+        table for table in tables_of(run.model, dataset.schema)
+        if table.num_embeddings > above_rows and (only is None or table.name in only)
+    ]  # fmt: skip
     if not tables:
         raise UsageError(f"no table of this run has more than {above_rows} rows; lower above_rows")
     with tempfile.TemporaryDirectory() as folder:

@@ -13,12 +13,12 @@ from recsmith.training.run import RunModel
 def keep_maps(model: RunModel, folder: Path) -> RunModel:
     """Copy the maps that a model's rules name into a folder; the model that names the copies, by their names there."""
     rules = tuple(
-        rule if rule.maps is None else replace(rule, maps=_name(number))
+        rule if rule.maps is None else replace(rule, maps=kept_name(number))
         for number, rule in enumerate(model.compression)
     )
     for number, rule in enumerate(model.compression):
         if rule.maps is not None:
-            save_maps(load_maps(rule.maps), folder / _name(number))
+            save_maps(load_maps(rule.maps), folder / kept_name(number))
     return replace(model, compression=rules)
 
 
@@ -26,14 +26,15 @@ def check_maps(model: RunModel, folder: Path) -> None:
     """UsageError where the maps that a model's rules name are no longer those that were kept in a folder."""
     for number, rule in enumerate(model.compression):
         if rule.maps is not None:
-            kept, now = load_maps(folder / _name(number)), load_maps(rule.maps)
+            kept, now = load_maps(folder / kept_name(number)), load_maps(rule.maps)
             same = kept.keys() == now.keys() and all(np.array_equal(kept[t].numbers, now[t].numbers) for t in kept)
             if not same:
                 raise UsageError(
                     f"'{rule.maps}' has changed since this run began, and its weights mean nothing under other maps; "
-                    f"put '{folder / _name(number)}' back there, or give another output"
+                    f"put '{folder / kept_name(number)}' back there, or give another output"
                 )
 
 
-def _name(number: int) -> str:
+def kept_name(number: int) -> str:
+    """The file of the maps of a rule of this number, in the folder of what was trained."""
     return f"maps-{number}.safetensors"
