@@ -66,6 +66,7 @@ WORDS = {
         "--data",
         "--run",
         "--tune",
+        "--relearn",
         "--methods",
         "--factors",
         "--seeds",
@@ -118,7 +119,7 @@ WORDS = {
     "capture": {"command_", "-o --output", "--steps", "--skip", "--plain", "--force"},
     "predict": {
         *("model", "--plan", "--ranks", "--batch", "--machine", "--calibrate", "--cost-model", "--what-if"),
-        *("--timeline", "--format"),
+        *("--cluster", "--timeline", "--format"),
     },
     "evaluate": {"folder", "--data", "--ranks", "--format"},
     "devices": {"--format"},
