@@ -21,6 +21,7 @@ from recsmith.training.run import Run, RunTable
 from recsmith.training.tables import tables_of
 
 BATCH = 65_536  # samples that are counted at once
+CHEAP_COLUMNS = 8  # of the training that learned hashes rest on; trade-off: fewer take less memory and know less
 Progress = Callable[[str], object]
 
 
@@ -35,7 +36,7 @@ def popularity_maps(run: Run) -> dict[str, IdMap]:
 
 
 def hash_maps(
-    run: Run, factor: float, *, above_rows: int = 200, columns: int = 4, private: float = 0.5,
+    run: Run, factor: float, *, above_rows: int = 200, columns: int = CHEAP_COLUMNS, private: float = 0.5,
     only: Sequence[str] | None = None, on_progress: Progress = lambda _: None,
 ) -> dict[str, IdMap]:  # fmt: skip
     """Learned hashes of all tables with more than above_rows rows, `factor` times fewer rows each.
