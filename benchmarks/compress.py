@@ -29,7 +29,7 @@ from recsmith.training import Run, load_run, train
 from recsmith.training.batches import as_tensors, training_batches
 from recsmith.training.compression_curve import TrainedSmaller, points
 from recsmith.training.datasets import open_data
-from recsmith.training.id_maps import CHEAP_COLUMNS, hash_maps, id_counts, popularity_maps
+from recsmith.training.id_maps import cheap_columns, hash_maps, id_counts, popularity_maps
 from recsmith.training.models import build_task, features_of
 from recsmith.training.optimizers import SPARSE, sparse_arguments
 from recsmith.training.sharded import sizes_of
@@ -124,15 +124,15 @@ def learned_maps(asked: Any, run: Run, factor: int) -> dict[str, IdMap]:
     """A learned hash of the movies, whose cheap vectors come from a job or, plainly, from this process."""
     if not asked.plain:
         return hash_maps(run, factor, above_rows=ABOVE_ROWS)
-    cheap = replace(run, model=replace(run.model, embedding_dim=CHEAP_COLUMNS, compression=()))
+    dataset = open_data(run.data.train, "data.train")
+    movies = [table for table in tables_of(run.model, dataset.schema) if table.name == "movie"]
+    counts = id_counts(dataset, movies)["movie"]
+    cheap = replace(run, model=replace(run.model, embedding_dim=cheap_columns([counts]), compression=()))
     if (kept := asked.output / f"cheap-{run.seed}.npy").exists():
         vectors = np.load(kept)
     else:
         vectors = plain_task(cheap).model.sparse_arch.embedding_bag_collection.embedding_bags["movie"].weight
         np.save(kept, vectors := vectors.detach().double().numpy())
-    dataset = open_data(run.data.train, "data.train")
-    movies = [table for table in tables_of(run.model, dataset.schema) if table.name == "movie"]
-    counts = id_counts(dataset, movies)["movie"]
     return {"movie": learn_hash(vectors, counts, round(len(counts) / factor), seed=run.seed)}
 
 

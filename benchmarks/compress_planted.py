@@ -24,7 +24,7 @@ from recsmith.embeddings import CompressionRule, learn_hash, save_maps
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.batches import as_tensors
 from recsmith.training.datasets import open_data
-from recsmith.training.id_maps import CHEAP_COLUMNS, id_counts
+from recsmith.training.id_maps import cheap_columns, id_counts
 from recsmith.training.models import features_of
 from recsmith.training.run_optimizers import RunOptimizers, SparseOptimizer
 from recsmith.training.tables import tables_of
@@ -57,9 +57,10 @@ def recovered(seed: int, items: int, samples: int, factor: float) -> tuple[float
         maps = str(Path(folder) / "maps.safetensors")
         dataset = open_data(run.data.train, "data.train")
         tables = [table for table in tables_of(run.model, dataset.schema) if table.name == "item"]
-        cheap = plain_task(replace(run, model=replace(run.model, embedding_dim=CHEAP_COLUMNS)))
+        counts = id_counts(dataset, tables)["item"]
+        cheap = plain_task(replace(run, model=replace(run.model, embedding_dim=cheap_columns([counts]))))
         weight = cheap.model.sparse_arch.embedding_bag_collection.embedding_bags["item"].weight
-        vectors, counts = weight.detach().double().numpy(), id_counts(dataset, tables)["item"]
+        vectors = weight.detach().double().numpy()
         save_maps({"item": learn_hash(vectors, counts, round(items / factor), seed=seed)}, maps)
         learning = replace(hashing, method="learned_hash", maps=maps)
         rules: tuple[tuple[CompressionRule, ...], ...] = ((), (hashing,), (learning,))

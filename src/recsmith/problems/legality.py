@@ -242,9 +242,7 @@ def _named(constraints: Constraints, names: list[str], cluster: Cluster) -> list
             found.append(("tables", numbers, each.max_tables, 1))
         if each.max_shards is not None:
             found.append(("shards", numbers, each.max_shards, 1))
-    once = {(kind, tuple(numbers), most, local): numbers for kind, numbers, most, local in found}
-    return [
-        (kind, numbers, most, local)
-        for (kind, _, most, local), numbers in once.items()
-        if len(numbers) > 1 or kind == "shards"
-    ]
+    once: dict[tuple[Kind, tuple[int, ...], int, int], Named] = {
+        (kind, tuple(numbers), most, local): (kind, numbers, most, local) for kind, numbers, most, local in found
+    }
+    return [each for each in once.values() if len(each[1]) > 1 or each[0] == "shards"]

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from recsmith._types import Floats, Ints
 from recsmith.data import Dataset
 from recsmith.embeddings import IdMap, by_popularity, learn_hash
+from recsmith.embeddings.learned_hash import KNOWN
 from recsmith.errors import UsageError
 from recsmith.training.datasets import open_data
 from recsmith.training.launching import train
@@ -21,7 +22,8 @@ from recsmith.training.run import Run, RunTable
 from recsmith.training.tables import tables_of
 
 BATCH = 65_536  # samples that are counted at once
-CHEAP_COLUMNS = 8  # of the training that learned hashes rest on; trade-off: fewer take less memory and know less
+COLUMNS, FEW_COLUMNS = 8, 4  # of the training that learned hashes rest on; trade-off: fewer know less, and less noise
+OFTEN = 20  # times; where ids occur less often in the median, their vectors are mostly noise, and few columns do better
 Progress = Callable[[str], object]
 
 
@@ -36,13 +38,14 @@ def popularity_maps(run: Run) -> dict[str, IdMap]:
 
 
 def hash_maps(
-    run: Run, factor: float, *, above_rows: int = 200, columns: int = CHEAP_COLUMNS, private: float = 0.5,
+    run: Run, factor: float, *, above_rows: int = 200, columns: int | None = None, private: float = 0.5,
     only: Sequence[str] | None = None, on_progress: Progress = lambda _: None,
 ) -> dict[str, IdMap]:  # fmt: skip
     """Learned hashes of all tables with more than above_rows rows, `factor` times fewer rows each.
 
-    The run is trained once with tables of `columns` columns, stored as they are; ids whose vectors are then close
-    share rows, weighted by how often they occur. private: share of the rows that the most frequent ids have alone.
+    The run is trained once with tables of `columns` columns, stored as they are; None: as `cheap_columns` says of its
+    counts. Ids whose vectors are then close share rows, weighted by how often they occur. private: share of the rows
+    that the most frequent ids have alone.
     only: names of tables; None for all that are so large.
 
     Raises:
@@ -57,6 +60,8 @@ def hash_maps(
     ]  # fmt: skip
     if not tables:
         raise UsageError(f"no table of this run has more than {above_rows} rows; lower above_rows")
+    counts = id_counts(dataset, tables)
+    columns = columns or cheap_columns(list(counts.values()))
     with tempfile.TemporaryDirectory() as folder:
         on_progress(f"training with {columns} columns")
         named = tuple(replace(table, embedding_dim=columns) for table in run.model.tables)
@@ -64,13 +69,18 @@ def hash_maps(
         data = replace(run.data, test=None)
         train(replace(run, model=model, data=data, output=folder, checkpoint=None, plan="auto"))
         vectors = _weights(Path(folder) / MODEL / WEIGHTS, [table.name for table in tables])
-    counts = id_counts(dataset, tables)
     made: dict[str, IdMap] = {}
     for table in tables:
         on_progress(f"clustering {table.num_embeddings:,} ids of '{table.name}'")
         rows = max(1, round(table.num_embeddings / factor))
         made[table.name] = learn_hash(vectors[table.name], counts[table.name], rows, private=private, seed=run.seed)
     return made
+
+
+def cheap_columns(counts: Sequence[Ints]) -> int:
+    """Columns of the cheap training, of how often the ids of each table occur (S,): few where most occur rarely."""
+    known = np.concatenate([each[each >= KNOWN] for each in counts])
+    return COLUMNS if len(known) and np.median(known) >= OFTEN else FEW_COLUMNS
 
 
 def id_counts(dataset: Dataset, tables: Sequence[RunTable]) -> dict[str, Ints]:
