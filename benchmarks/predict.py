@@ -14,6 +14,7 @@ calibrated  own, with kernels and collectives corrected by the capture of the sm
 kernels     the sum of predicted kernels and collectives
 torchrec    TorchRec's estimate of the plan, which knows embeddings alone
 
+`kinds` instead of `table` sets each kind of kernel and collective of the captures beside its prediction.
 `host` instead of `table` compares what the host thread itself works in a step, without its waits, with the thread's own
 time: on a machine that other programs use, the clock measures them as well.
 """
@@ -159,9 +160,30 @@ def _row(key: Key, graphs: dict[Key, Graph], machine: Machine, said: Callable[[P
     }
 
 
+def kinds(home: Path, machine: Machine) -> None:
+    """Seconds of each kind of kernel and of each collective in all captures, and the machine's over them."""
+    print("| model | batch | ranks | kind | measured | predicted / measured |\n|---|---|---|---|---|---|")
+    for key in KEYS:
+        sums: dict[str, list[float]] = {}
+        graph = load_capture(home / "-".join(map(str, key))).graph
+        for _, event in graph.kernels():
+            if event.kernel is not None:
+                both = sums.setdefault(event.kernel.kind, [0.0, 0.0])
+                both[0] += event.seconds
+                both[1] += float(machine.kernels.seconds([event.kernel])[0])
+        for made in graph.collectives:
+            both = sums.setdefault(made.name, [0.0, 0.0])
+            both[0] += made.seconds
+            both[1] += machine.collective_s(made.name, made.bytes, len(made.ranks))
+        for kind, (real, said) in sorted(sums.items(), key=lambda item: -item[1][0]):
+            print(f"| {' | '.join(map(str, key))} | {kind} | {real * 1e3:.3f} ms | {said / real:.2f} |")
+
+
 def main(words: list[str]) -> Any:
     if words[:1] == ["measure"] and len(words) == 2:
         return measure(Path(words[1]))
+    if words[:1] == ["kinds"] and len(words) in (2, 3):
+        return kinds(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"))
     if words[:1] in (["table"], ["host"]) and len(words) in (2, 3):
         said = step_of if words[0] == "table" else host_of
         return table(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), said)
