@@ -32,6 +32,11 @@ def test_what_is_to_be_installed_is_the_extra(extra: str, words: str):
     assert set(EXTRAS[extra]) <= set(named)
 
 
+def test_training_needs_parquet_and_tensorboard():
+    words = f"{_install.PARQUET} {_install.TENSORBOARD}"
+    assert set(EXTRAS["train"]) == set(re.findall(r"'([^']+)'", words))
+
+
 def test_the_pair_is_part_of_the_trio():
     assert set(re.findall(r"'[^']+'", _install.PAIR)) <= set(re.findall(r"'[^']+'", _install.TRIO))
 

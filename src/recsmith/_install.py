@@ -8,6 +8,7 @@ SOLVER = "pip install 'ortools>=9.12,<10'"
 PARQUET = "pip install 'pyarrow>=20'"
 TRAINING = "pip install 'torch>=2.11' 'pyarrow>=20' 'gymnasium>=1.0'"
 CLUSTERING = "pip install 'scikit-learn>=1.5'"
+TENSORBOARD = "pip install 'tensorboard>=2.18'"
 WEB = "pip install 'starlette>=0.46' 'uvicorn>=0.34'"
 PAIR = "pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*', or with a GPU 'fbgemm-gpu==1.8.*' in its place"
 TRIO = (

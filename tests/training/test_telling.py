@@ -5,6 +5,7 @@ import resource
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,3 +56,44 @@ def test_going_on_forgets_lines_after_the_checkpoint_and_half_written_ones(tmp_p
         file.write('{"event": "tra')
     Diary(tmp_path, 0, tensorboard=False, step=2)
     assert steps_of(tmp_path) == [1, 2]
+
+
+def test_tensorboard_gets_the_numbers_of_lines_that_have_a_step(tmp_path: Path):
+    pytest.importorskip("tensorboard")
+    pytest.importorskip("torch")
+    for steps, going_on_after in (((100, 200), 0), ((200, 300), 100)):  # ended after 200, and went on from 100
+        diary = Diary(tmp_path, 0, tensorboard=True, step=going_on_after)
+        for step in steps:
+            diary.write("train", {"step": step, "logloss": step / 1000 + going_on_after, "note": "no number"})
+        diary.close()
+    scalars = read_scalars(tmp_path / "tensorboard")
+    assert scalars == {"train/logloss": [(100, 0.1), (200, 100.2), (300, 100.3)]}
+
+
+def read_scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard shows of a folder: (step, number) by name."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-not-found]
+
+    found = EventAccumulator(str(folder)).Reload()
+    names = found.Tags()["scalars"]
+    return {name: [(each.step, pytest.approx(each.value)) for each in found.Scalars(name)] for name in names}
+
+
+def test_a_disk_that_refuses_tensorboard_costs_its_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import recsmith.jobs.board as board
+
+    class Full:
+        def __init__(self, *_: object, **__: object) -> None:
+            self.asked = 0
+
+        def add_scalar(self, *_: object) -> None:
+            self.asked += 1
+            raise OSError(28, "No space left on device")
+
+    made = Full()
+    monkeypatch.setattr(board, "import_module", lambda _: SimpleNamespace(SummaryWriter=lambda *_, **__: made))
+    diary = Diary(tmp_path, 0, tensorboard=True, step=0)
+    diary.write("train", {"step": 1, "logloss": 0.5, "auc": 0.7})
+    diary.close()
+    assert made.asked == 1
+    assert steps_of(tmp_path) == [1]

@@ -25,8 +25,8 @@ def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
     task = build_task(run.model, dataset.schema, run.seed, tables_on="cpu")
     draw_tables(task, sizes_of(task), run.seed)
     named = list(task.named_parameters())
-    tables = [parameter for name, parameter in named if "embedding_bags" in name]
-    dense = [parameter for name, parameter in named if "embedding_bags" not in name]
+    tables = [parameter for name, parameter in named if is_table(name)]
+    dense = [parameter for name, parameter in named if not is_table(name)]
     sparse = run.optimizers.sparse
     optimizers = [SPARSE[sparse.name](tables, **sparse_arguments(sparse)), torch.optim.Adam(dense, lr=1e-3)]
     batches = training_batches(dataset, run.data, features_of(task), rank=0, ranks=1, seed=run.seed)
@@ -40,3 +40,8 @@ def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
             optimizer.step()
         expected.append(float(loss.detach()))
     return task, expected
+
+
+def is_table(parameter: str) -> bool:
+    """Whether a parameter's name is that of a pooled or of a sequence table's weights."""
+    return any(f".{owner}." in parameter for owner in ("embedding_bags", "embeddings"))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torchrec import EmbeddingBagCollection
+from torchrec import EmbeddingBagCollection, EmbeddingCollection
 
 from recsmith.data import JaggedIds
 from recsmith.embeddings.combining import StoredTables
@@ -25,10 +25,14 @@ def vectors_of(model: nn.Module, name: str) -> torch.Tensor:
     for module in model.modules():
         if isinstance(module, StoredTables):
             return unfolded(module, name)
-    collection = next(module for module in model.modules() if isinstance(module, EmbeddingBagCollection))
-    bags: Any = collection.embedding_bags
-    check_name(name, list(bags))
-    return bags[name].weight.detach()
+    weights: dict[str, Any] = {}
+    for module in model.modules():
+        if isinstance(module, EmbeddingBagCollection):
+            weights |= dict(module.embedding_bags.items())
+        elif isinstance(module, EmbeddingCollection):
+            weights |= dict(module.embeddings.items())
+    check_name(name, list(weights))
+    return weights[name].weight.detach()
 
 
 def unfolded(tables: StoredTables, name: str) -> torch.Tensor:

@@ -49,15 +49,30 @@ def join_group(backend: str) -> None:
 
     torchrun with a fixed address keeps its store over restarts, and PyTorch 2.13 reads in it where ranks of the attempt
     before listened. So each attempt has keys of its own.
+
+    Raises:
+        RecSmithError: the ranks cannot meet at MASTER_ADDR and MASTER_PORT, such as where another program has the port.
     """
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
-    store, rank, world_size = next(iter(rendezvous("env://", timeout=TIMEOUT)))
+    try:
+        store, rank, world_size = next(iter(rendezvous("env://", timeout=TIMEOUT)))
+    except dist.DistNetworkError as error:
+        raise RecSmithError(_no_meeting(str(error))) from None
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     own = PrefixStore(f"recsmith/attempt-{attempt}", store)
     dist.init_process_group(backend, store=own, rank=rank, world_size=world_size, timeout=TIMEOUT)
+
+
+def _no_meeting(problem: str) -> str:
+    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    if "EADDRINUSE" in problem or "already in use" in problem:
+        return f"another program listens at {place}, where ranks would meet; export another MASTER_PORT on every host"
+    return f"rank {os.environ.get('RANK')} cannot meet the others at {place} ({problem.splitlines()[0]}); " + (
+        "export MASTER_ADDR and MASTER_PORT of the first host, the same on every host"
+    )
 
 
 def leave() -> NoReturn:

@@ -15,11 +15,11 @@ from recsmith.training.run import (
     Checkpointing,
     Run,
     RunComms,
-    RunData,
     RunMetrics,
     RunModel,
     RunTable,
 )
+from recsmith.training.run_data import BatchChange, RunData
 from recsmith.training.run_optimizers import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.scores import Scores
 
@@ -35,6 +35,7 @@ _LATE = {
 }
 
 __all__ = [
+    "BatchChange",
     "Checkpointing",
     "DenseOptimizer",
     "Run",

@@ -3,6 +3,7 @@
 B samples of this rank, D dense columns, L labels
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,17 +15,22 @@ from torchrec.streamable import Pipelineable
 from recsmith.data import Batch, Batches, Dataset, JaggedIds, Position
 from recsmith.data.deduplication import deduplicated
 from recsmith.embeddings import EmbeddingTransform, physical
+from recsmith.errors import UsageError
 from recsmith.feeding import Feed, FeedSettings
 from recsmith.training.dedup_parts import Deduplication
 from recsmith.training.deduplicated import DeduplicatedFeatures, deduplicated_features
-from recsmith.training.run import RunData
+from recsmith.training.run_data import RunData
 
 
 @dataclass(frozen=True)
 class Place:
-    """The samples of a batch as they were read, and where the data goes on once training has used them."""
+    """The samples of a batch as they were read, and where the data goes on once training has used them.
+
+    asked: samples that the rank was to read; where some of them were corrupt, the batch has fewer.
+    """
 
     samples: Batch
+    asked: int
     position: Position | None = None
 
 
@@ -91,10 +97,13 @@ class Features:
         return [found[name] for name in self.plain]
 
 
-def as_tensors(batch: Batch, features: Features, position: Position | None = None) -> TrainingBatch:
+def as_tensors(
+    batch: Batch, features: Features, position: Position | None = None, asked: int | None = None
+) -> TrainingBatch:
     """A batch of the data as tensors; data without dense columns gets a column of ones."""
     dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
-    return TrainingBatch(dense, _looked_up(batch, features), torch.from_numpy(batch.labels), Place(batch, position))
+    place = Place(batch, len(batch) if asked is None else asked, position)
+    return TrainingBatch(dense, _looked_up(batch, features), torch.from_numpy(batch.labels), place)
 
 
 def _looked_up(batch: Batch, features: Features) -> KeyedJaggedTensor | DeduplicatedFeatures:
@@ -117,20 +126,39 @@ def _keyed_jagged(batch: Batch, features: Features) -> KeyedJaggedTensor:
 
 def training_batches(
     dataset: Dataset, data: RunData, features: Features, *, rank: int, ranks: int, seed: int,
-    position: Position | None = None, endless: bool = False,
+    position: Position | None = None, step: int = 0, endless: bool = False,
 ) -> Iterator[TrainingBatch]:  # fmt: skip
     """The batches of a rank, epoch after epoch, from a position on, which may come from another number of ranks.
 
-    endless: go on after data.epochs, for as long as somebody asks.
+    step: steps that were done before. endless: go on after data.epochs, for as long as somebody asks.
+
+    Raises:
+        UsageError: the data has too few samples for one step.
     """
-    epoch = position.epoch if position else 0
+    epoch, sizes = position.epoch if position else 0, data.batch_sizes(ranks)
     while endless or epoch < data.epochs:
         beginning = data_position(dataset, data, seed, epoch)
-        start = position or beginning
+        start, before, over = position or beginning, step, False
         dataset.check_position(start, beginning)
-        for batch in (batches := _epoch(dataset, data, features, start, rank, ranks)):
-            yield as_tensors(batch, features, batches.position)
+        while not over:
+            size, more = sizes.at(step)
+            first = step
+            with _batches(dataset, data, features, start, rank, ranks, size) as batches:
+                for batch in itertools.islice(batches, more):
+                    step, start = step + 1, batches.position
+                    yield as_tensors(batch, features, start, size)
+            over = more is None or step - first < more
+        if step == before and start == beginning:
+            raise _too_few(dataset, sizes.at(step)[0], ranks)
         epoch, position = epoch + 1, None
+
+
+def _too_few(dataset: Dataset, size: int, ranks: int) -> UsageError:
+    known = dataset.num_samples
+    return UsageError(
+        f"data.train holds {'too few' if known is None else f'{known:,}'} samples, and a step takes {size * ranks:,} "
+        f"({size:,} on each of {ranks} ranks); give a smaller data.batch_size, or more data"
+    )
 
 
 def data_position(dataset: Dataset, data: RunData, seed: int, epoch: int) -> Position:
@@ -141,11 +169,11 @@ def data_position(dataset: Dataset, data: RunData, seed: int, epoch: int) -> Pos
     )  # fmt: skip
 
 
-def _epoch(
-    dataset: Dataset, data: RunData, features: Features, position: Position, rank: int, ranks: int
+def _batches(
+    dataset: Dataset, data: RunData, features: Features, position: Position, rank: int, ranks: int, size: int
 ) -> Batches | Feed:
-    """The batches of a rank from a position on, read by a thread or by processes: the same ones."""
-    size, groups = data.local_batch_size(ranks), features.deduplication.groups
+    """The batches of a rank in an epoch from a position on, read by a thread or by processes: the same ones."""
+    groups = features.deduplication.groups
     if data.feed is not None:
         settings = FeedSettings(
             data=data.train, position=position, rank=rank, world_size=ranks, batch_size=size, groups=groups

@@ -17,7 +17,8 @@ from recsmith.files import parse, read_text, source_text
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import hash_maps, id_counts
 from recsmith.training.reading import load_run
-from recsmith.training.run import SCHEMA, Run, RunData, RunModel, RunTable
+from recsmith.training.run import SCHEMA, Run, RunModel, RunTable
+from recsmith.training.run_data import RunData
 from recsmith.training.tables import tables_of
 from recsmith.workloads import Feature, Table, Workload
 
@@ -87,7 +88,7 @@ def run_workload(run: Run) -> Workload:
         for table in tables_of(run.model, schema)
     )
     sparse: Any = run.optimizers.sparse.name
-    return Workload(batch_size=run.data.global_batch_size or run.data.batch_size, optimizer=sparse, tables=tables)
+    return Workload(batch_size=run.data.largest_batch, optimizer=sparse, tables=tables)
 
 
 def propose(

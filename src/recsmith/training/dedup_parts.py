@@ -50,7 +50,7 @@ def deduplication_of(run: Run, dataset: Dataset) -> Deduplication:
 
 def first_batch(run: Run, dataset: Dataset) -> Batch:
     """The first batch of a run's first epoch, of all ranks where the run says that, otherwise of one."""
-    size = run.data.global_batch_size or run.data.batch_size
+    size = run.data.largest_batch
     with dataset.batches(
         rank=0, world_size=1, batch_size=size, seed=run.seed, shuffle=run.data.shuffle, together=run.data.keep_together
     ) as batches:

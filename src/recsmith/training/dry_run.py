@@ -7,6 +7,7 @@ from recsmith.adapters.installed import require_torchrec
 from recsmith.files import Source
 from recsmith.plans import Plan
 from recsmith.training.launching import launcher_environment, local_ranks
+from recsmith.training.prerequisites import check_machine
 from recsmith.training.reading import load_run
 from recsmith.training.run import Run
 from recsmith.units import format_size, format_time
@@ -25,17 +26,19 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     from recsmith.training.datasets import open_data
     from recsmith.training.dedup_parts import deduplication_of
     from recsmith.training.models import build_task
-    from recsmith.training.planned import with_collections
+    from recsmith.training.planned import check_sequences, with_collections
     from recsmith.training.starting import plan_here, starting_words
     from recsmith.verifying.jobs.predicted_memory import predicted_bytes
 
     environment = launcher_environment()
     ranks = int(environment["WORLD_SIZE"]) if environment else local_ranks(made)
+    check_machine(made, int(environment["LOCAL_RANK"]) + 1 if environment else ranks)
     dataset = open_data(made.data.train, "data.train")
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
     task = build_task(made.model, dataset.schema, made.seed, deduplication=deduplication_of(made, dataset))
     plan = with_collections(plan_here(made, task, dataset, ranks, ranks), made, task)
+    check_sequences(plan)
     needed = [shards + base for shards, base in predicted_bytes(plan)]
     step = simulate(plan).cost.total_s
     return [

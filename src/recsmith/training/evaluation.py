@@ -64,4 +64,4 @@ def evaluate_on_rank(run: Raw) -> Raw:
     plan = agreed_plan(made, task, dataset, None, dist.get_world_size())
     job = shard(made, plan, task, rank_device())
     load_into(job, Path(made.output) / MODEL / WEIGHTS)
-    return encode(score(job, dataset, features, made.data.batch_size))
+    return encode(score(job, dataset, features, made.data.local_batch_size(dist.get_world_size())))

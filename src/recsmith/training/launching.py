@@ -13,6 +13,7 @@ from recsmith.files import Raw, Source
 from recsmith.jobs.launch import launch
 from recsmith.jobs.worker import join_group
 from recsmith.plans import load_plan
+from recsmith.training.prerequisites import check_machine
 from recsmith.training.reading import load_run, run_to_raw
 from recsmith.training.run import Run
 
@@ -36,12 +37,13 @@ def train(
 
     Raises:
         UsageError: the run, its data or its plan break a rule.
-        MissingExtra: torch is not installed.
+        MissingExtra: torch is not installed, or TensorBoard where the run wants it.
         RecSmithError: a rank failed.
     """
     made = load_run(run, settings)
     require_torchrec()
     environment = launcher_environment()
+    check_machine(made, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
     if environment is not None:
         return join_and_train(made, environment)
     pid: list[int] = []

@@ -48,9 +48,12 @@ def train_on_rank(run: Raw) -> Raw:
     with heeding_sigterm() as ending:
         tell_pid()
         training, source = _prepared(run_from_raw(run, "the run"))
-        with captured(training.run.capture):
-            ended = _train(training, source, ending)
-        return finish(training, ended=ended)
+        try:
+            with captured(training.run.capture):
+                ended = _train(training, source, ending)
+            return finish(training, ended=ended)
+        finally:
+            training.diary.close()
 
 
 def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
@@ -72,7 +75,7 @@ def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
 
     source = training_batches(
         dataset, run.data, features, rank=rank, ranks=dist.get_world_size(), seed=run.seed, position=reached.position,
-        endless=run.steps is not None,
+        step=reached.step, endless=run.steps is not None,
     )  # fmt: skip
     first = next(source, None)
     if first is not None:
@@ -116,7 +119,8 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
         except StopIteration:
             break
         reached.step, reached.position = reached.step + 1, place.position
-        times.steps += 1
+        times.steps, times.samples = times.steps + 1, times.samples + place.asked
+        reached.corrupt += place.asked - len(place.samples)
         window.add(logits, labels)
         for watch in watchers:
             watch(reached.step, float(loss), expanded(place.samples))

@@ -3,16 +3,16 @@
 B samples, D dense columns, L labels
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import nn
-from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
+from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, EmbeddingCollection, EmbeddingConfig
 from torchrec.models.deepfm import SimpleDeepFMNN
 from torchrec.models.dlrm import DLRM, DLRM_DCN
-from torchrec.modules.embedding_configs import DataType, PoolingType
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig, DataType, PoolingType
 
 from recsmith.data import DataSchema
 from recsmith.embeddings import transforms_of
@@ -61,14 +61,19 @@ def build_task(
         UsageError: layers, tables and data do not fit together.
     """
     torch.manual_seed(seed)
-    collection = _tables(model, schema, torch.device(tables_on), deduplication or Deduplication())
+    tables, device, deduplication = tables_of(model, schema), torch.device(tables_on), deduplication or Deduplication()
+    pooled = [table for table in tables if table.pooling != "none"]
+    unpooled = [table for table in tables if table.pooling == "none"]
+    collection = _pooled(model, schema, pooled, device, deduplication) if pooled else None
+    sequences = _sequences(model, schema, unpooled, device, deduplication) if unpooled else None
     torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
-    return Task(_built(model, collection, max(1, len(schema.dense)), len(schema.labels)), model.precision)
+    return Task(_built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels)), model.precision)
 
 
-def _tables(model: RunModel, schema: DataSchema, device: torch.device, deduplication: Deduplication) -> nn.Module:
-    """The embedding tables of a model, some of them stored smaller, or looked up once for each distinct bag."""
-    tables = tables_of(model, schema)
+def _pooled(
+    model: RunModel, schema: DataSchema, tables: Sequence[RunTable], device: torch.device, deduplication: Deduplication
+) -> nn.Module:
+    """The pooled tables of a model, some of them stored smaller, or looked up once for each distinct bag."""
     transforms = transforms_of(model.compression, [(table, table.embedding_dim or 0) for table in tables])
     is_weighted = any(feature.weighted for feature in schema.features)
     if deduplication:
@@ -79,6 +84,31 @@ def _tables(model: RunModel, schema: DataSchema, device: torch.device, deduplica
         return EmbeddingBagCollection(device=device, tables=configs, is_weighted=is_weighted)
     stored = [StoredTable(_config(table), transforms.get(table.name)) for table in tables]
     return StoredTables(stored, device, is_weighted=is_weighted)
+
+
+def _sequences(
+    model: RunModel, schema: DataSchema, tables: Sequence[RunTable], device: torch.device, deduplication: Deduplication
+) -> EmbeddingCollection:
+    """The tables of a model whose rows are not pooled."""
+    first = tables[0]
+    if ":" not in model.name:
+        raise UsageError(
+            f"{model.name} pools all its tables, and '{first.name}' has pooling none; name a model of yours"
+        )
+    for key, given in (("model.compression", model.compression), ("data.deduplicate", deduplication)):
+        if given:
+            raise UsageError(f"table '{first.name}' has pooling none, which {key} does not have yet; drop one of them")
+    if any(feature.weighted for feature in schema.features):
+        raise UsageError(
+            f"table '{first.name}' has pooling none, and the data's ids have weights; leave one of them out"
+        )
+    wider = next((table for table in tables if table.embedding_dim != first.embedding_dim), None)
+    if wider is not None:
+        raise UsageError(
+            f"tables '{first.name}' and '{wider.name}' have pooling none and {first.embedding_dim} and "
+            f"{wider.embedding_dim} columns; TorchRec wants one embedding_dim for all of these"
+        )
+    return EmbeddingCollection(device=device, tables=[EmbeddingConfig(**_words(table)) for table in tables])
 
 
 def features_of(model: nn.Module) -> Features:
@@ -96,15 +126,20 @@ def features_of(model: nn.Module) -> Features:
     return Features(names, stored, divided.deduplication if divided else Deduplication())
 
 
-def configs_of(model: nn.Module) -> list[EmbeddingBagConfig]:
+def configs_of(model: nn.Module) -> list[BaseEmbeddingConfig]:
     """TorchRec's configs of the tables that a model is trained with."""
-    found = [module for module in model.modules() if isinstance(module, EmbeddingBagCollection)]
-    return [config for collection in found for config in collection.embedding_bag_configs()]
+    made: list[BaseEmbeddingConfig] = []
+    for module in model.modules():
+        if isinstance(module, EmbeddingBagCollection):
+            made += module.embedding_bag_configs()
+        elif isinstance(module, EmbeddingCollection):
+            made += module.embedding_configs()
+    return made
 
 
-def _built(model: RunModel, collection: Any, dense: int, labels: int) -> nn.Module:
+def _built(model: RunModel, collection: Any, sequences: Any, dense: int, labels: int) -> nn.Module:
     if ":" in model.name:
-        return _own(model, collection, dense)
+        return _own(model, collection, sequences, dense)
     if labels != 1:
         raise UsageError(f"{model.name} predicts one label and the data has {labels}; name a model of your own")
     if model.name == "deepfm":
@@ -121,9 +156,10 @@ def _built(model: RunModel, collection: Any, dense: int, labels: int) -> nn.Modu
     return DLRM_DCN(collection, **layers, dcn_num_layers=model.cross_layers, dcn_low_rank_dim=model.cross_rank)
 
 
-def _own(model: RunModel, collection: Any, dense: int) -> nn.Module:
+def _own(model: RunModel, collection: Any, sequences: Any, dense: int) -> nn.Module:
     """What the user's function makes of the tables; it must return a module of (dense, features) -> logits."""
-    made = find_function(model.name)(collection, dense, **(model.arguments or {}))
+    more = {} if sequences is None else {"sequences": sequences}
+    made = find_function(model.name)(collection, dense, **more, **(model.arguments or {}))
     if not isinstance(made, nn.Module):
         raise UsageError(f"model '{model.name}' returned a {type(made).__name__}; it must return a torch.nn.Module")
     return made
@@ -139,13 +175,17 @@ def find_function(name: str) -> Any:
 
 
 def _config(table: RunTable) -> EmbeddingBagConfig:
+    return EmbeddingBagConfig(**_words(table), pooling=POOLINGS[table.pooling])
+
+
+def _words(table: RunTable) -> dict[str, Any]:
+    """What configs of pooled and of other tables have in common."""
     if table.data_type not in DATA_TYPES:
         raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
-    return EmbeddingBagConfig(
-        name=table.name,
-        num_embeddings=table.num_embeddings,
-        embedding_dim=table.embedding_dim or 0,
-        feature_names=list(table.features),
-        pooling=POOLINGS[table.pooling],
-        data_type=DATA_TYPES[table.data_type],
-    )
+    return {
+        "name": table.name,
+        "num_embeddings": table.num_embeddings,
+        "embedding_dim": table.embedding_dim or 0,
+        "feature_names": list(table.features),
+        "data_type": DATA_TYPES[table.data_type],
+    }

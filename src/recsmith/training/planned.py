@@ -4,10 +4,13 @@ import logging
 import math
 import warnings
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
 from torch import nn
+from torchrec import EmbeddingConfig
+from torchrec.distributed.embedding import EmbeddingCollectionSharder
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
 from torchrec.distributed.planner import ParameterConstraints, Topology
@@ -29,15 +32,23 @@ from recsmith.training.run import Run, RunComms
 AUTO = "auto"
 COMM_TYPES = {"fp32": CommType.FP32, "fp16": CommType.FP16, "bf16": CommType.BF16, "int8": CommType.INT8}
 WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose messages are no sums of several ranks
+SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
 TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
 
 
 def sharders_of(comms: RunComms) -> list[ModuleSharder[nn.Module]]:
-    """TorchRec's sharder of pooled embeddings, with the codecs that a run asks for."""
-    if comms == RunComms():
-        return [EmbeddingBagCollectionSharder()]  # type: ignore[list-item]
-    config = QCommsConfig(forward_precision=COMM_TYPES[comms.forward], backward_precision=COMM_TYPES[comms.backward])
-    return [EmbeddingBagCollectionSharder(qcomm_codecs_registry=get_qcomm_codecs_registry(config))]  # type: ignore[list-item]
+    """TorchRec's sharders of pooled and of sequence embeddings, with the codecs that a run asks for."""
+    codecs = None
+    if comms != RunComms():
+        config = QCommsConfig(
+            forward_precision=COMM_TYPES[comms.forward], backward_precision=COMM_TYPES[comms.backward]
+        )
+        codecs = get_qcomm_codecs_registry(config)
+    made = [
+        EmbeddingBagCollectionSharder(qcomm_codecs_registry=codecs),
+        EmbeddingCollectionSharder(qcomm_codecs_registry=codecs),
+    ]
+    return cast(list[ModuleSharder[nn.Module]], made)
 
 
 def make_plan(
@@ -60,7 +71,7 @@ def make_plan(
         batch_size=run.data.local_batch_size(ranks),
         constraints=_lookups(model, schema, sample, run.data.local_batch_size(ranks)),
         optimizer=run.optimizers.sparse.name,
-        limits=_limits(run, before),
+        limits=_limits(run, before, model),
         seed=run.seed,
         reserve_bytes=0,
     )
@@ -69,9 +80,12 @@ def make_plan(
         return planner.make(model, sharders_of(run.comms)).plan
 
 
-def _limits(run: Run, before: Plan | None) -> Constraints:
+def _limits(run: Run, before: Plan | None, model: nn.Module) -> Constraints:
     """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`."""
-    rules = (TableRule(tables="*", sharding_types=WITHOUT_SUMS),) if "int8" in _codecs(run) else ()
+    rules = [TableRule(tables="*", sharding_types=WITHOUT_SUMS)] if "int8" in _codecs(run) else []
+    if device_type() == "cpu":
+        names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
+        rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in names]
     return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))
 
 
@@ -102,6 +116,17 @@ def check_codecs(run: Run, plan: Plan) -> None:
                     f"comms ask for int8, and table '{placement.table}' is {placement.sharding_type}, whose partial "
                     f"sums TorchRec cannot send in int8; use fp16 or bf16, or a plan of {', '.join(WITHOUT_SUMS)}"
                 )
+
+
+def check_sequences(plan: Plan) -> None:
+    """UsageError where a sequence table is copied to every rank on CPU: FBGEMM pools its rows there."""
+    sequences = {table.name for table in plan.workload.tables if not table.pooled}
+    for placement in plan.placements if device_type() == "cpu" else ():
+        if placement.table in sequences and placement.sharding_type not in SEQUENCES_ON_CPU:
+            raise UsageError(
+                f"table '{placement.table}' has pooling none and is {placement.sharding_type} in the plan, and "
+                f"FBGEMM pools such a copy on CPU; use a plan of {', '.join(SEQUENCES_ON_CPU)} for it"
+            )
 
 
 def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
@@ -154,10 +179,18 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
         model, sharders_of(run.comms), batch_size=plan.workload.batch_size, optimizer=plan.workload.optimizer
     )
     paths = {table.name: table.collection for table in found.tables}
+    pooled = {table.name: table.pooled for table in found.tables}
     planned = {table.name for table in plan.workload.tables}
     if planned != set(paths):
         odd = min(planned ^ set(paths))
         where = "the plan places and the model lacks" if odd in planned else "the model has and the plan does not place"
         raise PlanMismatch(f"table '{odd}' is one that {where}; plan again for this run")
+    for table in plan.workload.tables:
+        if table.pooled != pooled[table.name]:
+            words = ("a sequence table", "a pooled one")
+            raise PlanMismatch(
+                f"table '{table.name}' is {words[table.pooled]} in the plan and {words[pooled[table.name]]} in the "
+                "model; plan again for this run"
+            )
     tables = tuple(replace(table, collection=paths[table.name]) for table in plan.workload.tables)
     return replace(plan, workload=replace(plan.workload, tables=tables))

@@ -2,16 +2,16 @@
 
     Run(data=RunData(train="criteo/train.tsv.gz"), output="runs/first")
 
-Those of optimizers stand in run_optimizers.py. Nothing here imports torch. What a run
+Those of data stand in run_data.py, those of optimizers in run_optimizers.py. Nothing here imports torch. What a run
 does is in loop.py, from top to bottom.
 """
 
 from typing import Any, Literal
 
 from recsmith._types import noun
-from recsmith.data.order import WINDOW
 from recsmith.embeddings import CompressionRule
-from recsmith.errors import UsageError, check_rules
+from recsmith.errors import check_rules
+from recsmith.training.run_data import RunData
 from recsmith.training.run_optimizers import RunOptimizers, positive
 from recsmith.workloads.table import DataType
 
@@ -20,65 +20,18 @@ BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
 
 
 @noun
-class RunData:
-    """Where samples come from. train, test: a file, a folder, or a mapping that names the format (docs/data.md).
-
-    batch_size: samples per rank and step. global_batch_size: of all ranks instead, so that a run means the same on
-    another number of ranks. epochs: passes over train. shuffle: in an order drawn from the run's seed. The last step of
-    an epoch that would not be full is left out.
-
-    deduplicate: features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that
-    change together. keep_together: so many samples that are stored side by side stay so when shuffled, as the samples
-    of a session must for that. window: samples that are shuffled together; fewer need less memory. feed: processes of
-    each rank that read, transform and batch, a number or auto; None: a thread of the trainer (docs/feed.md).
-    """
-
-    train: Any
-    test: Any = None
-    batch_size: int = 1024  # trade-off: larger ones use devices better, and need another learning rate
-    global_batch_size: int | None = None
-    epochs: int = 1
-    shuffle: bool = True
-    deduplicate: Literal["off", "auto"] | tuple[tuple[str, ...], ...] = "off"
-    keep_together: int = 1
-    window: int = WINDOW
-    feed: Literal["auto"] | int | None = None
-
-    def __post_init__(self) -> None:
-        """Check counts."""
-        check_rules(
-            positive("data.batch_size", self.batch_size),
-            positive("data.epochs", self.epochs),
-            positive("data.keep_together", self.keep_together),
-            positive("data.window", self.window),
-            positive("data.feed", self.feed) if isinstance(self.feed, int) else None,
-            None if self.global_batch_size is None else positive("data.global_batch_size", self.global_batch_size),
-        )
-
-    def local_batch_size(self, ranks: int) -> int:
-        """Samples per rank and step on so many ranks; UsageError where they cannot be shared evenly."""
-        if self.global_batch_size is None:
-            return self.batch_size
-        if self.global_batch_size % ranks:
-            raise UsageError(
-                f"data.global_batch_size {self.global_batch_size} cannot be shared evenly by {ranks} ranks; "
-                f"give a multiple of {ranks}"
-            )
-        return self.global_batch_size // ranks
-
-
-@noun
 class RunTable:
     """An embedding table, where the run does not take the data's: several features may share it.
 
-    features: of the data; the table's own name where there are none.
+    features: of the data; the table's own name where there are none. pooling: none keeps the rows of each id, for a
+    model of yours that reads sequences (docs/train.md).
     """
 
     name: str
     num_embeddings: int
     embedding_dim: int | None = None
     features: tuple[str, ...] = ()
-    pooling: Literal["sum", "mean"] = "sum"
+    pooling: Literal["sum", "mean", "none"] = "sum"
     data_type: DataType = "fp32"
 
 
@@ -174,7 +127,8 @@ class Run:
     """A training job: data, model, plan, optimizers, what crosses ranks, checkpoints, metrics.
 
     output: folder of everything that is written. plan: a plan file, or auto: made for this job when it starts. ranks:
-    processes of this machine where no launcher starts them; None: its GPUs, or as many as the plan has, or one. steps:
+    processes of this machine where no launcher starts them; None: its GPUs, or as many as the plan has, or one. device:
+    auto trains on GPUs where each rank has one and on CPU elsewhere; cuda refuses to train without them. steps:
     after which training ends, instead of data.epochs. checkpoint: None saves nothing but the trained model. watchers:
     functions of yours, 'module:function', that hear of each step (docs/train.md). capture: folder for the trace of some
     steps, which `recsmith predict` reads (docs/predict.md); None captures nothing.
@@ -185,6 +139,7 @@ class Run:
     model: RunModel = RunModel()
     plan: str = "auto"
     ranks: int | None = None
+    device: Literal["auto", "cuda"] = "auto"
     steps: int | None = None
     optimizers: RunOptimizers = RunOptimizers()
     comms: RunComms = RunComms()

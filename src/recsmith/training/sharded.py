@@ -22,7 +22,7 @@ from recsmith.training.batches import TrainingBatch
 from recsmith.training.deduplicated import DeduplicatedTables
 from recsmith.training.models import Task, configs_of
 from recsmith.training.optimizers import check_device, combined_optimizer, fuse
-from recsmith.training.planned import check_codecs, sharders_of, with_collections
+from recsmith.training.planned import check_codecs, check_sequences, sharders_of, with_collections
 from recsmith.training.run import Run
 from recsmith.training.weights import Drawn, draw_tables, drawn
 
@@ -42,6 +42,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     check_device(run.optimizers.sparse, device)
     check_codecs(run, plan)
     plan = with_collections(plan, run, task)
+    check_sequences(plan)
     sizes = sizes_of(task)
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     names = [name for name, _ in task.named_parameters() if table_of(name) in sizes]

@@ -45,12 +45,13 @@ def starting_words(run: Run, task: nn.Module, plan: Plan, dataset: Dataset) -> l
     for placement in plan.placements:
         types[placement.sharding_type] = types.get(placement.sharding_type, 0) + 1
     ranks = plan.cluster.world_size
-    local = run.data.local_batch_size(ranks)
+    batches = run.data.batch_sizes(ranks).changes
+    local = ", then ".join(f"{size:,}" for _, size in batches)
     known = dataset.num_samples
     return [
         f"model {run.model.name}: {dense:,} dense parameters, and {weights:,} in {len(tables)} tables of "
         f"{min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
-        f"data: {'unknown number of' if known is None else f'{known:,}'} samples; {local:,} a rank and step on {ranks} "
+        f"data: {'unknown number of' if known is None else f'{known:,}'} samples; {local} a rank and step on {ranks} "
         f"ranks, {run.optimizers.sparse.name} for tables, {run.optimizers.dense.name} for the rest",
         f"plan {plan.digest[:12]} ({'made now' if run.plan == 'auto' else run.plan}): "
         + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),

@@ -4,12 +4,10 @@ import json
 import os
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from recsmith.errors import MissingExtra
 from recsmith.files import Raw, write_text
+from recsmith.jobs.board import Board
 from recsmith.jobs.telling import TOLD, tell
 
 LOG = "log.jsonl"
@@ -27,17 +25,13 @@ class Diary:
     def __init__(self, folder: Path, rank: int, *, tensorboard: bool, step: int) -> None:
         self.rank = rank
         self._file = folder / LOG
-        self._board: Any = None
+        self._board: Board | None = None
         self._refused = False  # whether the disk refused the line before
         if rank:
             return
         self._forget_after(step)
         if tensorboard:
-            if find_spec("tensorboard") is None:
-                raise MissingExtra("metrics.tensorboard needs the package: pip install tensorboard")
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+            self._board = Board(folder / "tensorboard", step + 1)
 
     def write(self, event: str, words: Raw) -> None:
         """A line of log.jsonl, and its numbers for TensorBoard where it has a step."""
@@ -45,9 +39,12 @@ class Diary:
             return
         self._append(json.dumps({"event": event, **words}) + "\n")
         if self._board is not None and "step" in words:
-            for name, value in words.items():
-                if isinstance(value, int | float) and name != "step":
-                    self._board.add_scalar(f"{event}/{name}", value, words["step"])
+            self._board.write(words["step"], words, event)
+
+    def close(self) -> None:
+        """Write what TensorBoard still keeps in memory."""
+        if self._board is not None:
+            self._board.close()
 
     def say(self, words: Raw) -> None:
         """Tell the process that started this job, or stderr where a launcher did."""
@@ -97,6 +94,7 @@ class StepTimes:
 
     def __init__(self) -> None:
         self.begun, self.parts, self.steps = time.perf_counter(), {"data": 0.0, "forward": 0.0}, 0
+        self.samples = 0  # that this rank was to read
 
     def add(self, part: str, seconds: float) -> None:
         """Count seconds of a part."""

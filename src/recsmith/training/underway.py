@@ -32,6 +32,7 @@ class Reached:
     position: Position | None = None
     scores: Scores | None = None
     saved: int = 0  # step of the newest checkpoint
+    corrupt: int = 0  # samples that this rank has left out since the job started
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first one
 
 
@@ -60,11 +61,12 @@ class Underway:
         run, known = self.run, self.dataset.num_samples
         if run.steps is not None or known is None:
             return run.steps
-        return run.data.epochs * (known // (self.batch_size * dist.get_world_size()))
+        ranks = dist.get_world_size()
+        return run.data.batch_sizes(ranks).steps(known, run.data.epochs, ranks)
 
     @property
     def batch_size(self) -> int:
-        """Samples of this rank and step."""
+        """Samples of this rank in the largest step."""
         return self.run.data.local_batch_size(dist.get_world_size())
 
 
@@ -102,13 +104,15 @@ def save(training: Underway) -> None:
 def tell_progress(training: Underway, times: StepTimes, total: int | None) -> None:
     """Scores and times since the last line, for the log and for people."""
     reached, diary = training.reached, training.diary
-    steps = times.steps
+    steps, asked = times.steps, times.samples * dist.get_world_size()
     seconds, parts = times.take()
     assert reached.scores is not None
+    corrupt = asked - reached.scores.samples
     words = {
         "step": reached.step,
         **encode(reached.scores),
-        "samples_per_s": steps * training.batch_size * dist.get_world_size() / seconds,
+        **({"corrupt": corrupt} if corrupt else {}),
+        "samples_per_s": reached.scores.samples / seconds,
         "step_s": seconds / max(steps, 1),
         **{f"{part}_s": spent for part, spent in parts.items()},
     }
@@ -147,9 +151,13 @@ def finish(training: Underway, *, ended: bool) -> Raw:
     problem = training.checkpoints.finish()
     if problem:
         diary.say({"note": f"the last checkpoint failed: {problem}"})
+    corrupt = _over_ranks(reached.corrupt, dist.ReduceOp.SUM)
     result: Raw = {
         "step": reached.step, "complete": not ended, "sent_bytes": reached.sent_bytes, "peak_bytes": peak_bytes(),
+        "corrupt": corrupt,
     }  # fmt: skip
+    if corrupt:
+        diary.say({"note": f"{corrupt:,} corrupt samples were left out; `recsmith data check` says which"})
     if ended:
         kept = f"saved after step {reached.step:,}; the same command goes on from there"
         lost = f"ended after step {reached.step:,} with nothing saved, since the run has no checkpoint"
@@ -167,6 +175,11 @@ def peak_bytes() -> int:
     """The most memory that a rank has held: of its GPU, or resident; the most of any rank."""
     on_gpu = torch.cuda.is_available()
     mine = torch.cuda.max_memory_allocated() if on_gpu else proc_bytes("self/status", "VmHWM")
-    found = torch.tensor(mine, dtype=torch.int64, device=rank_device())
-    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return _over_ranks(mine, dist.ReduceOp.MAX)
+
+
+def _over_ranks(number: int, how: Any) -> int:
+    """The sum, or the most, of every rank's number."""
+    found = torch.tensor(number, dtype=torch.int64, device=rank_device())
+    dist.all_reduce(found, how)
     return int(found)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torchrec import EmbeddingBagConfig
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 
 from recsmith.embeddings import Part
 from recsmith.jobs.sharded_model import local_shards
@@ -46,7 +46,7 @@ def _generator(seed: int, table: str, block: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
-def drawn(config: EmbeddingBagConfig, part: Part | None) -> Drawn:
+def drawn(config: BaseEmbeddingConfig, part: Part | None) -> Drawn:
     """How a table's weights start: within 1 / sqrt(rows) of zero as torchrec's models have it, or as its part says."""
     reach = None if part is None else part.reach
     reach = config.num_embeddings**-0.5 if reach is None else reach

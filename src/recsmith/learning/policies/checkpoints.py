@@ -9,13 +9,13 @@ Everything random follows from the seed and the number of the iteration, so a ru
 """
 
 import json
-import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Raw, dump_json, parse_json, read_raw, replace_file, write_text
+from recsmith.jobs.board import Board, has_tensorboard
 from recsmith.measuring.journal import NAME as JOURNAL
 from recsmith.measuring.journal import Journal, read_journal
 
@@ -38,7 +38,7 @@ class RunFolder:
                 raise UsageError(f"'{path}' holds '{foreign[0]}' and no {SETTINGS}; give a new or an empty folder")
             write_text(str(found), text)
         self._journal: Journal | None = None
-        self._board: Any = None
+        self._board: Board | None = None
 
     def load(self) -> tuple[dict[str, Any], int] | None:
         """The state of the checkpoint, and how many iterations it is after; None without one."""
@@ -69,8 +69,8 @@ class RunFolder:
             self._open(row["number"])
         assert self._journal is not None, "it was just opened"
         self._journal.write(row)
-        for name, value in row.items() if self._board else ():
-            self._board.add_scalar(name, value, row["number"])
+        if self._board is not None:
+            self._board.write(row["number"], row)
 
     def _open(self, number: int) -> None:
         """Open the journal; lines that the checkpoint does not know of, from this number on, are written again."""
@@ -79,16 +79,11 @@ class RunFolder:
         if len(kept) < len(rows):
             replace_file(self.path / JOURNAL, b"".join(json.dumps(row).encode() + b"\n" for row in kept))
         self._journal = Journal(self.path)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._board = import_module("torch.utils.tensorboard").SummaryWriter(str(self.path))
-        except ImportError:
-            self._board = None  # TensorBoard is not installed
+        self._board = Board(self.path, number) if has_tensorboard() else None
 
     def close(self) -> None:
         """Flush what TensorBoard has not written."""
-        if self._board:
+        if self._board is not None:
             self._board.close()
 
 

@@ -1,0 +1,95 @@
+"""Data as a run file names it: where samples come from, and how many a step has."""
+
+from typing import Any, Literal
+
+from recsmith._types import noun
+from recsmith.data.order import WINDOW
+from recsmith.errors import UsageError, check_rules
+from recsmith.training.batch_sizes import BatchSizes
+from recsmith.training.run_optimizers import positive
+
+
+@noun
+class BatchChange:
+    """Another batch size from a step on.
+
+    after_steps: how many steps of the run come before. size: like batch_size or, where that is given, like
+    global_batch_size.
+    """
+
+    after_steps: int
+    size: int
+
+    def __post_init__(self) -> None:
+        """Check counts."""
+        check_rules(
+            positive("data.batch_changes: after_steps", self.after_steps),
+            positive("data.batch_changes: size", self.size),
+        )
+
+
+@noun
+class RunData:
+    """Where samples come from. train, test: a file, a folder, or a mapping that names the format (docs/data.md).
+
+    batch_size: samples per rank and step. global_batch_size: of all ranks instead, so that a run means the same on
+    another number of ranks. batch_changes: other sizes from some steps on, such as larger ones once the loss falls
+    slowly. epochs: passes over train. shuffle: in an order drawn from the run's seed. The last step of an epoch that
+    would not be full is left out.
+
+    deduplicate: features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that
+    change together. keep_together: so many samples that are stored side by side stay so when shuffled, as the samples
+    of a session must for that. window: samples that are shuffled together; fewer need less memory. feed: processes of
+    each rank that read, transform and batch, a number or auto; None: a thread of the trainer (docs/feed.md).
+    """
+
+    train: Any
+    test: Any = None
+    batch_size: int = 1024  # trade-off: larger ones use devices better, and need another learning rate
+    global_batch_size: int | None = None
+    batch_changes: tuple[BatchChange, ...] = ()
+    epochs: int = 1
+    shuffle: bool = True
+    deduplicate: Literal["off", "auto"] | tuple[tuple[str, ...], ...] = "off"
+    keep_together: int = 1
+    window: int = WINDOW
+    feed: Literal["auto"] | int | None = None
+
+    def __post_init__(self) -> None:
+        """Check counts."""
+        steps = [change.after_steps for change in self.batch_changes]
+        check_rules(
+            positive("data.batch_size", self.batch_size),
+            positive("data.epochs", self.epochs),
+            positive("data.keep_together", self.keep_together),
+            positive("data.window", self.window),
+            positive("data.feed", self.feed) if isinstance(self.feed, int) else None,
+            None if self.global_batch_size is None else positive("data.global_batch_size", self.global_batch_size),
+            None
+            if steps == sorted(set(steps))
+            else f"data.batch_changes come after steps {', '.join(map(str, steps))}; put them in order, each once",
+        )
+
+    @property
+    def largest_batch(self) -> int:
+        """Samples of the largest step: of a rank, or of all of them with global_batch_size."""
+        return max(size for _, size in self._sizes)
+
+    def batch_sizes(self, ranks: int) -> BatchSizes:
+        """Samples per rank of each step on so many ranks; UsageError where they cannot be shared evenly."""
+        if self.global_batch_size is None:
+            return BatchSizes(self._sizes)
+        for first, size in self._sizes:
+            if size % ranks:
+                key = f"data.batch_changes: size {size}" if first else f"data.global_batch_size {size}"
+                raise UsageError(f"{key} cannot be shared evenly by {ranks} ranks; give a multiple of {ranks}")
+        return BatchSizes(tuple((first, size // ranks) for first, size in self._sizes))
+
+    def local_batch_size(self, ranks: int) -> int:
+        """Samples per rank of the largest step; UsageError where they cannot be shared evenly."""
+        return self.batch_sizes(ranks).largest
+
+    @property
+    def _sizes(self) -> tuple[tuple[int, int], ...]:
+        changes = ((change.after_steps, change.size) for change in self.batch_changes)
+        return ((0, self.global_batch_size or self.batch_size), *changes)
