@@ -1,16 +1,26 @@
 """Sharding changes nothing: losses of 100 steps of every sharding type beside those of the unsharded model.
 
-python benchmarks/train_exactness.py               # 1, 2 and 4 ranks (4 also as two hosts of two); about 8 minutes
-python benchmarks/train_exactness.py --ranks 2     # one number of ranks
+python benchmarks/train_exactness.py                     # 1, 2 and 4 ranks; and four as two hosts of two
+python benchmarks/train_exactness.py --jobs 2 4 2x2net   # some of them
+python benchmarks/train_exactness.py --quick             # 10 steps
 
-The unsharded model trains in one process with torch.optim, on the same global batches.
+2x2net: two hosts of two ranks, each host in a network namespace of its own, joined by veth devices (root only), started
+by torchrun with --nnodes 2. 2x2: the same on one network. Types that mean something on several hosts alone (HOSTS) are
+left out elsewhere. Where namespaces are not allowed, that job is skipped with the reason. The unsharded model trains in
+one process with torch.optim, on the same global batches.
 """
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from two_networks import INTERFACE, two_networks, why_not
 
 import recsmith
 from recsmith.jobs.launch import launch
@@ -27,7 +37,8 @@ from recsmith.training import (
 
 STEPS, BATCH = 100, 240  # of all ranks: divisible by 1 to 6
 TYPES = ("table_wise", "column_wise", "row_wise", "data_parallel", "table_row_wise", "table_column_wise", "grid_shard")
-HOSTS = {"table_row_wise": 2, "table_column_wise": 2, "grid_shard": 2}  # types that mean something on several hosts
+HOSTS = ("table_row_wise", "table_column_wise", "grid_shard")  # types that mean something on several hosts
+PORT, TIMEOUT_S = 29_500, 1200.0  # of the first host of two, in a network of its own; seconds of a job
 FEATURES = [
     {"name": "a", "num_embeddings": 1000},
     {"name": "b", "num_embeddings": 5003, "pooling_factor": 3, "lengths": "poisson"},
@@ -37,14 +48,14 @@ DATA = {"format": "generator", "seed": 7, "num_samples": 200_000, "dense": 4, "f
 DIM = 32
 
 
-def a_run(output: Path, ranks: int, plan: str = "auto") -> Run:
+def a_run(output: Path, ranks: int, plan: str = "auto", *, steps: int = STEPS) -> Run:
     return Run(
         data=RunData(train=DATA, global_batch_size=BATCH),
         model=RunModel(embedding_dim=DIM),
         output=str(output),
         plan=plan,
         ranks=ranks,
-        steps=STEPS,
+        steps=steps,
         optimizers=RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=0.05)),
         checkpoint=None,
         metrics=RunMetrics(every=1),
@@ -104,39 +115,128 @@ def plan_of(kind: str, ranks: int, hosts: int, folder: Path) -> str:
     head = {"schema": "recsmith/workload/1", "batch_size": BATCH // ranks, "optimizer": "adagrad"}
     workload.write_text(json.dumps({**head, "tables": tables}))
     rule = {"tables": "*", "sharding_types": [kind]}
-    rule = {"tables": "*", "sharding_types": [kind]}
     rules.write_text(json.dumps({"schema": "recsmith/constraints/1", "rules": [rule]}))
     plan = recsmith.plan(workload, f"cpu:{ranks // hosts}x{hosts}", constraints=rules).plan
     recsmith.save_plan(plan, folder / "plan.json")
     return str(folder / "plan.json")
 
 
+@dataclass(frozen=True)
+class Job:
+    """How many ranks train, on how many hosts, and whether each host has a network of its own."""
+
+    ranks: int
+    hosts: int = 1
+    networks: bool = False
+
+    @classmethod
+    def of(cls, word: str) -> "Job":
+        """The job of a word: '4' ranks; '2x2', ranks per host and hosts; '2x2net', each on its own network."""
+        each, _, hosts = word.removesuffix("net").partition("x")
+        return cls(int(each) * int(hosts or 1), int(hosts or 1), word.endswith("net"))
+
+    def __str__(self) -> str:
+        hosts = f" on {self.hosts} hosts" if self.hosts > 1 else ""
+        return f"{self.ranks} ranks{hosts}{', each with its network' if self.networks else ''}"
+
+
+def train_all(runs: list[dict[str, Any]]) -> list[str | None]:
+    """Train runs one after another on this rank of a job; what refused each of them, in words."""
+    from recsmith.training.loop import train_on_rank
+
+    said: list[str | None] = []
+    for run in runs:
+        try:
+            train_on_rank(run)
+            said.append(None)
+        except recsmith.RecSmithError as error:
+            said.append(str(error).splitlines()[-1])
+    return said
+
+
+def as_rank(runs: Path) -> None:
+    """A rank under torchrun: trains the runs of a file."""
+    from recsmith.jobs.worker import join, leave
+
+    join()
+    said = train_all(json.loads(runs.read_text()))
+    if os.environ["RANK"] == "0":
+        runs.with_name("said.json").write_text(json.dumps(said))
+    leave()
+
+
+def on_two_networks(runs: list[dict[str, Any]], ranks_per_host: int, folder: Path) -> list[str | None]:
+    """Start torchrun once in each of two network namespaces, and wait for both."""
+    (folder / "runs.json").write_text(json.dumps(runs))
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": INTERFACE, "TP_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1"}
+    with two_networks() as hosts:
+        agents = [
+            subprocess.Popen(
+                [*host.enter, sys.executable, "-m", "torch.distributed.run", "--nnodes", "2",
+                 "--node-rank", str(number), "--nproc-per-node", str(ranks_per_host),
+                 "--master-addr", hosts[0].address, "--master-port", str(PORT),
+                 __file__, "--as-rank", str(folder / "runs.json")],
+                env=environment, stdout=(folder / f"host-{number}.txt").open("wb"), stderr=subprocess.STDOUT,
+            )
+            for number, host in enumerate(hosts)
+        ]  # fmt: skip
+        try:
+            failed = [number for number, agent in enumerate(agents) if agent.wait(TIMEOUT_S)]
+        finally:
+            for agent in agents:
+                agent.terminate()
+                agent.wait()
+    if failed:
+        sys.exit((folder / f"host-{failed[0]}.txt").read_text()[-3000:])
+    return json.loads((folder / "said.json").read_text())
+
+
+def compare(job: Job, types: list[str], reference: list[float], folder: Path) -> None:
+    """Train every type in one job, and print how far its losses are from those of the unsharded model."""
+    reason = why_not() if job.networks else None
+    if reason is not None:
+        print(f"{job}: skipped, {reason}", flush=True)
+        return
+    kinds = [kind for kind in types if job.hosts > 1 or kind not in HOSTS]
+    outputs = [folder / kind for kind in kinds]
+    for output in outputs:
+        output.mkdir(parents=True)
+    runs = [
+        run_to_raw(a_run(output, job.ranks, plan_of(kind, job.ranks, job.hosts, output), steps=len(reference)))
+        for kind, output in zip(kinds, outputs, strict=True)
+    ]
+    if job.networks:
+        said = on_two_networks(runs, job.ranks // job.hosts, folder)
+    else:
+        said = launch(
+            "train_exactness:train_all", {"runs": runs}, ranks=job.ranks, hosts=job.hosts, timeout_s=TIMEOUT_S
+        )[0]
+    for kind, output, problem in zip(kinds, outputs, said, strict=True):
+        if problem:
+            print(f"{kind:18} {job}: {problem[:150]}", flush=True)
+            continue
+        found = losses_of(output)
+        apart = max(abs(one / other - 1) for one, other in zip(found, reference, strict=True))
+        print(f"{kind:18} {job}: {len(found)} steps, largest relative difference {apart:.1e}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--jobs", nargs="*", default=["1", "2", "4", "2x2", "2x2net"])
     parser.add_argument("--types", nargs="*", default=list(TYPES))
+    parser.add_argument("--quick", action="store_true", help="10 steps")
+    parser.add_argument("--as-rank", type=Path, help=argparse.SUPPRESS)
     words = parser.parse_args()
+    if words.as_rank:
+        as_rank(words.as_rank)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        reference = launch("train_exactness:unsharded", {"run": run_to_raw(a_run(folder, 1))}, ranks=1)[0]
-        print(f"unsharded: loss {reference[0]:.6f} at step 1, {reference[-1]:.6f} at step {STEPS}", flush=True)
-        for kind in words.types:
-            for ranks in words.ranks:
-                hosts = HOSTS.get(kind, 1)
-                if ranks < 2 * hosts and hosts > 1:
-                    continue
-                output = folder / f"{kind}-{ranks}"
-                output.mkdir()
-                try:
-                    run = a_run(output, ranks, plan_of(kind, ranks, hosts, output))
-                    launch("recsmith.training.loop:train_on_rank", {"run": run_to_raw(run)}, ranks=ranks, hosts=hosts)
-                except recsmith.RecSmithError as error:
-                    print(f"{kind:18} {ranks} ranks: {str(error).splitlines()[-1][:150]}", flush=True)
-                    continue
-                found = losses_of(output)
-                apart = max(abs(one / other - 1) for one, other in zip(found, reference, strict=True))
-                word = f"{ranks} ranks" + (f" on {hosts} hosts" if hosts > 1 else "")
-                print(f"{kind:18} {word:18} {len(found)} steps, largest relative difference {apart:.1e}", flush=True)
+        steps = 10 if words.quick else STEPS
+        made = run_to_raw(a_run(folder, 1, steps=steps))
+        reference = launch("train_exactness:unsharded", {"run": made}, ranks=1)[0]
+        print(f"unsharded: loss {reference[0]:.6f} at step 1, {reference[-1]:.6f} at step {steps}", flush=True)
+        for word in words.jobs:
+            compare(Job.of(word), words.types, reference, folder / word)
 
 
 if __name__ == "__main__":
