@@ -1,5 +1,7 @@
 """How many samples a step has: sizes by step, steps of whole epochs, and what is refused."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,7 +79,7 @@ def test_every_sample_is_used_once_whatever_the_sizes(feed: int | None):
     from recsmith.training.datasets import open_data
 
     dataset, features = open_data(spec, "data.train"), Features(("a",), {})
-    words = {"ranks": 2, "seed": 3}
+    words: dict[str, Any] = {"ranks": 2, "seed": 3}
     every = [list(training_batches(dataset, data, features, rank=rank, **words)) for rank in range(2)]
     sizes = data.batch_sizes(2)
     assert [len(batch.place.samples) for batch in every[0]] == stepped(sizes, 1000, 2, 2)

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_tensorboard_gets_the_numbers_of_lines_that_have_a_step(tmp_path: Path):
     assert scalars == {"train/logloss": [(100, 0.1), (200, 100.2), (300, 100.3)]}
 
 
-def read_scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def read_scalars(folder: Path) -> dict[str, list[tuple[int, Any]]]:
     """What TensorBoard shows of a folder: (step, number) by name."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-not-found]
 

@@ -75,6 +75,8 @@ def load_spec(source: Source) -> DataSpec:
         return ParquetSpec(paths=(text,))
     if path.suffix in (".tsv", ".txt", ".gz") or path.name.startswith("day_"):
         return CriteoSpec(paths=(text,))
+    if not path.exists() and text != "-":
+        raise UsageError(f"cannot read '{text}': there is no such file; give the path of a file or folder")
     if path.suffix not in SPEC_ENDINGS and text != "-":
         raise UsageError(
             f"'{text}' is no data of a known format; give a spec ({', '.join(SPEC_ENDINGS)}), a file that ends in "

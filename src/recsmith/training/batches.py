@@ -13,7 +13,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
 
 from recsmith.data import Batch, Batches, Dataset, JaggedIds, Position
-from recsmith.data.deduplication import deduplicated
+from recsmith.data.deduplication import deduplicated, expanded
 from recsmith.embeddings import EmbeddingTransform, physical
 from recsmith.errors import UsageError
 from recsmith.feeding import Feed, FeedSettings
@@ -26,7 +26,7 @@ from recsmith.training.run_data import RunData
 class Place:
     """The samples of a batch as they were read, and where the data goes on once training has used them.
 
-    asked: samples that the rank was to read; where some of them were corrupt, the batch has fewer.
+    asked: samples that the rank was to read, which its tensors have; where some were corrupt, the last ones are empty.
     """
 
     samples: Batch
@@ -100,9 +100,14 @@ class Features:
 def as_tensors(
     batch: Batch, features: Features, position: Position | None = None, asked: int | None = None
 ) -> TrainingBatch:
-    """A batch of the data as tensors; data without dense columns gets a column of ones."""
-    dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
+    """A batch of the data as tensors; data without dense columns gets a column of ones.
+
+    asked: samples of the tensors, since collectives want as many of every rank; those that the batch lacks are empty.
+    """
     place = Place(batch, len(batch) if asked is None else asked, position)
+    if place.asked > len(batch):
+        batch = filled_up(expanded(batch), place.asked)
+    dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
     return TrainingBatch(dense, _looked_up(batch, features), torch.from_numpy(batch.labels), place)
 
 

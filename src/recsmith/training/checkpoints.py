@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
-from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import Raw, parse_json, read_text
 from recsmith.plans import Plan, load_plan, save_plan
 from recsmith.training.agreement import Agreement
@@ -110,7 +110,13 @@ class Checkpoints:
             dist.new_group(backend="gloo") if settings.background else None
         )  # of its own: it is a thread's
         if dist.get_rank() == 0:
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UsageError(
+                    f"the run's output '{folder.parent}' cannot be written: {error.strerror or error}; give another "
+                    "output"
+                ) from None
             for left in folder.glob(f"*{PARTIAL}"):
                 shutil.rmtree(left, ignore_errors=True)
         dist.barrier()

@@ -5,6 +5,7 @@ Format: https://github.com/huggingface/safetensors (8 bytes length, JSON header,
 """
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 
 from recsmith.data import DataSchema
-from recsmith.errors import CorruptFile
+from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, dump_json, encode, parse_json, write_text
 from recsmith.training.card import CARD, SCHEMA
 from recsmith.training.deduplicated import undivided
@@ -30,12 +31,22 @@ Pieces = Iterator[tuple[str, tuple[int, ...], torch.Tensor]]
 
 
 def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Raw) -> None:
-    """Write the model of a job into a folder that every rank sees; called on every rank."""
+    """Write the model of a job into a folder that every rank sees; called on every rank.
+
+    Raises:
+        RecSmithError: the disk refuses it.
+    """
     weights = {undivided(name): value for name, value in job.model.state_dict().items()}
     partial = folder.with_name(folder.name + ".partial")
     if dist.get_rank() == 0:
-        partial.mkdir(parents=True, exist_ok=True)
-        _make_file(partial / WEIGHTS, weights)
+        try:
+            partial.mkdir(parents=True, exist_ok=True)
+            _make_file(partial / WEIGHTS, weights)
+        except OSError as error:
+            raise RecSmithError(
+                f"the trained model cannot be written to '{partial}': {error.strerror or error}; make room, and "
+                "start the same command again"
+            ) from None
         model = keep_maps(run.model, partial)
         raw = {"schema": SCHEMA, "model": encode(model), "data": encode(schema), "seed": run.seed, **card}
         write_text(str(partial / CARD), dump_json(raw))
@@ -87,7 +98,7 @@ def _head(file: Path, count: int) -> bytes:
 
 
 def _make_file(file: Path, weights: dict[str, Any]) -> None:
-    """The header and room for every tensor."""
+    """The header and room for every tensor, which the disk must have now: later, mapped memory could not say so."""
     header: Raw = {}
     end = 0
     for name in sorted(weights):
@@ -99,7 +110,8 @@ def _make_file(file: Path, weights: dict[str, Any]) -> None:
     text += b" " * (-len(text) % 8)
     with file.open("wb") as opened:
         opened.write(len(text).to_bytes(8, "little") + text)
-        opened.truncate(8 + len(text) + end)
+        opened.flush()
+        os.posix_fallocate(opened.fileno(), 0, 8 + len(text) + end)
 
 
 def _pieces(weights: dict[str, Any], *, every_rank: bool = False) -> Pieces:

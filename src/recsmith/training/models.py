@@ -30,7 +30,10 @@ Outcome = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Place]  # loss, logits
 
 
 class Task(nn.Module):
-    """A model with its loss: binary cross entropy, the mean over the batch and its labels."""
+    """A model with its loss: binary cross entropy, the mean over the batch and its labels.
+
+    A corrupt sample has its place in the batch and a loss of zero, so that nothing depends on which rank has read it.
+    """
 
     def __init__(self, model: nn.Module, precision: str = "fp32") -> None:
         super().__init__()
@@ -44,9 +47,14 @@ class Task(nn.Module):
                 logits = self.model(batch.dense_features, batch.sparse_features)
         else:
             logits = self.model(batch.dense_features, batch.sparse_features)
-        logits = logits.float().reshape(batch.labels.shape)
-        loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels)
-        return loss, (loss.detach(), logits.detach(), batch.labels, batch.place)
+        whole = len(batch.place.samples)
+        logits, labels = logits.float().reshape(batch.labels.shape)[:whole], batch.labels[:whole]
+        if whole == len(batch.labels):
+            loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)
+        else:
+            losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
+            loss = losses / batch.labels.numel()
+        return loss, (loss.detach(), logits.detach(), labels, batch.place)
 
 
 def build_task(
