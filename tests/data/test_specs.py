@@ -81,7 +81,10 @@ def test_a_path_says_what_it_is(tmp_path: Path):
     for name, noun in (("a.parquet", ParquetSpec), ("a.feather", ParquetSpec), ("train.txt", CriteoSpec),
                        ("day_3", CriteoSpec), ("day_3.gz", CriteoSpec)):  # fmt: skip
         assert type(load_spec(name)) is noun
-    with pytest.raises(UsageError, match=r"'a.csv' is no data of a known format"):
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(UsageError, match=r"a.csv' is no data of a known format"):
+        load_spec(tmp_path / "a.csv")
+    with pytest.raises(UsageError, match=r"cannot read 'a.csv': there is no such file"):
         load_spec("a.csv")
 
 

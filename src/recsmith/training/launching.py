@@ -94,7 +94,7 @@ def local_ranks(run: Run) -> int:
         return run.ranks
     if torch.cuda.is_available():
         return torch.cuda.device_count()
-    return load_plan(run.plan).cluster.job_world_size if run.plan != "auto" else 1
+    return load_plan(run.plan).cluster.job_world_size if run.plan not in ("auto", "torchrec") else 1
 
 
 def join_and_train(run: Run, environment: dict[str, str]) -> Raw:

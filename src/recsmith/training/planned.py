@@ -28,8 +28,9 @@ from recsmith.problems import Constraints, TableRule
 from recsmith.training.models import configs_of, features_of
 from recsmith.training.resharding import loadable_rules
 from recsmith.training.run import Run, RunComms
+from recsmith.training.torchrec_plans import TORCHREC, plan_as_torchrec
 
-AUTO = "auto"
+MADE_HERE = ("auto", TORCHREC)  # plans that no file holds
 COMM_TYPES = {"fp32": CommType.FP32, "fp16": CommType.FP16, "bf16": CommType.BF16, "int8": CommType.INT8}
 WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose messages are no sums of several ranks
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
@@ -64,12 +65,18 @@ def make_plan(
         PlanMismatch: the file's plan is for another number of ranks or other tables.
         Infeasible, NoPlanFound: the tables do not fit on these ranks.
     """
-    if run.plan != AUTO:
+    if run.plan not in MADE_HERE:
         return _plan_of_file(run.plan, ranks)
+    cluster, batch_size = this_cluster(ranks, ranks_per_host), run.data.local_batch_size(ranks)
+    lookups = _lookups(model, schema, sample, batch_size)
+    if run.plan == TORCHREC:
+        return plan_as_torchrec(
+            model, sharders_of(run.comms), cluster, lookups, batch_size=batch_size, optimizer=run.optimizers.sparse.name
+        )
     planner = RecSmithPlanner(
-        this_cluster(ranks, ranks_per_host),
-        batch_size=run.data.local_batch_size(ranks),
-        constraints=_lookups(model, schema, sample, run.data.local_batch_size(ranks)),
+        cluster,
+        batch_size=batch_size,
+        constraints=lookups,
         optimizer=run.optimizers.sparse.name,
         limits=_limits(run, before, model),
         seed=run.seed,

@@ -126,12 +126,13 @@ class RunMetrics:
 class Run:
     """A training job: data, model, plan, optimizers, what crosses ranks, checkpoints, metrics.
 
-    output: folder of everything that is written. plan: a plan file, or auto: made for this job when it starts. ranks:
-    processes of this machine where no launcher starts them; None: its GPUs, or as many as the plan has, or one. device:
-    auto trains on GPUs where each rank has one and on CPU elsewhere; cuda refuses to train without them. steps:
-    after which training ends, instead of data.epochs. checkpoint: None saves nothing but the trained model. watchers:
-    functions of yours, 'module:function', that hear of each step (docs/train.md). capture: folder for the trace of some
-    steps, which `recsmith predict` reads (docs/predict.md); None captures nothing.
+    output: folder of everything that is written. plan: a plan file; auto: made for this job when it starts; torchrec:
+    made by TorchRec's own planner, to compare. ranks: processes of this machine where no launcher starts them; None:
+    its GPUs, or as many as the plan has, or one. device: auto trains on GPUs where each rank has one and on CPU
+    elsewhere; cuda refuses to train without them. steps: after which training ends, instead of data.epochs.
+    checkpoint: None saves nothing but the trained model. watchers: functions of yours, 'module:function', that hear of
+    each step (docs/train.md). capture: folder for the trace of some steps, which `recsmith predict` reads
+    (docs/predict.md); None captures nothing.
     """
 
     data: RunData

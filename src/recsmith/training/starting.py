@@ -7,7 +7,7 @@ from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.data import Dataset
 from recsmith.errors import UsageError
 from recsmith.plans import Plan, plan_from_raw, plan_to_raw
-from recsmith.training.planned import AUTO, make_plan
+from recsmith.training.planned import MADE_HERE, make_plan
 from recsmith.training.run import Run
 from recsmith.units import format_size
 
@@ -17,7 +17,7 @@ def agreed_plan(run: Run, task: nn.Module, dataset: Dataset, before: Plan | None
     ranks = dist.get_world_size()
 
     def make() -> Plan:
-        if before is not None and run.plan == AUTO and before.cluster.world_size == ranks:
+        if before is not None and run.plan in MADE_HERE and before.cluster.world_size == ranks:
             return before
         return plan_here(run, task, dataset, ranks, ranks_per_host, before)
 
@@ -53,6 +53,6 @@ def starting_words(run: Run, task: nn.Module, plan: Plan, dataset: Dataset) -> l
         f"{min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
         f"data: {'unknown number of' if known is None else f'{known:,}'} samples; {local} a rank and step on {ranks} "
         f"ranks, {run.optimizers.sparse.name} for tables, {run.optimizers.dense.name} for the rest",
-        f"plan {plan.digest[:12]} ({'made now' if run.plan == 'auto' else run.plan}): "
+        f"plan {plan.digest[:12]} ({run.plan if run.plan not in MADE_HERE else f'made now, by {plan.planner}'}): "
         + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),
     ]

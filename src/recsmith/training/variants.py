@@ -74,7 +74,11 @@ class TrainedOnce:
 
 @noun
 class VariantRow:
-    """A variant: medians of times and bytes over seeds, and means of scores with half their 95 % intervals."""
+    """A variant: medians of times and bytes over seeds, and means of scores with half their 95 % intervals.
+
+    faster: samples/s beside the first variant's of the same seed: the least, the median and the most over seeds; None
+    for the first.
+    """
 
     name: str
     samples_per_s: float
@@ -87,6 +91,7 @@ class VariantRow:
     auc_within: float | None
     ne: float
     ne_within: float | None
+    faster: tuple[float, float, float] | None = None
 
 
 def load_bench(source: Source) -> TrainBench:
@@ -101,6 +106,8 @@ def bench_train(
 ) -> list[VariantRow]:
     """Train every variant for every seed, seed after seed, so that what disturbs this machine disturbs all of them.
 
+    Every other seed has the variants in the opposite order, so that none has always the same neighbour.
+
     Raises what `train` raises.
     """
     base, target = load_run(bench.run), Path(source_text(folder, "a folder"))
@@ -109,12 +116,13 @@ def bench_train(
             f"'{bench.run}' names no data.test; scores of a comparison are of data that was not trained on"
         )
     found: dict[str, list[TrainedOnce]] = {name: [] for name in bench.variants}
-    for seed in bench.seeds:
-        for name, settings in bench.variants.items():
+    for number, seed in enumerate(bench.seeds):
+        for name, settings in list(bench.variants.items())[:: -1 if number % 2 else 1]:
             if on_progress is not None:
                 on_progress(f"{name}, seed {seed}")
             found[name].append(_trained(base, (*settings, f"seed={seed}"), target / f"{name}-{seed}"))
-    return [_row(name, runs) for name, runs in found.items()]
+    first = next(iter(found.values()))
+    return [_row(name, runs, None if runs is first else first) for name, runs in found.items()]
 
 
 def _trained(base: Run, settings: Sequence[str], folder: Path) -> TrainedOnce:
@@ -150,7 +158,7 @@ def _measured(result: Mapping[str, Any], folder: Path) -> TrainedOnce:
     )
 
 
-def _row(name: str, runs: Sequence[TrainedOnce]) -> VariantRow:
+def _row(name: str, runs: Sequence[TrainedOnce], beside: Sequence[TrainedOnce] | None) -> VariantRow:
     middle = {
         key: statistics.median(getattr(run, key) for run in runs)
         for key in ("samples_per_s", "data_s", "forward_s", "backward_s", "sent_bytes")
@@ -159,8 +167,14 @@ def _row(name: str, runs: Sequence[TrainedOnce]) -> VariantRow:
     ne, ne_within = mean_within([run.ne for run in runs])
     return VariantRow(
         name=name, **middle, peak_bytes=max(run.peak_bytes for run in runs), auc=auc, auc_within=auc_within, ne=ne,
-        ne_within=ne_within,
+        ne_within=ne_within, faster=None if beside is None else _faster(runs, beside),
     )  # fmt: skip
+
+
+def _faster(runs: Sequence[TrainedOnce], beside: Sequence[TrainedOnce]) -> tuple[float, float, float]:
+    """Ratios of samples/s, seed by seed: (least, median, most)."""
+    ratios = [run.samples_per_s / other.samples_per_s for run, other in zip(runs, beside, strict=True)]
+    return min(ratios), statistics.median(ratios), max(ratios)
 
 
 def mean_within(values: Sequence[float]) -> tuple[float, float | None]:
