@@ -146,6 +146,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path):
     assert lines[0] == "model dlrm: 257 dense parameters, and 5,504 in 4 tables of 21 to 503 rows (21.5 KiB)"
     assert lines[2].startswith("plan ")
     assert "by rank: " in lines[3]
+    assert "made now, by torchrec)" in dry_run(a_run(tmp_path / "out", ranks=2, plan="torchrec"))[2]
     with pytest.raises(recsmith.UsageError, match="feature 'e', which the data does not have; known: a, b, c, d"):
         dry_run(a_run(tmp_path, model=RunModel(tables=(RunTable(name="e", num_embeddings=9),))))
 
