@@ -10,7 +10,9 @@ Reading, transforms and processes are real.
 
 import argparse
 import itertools
+import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -107,12 +109,11 @@ def kills(words: Any) -> None:
     with Feed(made, 2) as feed:
         for number, batch in enumerate(feed):
             ids += batch.sample_ids.tolist()
-            hands = list(feed._hands.values())
-            alive = [hand.process for hand in hands if hand.process.poll() is None]
-            if number in at and alive:
-                luck.choice(alive).kill()
+            alive = [int(hand.worker.place.rpartition(":")[2]) for hand in feed.hands.values()]
+            if number in at:
+                os.kill(luck.choice(alive), signal.SIGKILL)
                 killed += 1
-        lost = feed.lost
+        lost = feed.figures.lost
     same = sorted(ids) == list(range(words.steps * BATCH))
     print(f"{killed} workers killed, {lost} replaced; {len(ids):,} samples, each exactly once: {same}")
     assert same
@@ -136,7 +137,8 @@ def memory(words: Any) -> None:
 
 def _resident(feed: Feed) -> str:
     mine = proc_bytes("self/status", "VmRSS")
-    others = [proc_bytes(f"{hand.process.pid}/status", "VmRSS") for hand in feed._hands.values()]
+    pids = [hand.worker.place.rpartition(":")[2] for hand in feed.hands.values()]
+    others = [proc_bytes(f"{pid}/status", "VmRSS") for pid in pids]
     return f"trainer's side {mine / MIB:.0f} MiB, workers {', '.join(f'{each / MIB:.0f} MiB' for each in others)}"
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.errors import RecSmithError
-from recsmith.feeding.feed import Load
 from recsmith.feeding.leases import MOST_LOST, Leases
+from recsmith.feeding.load import Load
 
 
 @given(
