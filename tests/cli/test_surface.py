@@ -116,6 +116,7 @@ WORDS = {
     "learn": set(),
     "bench": set(),
     "train": {"run", "--set", "--dry-run", "--max-restarts", "--capture", "--format"},
+    "feed": set(),
     "capture": {"command_", "-o --output", "--steps", "--skip", "--plain", "--force"},
     "predict": {
         *("model", "--plan", "--ranks", "--batch", "--machine", "--calibrate", "--cost-model", "--what-if"),
@@ -156,6 +157,13 @@ def test_the_words_of_benchmarks_are_frozen():
     assert isinstance(group, click.Group)
     found = {name: {" ".join(each.opts) for each in one.params} for name, one in group.commands.items()}
     assert found == BENCH
+
+
+def test_the_words_of_feeds_are_frozen():
+    group = command("feed")
+    assert isinstance(group, click.Group)
+    found = {name: {" ".join(each.opts) for each in one.params} for name, one in group.commands.items()}
+    assert found == {"status": {"run", "--watch", "--format"}}
 
 
 def test_the_defaults_are_frozen():

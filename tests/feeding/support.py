@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from recsmith.data import Batch, Position, open_dataset, spec_from_raw
-from recsmith.feeding import Feed, FeedSettings
+from recsmith.feeding import Feed, FeedSettings, FeedStatus, WorkerStatus
 
 LISTS = {"pooling_factor": 3, "lengths": "poisson"}
 SPEC: dict[str, Any] = {
@@ -15,6 +15,11 @@ SPEC: dict[str, Any] = {
     "features": [{"name": "a", "num_embeddings": 50, **LISTS}, {"name": "b", "num_embeddings": 900}],
 }  # fmt: skip
 GROUPS, WINDOW, BATCH = (("a",),), 6000, 300
+STATUS = FeedStatus(
+    rank=0, ranks=2, process="here:1", engine="local", written=1000.0, epoch=1, used=500, num_samples=2000, samples=250,
+    seconds=5.0, samples_per_s=50.0, waiting=0.25, waited_s=1.0, ahead=120, windows=3, lost=1, ended=False,
+    workers=(WorkerStatus(number=0, place="here:7", window=4, windows=3, lag_s=0.5),),
+)  # fmt: skip
 
 
 def settings(**words: Any) -> FeedSettings:

@@ -34,6 +34,7 @@ COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in r
     "learn": "Train cost models on measurements.",
     "bench": "Benchmarks: planners side by side, measured on hardware.",
     "train": "Train a recommendation model on TorchRec, under a plan.",
+    "feed": "See how the workers do that read data for a training job.",
     "capture": "Capture some steps of a training job, to predict others from.",
     "predict": "Predict the time of a whole training step, and what would make it shorter.",
     "evaluate": "Score a trained model on test data.",

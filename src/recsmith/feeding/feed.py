@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
@@ -25,6 +26,7 @@ from recsmith.feeding.leases import Leases
 from recsmith.feeding.load import Load
 from recsmith.feeding.local import LocalEngine
 from recsmith.feeding.parts import Part
+from recsmith.feeding.recorder import Recorder
 from recsmith.feeding.settings import FeedSettings
 
 
@@ -42,7 +44,7 @@ class Feed(Iterator[Batch]):
     """The batches of a rank in one epoch, from a position on; a context that ends its workers, however it ends.
 
     workers: how many; `auto`: as many as keep the trainer from waiting, up to the engine's cores. engine: what runs
-    them; None: processes of this machine. Memory: at most one
+    them; None: processes of this machine. status: a file that tells how the feed does (status.py). Memory: at most one
     window more than there are workers is kept here, or all windows of a step where those are more, and one in each of
     them. position: how far the world is after the batch that was given last. counts: samples given, corrupt ones
     passed over.
@@ -50,7 +52,7 @@ class Feed(Iterator[Batch]):
 
     def __init__(
         self, settings: FeedSettings, workers: int | Literal["auto"] = "auto", *, drop_last: bool = False,
-        engine: Engine | None = None,
+        engine: Engine | None = None, status: Path | None = None,
     ) -> None:  # fmt: skip
         self.settings, self.position, self.counts, self.drop_last = settings, settings.position, Counts(), drop_last
         dataset = settings.open()
@@ -61,8 +63,10 @@ class Feed(Iterator[Batch]):
         self.buffer = Buffer(Leases(first, len(self.order.windows) - 1, count + 1), used)
         self.engine = engine or LocalEngine(settings)
         self.hands: dict[int, Hand] = {}
-        self._load = Load()
+        self._load, self._recorder = Load(), None
         self._scale_to(count)
+        if status is not None:
+            self._recorder = Recorder(status, settings, samples, self.engine.name, self.buffer, self.hands)
 
     def __next__(self) -> Batch:
         """The next batch; what went wrong in a worker is raised here."""
@@ -99,6 +103,8 @@ class Feed(Iterator[Batch]):
         for hand in hands:
             hand.join()
         self.engine.close()
+        if self._recorder is not None:
+            self._recorder.close()
 
     def __enter__(self) -> Self:
         """The feed itself."""
