@@ -1,8 +1,13 @@
 """What a feed brings where transforms are heavy, and what it survives (docs/feed.md has the tables).
 
     python benchmarks/feed.py stalls              # how long a trainer waits, read by its thread and by processes
+    python benchmarks/feed.py engines             # samples a second of a feed's engines, measured in alternation
     python benchmarks/feed.py kills               # kill -9 of a worker, twenty times in an epoch: each sample once
+    python benchmarks/feed.py kills --engine ray  # the same of Ray actors, and every other time of their whole node
+    python benchmarks/feed.py trainer             # kill -9 of the trainer, twenty times: it goes on, each sample once
     python benchmarks/feed.py memory --minutes 2  # of a trainer that stops asking, and of one that asks on and on
+
+--quick rehearses a part in under a minute. --engine ray needs Ray (docs/feed.md).
 
 The trainer is simulated: it takes a batch, then sleeps for the seconds of a step, as one does whose work is on a GPU.
 Reading, transforms and processes are real.
@@ -10,16 +15,16 @@ Reading, transforms and processes are real.
 
 import argparse
 import itertools
-import os
-import random
-import signal
+import statistics
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import Any
 
 from recsmith._process import proc_bytes
 from recsmith.data import Batch, Dataset, Position, open_dataset, spec_from_raw
-from recsmith.feeding import Feed, FeedSettings
+from recsmith.feeding import Feed, FeedSettings, engine_of
 
 BATCH, WINDOW, FEATURES = 1024, 16_384, 12
 MIB = 2**20
@@ -27,12 +32,21 @@ MIB = 2**20
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What a feed brings, and what it survives.")
-    parser.add_argument("part", choices=["stalls", "kills", "memory"])
+    parser.add_argument("part", choices=["stalls", "engines", "kills", "trainer", "life", "memory"])
+    parser.add_argument("--engine", choices=["local", "ray"], default="local")
     parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--load", type=float, default=1.5, help="CPU seconds of reading for a second of a step")
     parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--folder", help="of `life`, which is the trainer that `trainer` starts")
+    parser.add_argument("--quick", action="store_true")
     words = parser.parse_args()
-    {"stalls": stalls, "kills": kills, "memory": memory}[words.part](words)
+    if words.quick:
+        words.steps, words.kills, words.minutes = min(words.steps, 80), min(words.kills, 3), 0.2
+    from feed_losses import kills, life, trainer
+
+    parts = {"stalls": stalls, "engines": engines, "kills": kills, "trainer": trainer, "life": life, "memory": memory}
+    parts[words.part](words)
 
 
 def heavy(samples: int) -> dict[str, Any]:
@@ -80,6 +94,25 @@ def stalls(words: Any) -> None:
         print(f"| {name} | {share:.1%} | {'never' if steady is None else f'{steady:.0f} s'} | {workers} |", flush=True)
 
 
+def engines(words: Any) -> None:
+    """Samples a second that one worker brings, of each engine in turn, to a trainer that takes all there is."""
+    made, _ = settings((words.steps + 64) * BATCH)
+    names = ("local", "ray") if find_spec("ray") else ("local",)
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    with ExitStack() as open_feeds:
+        feeds = {name: open_feeds.enter_context(Feed(made, 1, engine=engine_of(name, made))) for name in names}
+        for feed in feeds.values():
+            for _ in range(2 * WINDOW // BATCH):  # begin alike: nothing is ready
+                next(feed)
+        for turn in range(words.steps // 16 // len(names)):
+            name = names[turn % len(names)]
+            begun = time.perf_counter()
+            samples = sum(len(next(feeds[name])) for _ in range(16))
+            rates[name].append(samples / (time.perf_counter() - begun))
+    for name, found in rates.items():
+        print(f"{name}: {statistics.median(found):,.0f} samples/s (median of {len(found)} turns of 16 batches)")
+
+
 def waiting(batches: Iterator[Batch], step_s: float) -> Iterator[float]:
     """Seconds that each step waited for its batch."""
     while True:
@@ -101,28 +134,10 @@ def steady_after(waits: list[float], step_s: float, run: int = 32) -> float | No
     return sum(waits[:last]) + last * step_s
 
 
-def kills(words: Any) -> None:
-    """Ids of an epoch in which workers are killed."""
-    made, _dataset = settings(words.steps * BATCH)
-    luck, killed, ids = random.Random(0), 0, list[int]()
-    at = set(luck.sample(range(words.steps), 20))
-    with Feed(made, 2) as feed:
-        for number, batch in enumerate(feed):
-            ids += batch.sample_ids.tolist()
-            alive = [int(hand.worker.place.rpartition(":")[2]) for hand in feed.hands.values()]
-            if number in at:
-                os.kill(luck.choice(alive), signal.SIGKILL)
-                killed += 1
-        lost = feed.figures.lost
-    same = sorted(ids) == list(range(words.steps * BATCH))
-    print(f"{killed} workers killed, {lost} replaced; {len(ids):,} samples, each exactly once: {same}")
-    assert same
-
-
 def memory(words: Any) -> None:
     """Resident memory of all processes: while nobody asks, and after many samples."""
     made, _ = settings(10**9)
-    with Feed(made, 2) as feed:
+    with Feed(made, 2, engine=engine_of(words.engine, made)) as feed:
         next(feed)
         for _ in range(10):
             time.sleep(3)
@@ -138,7 +153,7 @@ def memory(words: Any) -> None:
 def _resident(feed: Feed) -> str:
     mine = proc_bytes("self/status", "VmRSS")
     pids = [hand.worker.place.rpartition(":")[2] for hand in feed.hands.values()]
-    others = [proc_bytes(f"{pid}/status", "VmRSS") for pid in pids]
+    others = [proc_bytes(f"{pid}/status", "VmRSS") for pid in pids if pid]
     return f"trainer's side {mine / MIB:.0f} MiB, workers {', '.join(f'{each / MIB:.0f} MiB' for each in others)}"
 
 

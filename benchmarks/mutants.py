@@ -52,6 +52,7 @@ EXACTNESS = ("jobs/test_exactness.py",)
 LAUNCH = ("jobs/test_launch.py",)
 PROCESS = ("cli/test_process.py",)
 DROPIN = ("adapters/test_drop_in_planner.py",)
+FEEDS = ("feeding",)
 DENSE = ("adapters/test_dense_memory.py", "adapters/test_reserve.py")
 
 MUTANTS = (
@@ -244,6 +245,13 @@ MUTANTS = (
     Mutant("visits and ranks change places", "verifying/kernels/collectives.py",
            "seconds.transpose(2, 1, 0, 3)", "seconds.transpose(2, 0, 1, 3)",
            ("verifying/kernels/test_collectives.py",)),
+    # --- feeds ---
+    Mutant("parts of a step are kept again", "feeding/buffer.py", "if part.first >= self.used:", "if True:", FEEDS),
+    Mutant("a lost window is not made again", "feeding/leases.py", "window = self.held.pop(worker, None)",
+           "window = self.held.get(worker)", FEEDS),
+    Mutant("a worker's end is taken for a whole window", "feeding/hands.py", "    raise WorkerLost\n", "", FEEDS),
+    Mutant("an ended feed tells no end", "feeding/recorder.py", "ended=ended, workers", "ended=False, workers", FEEDS),
+    Mutant("one window too many is made ahead", "feeding/buffer.py", "count, count + 1", "count, count + 2", FEEDS),
 )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ Every rank writes down the samples of each step (a watcher of the run). After a 
 those of a run without, bit for bit; a step that was repeated used the samples that it used before; every sample of the
 epoch was used once; and after a kill no more steps were repeated than lie between two checkpoints.
 
+With --data '{"feed": 2, "window": 16384, "engine": "ray"}' the workers of a feed read the data (docs/feed.md).
+
 With --then-ranks a run that was asked to end (SIGTERM) goes on with another number of ranks; its losses are compared.
 """
 
@@ -24,6 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 EVERY, BATCH, SAMPLES = 25, 240, 96_000  # steps between checkpoints, global batch, samples: 400 steps
+READ_BY: dict[str, object] = {}  # more words of the run's data
 FEATURES = [
     {"name": "a", "num_embeddings": 1000},
     {"name": "b", "num_embeddings": 5003, "pooling_factor": 3, "lengths": "poisson"},
@@ -44,7 +47,7 @@ def write_run(folder: Path, ranks: int) -> Path:
     data = {"format": "generator", "seed": 7, "num_samples": SAMPLES, "dense": 4, "features": FEATURES}
     run = {
         "schema": "recsmith/run/1", "output": str(folder / "out"), "ranks": ranks,
-        "data": {"train": data, "global_batch_size": BATCH},
+        "data": {"train": data, "global_batch_size": BATCH, **READ_BY},
         "optimizers": {"sparse": {"name": "adagrad"}},
         "checkpoint": {"every": EVERY}, "metrics": {"every": 1}, "watchers": ["train_kills:record"],
     }  # fmt: skip
@@ -180,7 +183,9 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--then-ranks", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--data", type=json.loads, default={})
     words = parser.parse_args()
+    READ_BY.update(words.data)
     random.seed(words.seed)
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)

@@ -22,6 +22,7 @@ FROM_AN_INDEX = re.compile(r"pip install [^\n`#]*(?<![/\w])recsmith(?![-/\w])")
         ("data", _install.PARQUET),
         ("learn", _install.TRAINING),
         ("web", _install.WEB),
+        ("ray", _install.RAY),
         ("compress", _install.CLUSTERING),
         ("torchrec-cpu", _install.TRIO),
         ("torchrec", _install.TRIO),

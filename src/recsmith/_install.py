@@ -10,6 +10,7 @@ TRAINING = "pip install 'torch>=2.11' 'pyarrow>=20' 'gymnasium>=1.0'"
 CLUSTERING = "pip install 'scikit-learn>=1.5'"
 TENSORBOARD = "pip install 'tensorboard>=2.18'"
 WEB = "pip install 'starlette>=0.46' 'uvicorn>=0.34'"
+RAY = "pip install 'ray>=2.52,<3'"
 PAIR = "pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*', or with a GPU 'fbgemm-gpu==1.8.*' in its place"
 TRIO = (
     "pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*' tensordict torchmetrics==1.0.3 tqdm pyre-extensions "

@@ -47,6 +47,9 @@ def test_settings_replace_values(setting: str, field, value):  # type: ignore[no
         ("model.embedding_dim=6", "multiple of 4"),
         ("model.name=dlmr", "known: dlrm"),
         ("optimizers={warmup_steps: 10, decay_start: 5}", "within the warm-up"),
+        ("data.engine=ray", "add data.feed: auto"),
+        ("data.ray_address='host0:6379'", "set data.engine: ray"),
+        ("data.engine=rai", "'local' or 'ray'"),
         ("nonsense", "is not key=value"),
     ],
 )

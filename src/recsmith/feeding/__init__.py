@@ -1,7 +1,18 @@
-"""Ingestion beside training: processes that read, transform and batch what a rank trains on."""
+"""Ingestion beside training: workers that read, transform and batch what a rank trains on, here or on a Ray cluster."""
 
+from recsmith.feeding.engines import EngineName, engine_of
 from recsmith.feeding.feed import Feed, FeedFigures
 from recsmith.feeding.settings import FeedSettings
 from recsmith.feeding.status import FeedStatus, WorkerStatus, read_statuses, status_file
 
-__all__ = ["Feed", "FeedFigures", "FeedSettings", "FeedStatus", "WorkerStatus", "read_statuses", "status_file"]
+__all__ = [
+    "EngineName",
+    "Feed",
+    "FeedFigures",
+    "FeedSettings",
+    "FeedStatus",
+    "WorkerStatus",
+    "engine_of",
+    "read_statuses",
+    "status_file",
+]

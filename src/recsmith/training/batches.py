@@ -6,6 +6,7 @@ B samples of this rank, D dense columns, L labels
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from recsmith.data import Batch, Batches, Dataset, JaggedIds, Position
 from recsmith.data.deduplication import deduplicated, expanded
 from recsmith.embeddings import EmbeddingTransform, physical
 from recsmith.errors import UsageError
-from recsmith.feeding import Feed, FeedSettings
+from recsmith.feeding import Feed, FeedSettings, engine_of, status_file
 from recsmith.training.dedup_parts import Deduplication
 from recsmith.training.deduplicated import DeduplicatedFeatures, deduplicated_features
 from recsmith.training.run_data import RunData
@@ -131,11 +132,12 @@ def _keyed_jagged(batch: Batch, features: Features) -> KeyedJaggedTensor:
 
 def training_batches(
     dataset: Dataset, data: RunData, features: Features, *, rank: int, ranks: int, seed: int,
-    position: Position | None = None, step: int = 0, endless: bool = False,
+    position: Position | None = None, step: int = 0, endless: bool = False, output: Path | None = None,
 ) -> Iterator[TrainingBatch]:  # fmt: skip
     """The batches of a rank, epoch after epoch, from a position on, which may come from another number of ranks.
 
-    step: steps that were done before. endless: go on after data.epochs, for as long as somebody asks.
+    step: steps that were done before. endless: go on after data.epochs, for as long as somebody asks. output: a folder
+    in which a feed tells how it does.
 
     Raises:
         UsageError: the data has too few samples for one step.
@@ -148,7 +150,7 @@ def training_batches(
         while not over:
             size, more = sizes.at(step)
             first = step
-            with _batches(dataset, data, features, start, rank, ranks, size) as batches:
+            with _batches(dataset, data, features, start, rank, ranks, size, output) as batches:
                 for batch in itertools.islice(batches, more):
                     step, start = step + 1, batches.position
                     yield as_tensors(batch, features, start, size)
@@ -175,15 +177,17 @@ def data_position(dataset: Dataset, data: RunData, seed: int, epoch: int) -> Pos
 
 
 def _batches(
-    dataset: Dataset, data: RunData, features: Features, position: Position, rank: int, ranks: int, size: int
-) -> Batches | Feed:
+    dataset: Dataset, data: RunData, features: Features, position: Position, rank: int, ranks: int, size: int,
+    output: Path | None,
+) -> Batches | Feed:  # fmt: skip
     """The batches of a rank in an epoch from a position on, read by a thread or by processes: the same ones."""
     groups = features.deduplication.groups
     if data.feed is not None:
         settings = FeedSettings(
             data=data.train, position=position, rank=rank, world_size=ranks, batch_size=size, groups=groups
         )
-        return Feed(settings, data.feed, drop_last=True)
+        engine = engine_of(data.engine, settings, data.ray_address)
+        return Feed(settings, data.feed, drop_last=True, engine=engine, status=output and status_file(output, rank))
     return dataset.batches(
         rank=rank, world_size=ranks, batch_size=size, seed=position.seed, shuffle=data.shuffle, position=position,
         drop_last=True, together=data.keep_together, window=data.window, deduplicate=groups,

@@ -54,12 +54,24 @@ def train(
         elif on_progress is not None:
             on_progress(words)
 
-    with passing_on_signals(pid):
+    with passing_on_signals(pid), engine_for_ranks(made):
         results = launch(
             LOOP, {"run": run_to_raw(made)}, ranks=local_ranks(made), timeout_s=float("inf"), restarts=max_restarts,
             on_told=hear, names_modules=names_modules(made),
         )  # fmt: skip
     return results[0]
+
+
+@contextmanager
+def engine_for_ranks(run: Run) -> Generator[None]:
+    """What the ranks' feeds share: a Ray of this machine, where the run asks for one and names no cluster."""
+    if run.data.engine == "ray" and run.data.ray_address is None:
+        from recsmith.feeding.ray_connection import ray_for_ranks
+
+        with ray_for_ranks():
+            yield
+    else:
+        yield
 
 
 def launcher_environment() -> dict[str, str] | None:
@@ -103,6 +115,11 @@ def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
 
     from recsmith.training.loop import train_on_rank
 
+    if run.data.engine == "ray" and not (run.data.ray_address or os.environ.get("RAY_ADDRESS")):
+        raise UsageError(
+            "a launcher started this job and nobody says which Ray cluster feeds it; start one (ray start --head) and "
+            "give its address as data.ray_address, or as RAY_ADDRESS"
+        )
     os.environ.update(environment)
     warnings.simplefilter("ignore")  # PyTorch's, of what TorchRec uses; our own errors are raised
     local = int(environment["LOCAL_RANK"])

@@ -75,7 +75,7 @@ def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
 
     source = training_batches(
         dataset, run.data, features, rank=rank, ranks=dist.get_world_size(), seed=run.seed, position=reached.position,
-        step=reached.step, endless=run.steps is not None,
+        step=reached.step, endless=run.steps is not None, output=output,
     )  # fmt: skip
     first = next(source, None)
     if first is not None:

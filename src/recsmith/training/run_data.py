@@ -5,6 +5,7 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.data.order import WINDOW
 from recsmith.errors import UsageError, check_rules
+from recsmith.feeding.engines import EngineName
 from recsmith.training.batch_sizes import BatchSizes
 from recsmith.training.run_optimizers import positive
 
@@ -40,7 +41,9 @@ class RunData:
     deduplicate: features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that
     change together. keep_together: so many samples that are stored side by side stay so when shuffled, as the samples
     of a session must for that. window: samples that are shuffled together; fewer need less memory. feed: processes of
-    each rank that read, transform and batch, a number or auto; None: a thread of the trainer (docs/feed.md).
+    each rank that read, transform and batch, a number or auto; None: a thread of the trainer (docs/feed.md). engine:
+    what runs them, this machine or a Ray cluster. ray_address: of the cluster's head, 'host:port'; None: that of
+    RAY_ADDRESS, or a Ray of this machine that ends with the run.
     """
 
     train: Any
@@ -54,6 +57,8 @@ class RunData:
     keep_together: int = 1
     window: int = WINDOW
     feed: Literal["auto"] | int | None = None
+    engine: EngineName = "local"
+    ray_address: str | None = None
 
     def __post_init__(self) -> None:
         """Check counts."""
@@ -68,6 +73,12 @@ class RunData:
             None
             if steps == sorted(set(steps))
             else f"data.batch_changes come after steps {', '.join(map(str, steps))}; put them in order, each once",
+            None
+            if self.engine == "local" or self.feed is not None
+            else f"data.engine is {self.engine} and there is no feed that it would run; add data.feed: auto",
+            None
+            if self.engine == "ray" or self.ray_address is None
+            else "data.ray_address names a Ray cluster and data.engine is local; set data.engine: ray",
         )
 
     @property
