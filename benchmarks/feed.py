@@ -64,10 +64,10 @@ def heavy(samples: int) -> dict[str, Any]:
     return {"format": "generator", "num_samples": samples, "dense": 4, "features": features, "transforms": listed}
 
 
-def settings(samples: int) -> tuple[FeedSettings, Dataset]:
+def settings(samples: int, window: int = WINDOW) -> tuple[FeedSettings, Dataset]:
     raw = heavy(samples)
     dataset = open_dataset(spec_from_raw(dict(raw), "a benchmark"))
-    position = Position(epoch=0, used=0, seed=0, shuffle=True, dataset=dataset.source.digest, window=WINDOW)
+    position = Position(epoch=0, used=0, seed=0, shuffle=True, dataset=dataset.source.digest, window=window)
     return FeedSettings(data=raw, position=position, rank=0, world_size=1, batch_size=BATCH), dataset
 
 

@@ -36,7 +36,7 @@ QUICK_HEALTH = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 50
 
 def kills(words: Any) -> None:
     """Ids of an epoch in which workers, and nodes of Ray, are killed."""
-    made, _ = settings(words.steps * BATCH)
+    made, _ = settings(words.steps * BATCH, 4 * BATCH)  # small windows, so that nearly every loss is noticed
     luck, ids, killed = random.Random(0), list[int](), {"workers": 0, "nodes": 0}
     at = set(luck.sample(range(1, words.steps), words.kills))
     with nodes(words.engine) as cluster:
