@@ -40,12 +40,12 @@ def kills(words: Any) -> None:
     luck, ids, killed = random.Random(0), list[int](), {"workers": 0, "nodes": 0}
     at = set(luck.sample(range(1, words.steps), words.kills))
     with nodes(words.engine) as cluster:
-        engine = engine_of(words.engine, made, cluster.address if cluster else None)
+        engine = engine_of(words.engine, made, cluster and cluster.address)
         with Feed(made, 2, engine=engine) as feed:
             for number, batch in enumerate(feed):
                 ids += batch.sample_ids.tolist()
                 if number in at:
-                    of_node = cluster is not None and sum(killed.values()) % 2 == 1
+                    of_node = words.engine == "ray" and sum(killed.values()) % 2 == 1
                     victim = luck.choice(running(feed))
                     victim = parent_of(victim) if of_node else victim
                     os.kill(victim, signal.SIGKILL)
@@ -69,7 +69,7 @@ def nodes(engine: str) -> Generator[Any]:
     from recsmith.feeding.ray_connection import imported_ray
 
     imported_ray(loopback=True)
-    from ray.cluster_utils import Cluster
+    from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 
     head = {"num_cpus": 0, "node_ip_address": LOOPBACK, "include_dashboard": False, "_system_config": QUICK_HEALTH}
     cluster = Cluster(initialize_head=True, head_node_args=head)

@@ -39,7 +39,7 @@ def cluster() -> Generator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         imported_ray(loopback=True)
-        from ray.cluster_utils import Cluster
+        from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 
         fast = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 2}
         head = {"num_cpus": 0, "node_ip_address": "127.0.0.1", "include_dashboard": False, "_system_config": fast}

@@ -11,6 +11,7 @@ import secrets
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -88,17 +89,13 @@ def imported_ray(*, loopback: bool) -> Any:
         raise MissingExtra(f"`data.engine: ray` needs Ray: {RAY}")
     for name, value in {**SILENT, **(ON_LOOPBACK if loopback else {})}.items():
         os.environ.setdefault(name, value)
-    import ray
-
-    return ray
+    return import_module("ray")
 
 
 def _join(ray: Any, address: str | None) -> None:
     """Join the cluster at an address, or start a Ray of this machine's own."""
-    from ray.job_config import JobConfig
-
     # As Ray's remote clients do, so that Ray does not add the working folder to where actors find modules.
-    places = JobConfig(_client_job=True, _py_driver_sys_path=places_of_modules(own=True))
+    places = ray.job_config.JobConfig(_client_job=True, _py_driver_sys_path=places_of_modules(own=True))
     words: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "job_config": places}
     try:
         ray.init(address=address or "local", **words, **({} if address else {"include_dashboard": False}))
