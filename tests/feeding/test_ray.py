@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from feeding.support import SPEC, assert_same, kill_worker, locally, pid_of, settings
+from feeding.support import GROUPS, SPEC, assert_same, kill_worker, locally, pid_of, settings
 
 import recsmith
 from recsmith.data import Batch
 from recsmith.errors import MissingExtra, RecSmithError
 from recsmith.feeding import Feed, engine_of
+from recsmith.feeding.hands import parts_in
+from recsmith.feeding.on_ray import FeedActor
+from recsmith.files import dump_json, encode
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
 ignore_ray = pytest.mark.filterwarnings("ignore")  # what Ray itself warns of
@@ -29,6 +32,19 @@ def test_without_ray_one_sentence_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setattr("recsmith.feeding.ray_connection.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"needs Ray: pip install 'ray"):
         engine_of("ray", settings())
+
+
+def test_a_node_with_another_recsmith_makes_nothing() -> None:
+    actor = FeedActor(dump_json(encode(settings())), "no/folder", "0.0.1")
+    with pytest.raises(RecSmithError, match=r"RecSmith .*, the trainer 0\.0\.1, .* install the same on both"):
+        list(parts_in(actor.answers(0), settings().open().schema, GROUPS))
+
+
+@needs_ray
+@ignore_ray
+def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
+    with pytest.raises(RecSmithError, match=r"Ray cannot be joined at '127\.0\.0\.1:1' .*refused.*data\.ray_address"):
+        engine_of("ray", settings(), "127.0.0.1:1")
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +105,11 @@ def test_batches_are_those_of_the_dataset_when_an_actor_and_a_node_are_killed(cl
 def test_actors_are_spread_and_what_is_wrong_in_them_is_told(cluster: Any) -> None:
     cluster.add_node(num_cpus=2, node_ip_address="127.0.0.1")
     made = settings()
-    with Feed(made, workers=2, engine=engine_of("ray", made, cluster.address)) as feed:
+    with Feed(made, workers=4, engine=engine_of("ray", made, cluster.address)) as feed:
         next(feed)
-        while not (pid_of(feed, 0) and pid_of(feed, 1)):
+        while not all(pid_of(feed, number) for number in range(4)):
             time.sleep(0.05)
-        assert parent_of(pid_of(feed, 0)) != parent_of(pid_of(feed, 1))
+        assert len({parent_of(pid_of(feed, number)) for number in range(4)}) == 2  # Ray spreads as well as it can
     wrong = [{"op": "map_ids", "feature": "b", "ids": list(range(5)), "unknown": "wrong"}]
     bad = settings(data={**SPEC, "transforms": wrong})
     with (

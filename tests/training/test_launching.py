@@ -3,7 +3,8 @@
 import pytest
 
 from recsmith.errors import UsageError
-from recsmith.training.launching import launcher_environment
+from recsmith.training import Run, RunData
+from recsmith.training.launching import join_and_train, launcher_environment
 
 SRUN = {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1"}
 MEETING = {"MASTER_ADDR": "host0", "MASTER_PORT": "29500"}
@@ -40,3 +41,10 @@ def test_srun_without_a_place_to_meet_is_refused(monkeypatch: pytest.MonkeyPatch
     words = {name: value for name, value in MEETING.items() if name != missing}
     with pytest.raises(UsageError, match=f"{missing} is not set; export"):
         given(monkeypatch, SRUN | words)
+
+
+def test_ranks_of_a_launcher_must_know_the_cluster_that_feeds_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    fed = Run(data=RunData(train="clicks.tsv", feed="auto", engine="ray"), output="runs/fed")
+    with pytest.raises(UsageError, match=r"which Ray cluster feeds it; .* data\.ray_address, or as RAY_ADDRESS"):
+        join_and_train(fed, {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"})

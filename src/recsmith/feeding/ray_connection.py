@@ -8,6 +8,7 @@ Ray reads the variables below when it is imported, so they are set before.
 import logging
 import os
 import secrets
+import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from recsmith.errors import MissingExtra, RecSmithError
 from recsmith.jobs.loopback import LOOPBACK
 from recsmith.jobs.safe_path import places_of_modules
 
+KNOCK_S = 10.0  # for an answer from a cluster's head
 ADDRESS = "RAY_ADDRESS"  # Ray's own variable: the cluster that its programs join
 SILENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # Ray reports its use to its makers otherwise
@@ -98,11 +100,16 @@ def _join(ray: Any, address: str | None) -> None:
     places = ray.job_config.JobConfig(_client_job=True, _py_driver_sys_path=places_of_modules(own=True))
     words: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "job_config": places}
     try:
-        ray.init(address=address or "local", **words, **({} if address else {"include_dashboard": False}))
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        if address is None:
+            ray.init(address="local", include_dashboard=False, **words)
+        else:
+            _knock(address)
+            ray.init(address=address, **words)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        what = "start on this machine" if address is None else f"be joined at '{address}'"
         raise RecSmithError(
-            f"Ray cannot be reached at '{address}' ({error}); give the address of its head node as data.ray_address, "
-            "such as host0:6379, or none to start one on this machine"
+            f"Ray cannot {what} ({error}); data.ray_address is the address of a cluster's head node, such as "
+            "host0:6379, and without one a Ray of this machine is started"
         ) from None
     if address is None and ray.util.get_node_ip_address() != LOOPBACK:
         ray.shutdown()
@@ -110,3 +117,10 @@ def _join(ray: Any, address: str | None) -> None:
             "Ray was imported before the feed, and so it would listen beyond this machine; import recsmith's feed "
             "first, or start Ray yourself and give its address as data.ray_address"
         )
+
+
+def _knock(address: str) -> None:
+    """Try whether anybody listens at 'host:port', since Ray itself tries for minutes; OSError where nobody does."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()

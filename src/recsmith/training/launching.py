@@ -111,15 +111,15 @@ def local_ranks(run: Run) -> int:
 
 def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
     """Join the launcher's job, train, and end this process as TorchRec on gloo must end; rank 0 prints the result."""
-    import torch
-
-    from recsmith.training.loop import train_on_rank
-
     if run.data.engine == "ray" and not (run.data.ray_address or os.environ.get("RAY_ADDRESS")):
         raise UsageError(
             "a launcher started this job and nobody says which Ray cluster feeds it; start one (ray start --head) and "
             "give its address as data.ray_address, or as RAY_ADDRESS"
         )
+    import torch
+
+    from recsmith.training.loop import train_on_rank
+
     os.environ.update(environment)
     warnings.simplefilter("ignore")  # PyTorch's, of what TorchRec uses; our own errors are raised
     local = int(environment["LOCAL_RANK"])
