@@ -1,10 +1,13 @@
 """Every window is made, in any order of losses, and never further ahead than memory allows."""
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.errors import RecSmithError
+from recsmith.feeding.buffer import Buffer
 from recsmith.feeding.leases import MOST_LOST, Leases
 from recsmith.feeding.load import Load
 
@@ -59,8 +62,25 @@ def test_losses_over_the_same_window_are_no_accident() -> None:
 def test_workers_follow_the_load() -> None:
     load = Load()
     load.at = 0.0
-    assert load.workers(1, 3, waited_s=0.5, now=1.0) == 2
-    assert load.workers(2, 3, waited_s=0.9, now=2.0) == 3
-    assert load.workers(3, 3, waited_s=1.5, now=3.0) == 3  # no more than the cores
-    counts = [load.workers(3, 3, waited_s=1.5, now=4.0 + i) for i in range(4)]
-    assert counts == [3, 3, 3, 2]
+    assert load.workers(1, 3, waited_s=0.5, idle_s=0.0, now=1.0) == 2
+    assert load.workers(2, 3, waited_s=0.9, idle_s=0.0, now=2.0) == 3
+    assert load.workers(3, 3, waited_s=1.5, idle_s=0.0, now=3.0) == 3  # no more than the cores
+
+
+def test_a_worker_goes_only_where_the_others_can_do_its_work() -> None:
+    load = Load()
+    load.at = 0.0
+    assert [load.workers(3, 3, waited_s=0.0, idle_s=0.9 * i, now=1.0 * i) for i in range(1, 20)] == [3] * 19
+    assert [load.workers(3, 3, waited_s=0.0, idle_s=1.5 * (i - 1), now=1.0 * i) for i in range(21, 24)] == [3] * 3
+    assert load.workers(3, 3, waited_s=0.0, idle_s=1.5 * 23, now=24.0) == 2
+
+
+def test_a_worker_that_has_nothing_to_do_is_idle() -> None:
+    buffer = Buffer(Leases(0, 1, 2), 0)
+    assert buffer.want(1) == [0]
+    assert buffer.lease(0) == 0
+    assert buffer.idle_s == 0
+    buffer.complete(0)
+    threading.Timer(0.05, buffer.close).start()
+    assert buffer.lease(0) is None
+    assert buffer.idle_s > 0.02

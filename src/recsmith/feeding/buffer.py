@@ -26,12 +26,13 @@ class Buffer:
     """Parts between workers and a trainer.
 
     used: slots that the trainer has taken. samples: of the rank that it has taken. wanted: how many workers there
-    should be. made: windows. lost: workers that were replaced. accounts: of each worker, by its number.
+    should be. made: windows. lost: workers that were replaced. idle_s: of all workers
+    together, without a window to make. accounts: of each worker, by its number.
     """
 
     def __init__(self, leases: Leases, used: int) -> None:
         self.leases, self.used, self.samples = leases, used, 0
-        self.wanted, self.made, self.lost = 0, 0, 0
+        self.wanted, self.made, self.lost, self.idle_s = 0, 0, 0, 0.0
         self.accounts: dict[int, Account] = {}
         self.closed = False
         self.changed = threading.Condition()
@@ -98,7 +99,9 @@ class Buffer:
                 if window is not None:
                     self.accounts[number].heard = time.monotonic()
                     return window
+                begun = time.perf_counter()
                 self.changed.wait(POLL_S)
+                self.idle_s += time.perf_counter() - begun
         return None
 
     def keep(self, number: int, part: Part) -> None:

@@ -129,8 +129,8 @@ class Feed(Iterator[Batch]):
             self.close()
             raise
         if moved and self.scaled:
-            waited_s = self.buffer.waited_s
-            self._scale_to(self._load.workers(self.buffer.wanted, self.engine.most, waited_s, time.perf_counter()))
+            buffer, now = self.buffer, time.perf_counter()
+            self._scale_to(self._load.workers(buffer.wanted, self.engine.most, buffer.waited_s, buffer.idle_s, now))
         return parts
 
     def _scale_to(self, count: int) -> None:
