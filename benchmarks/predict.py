@@ -1,6 +1,6 @@
-"""Predicted steps beside measured ones: four models, four batch sizes, one and two ranks, on this machine's CPU.
+"""Predicted steps beside measured ones: models of four kinds, four batch sizes, one and two ranks, on this CPU.
 
-python benchmarks/predict.py measure FOLDER            # trains and captures each job, some seconds each; resumes
+python benchmarks/predict.py measure FOLDER [--others] # trains and captures each job, some seconds each; resumes
 python benchmarks/predict.py table FOLDER [MACHINE]    # predicts them: replayed, own, shared, calibrated; and baselines
 
 Columns of the table, relative to the step that was measured without the profiler (below, geometric means):
@@ -14,6 +14,7 @@ calibrated  own, with kernels and collectives corrected by the capture of the sm
 kernels     the sum of predicted kernels and collectives
 torchrec    TorchRec's estimate of the plan, which knows embeddings alone
 
+With --others, models of other sizes, at which nobody looked while the models of kernels were made.
 `kinds` instead of `table` sets each kind of kernel and collective of the captures beside its prediction.
 `host` instead of `table` compares what the host thread itself works in a step, without its waits, with the thread's own
 time: on a machine that other programs use, the clock measures them as well.
@@ -52,12 +53,22 @@ MODELS = {
     "mlp": Model(kind="mlp", dense_features=256, layers=(512, 256, 128)),
     "transformer": Model(kind="transformer", blocks=2, width=64, heads=4, hidden=256, sequence=16),
 }
+OTHERS = {
+    "dlrm_wide": Model(kind="dlrm", bottom=(256,), top=(256, 128, 64)),
+    "dlrm_dcn_deep": Model(kind="dlrm_dcn", bottom=(256, 64), top=(256, 128), cross_layers=3, cross_rank=64),
+    "mlp_wide": Model(kind="mlp", dense_features=64, layers=(1024, 512, 512, 128)),
+    "transformer_wide": Model(kind="transformer", blocks=3, width=128, heads=8, hidden=512, sequence=8),
+}
 BATCHES, RANKS = (128, 256, 512, 1024), (1, 2)
 TABLES, ROWS, WIDTH, POOLING = 8, 50_000, 32, 4
 PLAIN, STEPS = 30, 6
 AFTER = "after.json"  # in a capture's folder: what the job said when it ended
 Key = tuple[str, int, int]  # model, batch, ranks
-KEYS: list[Key] = [(name, batch, ranks) for ranks in RANKS for batch in BATCHES for name in MODELS]
+
+
+def keys(models: dict[str, Model]) -> list[Key]:
+    """All jobs of some models."""
+    return [(name, batch, ranks) for ranks in RANKS for batch in BATCHES for name in models]
 
 
 def plan_of(batch: int, ranks: int) -> Plan:
@@ -71,13 +82,13 @@ def plan_of(batch: int, ranks: int) -> Plan:
     return recsmith.plan(workload, f"cpu:{ranks}", space=space, iterations=200).plan
 
 
-def measure(home: Path) -> None:
-    for name, batch, ranks in KEYS:
+def measure(home: Path, models: dict[str, Model]) -> None:
+    for name, batch, ranks in keys(models):
         folder = home / f"{name}-{batch}-{ranks}"
         if (folder / f"rank-{ranks - 1}.about.json").exists():
             continue
         plan = plan_to_raw(replace(plan_of(batch, ranks), digest="")) if "dlrm" in name else None
-        words = {"model": encode(MODELS[name]), "plan": plan, "batch": batch, "folder": str(folder.resolve()),
+        words = {"model": encode(models[name]), "plan": plan, "batch": batch, "folder": str(folder.resolve()),
                  "plain": PLAIN, "steps": STEPS}  # fmt: skip
         done = launch("predict_jobs:train", words, ranks=ranks, timeout_s=120)[0]
         (folder / AFTER).write_text(json.dumps(done))
@@ -93,12 +104,12 @@ def host_of(found: Prediction) -> float:
     return sum(event.seconds for event in found.walk.graph.ranks[0])
 
 
-def table(home: Path, machine: Machine, said: Callable[[Prediction], float]) -> None:
+def table(home: Path, machine: Machine, models: dict[str, Model], said: Callable[[Prediction], float]) -> None:
     graphs: dict[Key, Graph] = {}
     watched: dict[Key, float] = {}
     after: dict[Key, float] = {}
     hosts: dict[Key, float] = {}
-    for key in KEYS:
+    for key in keys(models):
         folder = home / "-".join(map(str, key))
         try:
             captured = load_capture(folder)
@@ -112,19 +123,24 @@ def table(home: Path, machine: Machine, said: Callable[[Prediction], float]) -> 
     rows: dict[Key, dict[str, float]] = {}
     for key, graph in graphs.items():
         real = hosts[key] if said is host_of else graph.measured_s or np.nan
-        rows[key] = {"measured": real, "after": after[key], "watched": watched[key], **_row(key, graphs, machine, said)}
+        rows[key] = {
+            "measured": real,
+            "after": after[key],
+            "watched": watched[key],
+            **_row(key, graphs, machine, models, said),
+        }
     names = list(next(iter(rows.values())))
-    print("model        batch ranks " + " ".join(f"{name:>10}" for name in names))
+    print("model            batch ranks " + " ".join(f"{name:>10}" for name in names))
     for key, row in rows.items():
         cells = [
             f"{row['measured'] * 1e3:8.2f}ms",
             *(f"{row[name] / row['measured'] - 1:+9.1%} " for name in names[1:]),
         ]
-        print(f"{key[0]:<12} {key[1]:>5} {key[2]:>5} " + " ".join(cells))
+        print(f"{key[0]:<16} {key[1]:>5} {key[2]:>5} " + " ".join(cells))
     for chosen, title in [(RANKS, "all"), *(((each,), f"{each} rank") for each in RANKS)]:
         some = [row for key, row in rows.items() if key[2] in chosen]
         cells = [_error(some, name) for name in names[1:]]
-        print(f"{'geomean ' + title:<24} {'':>10} " + " ".join(cells))
+        print(f"{'geomean ' + title:<28} {'':>10} " + " ".join(cells))
 
 
 def _error(rows: list[dict[str, float]], name: str) -> str:
@@ -135,13 +151,15 @@ def _error(rows: list[dict[str, float]], name: str) -> str:
     return f"{off:10.1%}"
 
 
-def _row(key: Key, graphs: dict[Key, Graph], machine: Machine, said: Callable[[Prediction], float]) -> dict[str, float]:
+def _row(
+    key: Key, graphs: dict[Key, Graph], machine: Machine, models: dict[str, Model], said: Callable[[Prediction], float]
+) -> dict[str, float]:  # fmt: skip
     name, batch, ranks = key
     graph = graphs[key]
     plan = plan_of(batch, ranks) if "dlrm" in name else None
 
     def step(by: Machine) -> float:
-        return said(predict_graph(model_graph(MODELS[name], by, plan=plan, ranks=ranks, batch=batch)))
+        return said(predict_graph(model_graph(models[name], by, plan=plan, ranks=ranks, batch=batch)))
 
     def with_overheads_of(keys: list[Key]) -> Machine:
         return replace(machine, overheads=extract_overheads([graphs[each] for each in keys], "captures"))
@@ -155,15 +173,15 @@ def _row(key: Key, graphs: dict[Key, Graph], machine: Machine, said: Callable[[P
         "own": step(own),
         "shared": step(shared),
         "calibrated": calibrated,
-        "kernels": predict_graph(model_graph(MODELS[name], own, plan=plan, ranks=ranks, batch=batch)).kernels_s,
+        "kernels": predict_graph(model_graph(models[name], own, plan=plan, ranks=ranks, batch=batch)).kernels_s,
         "torchrec": recsmith.simulate(plan, "torchrec").cost.total_s if plan else np.nan,
     }
 
 
-def kinds(home: Path, machine: Machine) -> None:
+def kinds(home: Path, machine: Machine, models: dict[str, Model]) -> None:
     """Seconds of each kind of kernel and of each collective in all captures, and the machine's over them."""
     print("| model | batch | ranks | kind | measured | predicted / measured |\n|---|---|---|---|---|---|")
-    for key in KEYS:
+    for key in keys(models):
         sums: dict[str, list[float]] = {}
         graph = load_capture(home / "-".join(map(str, key))).graph
         for _, event in graph.kernels():
@@ -180,13 +198,15 @@ def kinds(home: Path, machine: Machine) -> None:
 
 
 def main(words: list[str]) -> Any:
+    models = OTHERS if "--others" in words else MODELS
+    words = [word for word in words if word != "--others"]
     if words[:1] == ["measure"] and len(words) == 2:
-        return measure(Path(words[1]))
+        return measure(Path(words[1]), models)
     if words[:1] == ["kinds"] and len(words) in (2, 3):
-        return kinds(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"))
+        return kinds(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), models)
     if words[:1] in (["table"], ["host"]) and len(words) in (2, 3):
         said = step_of if words[0] == "table" else host_of
-        return table(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), said)
+        return table(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), models, said)
     sys.exit(__doc__)
 
 

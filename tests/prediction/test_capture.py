@@ -12,6 +12,7 @@ from support.synthetic_traces import write_capture
 from recsmith.cli.app import app
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.prediction.capture_files import CaptureSettings
+from recsmith.prediction.capturing import capture
 from recsmith.prediction.commands import capture_command
 from recsmith.prediction.described import predict_model
 from recsmith.prediction.graph import Kind, Tape
@@ -42,6 +43,11 @@ def kernels_of(tape: Tape) -> list[str]:
     return [event.term for event in tape if event.kind == Kind.RUN]
 
 
+def shapes_of(tape: Tape, kind: str) -> list[tuple[float, ...]]:
+    """Shapes of a tape's kernels of a kind."""
+    return [event.kernel.shape for event in tape if event.kernel and event.term == kind]
+
+
 def test_a_job_is_captured_without_a_change_of_its_script(tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
     settings = CaptureSettings(steps=2, plain=2, skip=1)
@@ -57,8 +63,7 @@ def test_a_job_is_captured_without_a_change_of_its_script(tmp_path: Path):
     assert kernels_of(tape) == ["copy", *kernels_of(template)]  # the script makes its batch
     assert [event.kind for event in tape if event.kind in MEETINGS] == [Kind.ISSUE, Kind.AWAIT]
     assert [event.collective for event in template if event.kind in MEETINGS] == [0, 0]
-    products = [event.kernel for event in tape if event.term == "gemm"]
-    assert products == [event.kernel for event in template if event.term == "gemm"]
+    assert shapes_of(tape, "gemm") == shapes_of(template, "gemm")
     with pytest.raises(UsageError, match="--force"):
         capture_command(tmp_path / "trace", command, settings)
     with pytest.raises(RecSmithError, match="ended before 7 steps"):
@@ -74,6 +79,14 @@ def test_a_command_that_fails_says_so(tmp_path: Path):
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"holds 'notes\.txt'"):
         capture_command(tmp_path / "mine", ["true"], CaptureSettings(), force=True)
+
+
+def test_a_loop_that_ends_early_says_that_nothing_was_captured(tmp_path: Path):
+    with pytest.warns(UserWarning, match="ended after 9 steps, before the 20"), capture(tmp_path / "trace") as begun:  # noqa: PT031
+        for _ in range(9):
+            begun.step()
+    with pytest.raises(UsageError, match="holds 0 traces and no whole capture"):
+        CliRunner().invoke(app, ["predict", str(tmp_path / "trace")], catch_exceptions=False)
 
 
 def test_predict_prints_a_capture_and_writes_its_timeline(tmp_path: Path):

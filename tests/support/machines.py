@@ -13,7 +13,7 @@ OVERHEAD_S = 5e-6
 
 
 def a_model(kind: str, slower: float = 1.0) -> KernelModel:
-    inputs = inputs_of(kind, np.ones((1, figures_of(kind)))).shape[1]
+    inputs = inputs_of(kind, np.ones((1, figures_of(kind))), np.ones(1)).shape[1]
     layers = ((np.zeros((4, inputs)), np.zeros(4)), (np.zeros((4, 4)), np.zeros(4)), (np.zeros((1, 4)), np.zeros(1)))
     base = np.log(np.array([CALL_S, BYTE_S, FLOP_S]) * slower)
     return KernelModel(kind, base, np.zeros(inputs), np.ones(inputs), layers)

@@ -24,6 +24,11 @@ class CaptureSettings:
             None if self.skip >= 0 else f"skip is {self.skip}; it must be 0 or more",
         )
 
+    @property
+    def needed(self) -> int:
+        """Steps that a job must run: one more for the graph, and one that ends them."""
+        return self.skip + self.plain + self.steps + 2
+
 
 @noun
 class CaptureAbout:

@@ -17,6 +17,7 @@ import resource
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,19 @@ class Capture:
         self._handle = register_optimizer_step_post_hook(self._stepped)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         self._unhook()
         if self._profiler is not None:  # the job ended before all steps were captured
             self._profiler.stop()
             self._drop_watcher()
             self._profiler = None
+            (self.folder / f".{graph_name(rank())}").unlink(missing_ok=True)
+        if kind is None and not self.done:
+            warnings.warn(
+                f"the job ended after {self._ended:,} steps, before the {self.settings.needed:,} that a capture takes; "
+                f"nothing was captured in '{self.folder}': train longer, or ask for fewer steps",
+                stacklevel=2,
+            )
 
     def step(self) -> None:
         """Say that a step is over; the hook of optimizers says so by itself."""

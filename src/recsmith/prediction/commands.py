@@ -36,10 +36,9 @@ def capture_command(folder: Path, command: Sequence[str], settings: CaptureSetti
     if ended:
         raise RecSmithError(f"'{command[0]}' ended with code {ended}; {written} ranks had captured their steps by then")
     if not written:
-        needed = settings.skip + settings.plain + settings.steps + 2
         raise RecSmithError(
-            f"'{command[0]}' ended before {needed} steps of a torch.optim optimizer, so nothing was captured; train "
-            "longer, ask for fewer --steps, or use recsmith.capture in your loop"
+            f"'{command[0]}' ended before {settings.needed} steps of a torch.optim optimizer, so nothing was captured; "
+            "train longer, ask for fewer --steps, or use recsmith.capture in your loop"
         )
     return written
 

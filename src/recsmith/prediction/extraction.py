@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.prediction.caches import with_caches
 from recsmith.prediction.capture_files import CaptureAbout, graph_name
 from recsmith.prediction.dataflow import ISSUING, LANE, first_uses
 from recsmith.prediction.device_steps import Device, DeviceRun, calls_within, device_marks, device_of, has_device
@@ -197,7 +198,7 @@ def _tape(steps: list[list[Piece]]) -> Tape:
         work_s = usual([piece.work_s for piece in same])
         events.append(Event(first.kind, seconds, first.term, first.label, work_s, first.stream, first.collective,
                             first.kernel))  # fmt: skip
-    return tuple(events)
+    return with_caches(tuple(events))
 
 
 def usual(seconds: Sequence[float]) -> float:

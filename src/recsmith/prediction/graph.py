@@ -33,10 +33,14 @@ class Kind(IntEnum):
 
 
 class Kernel(NamedTuple):
-    """What a kernel works on. kind: of the kernel models (operators.py); shape: as kernels/shapes.py has it."""
+    """What a kernel works on. kind: of the kernel models; shape: both as operators.py has them.
+
+    between: bytes that the step moves from one use of the kernel's data to the next (caches.py).
+    """
 
     kind: str
     shape: tuple[float, ...]
+    between: float = 0.0
 
 
 class Event(NamedTuple):

@@ -19,7 +19,7 @@ from recsmith.prediction.kernels.inputs import LEARNED, WORK, figures_of, inputs
 from recsmith.prediction.kernels.models import LAYERS, KernelModel, Kernels
 from recsmith.prediction.overheads import Overheads
 
-MACHINE_SCHEMA = "recsmith/machine/1"
+MACHINE_SCHEMA = "recsmith/machine/2"
 MADE_BY = "recsmith learn kernels"
 SHIPPED = Path(__file__).parent / "shipped"
 
@@ -148,7 +148,7 @@ def models_of(tensors: dict[str, Floats], source: str) -> dict[str, KernelModel]
 
 def _shapes(kind: str, own: dict[str, Floats]) -> dict[str, tuple[int, ...]]:
     """Shapes that belong together, given the hidden units, which are free."""
-    inputs = inputs_of(kind, np.ones((1, figures_of(kind)))).shape[1]
+    inputs = inputs_of(kind, np.ones((1, figures_of(kind))), np.ones(1)).shape[1]
     units = [own[f"bias{i}"].shape[0] if own.get(f"bias{i}", np.zeros(())).ndim else 0 for i in range(LAYERS - 1)]
     widths = [inputs, *units, 1]
     shapes: dict[str, tuple[int, ...]] = {"base": (len(WORK),), "centre": (inputs,), "spread": (inputs,)}

@@ -12,6 +12,7 @@ import numpy as np
 
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
+from recsmith.prediction.caches import within_step
 from recsmith.prediction.graph import Collective, Event, Graph, Kernel, Kind, Tape
 from recsmith.prediction.host_steps import THEN
 from recsmith.prediction.machine import Machine
@@ -131,22 +132,21 @@ def _tape(
 ) -> Tape:  # fmt: skip
     """A rank's tape with its lookups and all that grows. ratios: of the batch, and of it times ids and columns."""
     zones, fixed = _zones(tape, collectives), _fixed(tape)
-    changed: list[tuple[int, Kernel]] = []
+    places = [place for place, event in enumerate(tape) if event.kernel is not None]
+    kernels = [kernel for event in tape if (kernel := event.kernel)]
+    wanted = within_step([
+        Kernel(kernel.kind, lookup) if kernel.kind in LOOKUPS
+        else kernel if fixed[place] else grown(kernel, ratios[zones[place]])
+        for place, kernel in zip(places, kernels, strict=True)
+    ])  # fmt: skip
+    old, new = machine.kernels.seconds(kernels).tolist(), machine.kernels.seconds(wanted).tolist()
     made = list(tape)
-    for place, event in enumerate(tape):
-        if event.kernel is None:
-            continue
-        ratio = ratios[zones[place]]
-        if event.term in LOOKUPS:
-            kernel = Kernel(event.term, lookup)
-            seconds = factors[event.term] * float(machine.kernels.seconds([kernel])[0]) if lookup[0] else 0.0
-            made[place] = _with_seconds(event, seconds, kernel)
-        elif ratio != 1.0 and not fixed[place]:
-            changed.append((place, grown(event.kernel, ratio)))
-    old = machine.kernels.seconds([tape[place].kernel or grow for place, grow in changed])
-    new = machine.kernels.seconds([kernel for _, kernel in changed])
-    for (place, kernel), before, after in zip(changed, old.tolist(), new.tolist(), strict=True):
-        made[place] = _with_seconds(tape[place], _seconds(tape[place]) * after / before, kernel)
+    for place, kernel, before, after in zip(places, wanted, old, new, strict=True):
+        if kernel.kind in LOOKUPS:
+            seconds = factors[kernel.kind] * after if lookup[0] else 0.0
+        else:
+            seconds = _seconds(tape[place]) * after / before
+        made[place] = _with_seconds(tape[place], seconds, kernel)
     return tuple(made)
 
 

@@ -47,8 +47,8 @@ def load_capture(folder: Source) -> Captured:
 
 
 def is_capture(folder: Source) -> bool:
-    """Whether a path is a folder of a capture."""
-    return (Path(folder) / about_name(0)).is_file() or (Path(folder).is_dir() and any(_traces(Path(folder))))
+    """Whether a path is a folder, and so no description of a model: that of a capture, whole or not."""
+    return Path(folder).is_dir()
 
 
 def _abouts(path: Path) -> list[CaptureAbout]:

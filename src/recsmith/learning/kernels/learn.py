@@ -46,13 +46,14 @@ def learn_kernels(data: Sequence[Source], traces: Sequence[Source], output: str,
                 )
             continue
         shapes, seconds = np.array([each.shape for each in rows]), np.array([each.seconds for each in rows])
+        between = np.array([each.between for each in rows])
         train, choose, judge = split(np.arange(len(rows), dtype=np.int64), seed)
-        model = training.train_kind(kind, shapes, seconds, train, choose, seed)
+        model = training.train_kind(kind, shapes, between, seconds, train, choose, seed)
         models[kind] = model
         scores.append(
             KernelScore(
                 kind=kind, trained=int(train.sum()), held_out=int(judge.sum()),
-                error=geometric_error(model.seconds(shapes[judge]), seconds[judge]),
+                error=geometric_error(model.seconds(shapes[judge], between[judge]), seconds[judge]),
                 roofline_error=geometric_error(model.roofline(shapes[judge]), seconds[judge]),
             )
         )  # fmt: skip

@@ -21,12 +21,15 @@ LAST_LAYER = 0.1  # factor of the last layer's first weights: the network begins
 Layers = list[tuple[torch.Tensor, torch.Tensor]]  # weight and bias
 
 
-def train_kind(kind: str, shapes: Floats, seconds: Floats, train: Bools, choose: Bools, seed: int) -> KernelModel:
+def train_kind(
+    kind: str, shapes: Floats, between: Floats, seconds: Floats, train: Bools, choose: Bools, seed: int
+) -> KernelModel:
     """The model of a kind: a roofline, and the mean of some networks that correct it.
 
-    shapes (K, figures), seconds (K,). train, choose (K,): which kernels train, and which choose the best step.
+    shapes (K, figures), between (K,) bytes of other data, seconds (K,). train, choose (K,): which kernels train, and
+    which choose the best step.
     """
-    inputs, work = inputs_of(kind, shapes), work_of(kind, shapes)
+    inputs, work = inputs_of(kind, shapes, between), work_of(kind, shapes)
     centre, spread = inputs[train].mean(axis=0), inputs[train].std(axis=0) + LEAST_SPREAD
     flow = torch.tensor(np.clip((inputs - centre) / spread, -REACH, REACH), dtype=torch.float32)
     base = _roofline(work[train], seconds[train])

@@ -8,7 +8,7 @@ import torch
 
 from recsmith.prediction.graph import Kernel
 from recsmith.prediction.kernels.cases import KernelCase
-from recsmith.prediction.kernels.other_code import other_code
+from recsmith.prediction.kernels.other_code import other_code, pass_data
 from recsmith.prediction.operators import ADAGRAD, kind_of
 
 REPETITIONS = 4  # of a visit; the first one warms up
@@ -38,19 +38,23 @@ def prepare_embedding(case: KernelCase) -> Callable[[], list[tuple[Kernel, float
     offsets = torch.arange(0, tables * bags * pooling + 1, pooling)
     ids, all_bags = float(tables * bags * pooling), float(tables * bags)
     shape = (float(tables), ids, all_bags, float(tables * width), float(tables * rows * width))
-    kernels = (Kernel(KINDS[0], (*shape, 0.0)), Kernel(KINDS[1], (*shape, 0.0 if plain else ADAGRAD)))
-
-    between = other_code()
+    kernels = [Kernel(kind, (*shape, way), float(case.between))
+               for kind, way in zip(KINDS, (0.0, 0.0 if plain else ADAGRAD), strict=True)]  # fmt: skip
+    between, gradient = other_code(), torch.ones(bags, tables * width)
 
     def visit() -> list[tuple[Kernel, float]]:
         spent: dict[str, list[float]] = {kind: [] for kind in KINDS}
         held_up: list[float] = []
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profiler:
             for _ in range(REPETITIONS):
+                pass_data(case.between)
                 between()
                 drawn = torch.randint(0, rows, (tables * bags * pooling,))
                 clock, own = time.perf_counter(), time.thread_time()
-                module(drawn, offsets).sum().backward()
+                pooled = module(drawn, offsets)
+                pass_data(case.between)
+                gradient.mul_(1.0)  # another kernel has just made it
+                pooled.backward(gradient)
                 held_up.append((time.perf_counter() - clock) / max(time.thread_time() - own, 1e-7))
         for event in profiler.events() or ():
             kind = kind_of(event.name)

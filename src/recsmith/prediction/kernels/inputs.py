@@ -23,12 +23,13 @@ def figures_of(kind: str) -> int:
     return 6 if kind == "gemm" or kind.startswith("embedding") else 5
 
 
-def inputs_of(kind: str, shapes: Floats) -> Floats:
+def inputs_of(kind: str, shapes: Floats, between: Floats) -> Floats:
     """Inputs (K, x) of shapes (K, figures), which operators.py describes: logarithms of figures and work, and flags.
 
-    Flags say which way a kernel is, and whether its rows are whole vectors of the processor, for which code is faster.
+    between (K,): bytes that pass between two uses of a kernel's data (caches.py). Flags say which way a kernel is, and
+    whether its rows are whole vectors of the processor, for which code is faster.
     """
-    work = np.log(work_of(kind, shapes)[:, 1:] + 1)
+    work = np.log(np.column_stack([work_of(kind, shapes)[:, 1:], between]) + 1)
     if kind == "gemm":
         return np.concatenate([np.log(shapes[:, :4] + 1), work, shapes[:, 4:6], _whole(shapes[:, 2:4])], axis=1)
     ways = (shapes[:, -1:] == np.arange(1, WAYS)).astype(np.float64)

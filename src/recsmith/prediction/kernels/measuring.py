@@ -1,8 +1,8 @@
 # pyright: basic
 """Measures kernels on one thread of this machine's CPU (imports torch).
 
-Each is what an operator of a real step is to the profiler: tensors are freshly made by it, caches are as the run before
-left them, and the thread's own time counts, which other processes disturb least.
+Each is what an operator of a real step is to the profiler: tensors are freshly made by it, other code and data have
+passed through the caches, and the thread's own time counts, which other processes disturb least.
 """
 
 import time
@@ -16,7 +16,7 @@ from recsmith.prediction.extraction import usual
 from recsmith.prediction.graph import Kernel
 from recsmith.prediction.kernels.cases import KernelCase
 from recsmith.prediction.kernels.embeddings import prepare_embedding
-from recsmith.prediction.kernels.other_code import calling_s, other_code
+from recsmith.prediction.kernels.other_code import calling_s, other_code, pass_data
 from recsmith.prediction.operators import kernel_of
 
 REPETITIONS, LEAST_S = 7, 1e-7  # of a visit; what a kernel takes at least
@@ -44,7 +44,7 @@ def _prepared(case: KernelCase) -> Visit:
     dims = [[list(one.shape) for one in each] if isinstance(each, list) else list(each.shape) for each in inputs]
     types = ["TensorList" if isinstance(each, list) else NAMES[each.dtype] for each in inputs]
     strides = [list(each.stride()) for each in inputs if not isinstance(each, list)]
-    kernel = kernel_of(name, case.kind, dims, strides, types, [])
+    kernel = kernel_of(name, case.kind, dims, strides, types, [])._replace(between=float(case.between))
     call()
 
     between, calling = _between()
@@ -52,6 +52,7 @@ def _prepared(case: KernelCase) -> Visit:
     def visit() -> list[tuple[Kernel, float]]:
         spent: list[float] = []
         for _ in range(REPETITIONS):
+            pass_data(case.between)
             between()
             begun = time.thread_time()
             call()

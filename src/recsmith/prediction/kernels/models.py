@@ -32,9 +32,9 @@ class KernelModel:
     spread: Floats
     layers: tuple[tuple[Floats, Floats], ...]
 
-    def seconds(self, shapes: Floats) -> Floats:
-        """Seconds (K,) of shapes (K, figures)."""
-        flow = np.clip((inputs_of(self.kind, shapes) - self.centre) / self.spread, -REACH, REACH)
+    def seconds(self, shapes: Floats, between: Floats) -> Floats:
+        """Seconds (K,) of shapes (K, figures), between (K,) bytes of other data."""
+        flow = np.clip((inputs_of(self.kind, shapes, between) - self.centre) / self.spread, -REACH, REACH)
         for weight, bias in self.layers[:-1]:
             flow = np.maximum(flow @ weight.T + bias, 0.0)
         weight, bias = self.layers[-1]
@@ -61,8 +61,8 @@ class Kernels:
             places.setdefault(kernel.kind, []).append(place)
         for kind, chosen in places.items():
             shapes, model = shapes_of([kernels[i] for i in chosen]), self.models.get(kind)
-            plain = self.models["elementwise"]
-            found[chosen] = model.seconds(shapes) if model else plain.roofline(_moved(shapes))
+            plain, between = self.models["elementwise"], np.array([kernels[i].between for i in chosen])
+            found[chosen] = model.seconds(shapes, between) if model else plain.roofline(_moved(shapes))
             found[chosen] *= self.factors.get(kind, 1.0)
         return found
 

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Other operators between two timed kernels, so that a kernel's code is as cold as it is in a step (imports torch).
+"""What runs between two timed kernels, so that code and data are as cold as they are in a step (imports torch).
 
 A kernel that runs in a loop of its own finds its code in the processor's caches. In a step dozens of other operators
 run before it comes again, and a short one then takes up to twice as long.
@@ -7,10 +7,14 @@ run before it comes again, and a short one then takes up to twice as long.
 
 import time
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import nn
 
+from recsmith.prediction.kernels.cases import BETWEEN
+
+FLOAT = 4  # bytes
 EMPTY = 100  # timed calls that do nothing, to see what calling and timing cost
 
 
@@ -26,6 +30,17 @@ def other_code() -> Callable[[], None]:
             (found * found).sum().backward()
 
     return call
+
+
+@cache
+def _data() -> torch.Tensor:
+    return torch.zeros(BETWEEN[1] // FLOAT)
+
+
+def pass_data(size: int) -> None:
+    """Move so many bytes, BETWEEN[1] at most, through the caches: half are read, and half written."""
+    half = size // (2 * FLOAT)
+    _data()[:half].copy_(_data()[half : 2 * half])
 
 
 def calling_s(between: Callable[[], None]) -> float:

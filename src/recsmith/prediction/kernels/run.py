@@ -1,5 +1,6 @@
 """Measures kernels and collectives of this machine, in the order of a seed; a second run goes on after the first."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ from recsmith.prediction.graph import Kernel
 from recsmith.prediction.kernels.cases import KernelCase, draw_case
 from recsmith.prediction.kernels.times import CollectiveTime, KernelTime, KernelTimes, load_times, save_times
 
+QUIET = "KINETO_LOG_LEVEL"  # of the profiler, which else writes two lines to stderr each time it starts
 WORKER = "recsmith.prediction.kernels.rank_worker:measure_collectives"
 SIZES = 64  # of each collective
 BLOCK, VISITS = 36, 3  # cases that take turns, twice every kind; turns
@@ -37,6 +39,7 @@ def measure_kernels(
         MissingExtra: PyTorch, FBGEMM or TorchRec is missing.
     """
     require_torchrec()
+    os.environ.setdefault(QUIET, "5")
     torch: Any = import_module("torch")
     made = _opened(target, seed, str(torch.__version__))
     torch.set_num_threads(1)
@@ -89,6 +92,11 @@ def steady(visited: list[list[tuple[Kernel, float]]]) -> list[KernelTime]:
         if 0 < ordered[1] <= (1 + AGREE) * ordered[0]:
             kernel = same[0][0]
             kept.append(
-                KernelTime(kind=kernel.kind, shape=kernel.shape, seconds=float(f"{ordered[len(ordered) // 2]:.4g}"))
+                KernelTime(
+                    kind=kernel.kind,
+                    shape=kernel.shape,
+                    between=kernel.between,
+                    seconds=float(f"{ordered[len(ordered) // 2]:.4g}"),
+                )
             )
     return kept

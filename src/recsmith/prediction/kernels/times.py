@@ -14,11 +14,12 @@ TIMES_SCHEMA = "recsmith/kernel-times/1"
 
 @noun
 class KernelTime:
-    """A kernel and its seconds. shape: as prediction/operators.py has it."""
+    """A kernel and its seconds. shape: as prediction/operators.py has it; between: bytes that passed (caches.py)."""
 
     kind: str
     shape: tuple[float, ...]
     seconds: float
+    between: float = 0.0
 
     def __post_init__(self) -> None:
         """Check kind, figures and seconds."""
@@ -27,6 +28,7 @@ class KernelTime:
             None if self.kind in KINDS else f"kind '{self.kind}' is not known; known are {', '.join(KINDS)}",
             None if len(self.shape) == figures and all(0 <= each < 1e18 for each in self.shape)
             else f"a kernel of kind {self.kind} has {figures} figures of 0 or more",
+            None if 0 <= self.between < 1e18 else f"bytes between two runs are {self.between}; they must be 0 or more",
             None if 0 < self.seconds < 1e6 else f"seconds of a kernel are {self.seconds}; they must be above 0",
         )  # fmt: skip
 

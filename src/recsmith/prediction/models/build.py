@@ -8,6 +8,7 @@ import numpy as np
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.plans.plan import shards_of
+from recsmith.prediction.caches import within_step
 from recsmith.prediction.graph import Collective, Event, Graph, Kernel, Kind, Tape, check_graph
 from recsmith.prediction.host_steps import AFTER, BEFORE, between
 from recsmith.prediction.machine import Machine
@@ -95,8 +96,8 @@ def _graph(steps: Sequence[Step], machine: Machine, batch: int) -> Graph:
 def _tape(ops: Sequence[Op], machine: Machine) -> Tape:
     """The events of operators: T1 before each, T2 and T3 around its kernels, T5 between them or instead."""
     known = machine.overheads.by_key()
-    kernels = [part for op in ops for part in op.parts if isinstance(part, Kernel)]
-    seconds = iter(machine.kernels.seconds(kernels).tolist())
+    kernels = within_step([part for op in ops for part in op.parts if isinstance(part, Kernel)])
+    priced = zip(kernels, machine.kernels.seconds(kernels).tolist(), strict=True)
     events: list[Event] = []
 
     def host(term: Term, label: str) -> None:
@@ -114,7 +115,8 @@ def _tape(ops: Sequence[Op], machine: Machine) -> Tape:
             if not bare:
                 host("T5" if place else "T2", op.name)
             if isinstance(part, Kernel):
-                events.append(Event(Kind.RUN, next(seconds), part.kind, op.name, kernel=part))
+                kernel, seconds = next(priced)
+                events.append(Event(Kind.RUN, seconds, part.kind, op.name, kernel=kernel))
             elif part.kind == Kind.AWAIT:
                 events.append(_wait(part, op))
             else:
