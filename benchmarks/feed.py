@@ -1,11 +1,13 @@
 """What a feed brings where transforms are heavy, and what it survives (docs/feed.md has the tables).
 
     python benchmarks/feed.py stalls              # how long a trainer waits, read by its thread and by processes
+    python benchmarks/feed.py scaling             # how many workers `auto` has, on simulated cores
     python benchmarks/feed.py engines             # samples a second of a feed's engines, measured in alternation
     python benchmarks/feed.py kills               # kill -9 of a worker, twenty times in an epoch: each sample once
     python benchmarks/feed.py kills --engine ray  # the same of Ray actors, and every other time of their whole node
     python benchmarks/feed.py trainer             # kill -9 of the trainer, twenty times: it goes on, each sample once
     python benchmarks/feed.py memory --minutes 2  # of a trainer that stops asking, and of one that asks on and on
+    python benchmarks/feed.py memory --light --samples 200000000    # as many samples as that, of two features
 
 --quick rehearses a part in under a minute. --engine ray needs Ray (docs/feed.md).
 
@@ -15,7 +17,9 @@ Reading, transforms and processes are real.
 
 import argparse
 import itertools
+import math
 import statistics
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,19 +29,24 @@ from typing import Any
 from recsmith._process import proc_bytes
 from recsmith.data import Batch, Dataset, Position, open_dataset, spec_from_raw
 from recsmith.feeding import Feed, FeedSettings, engine_of
+from recsmith.feeding.worker import Worker
 
 BATCH, WINDOW, FEATURES = 1024, 16_384, 12
 MIB = 2**20
+SIMULATED_BATCH_S, SIMULATED_START_S = 0.1, 1.0  # of a core, whose processes are not there; until a worker runs
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What a feed brings, and what it survives.")
-    parser.add_argument("part", choices=["stalls", "engines", "kills", "trainer", "life", "memory"])
+    parser.add_argument("part", choices=["stalls", "scaling", "engines", "kills", "trainer", "life", "memory"])
     parser.add_argument("--engine", choices=["local", "ray"], default="local")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--load", type=float, default=1.5, help="CPU seconds of reading for a second of a step")
+    parser.add_argument("--loads", type=float, nargs="+", default=[1.6, 3.6, 7.2], help="the same of `scaling`")
     parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--light", action="store_true", help="two features of one id, without transforms")
+    parser.add_argument("--samples", type=int, default=10**9, help="after which `memory` ends, if not before")
     parser.add_argument("--folder", help="of `life`, which is the trainer that `trainer` starts")
     parser.add_argument("--quick", action="store_true")
     words = parser.parse_args()
@@ -45,7 +54,7 @@ def main() -> None:
         words.steps, words.kills, words.minutes = min(words.steps, 80), min(words.kills, 3), 0.2
     from feed_losses import kills, life, trainer
 
-    parts = {"stalls": stalls, "engines": engines, "kills": kills, "trainer": trainer, "life": life, "memory": memory}
+    parts = {"stalls": stalls, "scaling": scaling, "engines": engines, "kills": kills, "trainer": trainer, "life": life, "memory": memory}
     parts[words.part](words)
 
 
@@ -64,8 +73,14 @@ def heavy(samples: int) -> dict[str, Any]:
     return {"format": "generator", "num_samples": samples, "dense": 4, "features": features, "transforms": listed}
 
 
-def settings(samples: int, window: int = WINDOW) -> tuple[FeedSettings, Dataset]:
-    raw = heavy(samples)
+def light(samples: int) -> dict[str, Any]:
+    """Two features of one id."""
+    features = [{"name": name, "num_embeddings": 10**6} for name in ("user", "item")]
+    return {"format": "generator", "num_samples": samples, "dense": 1, "features": features}
+
+
+def settings(samples: int, window: int = WINDOW, *, raw: dict[str, Any] | None = None) -> tuple[FeedSettings, Dataset]:
+    raw = raw or heavy(samples)
     dataset = open_dataset(spec_from_raw(dict(raw), "a benchmark"))
     position = Position(epoch=0, used=0, seed=0, shuffle=True, dataset=dataset.source.digest, window=window)
     return FeedSettings(data=raw, position=position, rank=0, world_size=1, batch_size=BATCH), dataset
@@ -92,6 +107,57 @@ def stalls(words: Any) -> None:
         share = sum(half) / (sum(half) + step_s * len(half))
         steady = steady_after(waits, step_s)
         print(f"| {name} | {share:.1%} | {'never' if steady is None else f'{steady:.0f} s'} | {workers} |", flush=True)
+
+
+class SimulatedWorker:
+    """A worker on a core of its own that is simulated: it makes real batches, and sleeps as long as heavy ones take."""
+
+    def __init__(self, made: FeedSettings) -> None:
+        self.worker, self.place, self.ended = Worker(made), "", threading.Event()
+        self.ready = time.perf_counter() + SIMULATED_START_S
+
+    def answers(self, window: int) -> Iterator[Any]:
+        self.ended.wait(max(0.0, self.ready - time.perf_counter()))
+        for arrays in self.worker.answers(window):
+            if "window" not in arrays and self.ended.wait(SIMULATED_BATCH_S):
+                return
+            yield arrays
+
+    def end(self) -> None:
+        self.ended.set()
+
+
+class SimulatedCores:
+    """An engine with sixteen cores that are simulated."""
+
+    name, most = "simulated", 16
+
+    def __init__(self, made: FeedSettings) -> None:
+        self.made = made
+
+    def start(self) -> SimulatedWorker:
+        return SimulatedWorker(self.made)
+
+    def close(self) -> None:
+        pass
+
+
+def scaling(words: Any) -> None:
+    """What `auto` makes of loads that need several workers: the second half of a minute of steps."""
+    print(f"a batch takes {SIMULATED_BATCH_S * 1e3:.0f} ms of a simulated core\n")
+    print("| load | fewest workers that suffice | waiting, second half | steady after | workers at the end |")
+    print("|---|---|---|---|---|")
+    for load in words.loads:
+        step_s = SIMULATED_BATCH_S / load
+        steps = int((8 if words.quick else 60) / step_s)
+        made, _ = settings(steps * BATCH, raw=light(steps * BATCH))
+        with Feed(made, "auto", engine=SimulatedCores(made)) as feed:
+            waits = list(waiting(feed, step_s))
+            workers = feed.figures.workers
+        half = waits[len(waits) // 2 :]
+        share, steady = sum(half) / (sum(half) + step_s * len(half)), steady_after(waits, step_s)
+        when = "never" if steady is None else f"{steady:.0f} s"
+        print(f"| {load} | {math.ceil(load)} | {share:.1%} | {when} | {workers} |", flush=True)
 
 
 def engines(words: Any) -> None:
@@ -136,14 +202,14 @@ def steady_after(waits: list[float], step_s: float, run: int = 32) -> float | No
 
 def memory(words: Any) -> None:
     """Resident memory of all processes: while nobody asks, and after many samples."""
-    made, _ = settings(10**9)
+    made, _ = settings(10**9, 8 * WINDOW, raw=light(10**9)) if words.light else settings(10**9)
     with Feed(made, 2, engine=engine_of(words.engine, made)) as feed:
         next(feed)
         for _ in range(10):
             time.sleep(3)
             print(f"nobody asks: {_resident(feed)}", flush=True)
         ends, samples, shown = time.perf_counter() + words.minutes * 60, 0, 0.0
-        while time.perf_counter() < ends:
+        while time.perf_counter() < ends and samples < words.samples:
             samples += len(next(feed))
             if time.perf_counter() > shown:
                 shown = time.perf_counter() + words.minutes * 6

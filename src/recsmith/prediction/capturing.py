@@ -83,7 +83,7 @@ class Capture:
         if captured == 0:
             self._start()
         elif captured == 1:
-            self._drop_watcher()
+            self._watcher.stop()  # dropped at the end: threads of collectives may still be telling it something
         if captured > 0:
             self._profiler.step()
         if captured == 1 + settings.steps:
@@ -114,7 +114,6 @@ class Capture:
 
     def _drop_watcher(self) -> None:
         if self._watcher is not None:
-            self._watcher.stop()
             self._watcher.unregister_callback()
             self._watcher = None
 
@@ -122,6 +121,7 @@ class Capture:
         """Write trace, graph and what is known about them; the last is there only when all are whole."""
         self._unhook()
         self._profiler.stop()
+        self._drop_watcher()
         self.done = True
         mine = rank()
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
