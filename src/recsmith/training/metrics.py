@@ -4,7 +4,6 @@ n predictions; bins of predicted probability
 """
 
 import math
-from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -18,17 +17,26 @@ BINS = 2**14  # of training's AUC: what falls into one counts as equal; trade-of
 SUMS = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels", "predicted")
 
 
-@dataclass
 class Window:
-    """Predictions of this rank since the last line was told."""
+    """Predictions of this rank since the last line was told.
 
-    logits: list[torch.Tensor] = field(default_factory=list)
-    labels: list[torch.Tensor] = field(default_factory=list)
+    They are copied to one place: a tensor of each step that is kept lies among the blocks that steps free and take
+    again, and made steps on a CPU 5 % to 7 % longer.
+    """
+
+    def __init__(self) -> None:
+        self._kept, self._count = torch.empty(2, 0), 0  # logits and labels (2, room), of which so many are there
 
     def add(self, logits: torch.Tensor, labels: torch.Tensor) -> None:
         """Keep the first label's predictions of a batch (B, L)."""
-        self.logits.append(logits[:, 0])
-        self.labels.append(labels[:, 0])
+        begin, end = self._count, self._count + len(logits)
+        if end > self._kept.shape[1]:
+            larger = torch.empty(2, 2 * end, device=logits.device)
+            larger[:, :begin] = self._kept[:, :begin]
+            self._kept = larger
+        self._kept[0, begin:end] = logits[:, 0]
+        self._kept[1, begin:end] = labels[:, 0]
+        self._count = end
 
     def scores(self) -> Scores:
         """Scores of all ranks' predictions, AUC by bins; called on every rank, and the window is empty afterwards."""
@@ -43,10 +51,9 @@ class Window:
         return _scores(_sums(logits, labels).cpu(), exact_auc(logits, labels))
 
     def _whole(self) -> tuple[torch.Tensor, torch.Tensor]:
-        logits = torch.cat(self.logits) if self.logits else torch.zeros(0)
-        labels = torch.cat(self.labels) if self.labels else torch.zeros(0)
-        self.logits, self.labels = [], []
-        return logits.float(), labels.float()
+        logits, labels = self._kept[:, : self._count]
+        self._count = 0
+        return logits, labels
 
 
 def _sums(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
