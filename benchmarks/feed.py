@@ -54,7 +54,15 @@ def main() -> None:
         words.steps, words.kills, words.minutes = min(words.steps, 80), min(words.kills, 3), 0.2
     from feed_losses import kills, life, trainer
 
-    parts = {"stalls": stalls, "scaling": scaling, "engines": engines, "kills": kills, "trainer": trainer, "life": life, "memory": memory}
+    parts = {
+        "stalls": stalls,
+        "scaling": scaling,
+        "engines": engines,
+        "kills": kills,
+        "trainer": trainer,
+        "life": life,
+        "memory": memory,
+    }
     parts[words.part](words)
 
 
@@ -117,6 +125,7 @@ class SimulatedWorker:
         self.ready = time.perf_counter() + SIMULATED_START_S
 
     def answers(self, window: int) -> Iterator[Any]:
+        """The parts of a window, each once its time is over."""
         self.ended.wait(max(0.0, self.ready - time.perf_counter()))
         for arrays in self.worker.answers(window):
             if "window" not in arrays and self.ended.wait(SIMULATED_BATCH_S):
@@ -124,6 +133,7 @@ class SimulatedWorker:
             yield arrays
 
     def end(self) -> None:
+        """End the worker, also while it sleeps."""
         self.ended.set()
 
 
@@ -136,10 +146,11 @@ class SimulatedCores:
         self.made = made
 
     def start(self) -> SimulatedWorker:
+        """A worker on one of the cores."""
         return SimulatedWorker(self.made)
 
     def close(self) -> None:
-        pass
+        """Nothing is held."""
 
 
 def scaling(words: Any) -> None:

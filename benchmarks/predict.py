@@ -1,6 +1,6 @@
 """Predicted steps beside measured ones: models of four kinds, four batch sizes, one and two ranks, on this CPU.
 
-python benchmarks/predict.py measure FOLDER [--others] [--again] # trains and captures each job, some seconds each; resumes
+python benchmarks/predict.py measure FOLDER            # trains and captures each job, some seconds each; resumes
 python benchmarks/predict.py table FOLDER [MACHINE]    # predicts them: replayed, own, shared, calibrated; and baselines
 
 Columns of the table, relative to the step that was measured without the profiler (below, geometric means):
@@ -15,7 +15,8 @@ kernels     the sum of predicted kernels and collectives
 torchrec    TorchRec's estimate of the plan, which knows embeddings alone
 
 `measure --again` captures every job once more, and keeps the capture whose steps were shorter without the profiler:
-other programs on the machine only ever add to a time. With --others, models of other sizes, at which nobody looked while the models of kernels were made.
+other programs on the machine only ever add to a time. With --others, models of other sizes, at which nobody looked
+while the models of kernels were made.
 `kinds` instead of `table` sets each kind of kernel and collective of the captures beside its prediction.
 `host` instead of `table` compares what the host thread itself works in a step, without its waits, with the thread's own
 time: on a machine that other programs use, the clock measures them as well.

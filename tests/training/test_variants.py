@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
-from recsmith.errors import CorruptFile
+from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.reports.train_variants import variant_lines
 from recsmith.training import Run, RunData, load_run, save_run, variants
 from recsmith.training.variants import TrainBench, bench_train
 
-SPEED = {("a", 0): 100.0, ("a", 1): 200.0, ("a", 2): 100.0, ("b", 0): 150.0, ("b", 1): 200.0, ("b", 2): 300.0}
+SPEED = {
+    ("a", 0): 100.0,
+    ("a", 1): 200.0,
+    ("a", 2): 100.0,
+    ("c", 0): 1.0,
+    ("b", 0): 150.0,
+    ("b", 1): 200.0,
+    ("b", 2): 300.0,
+}
 
 
 @pytest.fixture
@@ -28,7 +36,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         words = {"event": "train", "data_s": 0.001, "forward_s": 0.002, "backward_s": 0.003}
         lines = [{**words, "samples_per_s": speed} for speed in (1.0, SPEED[name, int(seed)])]
         (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return {"sent_bytes": 1024, "peak_bytes": 2048, "test": {"auc": 0.7, "ne": 0.9}}
+        if folder.name == "c-0":
+            return {"complete": False, "sent_bytes": 1024, "peak_bytes": 2048}
+        return {"complete": True, "sent_bytes": 1024, "peak_bytes": 2048, "test": {"auc": 0.7, "ne": 0.9}}
 
     monkeypatch.setattr(variants, "train", train)
     return order
@@ -58,3 +68,10 @@ def test_what_is_there_is_not_trained_again_and_other_settings_are_refused(tmp_p
     assert sorted(trained) == ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]
     with pytest.raises(CorruptFile, match="is of other settings; give another folder"):
         bench_train(a_bench(tmp_path, variants={"a": ("seed=3",)}), tmp_path / "bench")
+
+
+def test_a_training_that_a_signal_ended_is_no_row(tmp_path: Path, trained: list[str]):
+    with pytest.raises(RecSmithError, match="was asked to end; trainings that are done are kept"):
+        bench_train(a_bench(tmp_path, variants={"a": (), "c": ()}, seeds=(0,)), tmp_path / "bench")
+    assert (tmp_path / "bench" / "a-0" / "measured.json").exists()
+    assert not (tmp_path / "bench" / "c-0" / "measured.json").exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._types import noun
-from recsmith.errors import CorruptFile, UsageError
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import (
     Raw,
     Source,
@@ -140,6 +140,9 @@ def _trained(base: Run, settings: Sequence[str], folder: Path) -> TrainedOnce:
 
 
 def _measured(result: Mapping[str, Any], folder: Path) -> TrainedOnce:
+    """What a training reached; RecSmithError where a signal ended it."""
+    if not result["complete"]:
+        raise RecSmithError(f"'{folder}' was asked to end; trainings that are done are kept: start the command again")
     events: list[Raw] = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
     lines = [event for event in events if event["event"] == "train"]
     timed = lines[1:] or lines
