@@ -69,10 +69,12 @@ def test_workers_follow_the_load() -> None:
 
 def test_a_worker_goes_only_where_the_others_can_do_its_work() -> None:
     load = Load()
-    load.at = 0.0
-    assert [load.workers(3, 3, waited_s=0.0, idle_s=0.9 * i, now=1.0 * i) for i in range(1, 20)] == [3] * 19
-    assert [load.workers(3, 3, waited_s=0.0, idle_s=1.5 * (i - 1), now=1.0 * i) for i in range(21, 24)] == [3] * 3
-    assert load.workers(3, 3, waited_s=0.0, idle_s=1.5 * 23, now=24.0) == 2
+    load.at = load.calm_at = 0.0
+    assert [load.workers(3, 3, waited_s=0.0, idle_s=0.9 * i, now=1.0 * i) for i in range(1, 25)] == [3] * 24
+    idle = 0.9 * 24
+    counts = [load.workers(3, 3, waited_s=0.0, idle_s=idle + 1.5 * i, now=24.0 + i) for i in range(1, 13)]
+    assert counts == [3] * 11 + [2]  # four windows of each worker
+    assert load.workers(2, 3, waited_s=0.5, idle_s=idle + 18, now=37.0) == 3
 
 
 def test_a_worker_that_has_nothing_to_do_is_idle() -> None:
