@@ -22,7 +22,7 @@ def command() -> None:
 def status(run: str, watch: bool, format_: str) -> None:
     """Show how the feed of RUN does, the folder that a training job writes to: throughput, waiting, and each worker.
 
-    Ranks tell every 2 s (feed/rank-*.json in the folder). `lag` is the time since a worker, while it makes a window,
+    Ranks tell every 2 s (feed/rank-R.json in the folder). `lag` is the time since a worker, while it makes a window,
     last brought a part of it. With --watch, `--format json` prints one line a look.
 
     \b
