@@ -26,8 +26,8 @@ class Buffer:
     """Parts between workers and a trainer.
 
     used: slots that the trainer has taken. samples: of the rank that it has taken. wanted: how many workers there
-    should be. made: windows. lost: workers that were replaced. idle_s: of all workers
-    together, without a window to make. accounts: of each worker, by its number.
+    should be. made: windows. lost: workers that were replaced. idle_s: seconds in which workers had no window to make,
+    added up over all of them. accounts: of each worker, by its number.
     """
 
     def __init__(self, leases: Leases, used: int) -> None:

@@ -29,9 +29,6 @@ def within_step(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def with_caches(tape: Tape) -> Tape:
-    """A rank's tape whose kernels know of each other."""
-    places = [place for place, event in enumerate(tape) if event.kernel is not None]
-    made = list(tape)
-    for place, kernel in zip(places, within_step([kernel for event in tape if (kernel := event.kernel)]), strict=True):
-        made[place] = tape[place]._replace(kernel=kernel)
-    return tuple(made)
+    """A rank's tape, each of whose kernels is told how much data passes between two uses of its own."""
+    kernels = iter(within_step([event.kernel for event in tape if event.kernel is not None]))
+    return tuple(event if event.kernel is None else event._replace(kernel=next(kernels)) for event in tape)

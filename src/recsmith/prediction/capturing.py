@@ -83,7 +83,7 @@ class Capture:
         if captured == 0:
             self._start()
         elif captured == 1:
-            self._watcher.stop()  # dropped at the end: threads of collectives may still be telling it something
+            self._watcher.stop()  # and freed at the end: threads of collectives may be in it still (PyTorch PR 187141)
         if captured > 0:
             self._profiler.step()
         if captured == 1 + settings.steps:

@@ -33,7 +33,7 @@ class Kind(IntEnum):
 
 
 class Kernel(NamedTuple):
-    """What a kernel works on. kind: of the kernel models; shape: both as operators.py has them.
+    """What a kernel works on. kind, shape: as operators.py has them.
 
     between: bytes that the step moves from one use of the kernel's data to the next (caches.py).
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.prediction.caches import within_step
+from recsmith.prediction.caches import LOOKUPS, within_step
 from recsmith.prediction.graph import Collective, Event, Graph, Kernel, Kind, Tape
 from recsmith.prediction.host_steps import THEN
 from recsmith.prediction.machine import Machine
@@ -21,7 +21,6 @@ from recsmith.prediction.models.description import Model
 from recsmith.prediction.models.sparse import RankTables, sparse_step
 from recsmith.prediction.models.step import GRADIENT
 
-LOOKUPS = ("embedding_forward", "embedding_backward")
 EXCHANGE = "all_to_all"
 EXCHANGES = 5  # of a step with one lookup: splits, lengths, ids, pooled rows, their gradients
 CLOSE = 0.01  # relative difference of elements at which tables are taken for the same ones
