@@ -1,40 +1,40 @@
 """The plan of a run: read from its file, or made for the model, its data and this job when it starts."""
 
-import logging
 import math
 import warnings
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
-import torch
 from torch import nn
 from torchrec import EmbeddingConfig
 from torchrec.distributed.embedding import EmbeddingCollectionSharder
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
-from torchrec.distributed.planner import ParameterConstraints, Topology
+from torchrec.distributed.planner import ParameterConstraints
 from torchrec.distributed.types import ModuleSharder
 
 from recsmith.adapters.drop_in_planner import RecSmithPlanner
-from recsmith.adapters.topology import device_type, read_cluster
+from recsmith.adapters.topology import device_type
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster
+from recsmith.costs.neural.model import NeuralCostModel
 from recsmith.data import Batch, DataSchema
-from recsmith.errors import PlanMismatch, UsageError
-from recsmith.jobs.machine import free_bytes
+from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.plans import Plan, load_plan
-from recsmith.problems import Constraints, TableRule
+from recsmith.problems import Constraints, Space, TableRule
 from recsmith.training.models import configs_of, features_of
 from recsmith.training.resharding import loadable_rules
 from recsmith.training.run import Run, RunComms
+from recsmith.training.this_cluster import this_cluster
 from recsmith.training.torchrec_plans import TORCHREC, plan_as_torchrec
 
 MADE_HERE = ("auto", TORCHREC)  # plans that no file holds
 COMM_TYPES = {"fp32": CommType.FP32, "fp16": CommType.FP16, "bf16": CommType.BF16, "int8": CommType.INT8}
 WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose messages are no sums of several ranks
+LEARNED_ON_CPU = "neural:cpu"  # of FBGEMM's kernels, with the caches of a processor; of some optimizers and data types
+UNSPLIT = Space(types=("table_wise", "data_parallel"))  # gloo makes split tables slower than any cost model says
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
-TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
 
 
 def sharders_of(comms: RunComms) -> list[ModuleSharder[nn.Module]]:
@@ -69,22 +69,44 @@ def make_plan(
         return _plan_of_file(run.plan, ranks)
     cluster, batch_size = this_cluster(ranks, ranks_per_host), run.data.local_batch_size(ranks)
     lookups = _lookups(model, schema, sample, batch_size)
-    if run.plan == TORCHREC:
-        return plan_as_torchrec(
-            model, sharders_of(run.comms), cluster, lookups, batch_size=batch_size, optimizer=run.optimizers.sparse.name
-        )
-    planner = RecSmithPlanner(
-        cluster,
-        batch_size=batch_size,
-        constraints=lookups,
-        optimizer=run.optimizers.sparse.name,
-        limits=_limits(run, before, model),
-        seed=run.seed,
-        reserve_bytes=0,
+    if run.plan != TORCHREC:
+        return _auto_plan(run, model, cluster, batch_size, lookups, _limits(run, before, model))
+    return plan_as_torchrec(
+        model, sharders_of(run.comms), cluster, lookups, batch_size=batch_size, optimizer=run.optimizers.sparse.name
     )
-    with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
-        warnings.simplefilter("ignore")
-        return planner.make(model, sharders_of(run.comms)).plan
+
+
+def _auto_plan(
+    run: Run, model: nn.Module, cluster: Cluster, batch_size: int, lookups: dict[str, ParameterConstraints],
+    limits: Constraints,
+) -> Plan:  # fmt: skip
+    """RecSmith's plan; on CPU under the learned cost model, of tables that stay whole where memory allows it."""
+    sharders, optimizer = sharders_of(run.comms), run.optimizers.sparse.name
+
+    def plan(cost_model: str | None = None, space: Space | None = None) -> Plan:
+        planner = RecSmithPlanner(
+            cluster,
+            batch_size=batch_size,
+            constraints=lookups,
+            optimizer=optimizer,
+            limits=limits,
+            reserve_bytes=0,
+            seed=run.seed,
+            cost_model=cost_model,
+            space=space,
+        )
+        with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
+            warnings.simplefilter("ignore")
+            return planner.make(model, sharders).plan
+
+    if device_type() != "cpu":
+        return plan()
+    workload = read_workload(model, sharders, batch_size=batch_size, optimizer=optimizer)
+    learned = LEARNED_ON_CPU if NeuralCostModel(LEARNED_ON_CPU).knows(workload) else None
+    try:
+        return plan(learned, UNSPLIT)
+    except (Infeasible, NoPlanFound):  # a table is larger than the memory of a rank
+        return plan(learned)
 
 
 def _limits(run: Run, before: Plan | None, model: nn.Module) -> Constraints:
@@ -134,19 +156,6 @@ def check_sequences(plan: Plan) -> None:
                 f"table '{placement.table}' has pooling none and is {placement.sharding_type} in the plan, and "
                 f"FBGEMM pools such a copy on CPU; use a plan of {', '.join(SEQUENCES_ON_CPU)} for it"
             )
-
-
-def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
-    """The cluster of this job: what PyTorch sees of memory, with TorchRec's figures of bandwidth."""
-    kind = device_type()
-    logging.getLogger("torchrec").setLevel(logging.ERROR)  # it warns of topologies that are made directly
-    if kind == "cuda":
-        capacity = torch.cuda.get_device_properties(0).total_memory
-        topology = Topology(ranks, kind, hbm_cap=int(capacity * TABLES_SHARE), local_world_size=ranks_per_host)
-    else:
-        capacity = int((free_bytes() or 2**33) * TABLES_SHARE)
-        topology = Topology(ranks, kind, ddr_cap=capacity // ranks_per_host, local_world_size=ranks_per_host)
-    return read_cluster(topology)
 
 
 def _lookups(model: nn.Module, schema: DataSchema, sample: Batch, batch_size: int) -> dict[str, ParameterConstraints]:

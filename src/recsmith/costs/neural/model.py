@@ -24,6 +24,7 @@ from recsmith.costs.neural.ranges import extrapolations
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
 from recsmith.sharding import FUSED
+from recsmith.workloads import Workload
 
 PREFIX = "neural:"
 SIMULATED = "simulated:"  # the prefix of hardware whose samples come from a formula
@@ -43,6 +44,10 @@ class NeuralCostModel:
                 f"cost model {name} was trained on {self.card.hardware}, which is a formula: no device was measured",
                 stacklevel=3,
             )
+
+    def knows(self, workload: Workload) -> bool:
+        """Whether kernels with the optimizer and the data types of a workload were measured for this model."""
+        return self._unknown(workload) is None
 
     def compile(self, problem: Problem) -> NeuralEvaluator:
         """The model for a problem; a warning says where it extrapolates.
@@ -69,15 +74,23 @@ class NeuralCostModel:
                 f"--hardware {_hardware_of(card, device)} -o here && recsmith learn cost --data here "
                 f"-o here.safetensors --start {start} (docs/learning.md)"
             )
-        types = sorted({table.data_type for table in problem.tables} - set(card.data_types))
-        wanted = {"optimizer": [problem.workload.optimizer], "data type": types}
-        for what, known in (("optimizer", card.optimizers), ("data type", card.data_types)):
-            odd = next((word for word in wanted[what] if word not in known), None)
+        unknown = self._unknown(problem.workload)
+        if unknown:
+            raise UsageError(
+                f"cost model {self.name} was trained on {unknown}; take another cost model, such as analytic"
+            )
+
+    def _unknown(self, workload: Workload) -> str | None:
+        """What of a workload no kernel was measured with: 'optimizers sgd, adagrad, not adam'."""
+        card, types = self.card, sorted({table.data_type for table in workload.tables})
+        for what, words, known in (
+            ("optimizer", [workload.optimizer], card.optimizers),
+            ("data type", types, card.data_types),
+        ):
+            odd = next((word for word in words if word not in known), None)
             if odd is not None:
-                raise UsageError(
-                    f"cost model {self.name} was trained on {what}s {', '.join(known)}, not {odd}; take another cost "
-                    "model, such as analytic"
-                )
+                return f"{what}s {', '.join(known)}, not {odd}"
+        return None
 
 
 def _hardware_of(card: Card, device: Device) -> str:
