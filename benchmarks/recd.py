@@ -30,6 +30,7 @@ from recsmith.data.parquet.write import write_parquet
 from recsmith.training import Run, RunData, RunMetrics, RunModel, train
 
 USERS, ITEMS, ROWS, DIM = 12, 4, 200_000, 64  # features (items have one id), rows and columns of tables
+READS = 9  # passes over the samples, of each kind in turns
 STAYS = 0.95  # chance that a bag of a user feature is that of the sample before in its session
 BATCH, GROUP = 1024, 8192  # samples of a rank and step, and of a row group
 KINDS = ("shuffled", "clustered", "deduplicated", "forced")  # forced: all user features, whether they gain or not
@@ -71,10 +72,11 @@ def measured(key: Key) -> Row:
         read: dict[str, list[float]] = {kind: [] for kind in KINDS}
         changed: dict[str, list[float]] = {kind: [] for kind in KINDS}
         step: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        for number, kind in itertools.product(range(rounds), KINDS):
-            chosen_groups = [list(group.features) for group in groups]
+        chosen_groups = [list(group.features) for group in groups]
+        for _, kind in itertools.product(range(READS), KINDS):
             read[kind].append(reading(runs[kind], chosen_groups))
             changed[kind].append(reading(runs[kind], chosen_groups, transforms=True))
+        for number, kind in itertools.product(range(rounds), KINDS):
             step[kind] += stepping(runs[kind], f"{folder}/{kind}-{number}")
         return {
             "size": size,
@@ -128,7 +130,9 @@ def a_run(folder: Path, files: dict[str, Path], kind: str, size: int, steps: int
 
 def reading(run: Run, groups: list[list[str]], *, transforms: bool = False) -> float:
     """CPU seconds of a pass over the samples, all threads."""
-    wanted = {"auto": groups, "off": []}.get(str(run.data.deduplicate), [list(each) for each in run.data.deduplicate])
+    wanted = {"auto": list(groups), "off": []}.get(
+        str(run.data.deduplicate), [list(each) for each in run.data.deduplicate]
+    )
     raw: dict[str, Any] = {"format": "parquet", "paths": [run.data.train]}
     if transforms:
         raw["transforms"] = [each for i in range(USERS) for each in changes(f"user_{i}")]

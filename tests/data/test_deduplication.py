@@ -49,6 +49,11 @@ def test_rows_are_distinct_and_expand_to_what_they_were(
     ].tolist()
     again = expanded(found)
     assert all(same(again.ids[name], made.ids[name]) for name in "ab")
+    nearby = deduplicated(made, [("a", "b")], nearby=True)
+    assert all(same(expanded(nearby).ids[name], made.ids[name]) for name in "ab")
+    after = deduplicated(nearby, [("a", "b")])  # finds what was left
+    assert all(same(after.ids[name], found.ids[name]) for name in "ab")
+    assert np.array_equal(after.inverse["a"], found.inverse["a"])
     picked = np.arange(count)[::2]
     assert all(same(expanded(found.take(picked)).ids[name], made.take(picked).ids[name]) for name in "ab")
 
@@ -76,6 +81,13 @@ def test_groups_that_gain_are_chosen() -> None:
     assert (
         chosen(dedup_groups(batch(single=[[i // 4] for i in range(16)]))) == ()
     )  # the row would be as large as the id
+
+
+def test_nearby_repeats_are_found_without_those_far_away() -> None:
+    rows = [[1], [1], [1], [2], [2], [1]]
+    found = deduplicated(batch(a=rows), [("a",)], nearby=True)
+    assert found.ids["a"].values.tolist() == [1, 2, 1]
+    assert found.inverse["a"].tolist() == [0, 0, 0, 1, 1, 2]
 
 
 def test_sliding_histories_are_told_apart() -> None:

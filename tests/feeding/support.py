@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,9 @@ def pid_of(feed: Feed, number: int = 0) -> int:
 
 
 def kill_worker(feed: Feed) -> None:
-    os.kill(pid_of(feed), signal.SIGKILL)
+    """Kill a worker's process; one that was killed before and is not replaced yet has none."""
+    with suppress(ProcessLookupError):
+        os.kill(pid_of(feed), signal.SIGKILL)
 
 
 def assert_same(one: Batch, other: Batch) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from recsmith._types import noun
 from recsmith.data.dataset import Dataset
-from recsmith.data.figures import whole
 from recsmith.data.parquet import ParquetSource, ParquetSpec
 from recsmith.data.parquet.faults import Fault, column_faults, manifest_faults, merged, opened
 from recsmith.data.parquet.source import column_files, columns_of, written_spec
@@ -82,9 +81,8 @@ def check_data(dataset: Dataset, on_progress: Progress = lambda _: None) -> Data
                 raise
             faults += source.faults(number, error)
             continue
-        batch, wrong = whole(block)
-        good, corrupt = good + len(batch), corrupt + wrong
-        if wrong and len(examples) < MOST_CORRUPT_SHOWN:
+        good, corrupt = good + len(block.samples) - block.corrupt, corrupt + block.corrupt
+        if block.corrupt and len(examples) < MOST_CORRUPT_SHOWN:
             examples.append(block.first_corrupt)
         on_progress(good)
     return DataCheck(

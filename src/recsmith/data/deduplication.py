@@ -25,24 +25,33 @@ SALTS = 8  # hashes tried, until no two different rows share one
 SHIFT = np.uint64(32)
 
 
-def deduplicated(batch: Batch, groups: Sequence[Sequence[str]]) -> Batch:
+def deduplicated(batch: Batch, groups: Sequence[Sequence[str]], *, nearby: bool = False) -> Batch:
     """The batch with each distinct row of a group of features once; `Batch.inverse` says which row a sample has.
 
     groups: features that change together; the rows of a group are distinct in at least one of them. Rows that no sample
-    has, and rows that came twice from different parts of a batch, are left out. Cost: a pass over the ids.
+    has, and rows that came twice from different parts of a batch, are left out. nearby: where many rows are that of the
+    sample before, leave these out only, which is half of the work. Cost: a pass over the ids.
     """
     batch = _expanded_unless(batch, groups)
     ids, inverse = dict(batch.ids), dict(batch.inverse)
     for group in groups:
         rows, before = [batch.ids[name] for name in group], batch.inverse.get(group[0])
+        if nearby and before is not None:
+            continue
         if before is not None:
             used, before = renumbered(before, len(rows[0].lengths))
-            rows = [each.take(used) for each in rows]
-        first, row = distinct_rows(rows)
+            rows = [_taken(each, used) for each in rows]
+        first, row = distinct_rows(rows, nearby=nearby)
         row = row if before is None else row[before]
         for name, each in zip(group, rows, strict=True):
-            ids[name], inverse[name] = each.take(first) if len(first) < len(each.lengths) else each, row
+            ids[name], inverse[name] = _taken(each, first), row
     return replace(batch, ids=ids, inverse=inverse)
+
+
+def _taken(bags: JaggedIds, rows: Ints) -> JaggedIds:
+    """Bags of some rows; the same ones where these are all rows in their order."""
+    count = len(bags.lengths)
+    return bags if len(rows) == count and bool((rows == np.arange(count)).all()) else bags.take(rows)
 
 
 def with_runs_once(batch: Batch, features: Sequence[str]) -> Batch:
@@ -71,14 +80,19 @@ def _expanded_unless(batch: Batch, groups: Sequence[Sequence[str]]) -> Batch:
     return expanded(batch, but=[name for group in alike for name in group])
 
 
-def distinct_rows(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
-    """(first, inverse): a sample for each distinct row (U,), as they first appear, and the row of each sample (B,)."""
-    if _often_repeats(bags[0]):
-        changed = np.any([_differs(each) for each in bags], axis=0)
-        begins = np.flatnonzero(changed)
-        first, row = _by_hash([each.take(begins) for each in bags])
-        return begins[first], row[np.cumsum(changed) - 1]
-    return _by_hash(bags)
+def distinct_rows(bags: Sequence[JaggedIds], *, nearby: bool = False) -> tuple[Ints, Ints]:
+    """(first, inverse): a sample for each distinct row (U,), as they first appear, and the row of each sample (B,).
+
+    nearby: where many rows are that of the sample before, others may come twice.
+    """
+    if not _often_repeats(bags[0]):
+        return _by_hash(bags)
+    changed = np.any([_differs(each) for each in bags], axis=0)
+    begins, run = np.flatnonzero(changed), np.cumsum(changed) - 1
+    if nearby:
+        return begins, run
+    first, row = _by_hash([each.take(begins) for each in bags])
+    return begins[first], row[run]
 
 
 def _by_hash(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:

@@ -6,11 +6,10 @@ from recsmith._types import Ints, noun
 from recsmith.data.batch import Batch, JaggedIds, concatenated
 from recsmith.data.converting.keys import KeyColumns, block_keys
 from recsmith.data.dataset import Dataset
-from recsmith.data.deduplication import distinct_rows
+from recsmith.data.deduplication import distinct_rows, expanded
 from recsmith.data.parquet import ParquetSource
 from recsmith.data.parquet.stored import StoredFigures
 from recsmith.data.schema import DataFeature
-from recsmith.data.source import Block
 
 BATCH_SIZE = 4096  # samples of a batch whose distinct bags are counted, unless another is given
 
@@ -101,11 +100,11 @@ def first_samples(dataset: Dataset, samples: int) -> tuple[Batch, int, Ints | No
     corrupt = held = 0
     for number in range(len(dataset.source.sizes())):
         block = dataset.source.read(number)
-        keys = block_keys(dataset.source, number, block.samples, KeyColumns())
-        batch, wrong = whole(block)
+        keys = block_keys(dataset.source, number, expanded(block.samples), KeyColumns())
+        batch = block.whole()
         parts.append(batch)
         sessions.append(keys.session if keys.session is None or block.valid is None else keys.session[block.valid])
-        corrupt, held = corrupt + wrong, held + len(batch)
+        corrupt, held = corrupt + block.corrupt, held + len(batch)
         if held >= samples:
             break
     known = [each for each in sessions if each is not None]
@@ -128,13 +127,6 @@ def distinct_bags(bags: JaggedIds, batch_size: int) -> Ints:
         for start in starts
     ]
     return np.concatenate([np.zeros(0, np.int64), *found])
-
-
-def whole(block: Block) -> tuple[Batch, int]:
-    """(the samples of a block that are not corrupt, how many are)."""
-    if block.valid is None:
-        return block.samples, 0
-    return block.samples.take(np.flatnonzero(block.valid)), int((~block.valid).sum())
 
 
 def _mean(values: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> float:

@@ -34,7 +34,7 @@ class HeldBlocks:
         for place, block in blocks.items():
             self._firsts[place] = first
             first += len(block.samples)
-            held.append(replace(block, samples=deduplicated(block.samples, self.groups)))
+            held.append(replace(block, samples=deduplicated(block.samples, self.groups, nearby=True)))
         self._block = _joined(held, self.groups)
 
     def rows(self, share: Sequence[tuple[int, Ints]]) -> Ints:
@@ -49,8 +49,6 @@ class HeldBlocks:
 
 
 def _joined(blocks: Sequence[Block], groups: Sequence[Sequence[str]]) -> Block:
-    if len(blocks) == 1:
-        return blocks[0]
     samples = deduplicated(concatenated([each.samples for each in blocks]), groups)
     if all(each.valid is None for each in blocks):
         return Block(samples=samples)

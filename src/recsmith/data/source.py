@@ -2,8 +2,11 @@
 
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from recsmith._types import Bools, Ints, record
 from recsmith.data.batch import Batch
+from recsmith.data.deduplication import expanded
 from recsmith.data.schema import DataSchema
 
 
@@ -11,6 +14,7 @@ from recsmith.data.schema import DataSchema
 class Block:
     """The samples of a block, one a row.
 
+    samples: of some features, distinct bags alone (`Batch.inverse`) where a source found them; `expanded` undoes it.
     valid: which rows hold samples (n,); the others were corrupt. None: all do. first_corrupt: what is wrong with the
     first corrupt one.
     """
@@ -18,6 +22,16 @@ class Block:
     samples: Batch
     valid: Bools | None = None
     first_corrupt: str = ""
+
+    @property
+    def corrupt(self) -> int:
+        """How many rows hold no sample."""
+        return 0 if self.valid is None else int((~self.valid).sum())
+
+    def whole(self) -> Batch:
+        """The samples that are not corrupt, each with its own bags."""
+        samples = expanded(self.samples)
+        return samples if self.valid is None else samples.take(np.flatnonzero(self.valid))
 
 
 class BlockSource(Protocol):

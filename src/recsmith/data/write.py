@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from recsmith.data.batch import Batch, concatenated
 from recsmith.data.criteo.write import refuse_other_than_criteo, write_lines
 from recsmith.data.dataset import Dataset
@@ -74,7 +72,7 @@ def _groups(dataset: Dataset, on_progress: Progress) -> Iterator[tuple[int, Batc
     done = written = 0
     for number in range(len(dataset.source.sizes())):
         block = dataset.source.read(number)
-        held.append(block.samples if block.valid is None else block.samples.take(np.flatnonzero(block.valid)))
+        held.append(block.whole())
         done += len(held[-1])
         on_progress(done)
         if done - written >= GROUP_SAMPLES:

@@ -1,6 +1,7 @@
 """Each transform gives what it gives sample by sample, in plain Python."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsmith.data import Batch, DataFeature, DataSchema, JaggedIds, open_dataset
+from recsmith.data import Batch, DataFeature, DataSchema, JaggedIds, count_figures, open_dataset, write_dataset
 from recsmith.data.deduplication import deduplicated, expanded, with_runs_once
 from recsmith.data.specs import spec_from_raw, spec_to_raw
 from recsmith.data.transforms import TransformGraph, transform_from_raw
@@ -190,3 +191,24 @@ def test_runs_of_equal_bags_are_worked_on_once_and_give_the_same(runs: list[tupl
     assert "b" not in once.inverse
     changes = sum(before != after for before, after in zip([None, *a], a, strict=False))
     assert "a" not in once.inverse or len(once.ids["a"].lengths) == changes
+
+
+def test_sessions_are_transformed_once_and_read_in_full(tmp_path: Path) -> None:
+    """Blocks keep repeated bags once for whoever deduplicates; batches and files hold every sample's own."""
+    listed = [{"op": "hash", "feature": "a", "num_embeddings": 20}]
+    raw = spec(transforms=listed, sessions={"size": 8, "duplication": 0.9})
+    dataset, plain = (open_dataset(spec_from_raw({**raw, "transforms": each}, "a test")) for each in (listed, []))
+    block, before = dataset.source.read(0), plain.source.read(0).whole()
+    wanted = [[hashed(each, 0, 20) for each in bag] for bag in rows(before.ids["a"])]
+    assert len(block.samples.ids["a"].lengths) < len(wanted) / 2
+    assert rows(block.whole().ids["a"]) == wanted
+    assert count_figures(dataset, 600).num_samples == 600
+    words: Any = {"rank": 0, "world_size": 1, "batch_size": 50, "seed": 0, "together": 8}
+    with dataset.batches(**words) as each, dataset.batches(**words, deduplicate=[("a",)]) as once:
+        for one, other in zip(each, once, strict=True):
+            assert not one.inverse
+            assert len(other.ids["a"].lengths) < 50
+            assert rows(expanded(other).ids["a"]) == rows(one.ids["a"])
+    write_dataset(dataset, tmp_path / "written", form="parquet")
+    again = open_dataset(tmp_path / "written").source.read(0).whole()
+    assert rows(again.ids["a"])[: len(wanted)] == wanted

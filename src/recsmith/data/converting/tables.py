@@ -10,6 +10,7 @@ from recsmith.data.batch import Batch
 from recsmith.data.converting.keys import KeyColumns, Keys, block_keys, session_words
 from recsmith.data.converting.layout import Layout
 from recsmith.data.dataset import Dataset
+from recsmith.data.deduplication import expanded
 from recsmith.data.parquet.write import samples_table
 from recsmith.errors import CorruptFile
 
@@ -27,7 +28,8 @@ class Blocks:
         """A block's samples; CorruptFile once more rows are corrupt than the dataset allows."""
         source = self.dataset.source
         block = source.read(number)
-        samples, keys = block.samples, block_keys(source, number, block.samples, self.columns)
+        samples = expanded(block.samples)
+        keys = block_keys(source, number, samples, self.columns)
         if block.valid is not None:
             whole = np.flatnonzero(block.valid)
             self.corrupt += len(block.valid) - len(whole)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from recsmith._types import Ints
-from recsmith.data.deduplication import expanded, with_runs_once
+from recsmith.data.deduplication import with_runs_once
 from recsmith.data.schema import DataSchema
 from recsmith.data.source import Block, BlockSource
 from recsmith.data.transforms.declared import Transform, transform_to_raw
@@ -61,8 +61,7 @@ class TransformedSource:
     def read(self, block: int) -> Block:
         """The samples of a block, transformed; of bags that are those of the sample before, only the first is."""
         found = self.source.read(block)
-        once, wrong, first = self.graph.apply(with_runs_once(found.samples, self.graph.read_features))
-        samples = expanded(once)
+        samples, wrong, first = self.graph.apply(with_runs_once(found.samples, self.graph.read_features))
         if wrong is None or first is None:
             return Block(samples=samples, valid=found.valid, first_corrupt=found.first_corrupt)
         if self.wrong == "stop":
