@@ -6,8 +6,8 @@
 For each length of sessions and each mean number of ids in a bag of a user feature, the generator's samples are written
 twice as Parquet: session after session, and shuffled. Reading is measured over a pass of one rank in CPU seconds of the
 process, as it is and with transforms (each user feature hashed, its pairs made another feature); steps in real jobs on
-two ranks of this machine, the kinds in turns, as medians of steps. With -o, rows that the file holds are not measured
-again.
+two ranks of this machine, as medians of a job. Kinds take turns, and what is printed are medians of the ratios of a
+turn, since a machine that others use changes its pace. With -o, rows that the file holds are not measured again.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from recsmith.data.parquet.write import write_parquet
 from recsmith.training import Run, RunData, RunMetrics, RunModel, train
 
 USERS, ITEMS, ROWS, DIM = 12, 4, 200_000, 64  # features (items have one id), rows and columns of tables
-READS = 9  # passes over the samples, of each kind in turns
+READS = 22  # passes over the samples, of each kind in turns
 STAYS = 0.95  # chance that a bag of a user feature is that of the sample before in its session
 BATCH, GROUP = 1024, 8192  # samples of a rank and step, and of a row group
 KINDS = ("shuffled", "clustered", "deduplicated", "forced")  # forced: all user features, whether they gain or not
@@ -40,18 +40,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What deduplicated features bring.")
     parser.add_argument("--sessions", type=int, nargs="*", default=[1, 2, 4, 8, 16])
     parser.add_argument("--ids", type=int, nargs="*", default=[20])
-    parser.add_argument("--samples", type=int, default=65_536)
-    parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=49_152)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("-o", "--output", metavar="FILE.jsonl")
     words = parser.parse_args()
     keys: list[Key] = [
         (size, ids, words.samples, words.steps, words.rounds) for ids in words.ids for size in words.sessions
     ]
     rows = list(resumed(measured, keys, words.output, jobs=1))
-    print(
-        "| ids a bag | samples a session | factor | bytes | CPU s of reading | with transforms | a step | all forced |"
-    )
+    heads = "ids a bag, samples a session, factor, smaller files, less CPU to read, transformed, faster steps, forced"
+    print(f"| {heads.replace(', ', ' | ')} |")
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         print(shown(row))
@@ -77,16 +76,16 @@ def measured(key: Key) -> Row:
             read[kind].append(reading(runs[kind], chosen_groups))
             changed[kind].append(reading(runs[kind], chosen_groups, transforms=True))
         for number, kind in itertools.product(range(rounds), KINDS):
-            step[kind] += stepping(runs[kind], f"{folder}/{kind}-{number}")
+            step[kind].append(statistics.median(stepping(runs[kind], f"{folder}/{kind}-{number}")))
         return {
             "size": size,
             "ids": ids,
             "factor": min((group.factor for group in groups), default=1.0),
             "chosen": sum(len(group.features) for group in groups),
             "bytes": {kind: sum(file.stat().st_size for file in each.iterdir()) for kind, each in files.items()},
-            "read_cpu_s": {kind: statistics.median(each) for kind, each in read.items()},
-            "changed_cpu_s": {kind: statistics.median(each) for kind, each in changed.items()},
-            "step_s": {kind: statistics.median(each) for kind, each in step.items()},
+            "read_cpu_s": read,
+            "changed_cpu_s": changed,
+            "step_s": step,
         }
 
 
@@ -162,21 +161,34 @@ def stepping(run: Run, output: str) -> list[float]:
 
 def shown(row: Row) -> str:
     """A row of the table: each figure of shuffled plain batches over that of deduplicated ones."""
-    size, step = row["bytes"], row["step_s"]
+    size = row["bytes"]
     cells = (
-        row["ids"], row["size"], f"{row['factor']:.1f}", f"{size['shuffled'] / size['clustered']:.2f}x smaller",
+        row["ids"], row["size"], f"{row['factor']:.1f}", f"{size['shuffled'] / size['clustered']:.2f}x",
         less(row["read_cpu_s"]), less(row["changed_cpu_s"]),
-        f"{step['shuffled'] / step['deduplicated']:.2f}x faster ({step['shuffled'] * 1e3:.0f} to "
-        f"{step['deduplicated'] * 1e3:.0f} ms)",
-        f"{step['forced'] / step['clustered'] - 1:+.1%}",
+        *faster(row["step_s"]),
     )  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def less(seconds: dict[str, float]) -> str:
+def faster(seconds: dict[str, list[float]]) -> tuple[str, str]:
+    """Seconds of steps, shuffled and deduplicated, and with all deduplicated over none; dashes without --rounds."""
+    if not seconds["shuffled"]:
+        return "-", "-"
+    plain, once = (statistics.median(seconds[kind]) * 1e3 for kind in ("shuffled", "deduplicated"))
+    found = ratio(seconds, "shuffled", "deduplicated")
+    return f"{found}, {plain:.0f} to {once:.0f} ms", ratio(seconds, "forced", "clustered")
+
+
+def less(seconds: dict[str, list[float]]) -> str:
     """Seconds of reading, shuffled and deduplicated."""
-    plain, once = seconds["shuffled"], seconds["deduplicated"]
-    return f"{plain / once:.2f}x less ({plain:.2f} to {once:.2f})"
+    plain, once = (statistics.median(seconds[kind]) for kind in ("shuffled", "deduplicated"))
+    return f"{ratio(seconds, 'shuffled', 'deduplicated')}, {plain:.2f} to {once:.2f} s"
+
+
+def ratio(seconds: dict[str, list[float]], above: str, below: str) -> str:
+    """The median of the ratios of a turn, and the smallest and largest of them."""
+    found = [one / other for one, other in zip(seconds[above], seconds[below], strict=True)]
+    return f"{statistics.median(found):.2f}x ({min(found):.2f} to {max(found):.2f})"
 
 
 if __name__ == "__main__":
