@@ -118,7 +118,7 @@ def stalls(words: Any) -> None:
 
 
 class SimulatedWorker:
-    """A worker on a core of its own that is simulated: it makes real batches, and sleeps as long as heavy ones take."""
+    """A worker on a core of its own that is simulated: real batches, at the times of heavy ones."""
 
     def __init__(self, made: FeedSettings) -> None:
         self.worker, self.place, self.ended = Worker(made), "", threading.Event()
@@ -126,9 +126,11 @@ class SimulatedWorker:
 
     def answers(self, window: int) -> Iterator[Any]:
         """The parts of a window, each once its time is over."""
-        self.ended.wait(max(0.0, self.ready - time.perf_counter()))
+        at = max(self.ready, time.perf_counter())
+        self.ended.wait(at - time.perf_counter())
         for arrays in self.worker.answers(window):
-            if "window" not in arrays and self.ended.wait(SIMULATED_BATCH_S):
+            at += 0.0 if "window" in arrays else SIMULATED_BATCH_S
+            if self.ended.wait(max(0.0, at - time.perf_counter())):
                 return
             yield arrays
 
@@ -229,7 +231,7 @@ def memory(words: Any) -> None:
 
 def _resident(feed: Feed) -> str:
     mine = proc_bytes("self/status", "VmRSS")
-    pids = [hand.worker.place.rpartition(":")[2] for hand in feed.hands.values()]
+    pids = [thread.worker.place.rpartition(":")[2] for thread in feed.threads.values()]
     others = [proc_bytes(f"{pid}/status", "VmRSS") for pid in pids if pid]
     return f"trainer's side {mine / MIB:.0f} MiB, workers {', '.join(f'{each / MIB:.0f} MiB' for each in others)}"
 

@@ -84,7 +84,7 @@ def nodes(engine: str) -> Generator[Any]:
 def running(feed: Feed) -> list[int]:
     """Processes of the feed's workers, once there is one."""
     while True:
-        places = [hand.worker.place.rpartition(":")[2] for hand in list(feed.hands.values())]
+        places = [thread.worker.place.rpartition(":")[2] for thread in list(feed.threads.values())]
         if found := [int(place) for place in places if place and runs(int(place))]:
             return found
         time.sleep(0.05)

@@ -44,7 +44,7 @@ def locally(made: FeedSettings, *, drop_last: bool = False) -> list[Batch]:
 
 def pid_of(feed: Feed, number: int = 0) -> int:
     """The process of a worker; 0 where it does not run yet."""
-    return int(feed.hands[number].worker.place.rpartition(":")[2] or 0)
+    return int(feed.threads[number].worker.place.rpartition(":")[2] or 0)
 
 
 def kill_worker(feed: Feed) -> None:

@@ -59,22 +59,32 @@ def test_losses_over_the_same_window_are_no_accident() -> None:
         leases.lost(0)
 
 
-def test_workers_follow_the_load() -> None:
-    load = Load()
-    load.at = 0.0
-    assert load.workers(1, 3, waited_s=0.5, idle_s=0.0, now=1.0) == 2
-    assert load.workers(2, 3, waited_s=0.9, idle_s=0.0, now=2.0) == 3
-    assert load.workers(3, 3, waited_s=1.5, idle_s=0.0, now=3.0) == 3  # no more than the cores
+def counts_of(load: Load, count: int, most: int, windows: list[tuple[float, float, float]]) -> list[int]:
+    """How many workers there are after each window, of how long it took, what was waited and how many were idle."""
+    counts, now, waited, idle = list[int](), load.at, 0.0, 0.0
+    for took, waiting, idling in windows:
+        now, waited, idle = now + took, waited + waiting * took, idle + idling * took
+        count = load.workers(count, most, waited, idle, now)
+        counts.append(count)
+    return counts
+
+
+def test_workers_are_as_many_as_the_waiting_asks_for() -> None:
+    waiting = [(1.0, 0.86, 0.0)] * 2 + [(1.0, 0.72, 0.0)] * 4 + [(1.0, 0.4, 0.0)] * 8
+    assert counts_of(Load(), 1, 16, waiting) == [1, 2] + [2] * 3 + [4] + [4] * 7 + [7]
+    assert counts_of(Load(), 3, 4, [(1.0, 0.9, 0.0)] * 20)[-1] == 4  # no more than the cores
+    assert counts_of(Load(), 4, 16, [(1.0, 0.03, 0.0)] * 8)[-1] == 5  # one at least
+
+
+def test_what_is_waited_while_workers_start_does_not_count() -> None:
+    assert counts_of(Load(), 3, 16, [(9.0, 0.99, 0.0)] * 3 + [(1.0, 0.0, 0.1)] * 60) == [3] * 63
 
 
 def test_a_worker_goes_only_where_the_others_can_do_its_work() -> None:
     load = Load()
-    load.at = load.calm_at = 0.0
-    assert [load.workers(3, 3, waited_s=0.0, idle_s=0.9 * i, now=1.0 * i) for i in range(1, 25)] == [3] * 24
-    idle = 0.9 * 24
-    counts = [load.workers(3, 3, waited_s=0.0, idle_s=idle + 1.5 * i, now=24.0 + i) for i in range(1, 13)]
-    assert counts == [3] * 11 + [2]  # four windows of each worker
-    assert load.workers(2, 3, waited_s=0.5, idle_s=idle + 18, now=37.0) == 3
+    assert counts_of(load, 3, 3, [(1.0, 0.0, 1.2)] * 60) == [3] * 60
+    assert counts_of(Load(), 3, 3, [(1.0, 0.0, 1.5)] * 15) == [3] * 14 + [2]  # after four rounds that count
+    assert counts_of(Load(), 1, 3, [(1.0, 0.0, 1.0)] * 60) == [1] * 60  # never the last
 
 
 def test_a_worker_that_has_nothing_to_do_is_idle() -> None:

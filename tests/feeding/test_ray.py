@@ -18,8 +18,8 @@ import recsmith
 from recsmith.data import Batch
 from recsmith.errors import MissingExtra, RecSmithError
 from recsmith.feeding import Feed, engine_of
-from recsmith.feeding.hands import parts_in
 from recsmith.feeding.on_ray import FeedActor
+from recsmith.feeding.threads import parts_in
 from recsmith.files import dump_json, encode
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")

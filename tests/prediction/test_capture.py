@@ -66,7 +66,7 @@ def test_a_job_is_captured_without_a_change_of_its_script(tmp_path: Path):
     assert shapes_of(tape, "gemm") == shapes_of(template, "gemm")
     with pytest.raises(UsageError, match="--force"):
         capture_command(tmp_path / "trace", command, settings)
-    with pytest.raises(RecSmithError, match="ended before 7 steps"):
+    with pytest.raises(RecSmithError, match="ended before 8 steps"):
         capture_command(tmp_path / "short", [*command, "3"], settings)
 
 
@@ -82,7 +82,7 @@ def test_a_command_that_fails_says_so(tmp_path: Path):
 
 
 def test_a_loop_that_ends_early_says_that_nothing_was_captured(tmp_path: Path):
-    with pytest.warns(UserWarning, match="ended after 9 steps, before the 20"), capture(tmp_path / "trace") as begun:  # noqa: PT031
+    with pytest.warns(UserWarning, match="ended after 9 steps, before the 21"), capture(tmp_path / "trace") as begun:  # noqa: PT031
         for _ in range(9):
             begun.step()
     with pytest.raises(UsageError, match="holds 0 traces and no whole capture"):

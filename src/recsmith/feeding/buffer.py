@@ -120,7 +120,7 @@ class Buffer:
             self.accounts[number].windows += 1
             self.changed.notify_all()
 
-    def mourn(self, number: int) -> bool:
+    def worker_lost(self, number: int) -> bool:
         """A worker is gone; whether another one is to take its place."""
         with self.changed:
             if self.closed:

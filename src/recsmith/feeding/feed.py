@@ -2,7 +2,7 @@
 
 The batches are those that `Dataset.batches` gives, one for one: workers make windows ahead, and which samples a step
 has follows from the order alone. So a worker that is lost costs time and no sample, and a position says all that a
-restart must know. Parts and windows are kept in buffer.py, workers are served by the threads of hands.py and run by
+restart must know. Parts and windows are kept in buffer.py, workers are served by threads (threads.py) and run by
 an engine.
 """
 
@@ -21,13 +21,13 @@ from recsmith.data.deduplication import deduplicated
 from recsmith.errors import CorruptFile
 from recsmith.feeding.buffer import Buffer
 from recsmith.feeding.engine import Engine
-from recsmith.feeding.hands import Hand
 from recsmith.feeding.leases import Leases
 from recsmith.feeding.load import Load
 from recsmith.feeding.local import LocalEngine
 from recsmith.feeding.parts import Part
 from recsmith.feeding.recorder import Recorder
 from recsmith.feeding.settings import FeedSettings
+from recsmith.feeding.threads import WorkerThread
 
 
 @record
@@ -62,11 +62,11 @@ class Feed(Iterator[Batch]):
         first = self.order.windows_of(used, used + 1)[0] if used < samples else len(self.order.windows) - 1
         self.buffer = Buffer(Leases(first, len(self.order.windows) - 1, count + 1), used)
         self.engine = engine or LocalEngine(settings)
-        self.hands: dict[int, Hand] = {}
+        self.threads: dict[int, WorkerThread] = {}
         self._load, self._recorder = Load(), None
         self._scale_to(count)
         if status is not None:
-            self._recorder = Recorder(status, settings, samples, self.engine.name, self.buffer, self.hands)
+            self._recorder = Recorder(status, settings, samples, self.engine.name, self.buffer, self.threads)
 
     def __next__(self) -> Batch:
         """The next batch; what went wrong in a worker is raised here."""
@@ -97,11 +97,11 @@ class Feed(Iterator[Batch]):
     def close(self) -> None:
         """End the workers; the position stays."""
         self.buffer.close()
-        hands = list(self.hands.values())
-        for hand in hands:
-            hand.end()
-        for hand in hands:
-            hand.join()
+        threads = list(self.threads.values())
+        for thread in threads:
+            thread.end()
+        for thread in threads:
+            thread.join()
         self.engine.close()
         if self._recorder is not None:
             self._recorder.close()
@@ -135,7 +135,7 @@ class Feed(Iterator[Batch]):
 
     def _scale_to(self, count: int) -> None:
         for number in self.buffer.want(count):
-            self.hands[number] = Hand(number, self.buffer, self.engine, self.schema, self.settings.groups)
+            self.threads[number] = WorkerThread(number, self.buffer, self.engine, self.schema, self.settings.groups)
 
 
 def joined(parts: list[Batch], groups: tuple[tuple[str, ...], ...]) -> Batch:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from recsmith.errors import RecSmithError
 from recsmith.feeding.buffer import Buffer
-from recsmith.feeding.hands import Hand
 from recsmith.feeding.settings import FeedSettings
 from recsmith.feeding.status import EVERY_S, FeedStatus, WorkerStatus, write_status
+from recsmith.feeding.threads import WorkerThread
 
 RECENT_S = 10.0  # over which throughput and waiting are told
 
@@ -23,10 +23,10 @@ class Recorder:
 
     def __init__(
         self, path: Path, settings: FeedSettings, num_samples: int, engine: str, buffer: Buffer,
-        hands: Mapping[int, Hand],
+        threads: Mapping[int, WorkerThread],
     ) -> None:  # fmt: skip
         self.path, self.settings, self.num_samples, self.engine = path, settings, num_samples, engine
-        self.buffer, self.hands, self.begun = buffer, hands, time.monotonic()
+        self.buffer, self.threads, self.begun = buffer, threads, time.monotonic()
         self.recent = deque([(self.begun, 0, 0.0)])  # when; samples and seconds of waiting until then
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="recsmith-feed-status")
@@ -74,9 +74,9 @@ class Recorder:
         held = self.buffer.leases.held
         return tuple(
             WorkerStatus(
-                number=number, place=self.hands[number].worker.place, window=held.get(number),
+                number=number, place=self.threads[number].worker.place, window=held.get(number),
                 windows=account.windows, lag_s=now - account.heard if number in held else 0.0,
             )
             for number, account in sorted(self.buffer.accounts.items())
-            if number in self.hands
+            if number in self.threads
         )  # fmt: skip

@@ -14,7 +14,7 @@ from recsmith.jobs.messages import Arrays, words_of
 GRACE_S = 5.0  # that a thread has to see that its worker was ended
 
 
-class Hand:
+class WorkerThread:
     """A worker, and the thread that serves it. worker: the one that runs now."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Hand:
                 self.buffer.keep(self.number, part)
             self.buffer.complete(self.number)
         except WorkerLost:
-            if self.buffer.mourn(self.number):
+            if self.buffer.worker_lost(self.number):
                 self.worker.end()
                 self.worker = self.engine.start()
 

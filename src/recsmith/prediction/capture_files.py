@@ -26,8 +26,8 @@ class CaptureSettings:
 
     @property
     def needed(self) -> int:
-        """Steps that a job must run: one more for the graph, and one that ends them."""
-        return self.skip + self.plain + self.steps + 2
+        """Steps that a job must run: one more for the graph, one after it that is not used, and one that ends them."""
+        return self.skip + self.plain + self.steps + 3
 
 
 @noun

@@ -6,11 +6,13 @@
             train_step(batch)
 
 A step ends with the `step` of the first optimizer that steps; a loop without optimizers of torch calls `.step()` on
-what `capture` returns. The first captured step is the graph's: watching tensors is slow, so its times are not used. The
-steps after it are timed. Before them, some steps run without any profiler, to compare. When the last step is over, the
-profiler is gone and every hook is removed.
+what `capture` returns. The first captured step is the graph's: watching tensors is slow, so its times are not used, and
+it alone says what shapes operators have, which would make the steps after it slower too. Those are timed. Before them,
+some steps run without any profiler, to compare. When the last step is over, the profiler is gone and every hook is
+removed.
 """
 
+import gzip
 import json
 import os
 import resource
@@ -18,7 +20,7 @@ import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,8 @@ class Capture:
         self._faults = list[int]()
         self._begun, self._host_begun, self._faults_begun = 0.0, 0.0, 0
         self._pool: Any = None
-        self._profiler: Any = None
+        self._profiler: Any = None  # that runs
+        self._graph_profiler: Any = None  # of the graph's step, once that is over
         self._watcher: Any = None
         self._optimizer: Any = None
         self._handle: Any = None
@@ -57,10 +60,11 @@ class Capture:
 
     def __exit__(self, kind: object = None, *_: object) -> None:
         self._unhook()
-        if self._profiler is not None:  # the job ended before all steps were captured
-            self._profiler.stop()
+        if self._watcher is not None:  # the job ended before all steps were captured
+            if self._profiler is not None:
+                self._profiler.stop()
             self._drop_watcher()
-            self._profiler = None
+            self._profiler = self._graph_profiler = None
             (self.folder / f".{graph_name(rank())}").unlink(missing_ok=True)
         if kind is None and not self.done:
             warnings.warn(
@@ -84,9 +88,14 @@ class Capture:
             self._start()
         elif captured == 1:
             self._watcher.stop()  # and freed at the end: threads of collectives may be in it still (PyTorch PR 187141)
-        if captured > 0:
+            self._profiler.stop()
+            self._graph_profiler, self._profiler = self._profiler, None
+        elif captured == 2:  # not at once: the optimizer's annotation, which is still open, would end in the wrong one
+            self._profiler = _profiler(shapes=False)
+            self._profiler.start()
+        elif captured > 2:
             self._profiler.step()
-        if captured == 1 + settings.steps:
+        if captured == 2 + settings.steps:
             self._finish()
         self._begun, self._host_begun = time.perf_counter(), time.thread_time()
         self._faults_begun = _mapped_pages()
@@ -102,11 +111,7 @@ class Capture:
         if statistics.median(self._faults) < FEW_FAULTS:
             self._pool = touched_pool()
         profiler_costs()  # the first operators that a process profiles cost several times more than later ones
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if torch.cuda.is_available():
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self._profiler = torch.profiler.profile(activities=activities, record_shapes=True, acc_events=True,
-                                                schedule=lambda _: torch.profiler.ProfilerAction.RECORD)  # fmt: skip
+        self._profiler = _profiler(shapes=True)
         self._watcher = torch.profiler.ExecutionTraceObserver()
         self._watcher.register_callback(str(self.folder / f".{graph_name(rank())}"))
         self._profiler.start()
@@ -126,10 +131,10 @@ class Capture:
         mine = rank()
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             trace = Path(name) / trace_name(mine)
-            self._profiler.export_chrome_trace(str(trace))
+            write_trace(trace, [self._graph_profiler, self._profiler])
             trace.replace(self.folder / trace.name)
         (self.folder / f".{graph_name(mine)}").replace(self.folder / graph_name(mine))
-        self._profiler = self._pool = None
+        self._profiler = self._graph_profiler = self._pool = None
         event_s, annotation_s = profiler_costs()
         about = {
             "schema": ABOUT_SCHEMA, "rank": mine, "ranks": dist.get_world_size() if dist.is_initialized() else 1,
@@ -204,16 +209,30 @@ def profiler_costs() -> tuple[float, float]:
             pass
 
     plain = [_usual(operate), _usual(annotate)]
-    with _watching() as profiler:
+    with _profiler(shapes=False, everywhere=False) as profiler:
         watched = [_usual(operate), _usual(annotate)]
     operators = sum(event.name != "recsmith" for event in profiler.events()) / PROBES
     added = [max(0.0, slow - fast) for slow, fast in zip(watched, plain, strict=True)]
     return added[0] / operators, added[1]
 
 
-def _watching() -> Any:
-    """A profiler that records what this thread does."""
-    return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, acc_events=True)
+def _profiler(*, shapes: bool, everywhere: bool = True) -> Any:
+    """A profiler that records every step, with the shapes of inputs or without. everywhere: also on a GPU."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if everywhere and torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    return torch.profiler.profile(activities=activities, record_shapes=shapes, acc_events=True,
+                                  schedule=lambda _: torch.profiler.ProfilerAction.RECORD)  # fmt: skip
+
+
+def write_trace(path: Path, profilers: Sequence[Any]) -> None:
+    """Write one trace, gzipped, of what several profilers recorded one after the other."""
+    traces: list[dict[str, Any]] = []
+    for profiler in profilers:
+        profiler.export_chrome_trace(str(path))
+        traces.append(json.loads(gzip.decompress(path.read_bytes())))
+    events = [event for trace in traces for event in trace["traceEvents"]]
+    path.write_bytes(gzip.compress(json.dumps(traces[0] | {"traceEvents": events}).encode()))
 
 
 def _usual(call: Callable[[], object]) -> float:
