@@ -88,8 +88,12 @@ def test_losses_and_scores_are_those_of_plain_features(trained: tuple[Run, dict[
     assert np.isfinite(model(bags, [[0.0, 0.0]])).all()
 
 
+RAY = pytest.param(("data.engine=ray",), marks=pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray"))
+
+
+@pytest.mark.parametrize("engine", [(), RAY])
 def test_a_resumed_job_that_is_fed_by_processes_ends_with_the_same_bits(
-    trained: tuple[Run, dict[str, Any]], tmp_path: Path
+    engine: tuple[str, ...], trained: tuple[Run, dict[str, Any]], tmp_path: Path
 ) -> None:
     import shutil
 
@@ -98,7 +102,7 @@ def test_a_resumed_job_that_is_fed_by_processes_ends_with_the_same_bits(
     shutil.copytree(run.output, again)
     shutil.rmtree(again / "checkpoints" / f"step-{STEPS:08d}")
     shutil.rmtree(again / "model")
-    train(run, settings=(f"output={again}", "data.feed=1"))
+    train(run, settings=(f"output={again}", "data.feed=1", *engine))
     weights = "model/weights.safetensors"
     assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
 
