@@ -227,6 +227,7 @@ def memory(words: Any) -> None:
             if time.perf_counter() > shown:
                 shown = time.perf_counter() + words.minutes * 6
                 print(f"{samples:,} samples: {_resident(feed)}", flush=True)
+        print(f"{samples:,} samples at the end: {_resident(feed)}")
 
 
 def _resident(feed: Feed) -> str:
