@@ -6,21 +6,19 @@
             train_step(batch)
 
 A step ends with the `step` of the first optimizer that steps; a loop without optimizers of torch calls `.step()` on
-what `capture` returns. The first captured step is the graph's: watching tensors is slow, so its times are not used, and
-it alone says what shapes operators have, which would make the steps after it slower too. Those are timed. Before them,
-some steps run without any profiler, to compare. When the last step is over, the profiler is gone and every hook is
-removed.
+what `capture` returns. The first captured step is the graph's. Watching tensors is slow, so its times are not used, and
+it alone records the shapes of inputs, since that slows steps down too. Another step passes, and those after it are
+timed. Before them all, some steps run without any profiler, to compare. When the last step is over, the profiler is
+gone and every hook is removed.
 """
 
-import gzip
 import json
 import os
-import resource
 import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +30,9 @@ from recsmith._version import __version__
 from recsmith.prediction.capture_files import ABOUT_SCHEMA, CaptureSettings, about_name, graph_name, trace_name
 from recsmith.prediction.commands import WORD
 from recsmith.prediction.extraction import usual
+from recsmith.prediction.profilers import mapped_pages, profiler, profiler_costs, touched_pool, write_trace
 
-POOL_BYTES, POOL_BLOCK = 256 * 2**20, 2**16  # memory that is touched before the profiler takes some
 FEW_FAULTS = 64  # pages that a step maps anew, of a job that keeps the memory it frees
-PROBES = 200  # small steps that are run with and without the profiler to see what an operator costs
 
 
 class Capture:
@@ -81,7 +78,7 @@ class Capture:
         if settings.skip < self._ended <= settings.skip + settings.plain:
             self._plain_s.append(now - self._begun)
             self._host_s.append(time.thread_time() - self._host_begun)
-            self._faults.append(_mapped_pages() - self._faults_begun)
+            self._faults.append(mapped_pages() - self._faults_begun)
         self._ended += 1
         captured = self._ended - settings.skip - settings.plain - 1
         if captured == 0:
@@ -91,14 +88,14 @@ class Capture:
             self._profiler.stop()
             self._graph_profiler, self._profiler = self._profiler, None
         elif captured == 2:  # not at once: the optimizer's annotation, which is still open, would end in the wrong one
-            self._profiler = _profiler(shapes=False)
+            self._profiler = profiler(shapes=False)
             self._profiler.start()
         elif captured > 2:
             self._profiler.step()
         if captured == 2 + settings.steps:
             self._finish()
         self._begun, self._host_begun = time.perf_counter(), time.thread_time()
-        self._faults_begun = _mapped_pages()
+        self._faults_begun = mapped_pages()
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
         """A step of any optimizer of torch; the first one that steps tells when steps end."""
@@ -111,7 +108,7 @@ class Capture:
         if statistics.median(self._faults) < FEW_FAULTS:
             self._pool = touched_pool()
         profiler_costs()  # the first operators that a process profiles cost several times more than later ones
-        self._profiler = _profiler(shapes=True)
+        self._profiler = profiler(shapes=True)
         self._watcher = torch.profiler.ExecutionTraceObserver()
         self._watcher.register_callback(str(self.folder / f".{graph_name(rank())}"))
         self._profiler.start()
@@ -169,80 +166,11 @@ def arm(optimizer: Any) -> None:
     begun._stepped(optimizer)
 
 
-def touched_pool() -> Any:
-    """Memory of the heap that is mapped and free, for as long as what is returned is kept.
-
-    The profiler's records cut up the blocks that tensors are freed to. Tensors would then get fresh memory, whose first
-    touch takes longer than most kernels; with the pool they get some that was touched before.
-    """
-    blocks = [torch.zeros(POOL_BLOCK, dtype=torch.uint8) for _ in range(POOL_BYTES // POOL_BLOCK)]
-    last = torch.zeros(POOL_BLOCK, dtype=torch.uint8)  # above the others: freed memory below it stays the process's
-    del blocks
-    return last
-
-
-def _mapped_pages() -> int:
-    """Pages that this thread has mapped so far."""
-    who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # threads are counted on Linux alone
-    return resource.getrusage(who).ru_minflt
-
-
 def rank() -> int:
     """This process's rank, as the process group or the launcher says."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank()
     return int(os.environ.get("RANK", "0"))
-
-
-def profiler_costs() -> tuple[float, float]:
-    """Seconds that the profiler adds to an operator and to an annotation: small ones with it and without it.
-
-    Medians of this thread's own time, which other processes disturb least. Optimizers annotate their steps.
-    """
-    left, right, bias = (torch.zeros(4, 4, requires_grad=True) for _ in range(3))
-
-    def operate() -> None:
-        torch.nn.functional.linear(left, right, bias[0]).sum().backward()
-
-    def annotate() -> None:
-        with torch.profiler.record_function("recsmith"):
-            pass
-
-    plain = [_usual(operate), _usual(annotate)]
-    with _profiler(shapes=False, everywhere=False) as profiler:
-        watched = [_usual(operate), _usual(annotate)]
-    operators = sum(event.name != "recsmith" for event in profiler.events()) / PROBES
-    added = [max(0.0, slow - fast) for slow, fast in zip(watched, plain, strict=True)]
-    return added[0] / operators, added[1]
-
-
-def _profiler(*, shapes: bool, everywhere: bool = True) -> Any:
-    """A profiler that records every step, with the shapes of inputs or without. everywhere: also on a GPU."""
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if everywhere and torch.cuda.is_available():
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    return torch.profiler.profile(activities=activities, record_shapes=shapes, acc_events=True,
-                                  schedule=lambda _: torch.profiler.ProfilerAction.RECORD)  # fmt: skip
-
-
-def write_trace(path: Path, profilers: Sequence[Any]) -> None:
-    """Write one trace, gzipped, of what several profilers recorded one after the other."""
-    traces: list[dict[str, Any]] = []
-    for profiler in profilers:
-        profiler.export_chrome_trace(str(path))
-        traces.append(json.loads(gzip.decompress(path.read_bytes())))
-    events = [event for trace in traces for event in trace["traceEvents"]]
-    path.write_bytes(gzip.compress(json.dumps(traces[0] | {"traceEvents": events}).encode()))
-
-
-def _usual(call: Callable[[], object]) -> float:
-    """Seconds of a call: the median."""
-    spent: list[float] = []
-    for _ in range(PROBES):
-        begun = time.thread_time()
-        call()
-        spent.append(time.thread_time() - begun)
-    return statistics.median(spent)
 
 
 def captured(folder: str | None, **settings: int) -> Any:

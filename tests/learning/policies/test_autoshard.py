@@ -96,7 +96,7 @@ def test_the_ring_holds_the_newest_shards(training: Any, played: Any) -> None:
 
 
 def test_v_trace_is_the_return_where_chances_agree_and_cuts_where_they_do_not() -> None:
-    from recsmith.learning.policies.autoshard import v_trace
+    from recsmith.learning.policies.autoshard_networks import v_trace
 
     reward = torch.tensor([[0.0], [0.0], [6.0]])
     value = torch.tensor([[1.0], [2.0], [4.0]])
