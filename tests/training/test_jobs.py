@@ -185,7 +185,7 @@ def test_a_loss_that_is_not_finite_ends_training_with_its_batch(tmp_path: Path, 
 
 
 def test_a_run_captures_some_of_its_steps(tmp_path: Path):
-    run = a_run(tmp_path / "out", steps=20, capture=str(tmp_path / "trace"), checkpoint=None)
+    run = a_run(tmp_path / "out", steps=21, capture=str(tmp_path / "trace"), checkpoint=None)
     train(run)
     captured = load_capture(tmp_path / "trace")
     terms = {event.term for _, event in captured.graph.kernels()}
