@@ -3,7 +3,8 @@
 python benchmarks/predict.py measure FOLDER            # trains and captures each job, some seconds each; resumes
 python benchmarks/predict.py table FOLDER [MACHINE]    # predicts them: replayed, own, shared, calibrated; and baselines
 
-Columns of the table, relative to the step that was measured without the profiler (below, geometric means):
+Columns of the table, relative to the step that was measured without the profiler. Below are geometric means: of the
+ratio itself for the first two, which are costs, and of how far off it is for the others:
 
 after       steps once the capture is over: what it leaves behind
 watched     steps under the profiler (the graph's own step left out): what a capture costs while it is on
@@ -65,6 +66,7 @@ OTHERS = {
 BATCHES, RANKS = (128, 256, 512, 1024), (1, 2)
 TABLES, ROWS, WIDTH, POOLING = 8, 50_000, 32, 4
 PLAIN, STEPS = 30, 6
+COSTS = ("after", "watched")  # columns that are measured
 AFTER = "after.json"  # in a capture's folder: what the job said when it ended
 Key = tuple[str, int, int]  # model, batch, ranks
 
@@ -156,7 +158,8 @@ def _error(rows: list[dict[str, float]], name: str) -> str:
     known = [row for row in rows if np.isfinite(row[name])]
     if not known:
         return f"{'-':>10}"
-    off = geometric_error(np.array([row[name] for row in known]), np.array([row["measured"] for row in known]))
+    said, real = (np.array([row[each] for row in known]) for each in (name, "measured"))
+    off = np.exp(np.log(said / real).mean()) - 1 if name in COSTS else geometric_error(said, real)
     return f"{off:10.1%}"
 
 

@@ -81,8 +81,7 @@ def test_what_is_waited_while_workers_start_does_not_count() -> None:
 
 
 def test_a_worker_goes_only_where_the_others_can_do_its_work() -> None:
-    load = Load()
-    assert counts_of(load, 3, 3, [(1.0, 0.0, 1.2)] * 60) == [3] * 60
+    assert counts_of(Load(), 3, 3, [(1.0, 0.0, 1.2)] * 60) == [3] * 60
     assert counts_of(Load(), 3, 3, [(1.0, 0.0, 1.5)] * 15) == [3] * 14 + [2]  # after four rounds that count
     assert counts_of(Load(), 1, 3, [(1.0, 0.0, 1.0)] * 60) == [1] * 60  # never the last
 

@@ -4,19 +4,19 @@ import math
 import time
 
 STALLED = 0.02  # share of the time that the trainer waited, above which workers are added
-SPARE = 0.1  # share of all workers that is still to be idle once one was taken away
+SPARE = 0.1  # share of the workers that must be idle beside the one that is taken away
 CALM_ROUNDS = 4  # without waiting, after which one may be taken away
 
 
 class Load:
-    """How many workers keep a trainer from waiting: as many more as the waiting asks for, one fewer where many idle.
+    """How many workers keep a trainer from waiting: more as the waiting asks for, one fewer where many are idle.
 
     It looks at rounds of as many windows as there are workers. The first round after a change does not count, since
     workers take time to start.
     """
 
     def __init__(self) -> None:
-        self.windows, self.rounds = 0, 0  # windows of this round; rounds since a change, or since somebody waited
+        self.windows, self.rounds = 0, 0  # windows of this round; rounds since the last decision
         self.waited_s, self.at = 0.0, time.perf_counter()  # at the beginning of the round
         self.calm_idle_s, self.calm_at = 0.0, self.at  # at the beginning of the rounds that count
 

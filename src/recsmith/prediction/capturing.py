@@ -45,8 +45,8 @@ class Capture:
         self._faults = list[int]()
         self._begun, self._host_begun, self._faults_begun = 0.0, 0.0, 0
         self._pool: Any = None
-        self._profiler: Any = None  # that runs
-        self._graph_profiler: Any = None  # of the graph's step, once that is over
+        self._profiler: Any = None  # the one that runs
+        self._graph_profiler: Any = None  # that of the graph's step, once it is over
         self._watcher: Any = None
         self._optimizer: Any = None
         self._handle: Any = None
@@ -87,7 +87,8 @@ class Capture:
             self._watcher.stop()  # and freed at the end: threads of collectives may be in it still (PyTorch PR 187141)
             self._profiler.stop()
             self._graph_profiler, self._profiler = self._profiler, None
-        elif captured == 2:  # not at once: the optimizer's annotation, which is still open, would end in the wrong one
+        elif captured == 2:  # a step later: what is open when a profiler stops must end before another one starts,
+            # such as the optimizer's annotation, or PyTorch writes to memory that it has freed
             self._profiler = profiler(shapes=False)
             self._profiler.start()
         elif captured > 2:

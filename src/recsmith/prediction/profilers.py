@@ -19,10 +19,10 @@ POOL_BYTES, POOL_BLOCK = 256 * 2**20, 2**16  # memory that is touched before the
 PROBES = 200  # small steps that are run with and without the profiler to see what an operator costs
 
 
-def profiler(*, shapes: bool, everywhere: bool = True) -> Any:
-    """A profiler that records every step, with the shapes of inputs or without. everywhere: also on a GPU."""
+def profiler(*, shapes: bool, gpu: bool = True) -> Any:
+    """A profiler that records every step. shapes: also those of inputs. gpu: also its kernels, where there is one."""
     activities = [torch.profiler.ProfilerActivity.CPU]
-    if everywhere and torch.cuda.is_available():
+    if gpu and torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     return torch.profiler.profile(activities=activities, record_shapes=shapes, acc_events=True,
                                   schedule=lambda _: torch.profiler.ProfilerAction.RECORD)  # fmt: skip
@@ -53,7 +53,7 @@ def profiler_costs() -> tuple[float, float]:
             pass
 
     plain = [_usual(operate), _usual(annotate)]
-    with profiler(shapes=False, everywhere=False) as watching:
+    with profiler(shapes=False, gpu=False) as watching:
         watched = [_usual(operate), _usual(annotate)]
     operators = sum(event.name != "recsmith" for event in watching.events()) / PROBES
     added = [max(0.0, slow - fast) for slow, fast in zip(watched, plain, strict=True)]
