@@ -99,7 +99,7 @@ def unsharded(run: dict[str, Any]) -> list[float]:
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
-        window = Window()
+        window = Window(logits.device)
         window.add(logits, labels)
         losses.append(window.scores().logloss)
     return losses

@@ -11,7 +11,7 @@ import pytest
 from training.unsharded import unsharded_losses
 
 import recsmith
-from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.prediction.traces import load_capture
 from recsmith.training import (
     Checkpointing,
@@ -108,6 +108,18 @@ def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any
     assert steps == [f"step-{step:08d}" for step in (EVERY, 2 * EVERY, STEPS)]
 
 
+def test_ids_that_cross_ranks_ahead_of_their_batch_change_no_bit(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+    run, result = trained
+    ahead = from_step(run, EVERY, tmp_path / "ahead")
+    made = train(run, settings=(f"output={ahead}", "pipeline=sparse_dist", "metrics.evaluate_every=3"))
+    assert made["test"] == result["test"]
+    assert made["sent_bytes"] == pytest.approx(result["sent_bytes"], rel=0.05)  # batches have more or fewer ids
+    assert (ahead / "model/weights.safetensors").read_bytes() == Path(
+        run.output, "model/weights.safetensors"
+    ).read_bytes()
+    assert losses(ahead) == losses(Path(run.output))
+
+
 def test_another_number_of_ranks_plans_anew_and_goes_on_with_the_same_losses(
     trained: tuple[Run, dict[str, Any]], tmp_path: Path
 ):
@@ -182,6 +194,15 @@ def test_a_loss_that_is_not_finite_ends_training_with_its_batch(tmp_path: Path, 
     assert newest == "step-00000003"
     with pytest.raises(CorruptFile, match="is of another model"):  # another model meets this folder's checkpoints
         train(a_run(tmp_path / "out", steps=5))
+
+
+def test_ids_cannot_cross_ranks_ahead_where_code_around_the_tables_iterates_over_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    run = a_run(tmp_path / "out", model=RunModel(name="test_jobs:weightless", embedding_dim=DIM), steps=1)
+    with pytest.raises(UsageError, match=r"cannot be followed by torch\.fx \(.*\); write pipeline: base"):
+        train(run, settings=("pipeline=sparse_dist",))
 
 
 def test_a_run_captures_some_of_its_steps(tmp_path: Path):

@@ -12,10 +12,15 @@ from recsmith._version import __version__
 from recsmith.errors import MissingExtra
 
 TRIO = {"torch": "2.13", "fbgemm_gpu": "1.8", "torchrec": "1.8"}  # module: the release that belongs to the others
-TRIOS = (TRIO, {"torch": "2.14", "fbgemm_gpu": "1.9", "torchrec": "1.9"})
+TRIOS = (
+    TRIO,
+    {"torch": "2.14", "fbgemm_gpu": "1.9", "torchrec": "1.9"},
+    {"torch": "2.11", "fbgemm_gpu": "1.6", "torchrec": "1.6"},
+)
 TRIED = {  # TorchRec's release: which tests of RecSmith were run with its trio; the table of docs/torchrec.md
     "1.8": "all tests run with it",
     "1.9": "the tests of the drop-in and its jobs were run with it, on CPU",
+    "1.6": "the tests of training jobs were run with it, on CPU",
 }
 PAIRS = {"1.6": "2.11", "1.7": "2.12", "1.8": "2.13", "1.9": "2.14"}  # FBGEMM release: the PyTorch it was built for
 CPU_BUILD, CUDA_BUILD = "fbgemm-gpu-cpu", "fbgemm-gpu"  # packages of module fbgemm_gpu

@@ -65,7 +65,7 @@ class StoredTables(nn.Module):
     def __init__(self, tables: Sequence[StoredTable], device: torch.device, *, is_weighted: bool = False) -> None:
         super().__init__()
         self.stored = tuple(tables)
-        self.combine = nn.ModuleList(combination(table.transform) for table in tables)
+        self.combine = Combined(self.stored)
         configs = [config for table in tables for config in table.physical_configs()]
         self.tables = EmbeddingBagCollection(tables=configs, device=device, is_weighted=is_weighted)
 
@@ -75,31 +75,42 @@ class StoredTables(nn.Module):
 
     def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
         """Pooled vectors (B, D) of each logical feature. features: the physical ones."""
-        found = self.tables(features).to_dict()
-        names = [name for config in self.embedding_bag_configs() for name in config.feature_names]
+        return self.combine(self.tables(features), features)
+
+
+class Combined(nn.ModuleList):
+    """How the vectors of each stored table are put together. It has no tables: TorchRec's pipelines run it whole."""
+
+    def __init__(self, tables: Sequence[StoredTable]) -> None:
+        super().__init__(combination(table.transform) for table in tables)
+        self.stored = tuple(tables)
+
+    def forward(self, pooled: KeyedTensor, features: KeyedJaggedTensor) -> KeyedTensor:
+        """Pooled vectors (B, D) of each logical feature from those of the physical ones."""
+        found = pooled.to_dict()
+        names = [name for table in self.stored for name in table.logical_config().feature_names]
         vectors = [
             vector
-            for table, combine in zip(self.stored, self.combine, strict=True)
+            for table, combine in zip(self.stored, self, strict=True)
             for feature in table.config.feature_names
-            for vector in self._vector(table, combine, feature, found, features).split(
-                table.config.embedding_dim, dim=1
-            )
+            for vector in _vector(table, combine, feature, found, features).split(table.config.embedding_dim, dim=1)
         ]
         return KeyedTensor(names, [vector.shape[1] for vector in vectors], torch.cat(vectors, dim=1))
 
-    def _vector(
-        self, table: StoredTable, combine: nn.Module, feature: str, found: dict[str, torch.Tensor],
-        features: KeyedJaggedTensor,
-    ) -> torch.Tensor:  # fmt: skip
-        transform = table.transform
-        if transform is None:
-            return found[feature]
-        names = [physical(feature, lookup.name) for lookup in transform.lookups]
-        vector = combine([found[name] for name in names])
-        if table.config.pooling == PoolingType.SUM:
-            return vector
-        lengths = torch.stack([features[names[i]].lengths() for i in transform.cover]).sum(dim=0)
-        return vector / lengths.clamp(min=1).unsqueeze(1)
+
+def _vector(
+    table: StoredTable, combine: nn.Module, feature: str, found: dict[str, torch.Tensor], features: KeyedJaggedTensor
+) -> torch.Tensor:
+    """The vectors of one feature; where its table pools by means, of what is put together."""
+    transform = table.transform
+    if transform is None:
+        return found[feature]
+    names = [physical(feature, lookup.name) for lookup in transform.lookups]
+    vector = combine([found[name] for name in names])
+    if table.config.pooling == PoolingType.SUM:
+        return vector
+    lengths = torch.stack([features[names[i]].lengths() for i in transform.cover]).sum(dim=0)
+    return vector / lengths.clamp(min=1).unsqueeze(1)
 
 
 def combination(transform: EmbeddingTransform | None) -> nn.Module:

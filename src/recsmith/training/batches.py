@@ -68,6 +68,11 @@ class TrainingBatch(Pipelineable):
         )
 
 
+def pinned(batches: Iterator[TrainingBatch], device: torch.device) -> Iterator[TrainingBatch]:
+    """The batches in memory from which a GPU copies while the processor goes on; on CPU as they are."""
+    return map(TrainingBatch.pin_memory, batches) if device.type == "cuda" else batches
+
+
 @dataclass(frozen=True)
 class Features:
     """The features that a model looks up, in the order in which batches hold them.

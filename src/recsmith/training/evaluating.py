@@ -12,7 +12,7 @@ from recsmith.training.sharded import ShardedJob
 
 def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int) -> Scores:
     """Scores on all samples of a dataset, with the exact AUC; called on every rank."""
-    window = Window()
+    window = Window(job.device)
     job.model.eval()
     with torch.no_grad():
         for batch, count in evaluation_batches(

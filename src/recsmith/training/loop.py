@@ -20,7 +20,7 @@ from recsmith.files import Raw
 from recsmith.plans import save_plan
 from recsmith.prediction.capturing import captured
 from recsmith.training.agreement import Agreement, Ending, heeding_sigterm
-from recsmith.training.batches import TrainingBatch, training_batches
+from recsmith.training.batches import TrainingBatch, pinned, training_batches
 from recsmith.training.broken_loss import LossGuard
 from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.checkpoints import Checkpoints, Saved
@@ -29,10 +29,11 @@ from recsmith.training.dedup_parts import deduplication_of
 from recsmith.training.kept_maps import check_maps, keep_maps
 from recsmith.training.metrics import Window
 from recsmith.training.models import Outcome, build_task, features_of, find_function
+from recsmith.training.pipelines import batches_ahead, give_back, go_on, pipeline_of
 from recsmith.training.reading import run_from_raw, save_run
 from recsmith.training.resharding import check_loadable
 from recsmith.training.run import Checkpointing, Run
-from recsmith.training.sharded import ShardedJob, draw_weights, pipeline_of, rank_device, settle, shard
+from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
 from recsmith.training.starting import agreed_plan, starting_words
 from recsmith.training.telling import Diary, StepTimes, tell_pid
 from recsmith.training.timing import time_forward, timed
@@ -108,14 +109,18 @@ def _set_state(job: ShardedJob, run: Run, saved: Saved | None, reached: Reached)
 def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) -> bool:
     """Train until steps or samples are used up, or a signal asks to end, which is True."""
     run, reached, agreement = training.run, training.reached, training.agreement
-    times, window, guard = StepTimes(), Window(), LossGuard(training.job.device)
-    pipeline, batches = pipeline_of(training.job), timed(source, times)
+    device = training.job.device
+    times, window, guard = StepTimes(), Window(device), LossGuard(device)
+    pipeline = pipeline_of(training.job, run.pipeline, lambda words: training.diary.say({"note": words}))
+    batches = timed(pinned(source, device), times)
+    usual_step = reached.step + 1 + batches_ahead(pipeline)
     time_forward(training.job.model, times)
     watchers: list[Watcher] = [find_function(name) for name in run.watchers]
     stop, total = False, training.total_steps
     while not stop and (run.steps is None or reached.step < run.steps):
         try:
-            loss, logits, labels, place = _step(pipeline, batches, reached)
+            counting = not reached.sent_bytes and reached.step + 1 >= usual_step
+            loss, logits, labels, place = _step(pipeline, batches, reached if counting else None)
         except StopIteration:
             break
         reached.step, reached.position = reached.step + 1, place.position
@@ -141,10 +146,13 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
             reached.scores = window.scores()
             tell_progress(training, times, total)
         if run.metrics.evaluate_every and reached.step % run.metrics.evaluate_every == 0:
-            evaluate_underway(training, pipeline)
+            give_back(pipeline)
+            evaluate_underway(training)
+            go_on(pipeline)
         if due:
             save(training)
         training.checkpoints.poll()
+    give_back(pipeline)
     agreement.heard()
     agreement.tell(stop=False, broken=guard.culprit is not None)
     if agreement.heard()[1]:
@@ -152,15 +160,15 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
     return stop
 
 
-def _step(pipeline: Any, batches: Iterator[TrainingBatch], reached: Reached) -> Outcome:
-    """A step of the pipeline; of the first one the bytes that it sends are counted."""
-    if reached.sent_bytes:
+def _step(pipeline: Any, batches: Iterator[TrainingBatch], counted: Reached | None) -> Outcome:
+    """A step of the pipeline. counted: what is told the bytes that it sends, where they are to be counted."""
+    if counted is None:
         return pipeline.progress(batches)
     with BytesSent() as sent:
         outcome = pipeline.progress(batches)
-    counted = torch.tensor(sum(sent.bytes.values()), dtype=torch.int64, device=outcome[0].device)
-    dist.all_reduce(counted, dist.ReduceOp.MAX)
-    reached.sent_bytes = max(1, int(counted))
+    most = torch.tensor(sum(sent.bytes.values()), dtype=torch.int64, device=outcome[0].device)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    counted.sent_bytes = max(1, int(most))
     return outcome
 
 

@@ -24,8 +24,9 @@ class Window:
     again, and made steps on a CPU 5 % to 7 % longer.
     """
 
-    def __init__(self) -> None:
-        self._kept, self._count = torch.empty(2, 0), 0  # logits and labels (2, room), of which so many are there
+    def __init__(self, device: torch.device) -> None:
+        self._kept = torch.empty(2, 0, device=device)  # logits and labels (2, room)
+        self._count = 0  # how many of them are there
 
     def add(self, logits: torch.Tensor, labels: torch.Tensor) -> None:
         """Keep the first label's predictions of a batch (B, L)."""

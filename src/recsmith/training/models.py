@@ -30,23 +30,36 @@ Outcome = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Place]  # loss, logits
 
 
 class Task(nn.Module):
-    """A model with its loss: binary cross entropy, the mean over the batch and its labels.
+    """A model with its loss.
 
-    A corrupt sample has its place in the batch and a loss of zero, so that nothing depends on which rank has read it.
+    TorchRec's pipelines follow the code of modules with tables symbolically: it neither branches on a batch nor counts
+    its samples. The loss does, in a module of its own.
     """
 
     def __init__(self, model: nn.Module, precision: str = "fp32") -> None:
         super().__init__()
         self.model = model
+        self.loss = Loss()
         self.precision = precision
 
     def forward(self, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
         """(loss, outcome), as TorchRec's pipelines want it."""
         if self.precision == "bf16":
-            with torch.autocast(batch.labels.device.type, torch.bfloat16):
+            with torch.autocast(next(self.parameters()).device.type, torch.bfloat16):
                 logits = self.model(batch.dense_features, batch.sparse_features)
         else:
             logits = self.model(batch.dense_features, batch.sparse_features)
+        return self.loss(logits, batch)
+
+
+class Loss(nn.Module):
+    """Binary cross entropy, the mean over a batch and its labels.
+
+    A corrupt sample has its place in the batch and a loss of zero, so that nothing depends on which rank has read it.
+    """
+
+    def forward(self, logits: torch.Tensor, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
+        """logits: as many as labels (B, L), in any shape."""
         whole = len(batch.place.samples)
         logits, labels = logits.float().reshape(batch.labels.shape)[:whole], batch.labels[:whole]
         if whole == len(batch.labels):

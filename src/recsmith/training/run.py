@@ -17,6 +17,7 @@ from recsmith.workloads.table import DataType
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
+PipelineName = Literal["auto", "base", "sparse_dist"]
 
 
 @noun
@@ -129,7 +130,9 @@ class Run:
     output: folder of everything that is written. plan: a plan file; auto: made for this job when it starts; torchrec:
     made by TorchRec's own planner, to compare. ranks: processes of this machine where no launcher starts them; None:
     its GPUs, or as many as the plan has, or one. device: auto trains on GPUs where each rank has one and on CPU
-    elsewhere; cuda refuses to train without them. steps: after which training ends, instead of data.epochs.
+    elsewhere; cuda refuses to train without them. pipeline: TorchRec's; with sparse_dist the ids of the next batch
+    cross ranks while this one trains, and auto takes it on GPUs. steps: after which training ends, instead of
+    data.epochs.
     checkpoint: None saves nothing but the trained model. watchers: functions of yours, 'module:function', that hear of
     each step (docs/train.md). capture: folder for the trace of some steps, which `recsmith predict` reads
     (docs/predict.md); None captures nothing.
@@ -141,6 +144,7 @@ class Run:
     plan: str = "auto"
     ranks: int | None = None
     device: Literal["auto", "cuda"] = "auto"
+    pipeline: PipelineName = "auto"
     steps: int | None = None
     optimizers: RunOptimizers = RunOptimizers()
     comms: RunComms = RunComms()

@@ -1,4 +1,4 @@
-"""A run's model on this rank: sharded by its plan, with weights at the start, optimizer and pipeline."""
+"""A run's model on this rank: sharded by its plan, with weights at the start and its optimizer."""
 
 import os
 import warnings
@@ -9,7 +9,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torchrec.distributed.model_parallel import DistributedModelParallel
-from torchrec.distributed.train_pipeline import TrainPipelineBase, TrainPipelineSparseDist
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
@@ -19,7 +18,6 @@ from recsmith.embeddings.combining import StoredTables
 from recsmith.jobs.sharded_model import table_of
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.deduplicated import DeduplicatedTables
 from recsmith.training.models import Task, configs_of
 from recsmith.training.optimizers import check_device, combined_optimizer, fuse
 from recsmith.training.planned import check_codecs, check_sequences, sharders_of, with_collections
@@ -83,14 +81,6 @@ def settle(job: ShardedJob, batch: TrainingBatch) -> None:
         group["lr"] = rate
     job.optimizer.zero_grad(set_to_none=True)
     job.optimizer.set_optimizer_step(0)
-
-
-def pipeline_of(job: ShardedJob) -> TrainPipelineBase[Any, Any]:
-    """TorchRec's pipeline: on a GPU the next batches' ids cross ranks while this one trains."""
-    divided = any(isinstance(module, DeduplicatedTables) for module in job.model.modules())
-    if job.device.type == "cuda" and not divided:  # TorchRec starts ahead what a batch's own features go to
-        return TrainPipelineSparseDist(job.model, job.optimizer, job.device)  # type: ignore[return-value]
-    return TrainPipelineBase(job.model, job.optimizer, job.device)
 
 
 def rank_device() -> torch.device:

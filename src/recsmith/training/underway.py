@@ -33,7 +33,7 @@ class Reached:
     scores: Scores | None = None
     saved: int = 0  # step of the newest checkpoint
     corrupt: int = 0  # samples that this rank has left out since the job started
-    sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first one
+    sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,10 @@ def tell_progress(training: Underway, times: StepTimes, total: int | None) -> No
     diary.say({**told, "steps": total, "scores": encode(reached.scores), "parts_s": parts, "left_s": left})
 
 
-def evaluate_underway(training: Underway, pipeline: Any = None) -> Scores:
-    """Scores on data.test; a pipeline that has rewritten the model's forward gives it back meanwhile."""
-    if hasattr(pipeline, "detach"):
-        pipeline.detach()
+def evaluate_underway(training: Underway) -> Scores:
+    """Scores on data.test."""
     dataset = open_data(training.run.data.test, "data.test")
     scores = score(training.job, dataset, training.features, training.batch_size)
-    if hasattr(pipeline, "attach"):
-        pipeline.attach()
     training.diary.write("test", {"step": training.reached.step, **encode(scores)})
     training.diary.say({"note": f"test, step {training.reached.step:,}: {scores_words(scores)}"})
     return scores
