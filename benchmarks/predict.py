@@ -1,6 +1,7 @@
 """Predicted steps beside measured ones: models of four kinds, four batch sizes, one and two ranks, on this CPU.
 
 python benchmarks/predict.py measure FOLDER            # trains and captures each job, some seconds each; resumes
+python benchmarks/predict.py measure FOLDER --one-rank # jobs of one rank alone, as on a machine with one GPU
 python benchmarks/predict.py table FOLDER [MACHINE]    # predicts them: replayed, own, shared, calibrated; and baselines
 
 Columns of the table, relative to the step that was measured without the profiler. Below are geometric means: of the
@@ -71,9 +72,9 @@ AFTER = "after.json"  # in a capture's folder: what the job said when it ended
 Key = tuple[str, int, int]  # model, batch, ranks
 
 
-def keys(models: dict[str, Model]) -> list[Key]:
-    """All jobs of some models."""
-    return [(name, batch, ranks) for ranks in RANKS for batch in BATCHES for name in models]
+def keys(models: dict[str, Model], most_ranks: int = max(RANKS)) -> list[Key]:
+    """All jobs of some models, on so many ranks at most."""
+    return [(name, batch, ranks) for ranks in RANKS if ranks <= most_ranks for batch in BATCHES for name in models]
 
 
 def plan_of(batch: int, ranks: int) -> Plan:
@@ -87,8 +88,8 @@ def plan_of(batch: int, ranks: int) -> Plan:
     return recsmith.plan(workload, f"cpu:{ranks}", space=space, iterations=200).plan
 
 
-def measure(home: Path, models: dict[str, Model], *, again: bool) -> None:
-    for name, batch, ranks in keys(models):
+def measure(home: Path, models: dict[str, Model], *, again: bool, most_ranks: int) -> None:
+    for name, batch, ranks in keys(models, most_ranks):
         kept = home / f"{name}-{batch}-{ranks}"
         folder = kept.with_suffix(".again") if again else kept
         if (folder / f"rank-{ranks - 1}.about.json").exists():
@@ -212,9 +213,10 @@ def kinds(home: Path, machine: Machine, models: dict[str, Model]) -> None:
 def main(words: list[str]) -> Any:
     models = OTHERS if "--others" in words else MODELS
     again = "--again" in words
-    words = [word for word in words if word not in ("--others", "--again")]
+    most_ranks = 1 if "--one-rank" in words else max(RANKS)
+    words = [word for word in words if word not in ("--others", "--again", "--one-rank")]
     if words[:1] == ["measure"] and len(words) == 2:
-        return measure(Path(words[1]), models, again=again)
+        return measure(Path(words[1]), models, again=again, most_ranks=most_ranks)
     if words[:1] == ["kinds"] and len(words) in (2, 3):
         return kinds(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), models)
     if words[:1] in (["table"], ["host"]) and len(words) in (2, 3):

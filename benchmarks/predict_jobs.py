@@ -1,6 +1,7 @@
 """The jobs that benchmarks/predict.py measures: each model as its template describes it, under plain SGD.
 
-Dense models run under DistributedDataParallel, those with tables under TorchRec's DistributedModelParallel with a plan.
+Dense models run under DistributedDataParallel, those with tables under TorchRec's DistributedModelParallel with a plan;
+on GPUs where each rank has one, and on CPU elsewhere.
 """
 
 import time
@@ -18,6 +19,7 @@ from recsmith.plans import plan_from_raw
 from recsmith.prediction.capturing import capture
 from recsmith.prediction.extraction import usual
 from recsmith.prediction.models.description import Model
+from recsmith.training.sharded import rank_device
 
 BATCHES = 4  # that a job repeats
 
@@ -44,6 +46,8 @@ def train(
     for _ in range(plain):
         begun = time.perf_counter()
         _step(optimizer, loss, batches[number % BATCHES])
+        if rank_device().type == "cuda":
+            torch.cuda.synchronize()
         after.append(time.perf_counter() - begun)
     return {"after_s": usual(after)}
 
@@ -86,11 +90,14 @@ def _step(optimizer: Any, loss: Any, batch: Any) -> None:
 
 def dense_job(model: Model, _: Any, batch: int) -> tuple[Any, Any, Any]:
     """(optimizer, loss of a batch, drawing of one) of a model without tables."""
-    net = nn.parallel.DistributedDataParallel(Perceptron(model) if model.kind == "mlp" else Transformer(model))
+    device = rank_device()
+    made = Perceptron(model) if model.kind == "mlp" else Transformer(model)
+    net = nn.parallel.DistributedDataParallel(made.to(device))
     columns = (model.dense_features,) if model.kind == "mlp" else (model.sequence, model.width)
 
     def draw(generator: torch.Generator) -> Any:
-        return torch.rand(batch, *columns, generator=generator), torch.rand(batch, generator=generator).round()
+        inputs, labels = torch.rand(batch, *columns, generator=generator), torch.rand(batch, generator=generator)
+        return inputs.to(device), labels.round().to(device)
 
     return torch.optim.SGD(net.parameters(), lr=0.01), lambda b: cross_entropy(net(b[0]).squeeze(-1), b[1]), draw
 
@@ -116,7 +123,8 @@ def sparse_job(model: Model, raw_plan: Any, batch: int) -> tuple[Any, Any, Any]:
     apply_optimizer_in_backward(torch.optim.SGD, made.sparse_arch.parameters(), {"lr": 0.1})
     sharders: Any = get_default_sharders()
     sharding = to_sharding_plan(plan, made, sharders=sharders)
-    net = DistributedModelParallel(made, device=torch.device("cpu"), plan=sharding, sharders=sharders)
+    device = rank_device()
+    net = DistributedModelParallel(made, device=device, plan=sharding, sharders=sharders)
     dense = [each for name, each in net.named_parameters() if "sparse_arch" not in name]
     lengths = [int(table.features[0].pooling_factor) for table in tables]
 
@@ -125,7 +133,8 @@ def sparse_job(model: Model, raw_plan: Any, batch: int) -> tuple[Any, Any, Any]:
                for table, length in zip(tables, lengths, strict=True)]  # fmt: skip
         bags = torch.tensor(lengths, dtype=torch.int32).repeat_interleave(batch)
         keyed = KeyedJaggedTensor([table.name for table in tables], torch.cat(ids), lengths=bags)
-        return torch.rand(batch, model.dense_features, generator=generator), keyed, torch.rand(batch).round()
+        dense, labels = torch.rand(batch, model.dense_features, generator=generator), torch.rand(batch).round()
+        return dense.to(device), keyed.to(device), labels.to(device)
 
     return torch.optim.SGD(dense, lr=0.01), lambda b: cross_entropy(net(b[0], b[1]).squeeze(-1), b[2]), draw
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Measure a GPU: what its cost model is trained on, and how plans fare on it (docs/gpu.md).
+# Measure a GPU: what its cost model is trained on, how plans fare on it, and training jobs (docs/gpu.md).
 #
 #   benchmarks/gpu/collect.sh cuda:h200 results                        # all steps
 #   MINUTES=8 benchmarks/gpu/collect.sh cuda:h200 results samples      # one of them
 #
-# Steps: check, bandwidth, samples, plans. Each ends within MINUTES (8); given again, samples and plans go on where they
-# were, in any process or copy of the folder. Every sample and visit is on the disk before the next one begins.
+# Steps: check, bandwidth, samples, plans, train, captures. Each ends within MINUTES (8); given again, samples, plans and
+# captures go on where they were, in any process or copy of the folder. Every sample and visit is on the disk before the
+# next one begins. train and captures need TorchRec.
 #
 #   PYTHON   python3, which has torch, fbgemm_gpu and recsmith (or a PYTHONPATH with them)
 #   SAMPLES  5000: nine in ten new cases, the tenth one measured again
@@ -15,7 +16,7 @@
 set -euo pipefail
 hardware=${1:?the hardware, such as cuda:h200} folder=${2:?a folder for the results}
 shift 2
-[ $# -gt 0 ] || set -- check bandwidth samples plans
+[ $# -gt 0 ] || set -- check bandwidth samples plans train captures
 budget=${MINUTES:-8}m
 recsmith=("${PYTHON:-python3}" -m recsmith)
 read -ra cases <<<"${CASES:---scale jobs --optimizers sgd,rowwise_adagrad}"
@@ -44,9 +45,22 @@ plans() {
         tee "$folder/plans.txt"
 }
 
+benchmark() { timeout "$budget" "${PYTHON:-python3}" "$(dirname "$0")/../$1" "${@:2}"; }
+
+train() {
+    { benchmark train_exactness.py --jobs 1 && benchmark hand_written_loop.py --ranks 1; } | tee "$folder/train.txt"
+}
+
+captures() { # one archive, since there are many files
+    mkdir -p "$folder/captures"
+    if [ -f "$folder/captures.tar.gz" ]; then tar --extract --gzip --file "$folder/captures.tar.gz" -C "$folder"; fi
+    benchmark predict.py measure "$folder/captures" --one-rank | tee "$folder/captures.txt" || true
+    tar --create --gzip --file "$folder/captures.tar.gz" -C "$folder" captures
+}
+
 for step in "$@"; do
     case $step in
-        check | bandwidth | samples | plans) "$step" ;;
-        *) echo "no step is called '$step'; steps are check, bandwidth, samples and plans" >&2 && exit 2 ;;
+        check | bandwidth | samples | plans | train | captures) "$step" ;;
+        *) echo "no step is called '$step'; steps are check, bandwidth, samples, plans, train, captures" >&2 && exit 2 ;;
     esac
 done

@@ -3,7 +3,7 @@
     python benchmarks/gpu/unpack.py packed /tmp/fbgemm
 
 Parts are read one after the other as one stream, so memory holds little more than the 512 MiB that xz looks back (533
-MiB in all). The one part of 44 MiB takes 6 s of a core; zeros become holes again, so 1.4 GB take 0.6 of disk.
+MiB in all). The three parts of 18 MiB take 6 s of a core; zeros become holes again, so 1.6 GB take 0.7 of disk.
 """
 
 import hashlib

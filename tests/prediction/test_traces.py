@@ -8,6 +8,7 @@ import pytest
 from support.synthetic_traces import write_capture
 
 from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.prediction.captured_steps import predict_capture
 from recsmith.prediction.critical_path import critical_path, terms_of
 from recsmith.prediction.graph import Kind
 from recsmith.prediction.traces import load_capture
@@ -40,6 +41,17 @@ def test_unknown_operators_are_named_and_counted(tmp_path: Path):
     (note,) = load_capture(folder).notes
     assert "1 kind of operators not known" in note
     assert "aten::brand_new (1)" in note
+
+
+@pytest.mark.parametrize(("measured_s", "said"), [(20e-3, True), (10.5e-3, False)])
+def test_a_host_thread_that_did_not_have_its_core_is_told(tmp_path: Path, measured_s: float, said: bool):
+    folder = write_capture(tmp_path / "trace", [0.0, 1.0])  # of 10 ms, 6 of which rank 0 works
+    file = folder / "rank-0.about.json"
+    changes = {"plain_step_s": measured_s, "plain_host_s": 6e-3}
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    ((_, found),) = predict_capture(folder)
+    told = [note for note in found.notes if "rank 0 worked for 6 ms and waited for ranks for 4 ms; in the other" in note]
+    assert bool(told) == said
 
 
 def _edit(folder: Path, change) -> None:

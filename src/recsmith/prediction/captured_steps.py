@@ -6,13 +6,17 @@ from recsmith._types import Source
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.plans import Plan, load_plan
+from recsmith.prediction.capture_files import CaptureAbout
+from recsmith.prediction.graph import Kind
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.other_cluster import on_cluster
 from recsmith.prediction.predict import Prediction, predict_graph
 from recsmith.prediction.repricing import held_tables, reprice
-from recsmith.prediction.traces import load_capture
+from recsmith.prediction.traces import Captured, load_capture
 from recsmith.prediction.what_if import WhatIf
 from recsmith.units import format_time
+
+HELD_UP = 0.15  # share of a step from which on it is worth a sentence
 
 
 def predict_capture(
@@ -33,21 +37,47 @@ def predict_capture(
     if cluster is not None and plan is None:
         raise UsageError("--cluster carries the step over from its plan's cluster; add --plan, the plan it ran under")
     if plan is None and not batches:
-        return [(0, predict_graph(captured.graph, what_ifs, captured.notes))]
+        notes = (*captured.notes, *held_up(captured))
+        return [(0, predict_graph(captured.graph, what_ifs, notes))]
     if any(batch < 1 for batch in batches):
         raise UsageError(f"batch sizes are {list(batches)}; all must be at least 1")
     known = machine if isinstance(machine, Machine) else load_machine(str(machine))
     told = plan if plan is None or isinstance(plan, Plan) else load_plan(plan)
     _, own = held_tables(captured.graph)
     before = predict_graph(captured.graph).step_s
+    known_notes = (*captured.notes, *held_up(captured))
     note = f"as it was captured, the step of {own:,} samples a rank is predicted at {format_time(before)}"
     if captured.graph.measured_s is not None:
         note += f"; measured without the profiler: {format_time(captured.graph.measured_s)}"
     found: list[tuple[int, Prediction]] = []
     for batch in batches or (None,):
-        graph, notes = reprice(captured.graph, known, plan=told, batch=batch), (*captured.notes, note)
+        graph, notes = reprice(captured.graph, known, plan=told, batch=batch), (*known_notes, note)
         if cluster is not None and told is not None:
             graph, carried = on_cluster(graph, told.cluster, load_cluster(cluster), known.latency_of)
             notes = (*notes, carried)
         found.append((batch or own, predict_graph(graph, what_ifs, notes, known.latency_of)))
     return found
+
+
+def held_up(captured: Captured) -> tuple[str, ...]:
+    """A sentence where the host thread of a rank did not have its core for much of a step; none of a GPU's step.
+
+    Such times are in the measured step and not in the predicted one, which goes by the thread's own work and by waits
+    for collectives.
+    """
+    if any(event.kind == Kind.LAUNCH for tape in captured.graph.ranks for event in tape):
+        return ()
+    step = predict_graph(captured.graph).step_s
+    lost: list[tuple[float, CaptureAbout, float]] = []
+    for about, tape in zip(captured.abouts, captured.graph.ranks, strict=True):
+        waited = step - sum(event.seconds for event in tape)
+        lost.append((about.plain_step_s - (about.plain_host_s or about.plain_step_s) - waited, about, waited))
+    most, about, waited = max(lost, key=lambda each: each[0])
+    if most < HELD_UP * about.plain_step_s or about.plain_host_s is None:
+        return ()
+    return (
+        f"a step took {format_time(about.plain_step_s)}, of which rank {about.rank} worked for "
+        f"{format_time(about.plain_host_s)} and waited for ranks for {format_time(waited)}; in the other "
+        f"{format_time(most)} it waited for data, or other threads of the job and other programs had its core, which "
+        "the prediction leaves out",
+    )
