@@ -29,7 +29,7 @@ from recsmith.training.dedup_parts import deduplication_of
 from recsmith.training.kept_maps import check_maps, keep_maps
 from recsmith.training.metrics import Window
 from recsmith.training.models import Outcome, build_task, features_of, find_function
-from recsmith.training.pipelines import batches_ahead, give_back, go_on, pipeline_of
+from recsmith.training.pipelines import attach, batches_ahead, detach, pipeline_of
 from recsmith.training.reading import run_from_raw, save_run
 from recsmith.training.resharding import check_loadable
 from recsmith.training.run import Checkpointing, Run
@@ -146,13 +146,13 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
             reached.scores = window.scores()
             tell_progress(training, times, total)
         if run.metrics.evaluate_every and reached.step % run.metrics.evaluate_every == 0:
-            give_back(pipeline)
+            detach(pipeline)
             evaluate_underway(training)
-            go_on(pipeline)
+            attach(pipeline)
         if due:
             save(training)
         training.checkpoints.poll()
-    give_back(pipeline)
+    detach(pipeline)
     agreement.heard()
     agreement.tell(stop=False, broken=guard.culprit is not None)
     if agreement.heard()[1]:

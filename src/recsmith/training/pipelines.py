@@ -55,13 +55,13 @@ def batches_ahead(pipeline: TrainPipelineBase[Any, Any]) -> int:
     return int(isinstance(pipeline, TrainPipelineSparseDist))
 
 
-def give_back(pipeline: TrainPipelineBase[Any, Any]) -> None:
-    """Let the model be called without its pipeline, which has rewritten the forward passes of tables; `go_on` after."""
+def detach(pipeline: TrainPipelineBase[Any, Any]) -> None:
+    """Let the model be called without its pipeline, which has rewritten the forward passes of tables; `attach` after."""
     if isinstance(pipeline, TrainPipelineSparseDist):
         pipeline.detach()
 
 
-def go_on(pipeline: TrainPipelineBase[Any, Any]) -> None:
+def attach(pipeline: TrainPipelineBase[Any, Any]) -> None:
     """Rewrite the forward passes of tables once more; batches whose ids have crossed ranks are trained next."""
     if isinstance(pipeline, TrainPipelineSparseDist):
         pipeline.attach()
