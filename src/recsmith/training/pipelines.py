@@ -56,7 +56,7 @@ def batches_ahead(pipeline: TrainPipelineBase[Any, Any]) -> int:
 
 
 def detach(pipeline: TrainPipelineBase[Any, Any]) -> None:
-    """Let the model be called without its pipeline, which has rewritten the forward passes of tables; `attach` after."""
+    """Let the model be called without its pipeline, which has rewritten the forward passes of tables."""
     if isinstance(pipeline, TrainPipelineSparseDist):
         pipeline.detach()
 
