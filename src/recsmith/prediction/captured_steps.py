@@ -6,7 +6,6 @@ from recsmith._types import Source
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.plans import Plan, load_plan
-from recsmith.prediction.capture_files import CaptureAbout
 from recsmith.prediction.graph import Kind
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.other_cluster import on_cluster
@@ -16,7 +15,7 @@ from recsmith.prediction.traces import Captured, load_capture
 from recsmith.prediction.what_if import WhatIf
 from recsmith.units import format_time
 
-HELD_UP = 0.15  # share of a step from which on it is worth a sentence
+HELD_UP = 0.15  # share of a step that a prediction lacks from which on the reason is looked for
 
 
 def predict_capture(
@@ -60,24 +59,22 @@ def predict_capture(
 
 
 def held_up(captured: Captured) -> tuple[str, ...]:
-    """A sentence where the host thread of a rank did not have its core for much of a step; none of a GPU's step.
+    """Why a step is predicted much too short, where a rank's host thread did not have its core; none of a GPU's step.
 
     Such times are in the measured step and not in the predicted one, which goes by the thread's own work and by waits
     for collectives.
     """
-    if any(event.kind == Kind.LAUNCH for tape in captured.graph.ranks for event in tape):
+    on_gpu = any(event.kind == Kind.LAUNCH for tape in captured.graph.ranks for event in tape)
+    slowest = max(captured.abouts, key=lambda about: about.plain_step_s)
+    step, measured = predict_graph(captured.graph).step_s, slowest.plain_step_s
+    if on_gpu or slowest.plain_host_s is None or measured - step < HELD_UP * measured:
         return ()
-    step = predict_graph(captured.graph).step_s
-    lost: list[tuple[float, CaptureAbout, float]] = []
-    for about, tape in zip(captured.abouts, captured.graph.ranks, strict=True):
-        waited = step - sum(event.seconds for event in tape)
-        lost.append((about.plain_step_s - (about.plain_host_s or about.plain_step_s) - waited, about, waited))
-    most, about, waited = max(lost, key=lambda each: each[0])
-    if most < HELD_UP * about.plain_step_s or about.plain_host_s is None:
+    waited = step - sum(event.seconds for event in captured.graph.ranks[slowest.rank])
+    rest = measured - slowest.plain_host_s - waited
+    if rest < HELD_UP * measured:
         return ()
     return (
-        f"a step took {format_time(about.plain_step_s)}, of which rank {about.rank} worked for "
-        f"{format_time(about.plain_host_s)} and waited for ranks for {format_time(waited)}; in the other "
-        f"{format_time(most)} it waited for data, or other threads of the job and other programs had its core, which "
-        "the prediction leaves out",
+        f"of a step of {format_time(measured)} rank {slowest.rank} worked for {format_time(slowest.plain_host_s)} and "
+        f"waited for ranks for {format_time(waited)}; in the other {format_time(rest)} it waited for data, or other "
+        "threads of the job and other programs had its core, which the prediction leaves out",
     )
