@@ -10,7 +10,7 @@ class BytesSent(TorchDispatchMode):
     """Counts the bytes of the tensors that are given to c10d's collectives within, by the name of the collective.
 
     What a collective really puts on the wire depends on its algorithm and on the number of ranks; the bytes that it is
-    given do not. Collectives of other threads are not counted: on a GPU, those of the backward pass.
+    given do not. Those of the backward pass are counted on every device: autograd takes the mode along to its threads.
     """
 
     def __init__(self) -> None:
