@@ -49,10 +49,34 @@ def test_ids_that_are_distributed_over_lookups_are_shared():
 @given(st.sampled_from(["hash", "quotient_remainder", "mixed_dimension"]), st.floats(1.2, 12.0))
 def test_a_target_is_reached(method: str, target: float):
     before = load_workload("criteo-kaggle")
-    made = compress_to(before, target, method, operation="add")  # type: ignore[arg-type]
+    words = {"operation": "add"} if method == "quotient_remainder" else {}
+    made = compress_to(before, target, method, **words)  # type: ignore[arg-type]
     assert made.factor >= 0.995 * target
     weights = sum(t.num_embeddings * t.embedding_dim for t in made.workload.tables)
     assert weights + made.dense >= made.parameters_after  # lanes that are left empty
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "said"),
+    [
+        (
+            "mixed_dimension",
+            {"factor": 8.0},
+            r"factor is 8.0, and mixed_dimension .* it; leave it out \(.* hash, ",
+        ),
+        ("hash", {"operation": "add"}, "operation is add, and hash does not read it"),
+        (
+            "path_based",
+            {"count": 3, "temperature": 0.5},
+            "count is 3, and path_based .*temperature is 0.5, and",
+        ),
+        ("mixed_radix", {"hidden": 8}, "hidden is 8, and mixed_radix does not read it"),
+    ],
+)
+def test_a_field_that_the_method_does_not_read_is_refused(method: str, words: dict[str, object], said: str):
+    with pytest.raises(UsageError, match=said):
+        CompressionRule(method=method, **words)  # type: ignore[arg-type]
+    CompressionRule(method=method, factor=4.0)  # type: ignore[arg-type]  # the default, as files may say it
 
 
 def test_what_cannot_be_reached_is_refused():

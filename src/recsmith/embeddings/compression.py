@@ -23,6 +23,19 @@ Method = Literal[
     "hash", "mixed_dimension", "quotient_remainder", "mixed_radix", "chinese_remainder", "path_based", "learned_hash"
 ]
 
+COMPOSITIONAL: tuple[Method, ...] = ("quotient_remainder", "mixed_radix", "chinese_remainder")
+METHODS_OF: dict[str, tuple[Method, ...]] = {  # fields of a rule that only some methods read
+    "factor": ("hash", "learned_hash", "quotient_remainder", "path_based"),
+    "count": ("mixed_radix", "chinese_remainder"),
+    "operation": COMPOSITIONAL,
+    "max_bag": (*COMPOSITIONAL, "path_based"),
+    "hidden": ("path_based",),
+    "temperature": ("mixed_dimension",),
+    "shares": ("mixed_dimension",),
+    "widths": ("mixed_dimension",),
+    "maps": ("learned_hash", "mixed_dimension"),
+}
+
 
 class LogicalTable(Protocol):
     """What a rule asks of a table."""
@@ -80,7 +93,16 @@ class CompressionRule:
             None
             if self.maps or not (blocks or self.method == "learned_hash")
             else f"{self.method} needs `maps`, a file of id maps (docs/compress.md says how to make it)",
+            *map(self._unread, METHODS_OF),
         )
+
+    def _unread(self, field: str) -> str | None:
+        """What to say of a field that was set and that the method does not read."""
+        value, methods = getattr(self, field), METHODS_OF[field]
+        if self.method in methods or value == type(self).__dataclass_fields__[field].default:
+            return None
+        readers = ", ".join(methods)
+        return f"{field} is {value}, and {self.method} does not read it; leave it out ({field} is for {readers})"
 
     def fits(self, table: LogicalTable) -> bool:
         """Whether the rule is for a table."""

@@ -3,17 +3,13 @@
 from collections.abc import Sequence
 
 from recsmith.embeddings import CompressionRule
+from recsmith.embeddings.compression import METHODS_OF
 from recsmith.embeddings.workloads import Compressed
 from recsmith.planning import Result
 from recsmith.units import format_size, format_time
 from recsmith.workloads import Workload
 
 SHOWN = ("method", "tables", "above_rows", "factor", "temperature", "operation")  # fields of a rule, for a run
-OWN = {  # fields that only some methods have
-    "factor": ("hash", "learned_hash", "quotient_remainder", "path_based"),
-    "temperature": ("mixed_dimension",),
-    "operation": ("quotient_remainder",),
-}
 
 
 def compression_lines(before: Workload, made: Compressed) -> list[str]:
@@ -43,7 +39,7 @@ def planned_lines(results: Sequence[Result]) -> list[str]:
 
 def _rule(rule: CompressionRule) -> str:
     method = rule.method
-    kept = {name: getattr(rule, name) for name in SHOWN if method in OWN.get(name, (method,))}
+    kept = {name: getattr(rule, name) for name in SHOWN if method in METHODS_OF.get(name, (method,))}
     return "{" + ", ".join(f"{name}: {_value(value)}" for name, value in kept.items()) + "}"
 
 
