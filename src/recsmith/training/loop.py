@@ -108,8 +108,7 @@ def _set_state(job: ShardedJob, run: Run, saved: Saved | None, reached: Reached)
 
 def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) -> bool:
     """Train until steps or samples are used up, or a signal asks to end, which is True."""
-    run, reached, agreement = training.run, training.reached, training.agreement
-    device = training.job.device
+    run, reached, device = training.run, training.reached, training.job.device
     times, window, guard = StepTimes(), Window(device), LossGuard(device)
     pipeline = pipeline_of(training.job, run.pipeline, lambda words: training.diary.say({"note": words}))
     batches = timed(pinned(source, device), times)
@@ -133,14 +132,7 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
         guard.look(reached.step, loss, place)
         due = run.checkpoint is not None and reached.step % run.checkpoint.every == 0
         if due or reached.step % AGREED_EVERY == 0:
-            stop, broken = agreement.heard()  # as told the time before: nobody waits
-            agreement.tell(stop=ending.asked, broken=guard.culprit is not None)
-            due = run.checkpoint is not None and (due or stop)
-            if due and not broken:  # never a state whose loss nobody has looked at
-                asked, broken = agreement.heard()
-                stop = stop or asked
-            if broken:
-                guard.refuse(training.output)
+            stop, due = _agreed(training, ending, guard, due)
 
         if reached.step % run.metrics.every == 0:
             reached.scores = window.scores()
@@ -153,11 +145,38 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
             save(training)
         training.checkpoints.poll()
     detach(pipeline)
-    agreement.heard()
-    agreement.tell(stop=False, broken=guard.culprit is not None)
-    if agreement.heard()[1]:
-        guard.refuse(training.output)
+    _agreed_at_the_end(training, guard)
     return stop
+
+
+def _agreed(training: Underway, ending: Ending, guard: LossGuard, due: bool) -> tuple[bool, bool]:
+    """Whether all ranks stop here, and whether they save a checkpoint: where one is due, and where they stop.
+
+    Raises:
+        RecSmithError: a loss of some rank is not finite.
+    """
+    agreement = training.agreement
+    stop, broken = agreement.heard()  # as told the time before: nobody waits
+    agreement.tell(stop=ending.asked, broken=guard.culprit is not None)
+    saves = training.run.checkpoint is not None and (due or stop)
+    if saves and not broken:  # never a state whose loss nobody has looked at
+        asked, broken = agreement.heard()
+        stop = stop or asked
+    if broken:
+        guard.refuse(training.output)
+    return stop, saves
+
+
+def _agreed_at_the_end(training: Underway, guard: LossGuard) -> None:
+    """Refuse what was trained where a loss of some rank is not finite.
+
+    Raises:
+        RecSmithError: one is not.
+    """
+    training.agreement.heard()
+    training.agreement.tell(stop=False, broken=guard.culprit is not None)
+    if training.agreement.heard()[1]:
+        guard.refuse(training.output)
 
 
 def _step(pipeline: Any, batches: Iterator[TrainingBatch], counted: Reached | None) -> Outcome:
