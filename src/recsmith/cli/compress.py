@@ -42,9 +42,10 @@ def read_target(_: click.Context, __: click.Parameter, value: str | None) -> flo
               "and as it is: a curve of AUC against bytes.")  # fmt: skip
 @click.option("--relearn", "relearned", metavar="FOLDER", help="Learn the hashes of the run of --data again, and carry "
               "its newest checkpoint over: a run that goes on.")  # fmt: skip
-@click.option("--methods", default=",".join(METHODS), show_default=True, metavar="A,B", help="Of --tune.")
-@click.option("--factors", default="2,4,8,16", show_default=True, metavar="N,M", help="Of --tune.")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Of --tune.")
+@click.option("--methods", default=",".join(METHODS), show_default=True, metavar="A,B", help="Methods of --tune.")
+@click.option("--factors", default="2,4,8,16", show_default=True, metavar="N,M", help="Factors of --tune.")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, metavar="N",
+              help="Seeds of --tune: trainings of each method and factor.")  # fmt: skip
 @click.option("--cluster", metavar="CLUSTER", help="Plan the tables as they are and smaller, and show both.")
 @search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the smaller workload, for plan, sweep and the rest.")

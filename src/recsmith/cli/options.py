@@ -110,7 +110,7 @@ replan_options = stack(  # of a problem that an old plan states, where something
     click.option("--workload", metavar="W", help="The tables from now on (default: those of OLD)."),
     click.option("--cluster", "-c", metavar="C", help="The devices from now on (default: those of OLD)."),
     _BATCH, _HBM, _RESERVE, _OPTIMIZER,
-    click.option("--constraints", metavar="FILE", help="Rules for single tables (default: those of OLD)."),
+    click.option("--constraints", metavar="FILE", help="Constraints from now on (default: those of OLD)."),
 )  # fmt: skip
 
 limit_options = stack(

@@ -23,7 +23,7 @@ from recsmith.cli.progress import end_line, note, proof_printer, search_printer
 @click.option("--objective", type=click.Choice(["cost", "step_time"]), default="cost", show_default=True,
               help="The cost of the tables alone, or the predicted time of the whole step.")  # fmt: skip
 @click.option("--step", metavar="MODEL|TRACE", help="The step of --objective step_time: a file of sizes, or a capture.")
-@click.option("--machine", metavar="M", help="That predicts the step: cpu (default), or a file of `learn kernels`.")
+@click.option("--machine", metavar="M", help="What predicts the step: cpu (default), or a file of `learn kernels`.")
 @click.option(
     "--prove", is_flag=True, default=False, help="Look for a better bound as well: a minute, or half of the time limit."
 )
