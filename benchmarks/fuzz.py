@@ -132,7 +132,7 @@ def _outcome(read: Read, file: Path) -> Row:
     except MemoryError:
         return {"outcome": "memory", "where": _last_place()}
     except BaseException as error:
-        return {"outcome": "traceback", "where": f"{type(error).__name__} at {_last_place()}"}
+        return {"outcome": "traceback", "where": f"{type(error).__name__} at {_last_place()}: {str(error)[:60]}"}
 
 
 def _last_place() -> str:

@@ -241,6 +241,18 @@ def test_ways_without_room_are_listed_last():
     assert ways[-1].total_s is None
 
 
+def test_a_plan_of_one_table_compares_ranks_by_what_they_cost():
+    """No other table costs anything here, so only the plan's own cost can say which differences count."""
+    device = replace(PLAN.cluster.device, host_link_bandwidth=1.0)  # so that a table in UVM costs years
+    memory = {"hbm_bytes": (2**20, *[2**30] * 3), "ddr_bytes_per_host": 2**40}
+    machines = replace(PLAN.cluster, device=device, **memory)
+    alone = plan_of(workload(table("wide", 10**5, 64, 900.0)), machines, placed("wide", "row_wise", range(4)))
+    kernels = {**PLAN.constraints, "kernels": ["fused", "fused_uvm"]}
+    ways = account(replace(alone, constraints=kernels), "wide", "torchrec").alternatives
+    whole = [way for way in ways if way.sharding_type == "table_wise"]
+    assert {(way.compute_kernel, way.ranks) for way in whole} == {("fused", (1,)), ("fused_uvm", (1,))}  # 0 is full
+
+
 def test_ways_keep_to_the_space_though_the_plan_does_not():
     narrow = {"types": ["table_wise", "column_wise"], "widths": "torchrec", "kernels": ["fused"], "memory": "real"}
     rules = [{"tables": "wide", "sharding_types": ["column_wise"]}]

@@ -48,6 +48,16 @@ def test_tensors_of_the_right_shapes_are_accepted() -> None:
     check_tensors({"a": np.ones(2), "b": np.ones((1, 2))}, SHAPES, "m", "a test")
 
 
+def test_a_signalling_nan_is_refused_without_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    write_weights(str(path), {"a": np.zeros(2), "b": np.ones((1, 2))}, {"name": "m"})
+    data = path.read_bytes()
+    path.write_bytes(data.replace(bytes(8), bytes.fromhex("010080ff00000000")))  # casting it would warn
+    tensors = read_weights(path, "a test")[1]
+    with pytest.raises(CorruptFile, match="tensor 'a' holds numbers that are not finite"):
+        check_tensors(tensors, SHAPES, "m", "a test")
+
+
 def test_weights_are_small_and_of_one_type(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 

@@ -70,8 +70,13 @@ def _without_numbers(event: dict[str, Any]) -> dict[str, Any]:
     return event
 
 
+def _without_threads(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key != "tid" or event["cat"] != "cuda_runtime"}
+
+
 BROKEN = {
     "no correlation": (_without_numbers, "an event of the device has no 'correlation'"),
+    "no thread": (_without_threads, "an event of the device has no 'tid'"),
     "no NCCL": (lambda event: None if event["name"].startswith("nccl") else event, "without a kernel of NCCL"),
 }
 

@@ -139,6 +139,9 @@ def test_kernel_times_are_written_and_read(tmp_path: Path):
     for kind, seconds in (("gemm", 1e-6), ("copy", 0.0), ("strange", 1e-6)):
         with pytest.raises(UsageError):
             KernelTime(kind=kind, shape=(1.0, 1.0, 1.0), seconds=seconds)
+    for size, seconds in ((8.0, 1e-302), (0.0, 1e-4), (8.0, 1e9)):
+        with pytest.raises(UsageError, match="all_reduce"):
+            CollectiveTime(name="all_reduce", ranks=2, bytes=size, seconds=seconds)
 
 
 def _model_file(folder: Path, text: str) -> str:

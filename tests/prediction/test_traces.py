@@ -90,6 +90,8 @@ BROKEN = {
         '"traceEvents": [', '"traceEvents": [{"ph": "X", "cat": "kernel"}, ')), "an event of the device has no 'args'"),
     "uneven steps": (lambda folder: _edit(folder, lambda t: t.replace("aten::linear", "aten::other", 1)),
                      "no step of .* has the operators of its first one"),
+    "steps at once": (lambda folder: _edit(folder, lambda t: t.replace('"ts": 20000.0', '"ts": 0.0')),
+                      "ProfilerStep#20 begins before the step before it has ended"),
     "a gloo run is missing": (lambda folder: _edit(folder, lambda t: t.replace("gloo:all_reduce", "x")),
                               "has no run of 'c10d::allreduce_'"),
     "negative": (lambda folder: _edit(folder, lambda t: t.replace('"dur"', '"duration"', 4)), None),

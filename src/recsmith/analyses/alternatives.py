@@ -94,7 +94,7 @@ def _best_ranks(devices: DeviceState, option: int, now_s: float) -> Alternative:
     problem = devices.problem
     pieces = np.array(option_pieces(problem, option))
     assignment = Assignment.of_table(option, pieces, np.full(len(pieces), NOWHERE))
-    quantum = max(float(devices.load.mean()), 1e-300) * QUANTUM
+    quantum = float(devices.expected.sum()) * QUANTUM  # of the whole plan: the other tables may cost nothing
     room = all(place_best(devices, assignment, i, quantum) for i in range(len(pieces)))
     total = devices.total if room else None
     for piece, target in zip(pieces.tolist(), assignment.target.tolist(), strict=True):

@@ -102,7 +102,7 @@ def _open(path: Path) -> tuple[dict[str, str], dict[str, Floats]]:
     safetensors: Any = import_module("safetensors")
     size = _size(path)
     try:
-        with safetensors.safe_open(path, framework="np") as file:
+        with np.errstate(invalid="ignore"), safetensors.safe_open(path, framework="np") as file:  # NaN: check_tensors
             odd = next((name for name in file.keys() if file.get_slice(name).get_dtype() != "F32"), None)  # noqa: SIM118
             if odd is not None:
                 raise CorruptFile(f"'{path}': tensor '{odd[:80]}' is not of type F32; train it again")

@@ -12,7 +12,7 @@ from typing import Any
 from recsmith.errors import CorruptFile
 from recsmith.prediction.dataflow import ISSUING
 from recsmith.prediction.graph import Kernel, Kind
-from recsmith.prediction.host_steps import Mark, Node, outermost_top
+from recsmith.prediction.host_steps import Mark, Node, tops_of
 from recsmith.prediction.kineto import MICRO, Span, Trace
 from recsmith.prediction.operators import kernel_of, kind_of
 
@@ -41,10 +41,14 @@ class DeviceRun:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Runs by correlation; calls of the runtime by their begin; the stream of most kernels, and all streams."""
+    """Runs by correlation; calls of the runtime by their begin; the stream of most kernels, and all streams.
+
+    spans: the calls that launch something or wait, as spans of the host.
+    """
 
     runs: dict[int, DeviceRun]
     calls: dict[float, tuple[str, int]]
+    spans: tuple[Span, ...]
     main: str
     streams: tuple[str, ...]
 
@@ -58,10 +62,11 @@ def device_of(trace: Trace) -> Device:
     """What the device of a trace did.
 
     Raises:
-        CorruptFile: an event lacks its correlation or its stream.
+        CorruptFile: an event lacks its correlation, its thread or its stream.
     """
     runs: dict[int, DeviceRun] = {}
     calls: dict[float, tuple[str, int]] = {}
+    spans: list[Span] = []
     try:
         for event in trace.device:
             words = event["args"]
@@ -73,7 +78,8 @@ def device_of(trace: Trace) -> Device:
                     event["cat"] != "kernel",
                 )
             else:
-                calls[float(event["ts"]) * MICRO] = (str(event["name"]), int(words.get("correlation", -1)))
+                spans.append(_span(event))
+                calls[spans[-1].begin] = (spans[-1].name, int(words.get("correlation", -1)))
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFile(
             f"'{trace.source}' is damaged: an event of the device has no {error}; capture it again"
@@ -81,15 +87,14 @@ def device_of(trace: Trace) -> Device:
     busy: dict[str, float] = {}
     for run in runs.values():
         busy[run.stream] = busy.get(run.stream, 0.0) + (0.0 if run.of_nccl else run.seconds)
-    return Device(runs, calls, max(busy, key=busy.__getitem__), tuple(busy))
+    known = tuple(span for span in spans
+                  if calls[span.begin][1] in runs or span.name in (*ONE_STREAM, *ALL_STREAMS))  # fmt: skip
+    return Device(runs, calls, known, max(busy, key=busy.__getitem__), tuple(busy))
 
 
-def calls_within(trace: Trace, device: Device, step: Span) -> list[Span]:
-    """Calls of a step that launch something or wait, as spans of the host."""
-    return [_span(event) for event in trace.device
-            if event["cat"] in CALLS and step.begin <= float(event["ts"]) * MICRO <= step.end
-            and (int(event["args"].get("correlation", -1)) in device.runs
-                 or str(event["name"]) in (*ONE_STREAM, *ALL_STREAMS))]  # fmt: skip
+def calls_within(device: Device, step: Span) -> list[Span]:
+    """Calls of a step that launch something or wait."""
+    return [span for span in device.spans if step.begin <= span.begin <= step.end]
 
 
 def _span(event: dict[str, Any]) -> Span:
@@ -104,8 +109,8 @@ def device_marks(nodes: list[Node], device: Device, waits: dict[int, int]) -> tu
     waits: {place of an operator: collective}, as of a step on CPU; here the main stream waits, and not the host.
     """
     marks, issued, skip_to = list[Mark](), list[DeviceRun | None](), -1.0
-    for place, node in enumerate(nodes):
-        span, top = node.span, outermost_top(nodes, place)
+    for place, (node, top) in enumerate(zip(nodes, tops_of(nodes), strict=True)):
+        span = node.span
         if span.begin < skip_to:
             continue
         if place in waits:

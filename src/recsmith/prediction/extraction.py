@@ -91,7 +91,7 @@ def _host_spans(trace: Trace, step: Span, device: Device | None) -> list[Span]:
     if device is None:
         return [span for span in within if span.thread == step.thread]
     threads = {step.thread, *(span.thread for span in within if span.name.startswith(LABELS))}
-    both = [span for span in (*within, *calls_within(trace, device, step)) if span.thread in threads]
+    both = [span for span in (*within, *calls_within(device, step)) if span.thread in threads]
     return sorted(both, key=lambda span: (span.begin, -span.end))
 
 

@@ -50,11 +50,12 @@ def nodes_of(spans: Sequence[Span]) -> list[Node]:
     stack, outer, inside = list[int](), list[int](), [0] * len(spans)
     for place, span in enumerate(spans):
         while stack and spans[stack[-1]].end <= span.begin:
-            stack.pop()
-        for each in stack:
-            inside[each] += 1
+            closed = stack.pop()
+            inside[closed] = place - closed - 1
         outer.append(stack[-1] if stack else -1)
         stack.append(place)
+    for still_open in stack:
+        inside[still_open] = len(spans) - still_open - 1
     return [Node(span, outer[i], inside[i]) for i, span in enumerate(spans)]
 
 
@@ -80,7 +81,7 @@ class Mark:
 
 def marks_of(nodes: list[Node], waits: dict[int, int], ended: Sequence[float]) -> list[Mark]:
     """The marks of a step in order. waits: {place of an operator: collective}; ended: when collectives did."""
-    marks, skip_to, issued, tops = list[Mark](), -1.0, 0, _tops(nodes)
+    marks, skip_to, issued, tops = list[Mark](), -1.0, 0, tops_of(nodes)
     waits = {_outermost(nodes, place): each for place, each in sorted(waits.items(), reverse=True)}
     closed = 0.0  # the last boundary before an operator: an end of one before, or the begin of the one around it
     for place, node in enumerate(nodes):
@@ -122,15 +123,8 @@ def _outermost(nodes: list[Node], place: int) -> int:
     return found
 
 
-def outermost_top(nodes: Sequence[Node], place: int) -> int:
-    """The top-level operator around an operator, or itself."""
-    while nodes[place].outer >= 0:
-        place = nodes[place].outer
-    return place
-
-
-def _tops(nodes: list[Node]) -> list[int]:
-    """The top-level operator of each."""
+def tops_of(nodes: Sequence[Node]) -> list[int]:
+    """The top-level operator around each operator, or itself."""
     tops: list[int] = []
     for place, node in enumerate(nodes):
         tops.append(place if node.outer < 0 else tops[node.outer])

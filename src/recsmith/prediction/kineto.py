@@ -3,6 +3,7 @@
 import gzip
 import json
 import zlib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -55,7 +56,7 @@ def load_trace(path: Path) -> Trace:
 
     Raises:
         UsageError: the file cannot be read.
-        CorruptFile: it is cut short, no trace of torch.profiler, or holds no whole step.
+        CorruptFile: it is cut short, no trace of torch.profiler, or holds no whole step, or steps that overlap.
     """
     raw = _parsed(path)
     events = raw.get("traceEvents")
@@ -81,6 +82,11 @@ def _trace(source: str, raw: dict[str, Any], events: list[dict[str, Any]]) -> Tr
         raise CorruptFile(
             f"'{source}' holds {len(steps)} steps and {len(operators)} operators; capture whole steps: call the "
             "profiler's step(), or use recsmith capture"
+        )
+    overlap = next((later for earlier, later in pairwise(steps) if later.begin < earlier.end - MICRO), None)
+    if overlap:
+        raise CorruptFile(
+            f"'{source}' is damaged: {overlap.name} begins before the step before it has ended; capture it again"
         )
     named = tuple(span for span in spans["user_annotation"] if not span.name.startswith(("gloo:", STEP)))
     gloo = sorted((span for span in spans["user_annotation"] if span.name.startswith("gloo:")), key=lambda s: s.begin)

@@ -9,6 +9,7 @@ from recsmith.files import check_schema, decode, dump_json, encode, parse_json, 
 from recsmith.prediction.kernels.inputs import figures_of
 from recsmith.prediction.operators import KINDS
 
+LEAST_SECONDS = 1e-9  # no kernel and no collective takes less
 TIMES_SCHEMA = "recsmith/kernel-times/1"
 
 
@@ -29,7 +30,8 @@ class KernelTime:
             None if len(self.shape) == figures and all(0 <= each < 1e18 for each in self.shape)
             else f"a kernel of kind {self.kind} has {figures} figures of 0 or more",
             None if 0 <= self.between < 1e18 else f"bytes between two runs are {self.between}; they must be 0 or more",
-            None if 0 < self.seconds < 1e6 else f"seconds of a kernel are {self.seconds}; they must be above 0",
+            None if LEAST_SECONDS <= self.seconds < 1e6
+            else f"a kernel took {self.seconds} seconds; it must be a nanosecond or more",
         )  # fmt: skip
 
 
@@ -43,9 +45,12 @@ class CollectiveTime:
     seconds: float
 
     def __post_init__(self) -> None:
-        """Check seconds."""
+        """Check seconds and bytes."""
         check_rules(
-            None if 0 < self.seconds < 1e6 and self.bytes > 0 else f"seconds or bytes of {self.name} are not above 0"
+            None
+            if LEAST_SECONDS <= self.seconds < 1e6
+            else f"{self.name} took {self.seconds} seconds; it must be a nanosecond or more",
+            None if 0 < self.bytes < 1e18 else f"bytes of {self.name} are {self.bytes}; they must be above 0",
         )
 
 
