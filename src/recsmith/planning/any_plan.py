@@ -57,8 +57,10 @@ def any_plan(problem: Problem) -> Verdict:
 
 
 def _is_hopeless(evaluator: Evaluator) -> bool:
-    """Whether some table fits no device, or all tables at their lightest weigh more than all devices."""
+    """Whether some table fits no device, all weigh more than all devices, or constraints leave them too few places."""
     problem = evaluator.problem
+    if not problem.legality.has_places:
+        return True
     light = shared_relaxation(evaluator, barred=True).choose(LIGHTEST)
     if np.isfinite(light.seconds).all() and light.bytes.sum() <= problem.capacity.sum():
         return False

@@ -73,6 +73,15 @@ class Group:
             free = held.sum(axis=0) + min(size, self.local) <= self.most
         return np.repeat(free, self.local)
 
+    def holds_with(self, on: Ints, row: int, own: Ints) -> Bools:
+        """Whether (n,) it holds beside what is placed, once the table of this row has these shards (n, W) on ranks."""
+        others, own = self.held(on)[self.rows != row], by_target(own, self.local).sum(axis=-1)
+        if self.kind == "together":
+            placed = others[(others > 0).any(axis=1)][:1] > 0
+            return np.asarray(((own > 0) == placed).all(axis=1)) if len(placed) else np.ones(len(own), dtype=bool)
+        each = (others > 0).sum(axis=0) + (own > 0) if self.kind == "tables" else others.sum(axis=0) + own
+        return np.asarray((each <= self.most).all(axis=1))
+
     def holds(self, on: Ints) -> bool:
         """Whether it holds for what is placed, with more to come or not; tables that are out do not count."""
         held = self.held(on)
@@ -137,6 +146,17 @@ class Legality:
         limited = np.zeros(self.tables, dtype=bool)
         limited[list(self.splits)] = True
         return limited
+
+    @property
+    def has_places(self) -> bool:
+        """Whether each group may have a shard of every table on the ranks open to them; if not, no plan keeps it."""
+        open_ = np.ones((self.tables, self.world), dtype=bool) if self.open is None else self.open
+        for group in self.groups:
+            ranks = np.asarray(open_[np.isin(self.row, group.rows) & (self.row >= 0)].any(axis=0))
+            places = int(np.count_nonzero(by_target(ranks, group.local).any(axis=-1)))
+            if group.kind != "together" and len(group.rows) > group.most * places:
+                return False
+        return True
 
     @property
     def counts_shards(self) -> bool:

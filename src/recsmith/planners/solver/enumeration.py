@@ -129,19 +129,18 @@ class Enumeration:
 
     def _kept(self, node: PartialPlan, arrangements: Arrangements) -> Bools:
         """Arrangements (n,) of the next table that keep what holds between it and the tables placed."""
-        legality, none, depth = self.problem.legality, len(self.shares.layout), len(node.chosen)
-        kept = np.ones(len(arrangements.group), dtype=bool)
-        if legality.row[self.order[depth]] < 0:
+        legality, none, number = self.problem.legality, len(self.shares.layout), self.order[len(node.chosen)]
+        own, kept = int(legality.row[number]), np.ones(len(arrangements.group), dtype=bool)
+        if own < 0:
             return kept
         count = np.append(self.shares.count, 0)
         on = legality.nothing_placed()
         for table, placed, row in zip(self.order, self.arrangements, node.chosen, strict=False):
             if legality.row[table] >= 0:
                 on[legality.row[table]] = count[np.minimum(placed.share[row], none)]
-        groups = legality.groups_of.get(self.order[depth], [])
-        for i, share in enumerate(arrangements.share):
-            on[legality.row[self.order[depth]]] = count[np.minimum(share, none)]
-            kept[i] = all(group.holds(on) for group in groups)
+        shards = count[np.minimum(arrangements.share, none)]
+        for group in legality.groups_of.get(number, []):
+            kept &= group.holds_with(on, own, shards)
         return kept
 
     def _bounds(self, node: PartialPlan, arrangements: Arrangements, rows: Ints) -> Floats:
