@@ -1,5 +1,6 @@
 """Plain data to nouns and back: what is refused, and what it says."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,10 @@ from support.values import PRINTABLE, VALUES, raw_workload
 from recsmith.clusters import Links, load_cluster
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import decode, did_you_mean, dump_json, parse
-from recsmith.problems import load_constraints
+from recsmith.files.nouns import LARGE
+from recsmith.files.validators import adapter, brief_validator, rules_validator
+from recsmith.plans import Placement
+from recsmith.problems import Constraints, load_constraints
 from recsmith.workloads import Workload, load_workload, workload_from_raw
 
 
@@ -223,6 +227,17 @@ def test_a_large_file_tells_its_first_broken_rule_only():
     raw = raw_workload(num_embeddings=0)
     raw["tables"] *= 2**10
     assert refusal(raw) == "'w.json': num_embeddings of table 'user_id' is 0; it must be at least 1 and below 2^53"
+
+
+def test_a_large_file_gets_the_defaults_of_a_small_one():
+    raw = {"table": "a", "sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [0]}
+    rules = [{"tables": f"t{i}", "pin": {"sharding_type": "table_wise", "ranks": [0]}} for i in range(2000)]
+    assert len(json.dumps(rules)) > LARGE
+    assert (
+        decode(Constraints, {"rules": rules}, "x").rules[-1] == decode(Constraints, {"rules": rules[-1:]}, "x").rules[0]
+    )
+    for validator in (adapter(Placement), brief_validator(Placement), rules_validator(Placement, brief=True)):
+        assert validator.validate_json(json.dumps(raw), strict=True).widths == ()
 
 
 def test_a_word_like_no_other_gets_the_whole_list():

@@ -39,12 +39,13 @@ def rules_validator(noun: Any, *, brief: bool) -> Any:
 
 
 def _changed(schema: Any, change: Callable[[Raw], Raw]) -> Any:
-    """A core schema of pydantic with every part of it changed, inner ones first."""
+    """A core schema of pydantic with every part of it changed, inner ones first; default values are no parts."""
     if isinstance(schema, list | tuple):
         return [_changed(each, change) for each in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
-    return change({key: _changed(value, change) for key, value in cast(Raw, schema).items()})
+    parts = cast(Raw, schema).items()
+    return change({key: value if key == "default" else _changed(value, change) for key, value in parts})
 
 
 def _stopping_early(part: Raw) -> Raw:
