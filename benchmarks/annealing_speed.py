@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from recsmith.bounds import LowerBound, lower_bound
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model
 from recsmith.planners.annealing import tournament

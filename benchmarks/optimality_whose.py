@@ -13,7 +13,7 @@ from optimality_large import TARGETS, large_problems
 from records import THREADS, Key, Row, resumed
 
 from recsmith.bounds import lower_bound
-from recsmith.bounds.dominated_groups import groups_dominated_by_type
+from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model

@@ -6,13 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from support.bounds import FEW, MEDIUM
+from hypothesis import strategies as st
+from support.bounds import FEW, MEDIUM, ONE_DOZEN
 from support.cases import BOTH, Case, cluster, table, workload
 
 from recsmith.bounds import lower_bound
-from recsmith.bounds.selection import SelectionLimits
+from recsmith.bounds.group_branching import TOLERANCE, LeastLimits, least_fixed_point
+from recsmith.bounds.linear_bounds import SelectionLimits, mean_linear_bound
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.problems import Space
+
+STEPS = st.lists(st.tuples(st.floats(1e-9, 10), st.floats(0, 10)), max_size=5)
 
 
 @FEW
@@ -36,3 +40,57 @@ def test_one_kind_of_table_has_one_promising_limit_of_its_group(model: str) -> N
     assert first.groups is not None
     assert first.groups.tolist() == [True]
     assert everything.groups is None
+
+
+@given(st.one_of(st.just(0.0), st.floats(1e-6, 10)), STEPS)
+def test_the_fixed_point_is_the_smallest_solution(start: float, steps: list[tuple[float, float]]) -> None:
+    """Of a function that falls by steps: the answer needs at least itself, and a little more is a solution."""
+
+    def needed(z: float) -> float:
+        return start + sum(height for place, height in steps if z < place)
+
+    found = least_fixed_point(needed)
+    assert found is not None
+    assert found * (1 - 1e-12) <= needed(found)
+    above = found * (1 + 2 * TOLERANCE) + 1e-11
+    assert needed(above) <= above
+
+
+def test_a_function_that_is_infinite_throughout_has_no_fixed_point() -> None:
+    assert least_fixed_point(lambda _: math.inf) is None
+
+
+def test_tables_that_outweigh_all_devices_have_no_limits() -> None:
+    case = Case(workload(table("a", 1000, 8), table("b", 1000, 8)), cluster(1, hbm=50_000))
+    evaluator = case.evaluator
+    limits = LeastLimits(evaluator, mean_linear_bound(evaluator))
+    assert limits.of_groups(np.ones(evaluator.groups, dtype=bool), 0.0, math.inf) is None
+
+
+@ONE_DOZEN
+@given(MEDIUM)
+def test_limits_satisfy_the_inequality_and_what_is_selected_keeps_them(case: Case) -> None:
+    evaluator = case.evaluator
+    least_limits = LeastLimits(evaluator, mean_linear_bound(evaluator))
+    everything = np.ones(evaluator.groups, dtype=bool)
+    limits = least_limits.of_groups(everything, 0.0, math.inf)
+    if limits is None:
+        lightest = least_limits.totals.at(SelectionLimits(price=1e6))
+        assert not lightest.bytes <= sum(case.cluster.capacities) or not math.isfinite(lightest.value)
+        return
+    selected = least_limits.selected(limits)
+    assert np.isfinite(selected.value).all()
+    assert selected.largest.max() <= limits.limit * (1 + 1e-5) + 1e-11
+    mean = (float(selected.value.sum()) - limits.price * least_limits.capacity) / least_limits.world
+    assert mean <= limits.limit * (1 + 2e-3) + 1e-11  # the penalty on ties is in the value
+
+
+@pytest.mark.parametrize("high", [1e-9, math.inf])
+def test_local_pieces_stay_below_high(high: float) -> None:
+    case = Case(workload(table("a", 1000, 64, 50.0), batch_size=1000), cluster(2), cost_model="analytic")
+    evaluator = case.evaluator
+    least_limits = LeastLimits(evaluator, mean_linear_bound(evaluator))
+    limits = least_limits.of_groups(np.ones(evaluator.groups, dtype=bool), 0.0, high)
+    assert limits is not None
+    assert (limits.local, limits.groups is not None) == (high, True)
+    assert least_limits.selected(limits).largest.max() <= high

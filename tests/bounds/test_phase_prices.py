@@ -5,15 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.bounds import MEDIUM, ONE_DOZEN, SOME, hand_made, total_of
-from support.cases import Case, drawn, fits
+from support.cases import Case, cluster, drawn, fits, table, workload
 
 from recsmith._types import Bools
-from recsmith.bounds.dominated_groups import groups_dominated_by_type
-from recsmith.bounds.multipliers import Multipliers, PhaseRanges
-from recsmith.bounds.phase_prices import TablePrices
-from recsmith.bounds.selection import SelectionLimits
+from recsmith.bounds.groups import groups_dominated_by_type
+from recsmith.bounds.linear_bounds import SelectionLimits, least_opening
+from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges, stacked
+from recsmith.bounds.phase_prices import LocalPieces, TablePrices, different_tables
+from recsmith.bounds.relaxation import Relaxation
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.costs.protocol import Evaluator
+from recsmith.problems import Space
 
 
 def _random(draw: np.random.Generator, groups: int, planes: int) -> Multipliers:
@@ -72,3 +74,74 @@ def test_a_narrower_range_is_never_cheaper_and_bars_pieces_that_exceed_it(case: 
     local = ~prices.costs.worldwide
     barred = np.isinf(least[2][:, local])
     assert barred.all() or (prices.pieces.alone <= 0).any()
+
+
+def _pieces(case: Case) -> LocalPieces:
+    evaluator = case.evaluator
+    slopes = np.stack([plane.slopes for plane in evaluator.planes])
+    nothing = np.zeros(evaluator.groups, dtype=bool)
+    everyone = np.arange(len(case.problem.tables))
+    return LocalPieces(
+        evaluator, Relaxation(evaluator, barred=True), least_opening(evaluator), slopes, nothing, everyone
+    )
+
+
+def _price(pieces: LocalPieces, low: float, high: float) -> float:
+    """The price of the only piece for a range of `ready`, at multipliers of 1."""
+    nodes = stacked([PhaseRanges((low, high), (0.0, 0.0))], [Multipliers(1.0, 1.0, 0.0, np.ones((1, 1)), 0)])
+    ((price,),) = pieces.cheapest(nodes, np.zeros(1)).tolist()
+    return price
+
+
+def test_a_piece_that_leaves_no_room_for_another_pays_for_its_whole_rank() -> None:
+    """With one table there are only big pieces: beside it no seconds can be used, so its rank costs the least ready."""
+    case = Case(workload(table("a", 5000, 8, 10.0)), cluster(2), Space(types=("table_wise",)), cost_model="torchrec")
+    pieces = _pieces(case)
+    alone = float(pieces.alone[0])
+    assert _price(pieces, 0.0, 3 * alone) == pytest.approx(alone)  # small: another could stand beside it
+    assert _price(pieces, 1.4 * alone, 1.5 * alone) == pytest.approx(1.4 * alone)
+    assert _price(pieces, 0.0, 1.5 * alone) == pytest.approx(alone)
+    assert _price(pieces, 0.0, 0.5 * alone) == np.inf
+
+
+def test_a_piece_that_covers_a_host_pays_for_each_of_its_ranks() -> None:
+    space = Space(types=("table_row_wise",))
+    pieces = _pieces(Case(workload(table("a", 5000, 8, 10.0)), cluster(2, hosts=2), space, cost_model="torchrec"))
+    alone = float(pieces.alone[0])
+    assert _price(pieces, 0.0, 3 * alone) == pytest.approx(2 * alone)
+    assert _price(pieces, 1.4 * alone, 1.5 * alone) == pytest.approx(2 * 1.4 * alone)
+
+
+def test_a_piece_that_another_fits_beside_pays_for_itself() -> None:
+    """The small table takes a tenth of the range, at the same price a second: nothing of the rank is lost."""
+    tables = workload(table("a", 5000, 8, 10.0), table("b", 5000, 8, 1.0))
+    pieces = _pieces(Case(tables, cluster(2), Space(types=("table_wise",)), cost_model="torchrec"))
+    nodes = stacked([PhaseRanges((0.0, 1.5 * float(pieces.alone.max())), (0.0, 0.0))],
+                    [Multipliers(1.0, 1.0, 0.0, np.ones((1, 1)), 0)])  # fmt: skip
+    used = pieces.alone[pieces.whole[:, 0]]
+    assert pieces.cheapest(nodes, np.zeros(1))[0] == pytest.approx(used)
+
+
+def test_every_width_of_a_table_that_may_be_split_is_a_piece() -> None:
+    case = Case(workload(table("a", 100, 20)), cluster(2), Space(types=("column_wise",)), cost_model="analytic")
+    pieces = _pieces(case)
+    assert [family.shape for family in pieces.families] == [(1, 5)]
+    assert pieces.whole.size == 0
+    assert pieces.numbers > pieces.ready.size
+
+
+def test_tables_with_the_same_facts_in_the_same_order_are_one() -> None:
+    """Tables 0 and 2 are alike; 1 differs in one number, 3 in the order, 4 has one fact less, and 5 has none."""
+    table = np.array([2, 0, 1, 3, 0, 1, 2, 3, 4])
+    numbers = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 2.5, 2.0, 1.0, 1.0])
+    first, copies = different_tables(6, [(table, numbers[:, None])])
+    assert first.tolist() == [0, 1, 3, 4, 5]
+    assert copies.tolist() == [2, 1, 1, 1, 1]
+
+
+def test_each_kind_of_facts_counts_by_itself() -> None:
+    """What one table has of the first kind, the other has of the second."""
+    one, other = np.array([0]), np.array([1])
+    first, copies = different_tables(2, [(one, np.ones((1, 1))), (other, np.ones((1, 1)))])
+    assert first.tolist() == [0, 1]
+    assert copies.tolist() == [1, 1]

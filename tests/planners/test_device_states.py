@@ -16,7 +16,7 @@ from support.cases import BOTH, LOOSE, Case, drawn, medium_case
 from support.placing import random_assignment
 
 from recsmith._types import Floats, Ints
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import device_sums, step_seconds
 from recsmith.planners.annealing.options import AnnealingOptions
 from recsmith.planners.annealing.population import Population

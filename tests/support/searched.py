@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.current_plan import CurrentPlan
 from recsmith.planners.search.device_state import DeviceState

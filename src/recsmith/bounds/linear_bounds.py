@@ -1,21 +1,65 @@
-"""Linear bounds below a convex cost model, and the seconds of pieces by them.
+"""Which options tables may select when a problem is relaxed, and the linear bound that prices them.
+
+Legend: G fusion groups, k work terms.
+
+Linear bounds below a convex cost model, and the seconds of pieces by them.
 
 The tightest bound mixes the model's supporting planes so that all tables together cost most.
 
 Legend: N pieces, T tables, G fusion groups, O options, k work terms, J planes.
+
+Values that are worked out once for an evaluator and kept for as long as it lives.
+
+How far floating-point sums may be off before a bound is no longer one: what every bound gives away for it.
 """
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
-from recsmith._types import Floats, Ints
-from recsmith.bounds.per_evaluator import kept_for
-from recsmith.bounds.selection import LinearBound
+from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE
 
 MOST_MIXES = 6  # steps of the ascent; trade-off: each costs a pass over all options for each of PLANE_STEPS
 PLANE_STEPS = (1.0, 0.5, 0.25, 0.125)  # shares of the way to a single plane that the line search tries
 LEAST_RISE = 5e-4  # relative; the ascent ends where a step gains no more than this
+Value = TypeVar("Value")
+ENTRY = "_kept_by_bounds"  # of the evaluator's own dictionary, where functools.cached_property keeps values too
+ROUNDING = 1e-9  # relative, of seconds; sums of some 10,000 terms in double precision are exact to about 1e-12
+BYTES_ROUNDING = 1e-13  # relative, of bytes times their price, which may exceed the seconds beside it by many decades
+
+
+@dataclass(frozen=True, slots=True)
+class LinearBound:
+    """A linear function of the summed terms that lies nowhere above the cost of a fusion group on a rank.
+
+    A group with summed terms S costs at least slopes[group] @ S + opening where it holds a piece. slopes (G, k):
+    seconds, of all phases, per unit of a term. opening: seconds; the least that any group pays for holding a piece.
+    """
+
+    slopes: Floats
+    opening: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionLimits:
+    """The limits under which every table selects its cheapest option.
+
+    limit: most seconds of a piece beyond the opening of its group; local: most seconds of one that does not span the
+    world. price: seconds per byte of device memory. groups: fusion groups (G,) that may be selected; None for all.
+    world_penalty: share of its seconds by which an option that spans the world counts as more expensive than it is.
+    weight: most device bytes of a piece on a rank.
+    """
+
+    limit: float = np.inf
+    price: float = 0.0
+    groups: Bools | None = None
+    local: float = np.inf
+    world_penalty: float = 0.0
+    weight: float = np.inf
 
 
 def tightest_linear_bound(evaluator: Evaluator) -> LinearBound:
@@ -105,3 +149,11 @@ def _cheapest(seconds: Floats, start: Ints) -> tuple[float, Ints]:
     least = np.minimum.reduceat(seconds, start[:-1])
     cheapest = np.flatnonzero(seconds == np.repeat(least, np.diff(start)))
     return float(least.sum()), cheapest[np.searchsorted(cheapest, start[:-1])]
+
+
+def kept_for(evaluator: Evaluator, key: Hashable, make: Callable[[], Value]) -> Value:
+    """The value of a key for an evaluator, made at the first call. An evaluator with slots alone keeps nothing."""
+    values: dict[Hashable, Any] = getattr(evaluator, "__dict__", {}).setdefault(ENTRY, {})
+    if key not in values:
+        values[key] = make()
+    return values[key]

@@ -11,15 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recsmith.bounds.confined import confined_bound
-from recsmith.bounds.counted import counted_bound
-from recsmith.bounds.dominated_groups import groups_dominated_by_type
+from recsmith.bounds.constraint_bounds import confined_bound, counted_bound
 from recsmith.bounds.group_branching import GroupBranching
-from recsmith.bounds.linear_bounds import tightest_linear_bound
-from recsmith.bounds.per_evaluator import kept_for
+from recsmith.bounds.groups import groups_dominated_by_type
+from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, SelectionLimits, kept_for, tightest_linear_bound
 from recsmith.bounds.phase_branching import PhaseBranching
-from recsmith.bounds.selection import LinearBound, SelectionLimits
-from recsmith.bounds.tolerances import ROUNDING
 from recsmith.costs.protocol import Evaluator
 from recsmith.plans import Bound
 from recsmith.problems import Problem

@@ -5,6 +5,8 @@ seconds + price * bytes, summed over the ranks it covers, among options whose pi
 What other tables do does not matter. Where a cost model is not additive, a linear bound below it takes its place.
 
 Legend: T tables, O options, P pieces, G fusion groups.
+
+Relaxations that several members of a search ask for: each is built once for an evaluator.
 """
 
 from collections.abc import Callable
@@ -15,8 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.bounds.linear_bounds import linear_seconds, mean_linear_bound
-from recsmith.bounds.selection import LinearBound, SelectionLimits
+from recsmith.bounds.linear_bounds import LinearBound, SelectionLimits, kept_for, linear_seconds, mean_linear_bound
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
@@ -142,3 +143,13 @@ def covered_bytes(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Fl
     """Device bytes (N,) of pieces over all ranks that they cover. head, tail: on each rank but the last, and on it."""
     others = problem.modes.coverage[modes] - 1
     return (others * head.device + tail.device).astype(np.float64)
+
+
+def shared_relaxation(evaluator: Evaluator, linear: LinearBound | None = None, *, barred: bool = False) -> Relaxation:
+    """Relaxation(evaluator, linear=linear, barred=barred), built at the first call; not to be changed by its users.
+
+    A linear bound is recognised by identity, not by value.
+    """
+    key = "relaxation", None if linear is None else id(linear)  # the relaxation keeps the bound alive, and so its id
+    relaxation = kept_for(evaluator, key, lambda: Relaxation(evaluator, linear=linear))
+    return relaxation.reopened(np.zeros_like(evaluator.problem.options.barred)) if barred else relaxation

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
 from recsmith.planners.search.device_state import DeviceState

@@ -15,8 +15,7 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.bounds import lower_bound
-from recsmith.bounds.relaxation import Choice
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import Choice, shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound, UsageError
 from recsmith.planners.protocol import Budget, OnImprove, Search, Solution

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from recsmith.bounds.selection import SelectionLimits
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.linear_bounds import SelectionLimits
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.planners.search.candidates import light_candidates
 from recsmith.planners.search.device_state import DeviceState

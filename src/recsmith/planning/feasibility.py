@@ -8,7 +8,7 @@ Legend: T tables, W ranks.
 
 import numpy as np
 
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import CostModel, Evaluator
 from recsmith.errors import Infeasible
 from recsmith.planning.remedies import LIGHTEST, roomy_weights, weights, what_helps

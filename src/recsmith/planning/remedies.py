@@ -12,9 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.bounds.relaxation import DEAREST
-from recsmith.bounds.selection import SelectionLimits
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.linear_bounds import SelectionLimits
+from recsmith.bounds.relaxation import DEAREST, shared_relaxation
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.clusters import larger_groups
 from recsmith.costs import AdditiveEvaluator, CostModel

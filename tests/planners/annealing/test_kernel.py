@@ -6,7 +6,7 @@ from support.cases import Case, check_plan, cluster, fits, medium_case, seeded, 
 from support.searched import heap, lopsided
 
 from recsmith.bounds import lower_bound
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import price, step_seconds
 from recsmith.planners.annealing import kernel
 from recsmith.planners.annealing.kernel import Cooling, FlatOptions, FlatProblem, is_compiled

@@ -4,7 +4,7 @@ import numpy as np
 from support.cases import BOTH, medium_case, seeded
 from support.searched import heap, lopsided
 
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.planners.annealing.options import AnnealingOptions
 from recsmith.planners.annealing.tried_options import DEAREST
 from recsmith.planners.search.device_state import DeviceState

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.searched import heap, lopsided
 
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import step_seconds
 from recsmith.planners.annealing.options import AnnealingOptions
 from recsmith.planners.annealing.population import Population

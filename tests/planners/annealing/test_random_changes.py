@@ -6,7 +6,7 @@ from planners.annealing.test_population import population
 from support.cases import LOOSE, medium_case, seeded
 from support.placing import random_assignment
 
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.planners.annealing import random_changes
 from recsmith.planners.annealing.options import AnnealingOptions
 from recsmith.planners.annealing.population import Population

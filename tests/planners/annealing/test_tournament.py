@@ -8,8 +8,8 @@ from support.cases import Case, cluster, table, workload
 from support.searched import lopsided
 
 from recsmith.bounds import lower_bound
-from recsmith.bounds.dominated_groups import groups_dominated_by_type
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.groups import groups_dominated_by_type
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model, step_seconds
 from recsmith.planners.annealing import tournament as module

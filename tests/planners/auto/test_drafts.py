@@ -8,7 +8,7 @@ from support.cases import BOTH, LOOSE, Case, medium_case, seeded
 from support.searched import heap, lopsided
 
 from recsmith.bounds import lower_bound
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import step_seconds
 from recsmith.errors import NoPlanFound
 from recsmith.planners import protocol

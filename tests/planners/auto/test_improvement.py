@@ -4,7 +4,7 @@ import pytest
 from support.cases import Case
 from support.searched import heap, lopsided
 
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import step_seconds
 from recsmith.planners.auto import improvement as module
 from recsmith.planners.auto.improvement import Improvement

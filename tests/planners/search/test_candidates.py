@@ -7,7 +7,7 @@ import pytest
 from support.cases import BOTH, Case, cluster, fits, medium_case, seeded, table, workload
 
 from recsmith.bounds import lower_bound
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import Space, placements_of

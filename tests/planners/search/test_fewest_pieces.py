@@ -3,7 +3,7 @@
 import numpy as np
 from support.cases import Case, cluster, table, workload
 
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.fewest_pieces import fewest_pieces_options, finer_option, place_in_fewest_pieces
 from recsmith.problems import NO_PIECE, Space, fits

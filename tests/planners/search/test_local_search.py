@@ -3,7 +3,7 @@
 import pytest
 from support.searched import heap, lopsided
 
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import step_seconds
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.local_search import SHARPNESS, LocalSearch

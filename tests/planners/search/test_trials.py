@@ -6,7 +6,7 @@ from support.cases import BOTH, LOOSE, medium_case, seeded
 from support.searched import begun, lopsided
 
 from recsmith.bounds import lower_bound
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.planners.search.candidates import candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.trials import best_trials

@@ -14,7 +14,7 @@ import numpy as np
 
 from recsmith._types import Bools
 from recsmith.bounds import LowerBound, SelectionLimits
-from recsmith.bounds.dominated_groups import groups_dominated_by_type
+from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.search.assignment import Assignment

@@ -13,7 +13,7 @@ import numpy as np
 
 from recsmith._types import Bools
 from recsmith.bounds import first_bound
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.planners.annealing.homes import Homes
 from recsmith.planners.annealing.kernel import Cooling, FlatHomes, FlatOptions, FlatPlan, FlatProblem, is_compiled

@@ -8,7 +8,7 @@ from threading import Event
 import numpy as np
 
 from recsmith.bounds import LowerBound, first_bound, lower_bound
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import HasStandIn, step_seconds
 from recsmith.planners.annealing.group_sets import starts_of
 from recsmith.planners.annealing.kernel import is_compiled

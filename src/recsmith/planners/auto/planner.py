@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from recsmith.bounds import first_bound
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
 from recsmith.planners.auto.annealing_turns import AnnealingTurns

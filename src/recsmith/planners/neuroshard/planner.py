@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Ints
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
 from recsmith.planners.neuroshard.halves import ColumnHalves

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator, step_seconds
 from recsmith.planners.placing.items import SPLITS, ItemBatch, items_of
 from recsmith.planners.search.assignment import NOWHERE, Assignment

@@ -12,7 +12,7 @@ import numpy as np
 
 from recsmith._types import Ints
 from recsmith.bounds import lower_bound
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.planners.auto.improvement import Improvement
 from recsmith.planners.auto.stopping import StoppingRule
 from recsmith.planners.placing.items import SPLITS, ItemBatch, items_of

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.costs.analytic.model import BACKWARD_COMM, FORWARD_COMM, AnalyticCostModel, AnalyticEvaluator
 from recsmith.costs.neural.evaluator import NeuralEvaluator

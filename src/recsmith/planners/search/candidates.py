@@ -13,8 +13,8 @@ from itertools import count
 
 import numpy as np
 
+from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
-from recsmith.bounds.selection import SelectionLimits
 from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.fewest_pieces import PRICES, place_and_repair

@@ -6,8 +6,8 @@ Legend: T tables, P pieces.
 import numpy as np
 
 from recsmith._types import Floats, Ints
+from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.relaxation import DEAREST, Relaxation, fitting_price
-from recsmith.bounds.selection import SelectionLimits
 from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.placement import place_longest_first

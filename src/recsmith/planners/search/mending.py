@@ -9,7 +9,7 @@ Legend: T tables.
 import numpy as np
 
 from recsmith._types import Bools, Ints
-from recsmith.bounds.shared_relaxations import shared_relaxation
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.planners.search.assignment import NOWHERE, Assignment
 from recsmith.planners.search.device_state import DeviceState

@@ -10,7 +10,7 @@ Legend: L layouts, S shares, k work terms, G fusion groups.
 import numpy as np
 
 from recsmith._types import Bools, Floats
-from recsmith.bounds.dominated_groups import demands_no_more, shared_no_more
+from recsmith.bounds.groups import demands_no_more, shared_no_more
 from recsmith.costs import Evaluator
 from recsmith.planners.solver.layouts import Layout, Shares
 
@@ -46,7 +46,7 @@ def _dominated(shares: Shares) -> Bools:
 def _groups_dominated_by_shares(evaluator: Evaluator, shares: Shares) -> Bools:
     """Groups (G,) that another can replace: every share of theirs has one there that demands no more.
 
-    The relation is that of bounds/dominated_groups.py, here between all shares instead of whole tables of some types.
+    The relation is that of bounds/groups.py, here between all shares instead of whole tables of some types.
     """
     by_columns, demands = shares.by_columns, list(_demands(shares))
     limits = [each * (1 + ROUNDING) for each in demands]

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bounds import ANALYTIC, ONE_DOZEN
 from support.cases import Case, brute_force, cluster, table, workload
 
-from recsmith.bounds.dominated_groups import demands_no_more, groups_dominated_by_type
+from recsmith.bounds.groups import GroupCosts, demands_no_more, groups_dominated_by_type
 from recsmith.problems import Space
-from recsmith.sharding import SHARDING_TYPES
+from recsmith.sharding import SHARDING_TYPES, Span
 
 ROW = st.lists(st.floats(0, 10), min_size=3, max_size=3)
+OPENING = 1e-5
 
 
 def dominated_types(case: Case) -> set[str]:
@@ -48,3 +50,27 @@ def test_the_best_plan_without_dominated_types_costs_as_little() -> None:
 def test_no_more_is_no_more_in_any_respect(theirs: list[float], mine: list[float], rounding: float) -> None:
     found = bool(demands_no_more(np.array(theirs), np.array(mine), rounding))
     assert found == all(a <= b * (1 + rounding) for a, b in zip(theirs, mine, strict=True))
+
+
+@ONE_DOZEN
+@given(ANALYTIC, st.integers(0, 10**6))
+def test_a_group_adds_what_it_says(case: Case, seed: int) -> None:
+    costs, groups = GroupCosts(case.evaluator, OPENING), case.evaluator.groups
+    paid = np.random.default_rng(seed).random(groups) < 0.5
+    added = costs.added(paid)
+    for group in np.flatnonzero(~paid).tolist():
+        more = paid.copy()
+        more[group] = True
+        np.testing.assert_allclose(costs.certain(more) - costs.certain(paid), added[group], rtol=1e-9, atol=1e-18)
+
+
+@ONE_DOZEN
+@given(ANALYTIC)
+def test_each_group_of_the_world_opens_and_all_others_open_once(case: Case) -> None:
+    evaluator, modes = case.evaluator, case.problem.modes
+    world = {int(evaluator.group[m]) for m in np.flatnonzero(modes.span == Span.WORLD)}
+    everything = np.ones(evaluator.groups, dtype=bool)
+    openings = len(world) + (len(world) < evaluator.groups)
+    found = GroupCosts(evaluator, OPENING).certain(everything) - GroupCosts(evaluator, 0.0).certain(everything)
+    np.testing.assert_allclose(found, openings * OPENING, rtol=1e-9)
+    assert GroupCosts(evaluator, OPENING).certain(~everything) == 0
