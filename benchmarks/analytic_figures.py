@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import recsmith
 from recsmith.clusters import load_cluster
-from recsmith.costs.analytic.links import latency, seconds_per_byte
+from recsmith.costs.collectives import latency, seconds_per_byte
 from recsmith.problems import Constraints, Space
 from recsmith.sharding import Collective
 from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload

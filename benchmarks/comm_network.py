@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, smooth_l1_loss
 
 from recsmith._types import Floats
-from recsmith.costs.neural_comm.files import comm_model_of, load_comm_model
-from recsmith.costs.neural_comm.inputs import INPUTS, WORK
+from recsmith.costs.neural_comm import INPUTS, WORK
+from recsmith.costs.neural_comm_files import comm_model_of, load_comm_model
 from recsmith.learning.comm.baselines import WaitedAlphaBeta
 from recsmith.learning.comm.data import Exchanges, comm_noise, digest, read_exchanges, split_blocks
 from recsmith.learning.comm.network import CommNetwork

@@ -196,7 +196,7 @@ def go_on_converting(spec: Path, folder: Path) -> None:
 
 def read_comm_weights(file: Path) -> None:
     """A learned model of all-to-alls."""
-    from recsmith.costs.neural_comm.files import load_comm_model
+    from recsmith.costs.neural_comm_files import load_comm_model
 
     load_comm_model(file)
 

@@ -22,7 +22,7 @@ from support.cases import (
 from recsmith.analyses.alternatives import Alternative
 from recsmith.analyses.explain import Explanation, TableAccount, explain
 from recsmith.costs import COST_MODELS
-from recsmith.costs.analytic.model import BACKWARD_KERNELS, FORWARD_KERNELS
+from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS
 from recsmith.costs.pricing import device_parts, price
 from recsmith.errors import UsageError
 from recsmith.plans import PARTS, Placement, Plan, check_placements

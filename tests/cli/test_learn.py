@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from recsmith.cli.learn import command
-from recsmith.costs.neural_comm.files import load_comm_model
+from recsmith.costs.neural_comm_files import load_comm_model
 from recsmith.learning.costs import data
 
 Run = Callable[..., Any]

@@ -3,10 +3,20 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from support.bounds import SOME, hand_made
-from support.cases import Case, drawn
+from support.bounds import SOME, hand_made, priced
+from support.cases import BOTH, Case, cluster, drawn, table, workload
 
-from recsmith.costs import device_parts, device_sums, phase_seconds, piece_seconds, price, step_of, step_seconds
+from recsmith.costs import (
+    COST_MODELS,
+    device_parts,
+    device_sums,
+    phase_seconds,
+    piece_seconds,
+    price,
+    step_of,
+    step_seconds,
+)
+from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.plans import PARTS, Placement
 from recsmith.problems import footprint_of
 
@@ -39,3 +49,17 @@ def test_ranks_hold_the_terms_of_all_pieces_that_cover_them(made: tuple[Case, tu
     alone = piece_seconds(evaluator, footprint.mode, footprint.width)
     most = float((coverage * alone).sum())  # groups share launches, so ranks together take no longer
     assert evaluator.head(sums).sum() <= most * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_a_group_costs_what_its_plan_costs(model: str) -> None:
+    work = workload(table("a", 1000, 64), table("b", 100, 8, 10.0), batch_size=64)
+    device = one_device(cluster(4, 2, hbm=10))
+    assert device.world_size == 1
+    placements = tuple(
+        Placement(table=name, sharding_type="table_wise", compute_kernel="fused", ranks=(0,)) for name in "ab"
+    )
+    (found,) = priced(Case(work, device, cost_model=model), placements).per_device
+    forward, backward = group_seconds(COST_MODELS[model], work, device).tolist()
+    assert forward == pytest.approx(found.forward_compute_s, rel=1e-12)
+    assert backward == pytest.approx(found.backward_compute_s, rel=1e-12)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.build import cluster, placed, plan_of, table, workload
 
-from recsmith.costs.analytic.kernels import EmbeddingKernels
+from recsmith.costs.embedding_kernels import EmbeddingKernels
 from recsmith.errors import UsageError
 from recsmith.hardware import load_hardware
 from recsmith.hardware.loads import loads_of, scale_for

@@ -11,7 +11,7 @@ from support.measured import group
 
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
-from recsmith.costs.analytic.model import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
+from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.hardware import SCALES, Case, Hardware, load_hardware
 from recsmith.hardware.simulated import SM_COUNTS, WARPS_PER_SM
 from recsmith.measuring.compute.cases import Cases

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from recsmith._types import Floats
 from recsmith.clusters import load_cluster
-from recsmith.costs.analytic.links import latency, ranks_per_host, seconds_per_byte
+from recsmith.costs.collectives import latency, ranks_per_host, seconds_per_byte
 from recsmith.errors import UsageError
 from recsmith.hardware import load_links
 from recsmith.hardware.simulated_links import ALL_TO_ALL, INCAST
@@ -23,7 +23,7 @@ def even(ranks: int, size: float) -> Floats:
 
 
 def alpha_beta(ranks: int, held: float) -> float:
-    """What costs/analytic/links.py says of ranks that hold so many bytes each."""
+    """What costs/collectives.py says of ranks that hold so many bytes each."""
     cluster = H100.cluster(ranks)
     return latency(ALL_TO_ALL, cluster) + held * seconds_per_byte(ALL_TO_ALL, cluster)
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from recsmith.costs.neural.files import NoiseFloor, Range
-from recsmith.costs.neural_comm.files import CommCard, CommHeldOut, save_comm_model
-from recsmith.costs.neural_comm.inputs import INPUTS, WORK
+from recsmith.costs.neural_comm import INPUTS, WORK
+from recsmith.costs.neural_comm_files import CommCard, CommHeldOut, save_comm_model
 from recsmith.measuring.about import About
 from recsmith.measuring.comm.simulated import simulate_comm
 from recsmith.measuring.folder import open_folder

@@ -18,7 +18,7 @@ from recsmith.analyses.scaling import Fixed, Point, PointOutcome, Sweep, with_kn
 from recsmith.analyses.sweep_grid import Spot, grid_of
 from recsmith.clusters import Cluster, sharding_group
 from recsmith.costs import cost_model as find_cost_model
-from recsmith.costs.analytic.synchronisation import synchronisation_of
+from recsmith.costs.collectives import synchronisation_of
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.files import Source
 from recsmith.planners import Planner

@@ -79,7 +79,7 @@ def comm(
     recsmith learn comm --data measurements/comm-2 --output comm.safetensors
     recsmith learn comm --data sim-4,sim-8,sim-16 --unseen sim-12,sim-32 --output comm-sim.safetensors
     """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.costs.neural_comm.files import COMM_SCHEMA
+    from recsmith.costs.neural_comm_files import COMM_SCHEMA
     from recsmith.learning.comm.learn import learn_comm
     from recsmith.learning.preparation import check_outputs
     from recsmith.reports.layout import show_lines
@@ -91,7 +91,7 @@ def comm(
     card = learn_comm(folders, output, words, judging, progress_printer(training_words, LOG_EVERY_S, _is_last))
     end_line()
     show_lines(comm_card_lines(card))
-    note(f"wrote {output}; recsmith.costs.neural_comm.files.load_comm_model reads it")
+    note(f"wrote {output}; recsmith.costs.neural_comm_files.load_comm_model reads it")
 
 
 @command.command(name="kernels")

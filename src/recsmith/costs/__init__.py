@@ -4,7 +4,6 @@ A cost model of your own fulfils `CostModel` and gives an `Evaluator`; `Additive
 (docs/extending.md).
 """
 
-from recsmith.costs.additive import AdditiveEvaluator
 from recsmith.costs.pricing import (
     device_parts,
     device_sums,
@@ -14,9 +13,9 @@ from recsmith.costs.pricing import (
     step_of,
     step_seconds,
 )
-from recsmith.costs.protocol import CostModel, Evaluator, HasStandIn, Plane
+from recsmith.costs.protocol import LARGEST_SUM, READY_THEN_FORWARD, CostModel, Evaluator, HasStandIn, Plane, StepRule
 from recsmith.costs.registry import COST_MODELS, DEFAULT_COST_MODEL, cost_model
-from recsmith.costs.step_rules import LARGEST_SUM, READY_THEN_FORWARD, StepRule
+from recsmith.costs.torchrec import AdditiveEvaluator
 
 __all__ = [
     "COST_MODELS",

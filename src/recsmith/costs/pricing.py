@@ -1,14 +1,22 @@
 """Prices of placed pieces: seconds of every rank in the four parts, of each phase, and of the step.
 
 Legend: N pieces, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS.
+
+Seconds of one fusion group on one device by a cost model, to compare with measured cases.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.costs.protocol import Evaluator
+from recsmith.clusters import Cluster
+from recsmith.costs.protocol import CostModel, Evaluator
 from recsmith.plans import PARTS, DeviceCost, StepCost
-from recsmith.problems import Footprint, memory_used, sum_per_rank
+from recsmith.problems import Footprint, Space, build_problem, memory_used, sum_per_rank
+from recsmith.workloads import Workload
+
+ROOM = 2**45  # bytes of device memory (32 TiB), more than any measured group needs
 
 
 def piece_seconds(evaluator: Evaluator, modes: Ints, widths: Ints) -> Floats:
@@ -62,3 +70,20 @@ def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
             for rank, (row, idle, size, room) in enumerate(devices)
         ),
     )
+
+
+# --- one group on one device ------------------------------------------------------------------------------------------
+
+
+def one_device(cluster: Cluster) -> Cluster:
+    """A single device of a cluster, with memory for anything."""
+    return replace(cluster, local_world_size=1, hosts=1, hbm_bytes=ROOM, reserve_bytes=0)
+
+
+def group_seconds(model: CostModel, workload: Workload, device: Cluster) -> Floats:
+    """Seconds (2,), forward and backward, of all tables of a workload as one group on one device; about 10 ms."""
+    problem = build_problem(workload, device, Space(types=("table_wise",), kernels=("fused",), widths="torchrec"))
+    evaluator = model.compile(problem)
+    modes = np.arange(len(problem.tables))
+    terms = evaluator.terms(modes, problem.demand.dim[problem.modes.table])
+    return evaluator.head(terms.sum(axis=0, keepdims=True))[0, :2]

@@ -1,7 +1,7 @@
 """The cost models that can be asked for by name: RecSmith's own, and the entry points of other packages."""
 
 from recsmith import _plugins
-from recsmith.costs.analytic.model import AnalyticCostModel
+from recsmith.costs.analytic import AnalyticCostModel
 from recsmith.costs.neural.model import PREFIX, NeuralCostModel
 from recsmith.costs.protocol import CostModel
 from recsmith.costs.torchrec import TorchRecCostModel

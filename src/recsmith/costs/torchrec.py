@@ -1,4 +1,8 @@
-"""Cost model `torchrec`: TorchRec 1.8's training estimator, computed for all options of a problem at once.
+"""The simplest evaluator: every piece costs its rank some seconds, and the seconds of pieces add up.
+
+Legend: N pieces, M modes, G = 1 fusion group, F = 1 phase; the four parts are recsmith.plans.PARTS.
+
+Cost model `torchrec`: TorchRec 1.8's training estimator, computed for all options of a problem at once.
 
 Source of every formula: torchrec 1.8.0, torchrec/distributed/planner/estimator/estimator.py (EmbeddingPerfEstimator)
 and constants.py. Equal to it to 1e-9 for pooled and sequence tables, kernels dense, fused, fused_uvm and
@@ -8,15 +12,16 @@ reuse of rows, and its constants are of the V100 era; compare plans that are bes
 Legend: N pieces, W ranks.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster, Device
-from recsmith.costs.additive import AdditiveEvaluator
+from recsmith.costs.protocol import LARGEST_SUM, Evaluator, Plane, StepRule
 from recsmith.errors import UsageError
+from recsmith.plans import PARTS
 from recsmith.problems import Problem
 from recsmith.sharding import (
     DENSE,
@@ -32,6 +37,7 @@ from recsmith.sharding import (
 from recsmith.sharding.memory import ID_BYTES
 from recsmith.workloads.table import ELEMENT_BYTES
 
+Seconds = Callable[[Ints, Ints], Floats]
 BACKWARD = 2.0  # BWD_COMPUTE_MULTIPLIER: backward over forward compute
 WEIGHTED = 1.1  # WEIGHTED_KERNEL_MULTIPLIER: extra backward kernel of weighted features, over forward compute
 BATCHED_COPY = 2.455  # BATCHED_COPY_PERF_FACTOR: copy after the all-gather of row-split types
@@ -49,6 +55,69 @@ _DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
 Way = Sequence[tuple[Collective, ...]]  # collectives of one direction, by type
 _FORWARD: Way = [sharding.forward for sharding in SHARDING_TYPES]
 _BACKWARD: Way = [sharding.backward for sharding in SHARDING_TYPES]
+
+
+# --- formulas that add up ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AdditiveEvaluator:
+    """An evaluator for which a formula per piece is enough: nothing is fused, shared or launched.
+
+    seconds(modes, widths): the four parts (N, 4), 0 or more, that pieces of these modes (N,) and columns (N,) cost each
+    rank they cover. `problem.modes` and `problem.demand` hold what a formula needs. The step takes as long as the rank
+    with the largest sum.
+    """
+
+    problem: Problem
+    seconds: Seconds
+    groups: int = 1
+    additive: bool = True
+    step_rule: StepRule = LARGEST_SUM
+    group: Ints = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """All modes (M,) are in one group."""
+        object.__setattr__(self, "group", np.zeros(len(self.problem.modes.table), dtype=np.int64))
+
+    @property
+    def extrapolated(self) -> dict[str, float]:
+        """Empty: a formula is not trained."""
+        return {}
+
+    @property
+    def shared(self) -> Floats:
+        """Zeros: collectives have no latency."""
+        return np.zeros((self.groups, len(PARTS)))
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """The sum of the parts itself."""
+        return (Plane(np.ones((1, len(PARTS))), 0.0),)
+
+    @property
+    def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
+        """Empty: the plane does not lie below zero."""
+        return ()
+
+    def terms(self, modes: Ints, widths: Ints) -> Floats:
+        """The formula."""
+        return self.seconds(modes, widths)
+
+    def head(self, sums: Floats) -> Floats:
+        """The terms are seconds already."""
+        return sums
+
+    def loads(self, sums: Floats) -> Floats:
+        """The sum of the four parts (1, ...)."""
+        return sums.sum(axis=-1)[None]
+
+    def compute(self, sums: Floats) -> Floats:
+        """Forward and backward compute."""
+        return sums[..., 0] + sums[..., 1]
+
+
+# --- TorchRec's estimator ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 It needs no PyTorch, and is no more right than its model: it replaces a GPU where cost models and planners are tried.
 
-- **launch**: 2 kernels forward and 20 backward, whatever they do (costs/analytic/model.py has the sources).
+- **launch**: 2 kernels forward and 20 backward, whatever they do (costs/analytic.py has the sources).
 - **wave quantisation**: a warp serves a bag; warps that the device cannot hold at once wait for the next wave, and a
   wave that is not full takes as long as a full one: time x ceil(waves) / waves, for the kernels that go bag by bag
   (forward). A device holds SMs x 45 warps of FBGEMM's kernel: 64 x 0.71 occupancy, Lin et al., HiPC 2022
@@ -26,8 +26,8 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, catalogue, load_cluster
-from recsmith.costs.analytic.kernels import L2_SHARE, EmbeddingKernels, Work
-from recsmith.costs.analytic.model import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
+from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
+from recsmith.costs.embedding_kernels import L2_SHARE, EmbeddingKernels, Work
 from recsmith.errors import UsageError
 from recsmith.hardware.case import Case, Scale
 from recsmith.hardware.keyed_random import NOISE, KeyedRandom

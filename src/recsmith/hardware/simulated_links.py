@@ -24,7 +24,7 @@ import numpy as np
 from recsmith._types import Bools, Floats
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.costs.analytic.links import INTER_HOST_EFFICIENCY, INTRA_HOST_EFFICIENCY, latency, ranks_per_host
+from recsmith.costs.collectives import INTER_HOST_EFFICIENCY, INTRA_HOST_EFFICIENCY, latency, ranks_per_host
 from recsmith.errors import UsageError
 from recsmith.hardware.keyed_random import NOISE, KeyedRandom
 from recsmith.hardware.simulated import check_noise

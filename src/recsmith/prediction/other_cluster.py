@@ -1,6 +1,6 @@
 """Carries a step over to another cluster, in proportion to the figures of both.
 
-Collectives take what their links take, as cost model `analytic` counts bytes (costs/analytic/links.py). All kernels
+Collectives take what their links take, as cost model `analytic` counts bytes (costs/collectives.py). All kernels
 but products of matrices move memory, so they take as much less time as its bandwidth is higher. Products and overheads
 stay, for no figure of a cluster says how fast they are: add a what-if for them.
 """
@@ -8,7 +8,7 @@ stay, for no figure of a cluster says how fast they are: add a what-if for them.
 from dataclasses import replace
 
 from recsmith.clusters import Cluster
-from recsmith.costs.analytic.links import seconds_per_byte
+from recsmith.costs.collectives import seconds_per_byte
 from recsmith.errors import UsageError
 from recsmith.prediction.graph import Collective, Event, Graph, Kind
 from recsmith.prediction.what_if import Latency

@@ -1,8 +1,8 @@
 """What training made of measurements, as lines: the cards of cost models, models of all-to-alls, and policies."""
 
 from recsmith.costs.neural.files import Card, NoiseFloor
-from recsmith.costs.neural.reach import Region
-from recsmith.costs.neural_comm.files import CommCard, CommHeldOut
+from recsmith.costs.neural.inputs import Region
+from recsmith.costs.neural_comm_files import CommCard, CommHeldOut
 from recsmith.planners.placing.policy_files import PolicyCard
 from recsmith.reports.layout import plain_line
 from recsmith.units import counted, format_time

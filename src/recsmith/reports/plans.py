@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
-from recsmith.costs.analytic.synchronisation import synchronisation_of
-from recsmith.costs.step_rules import parts_of, rule_of
+from recsmith.costs.collectives import synchronisation_of
+from recsmith.costs.protocol import parts_of, rule_of
 from recsmith.files import Raw, encode
 from recsmith.planning import Result
 from recsmith.plans import PARTS, DeviceCost, Placement, Plan, StepCost, inexact_tables, kernel_words, plan_to_raw

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.learned_cases import piece_of
 
-from recsmith.costs.neural.inputs import INPUTS, UNIT, WORK, inputs_of, work_of
+from recsmith.costs.neural.inputs import INPUTS, UNIT, WORK, cells_of, distances, figures_of, inputs_of, work_of
 
 
 def test_work_and_inputs_of_a_piece_by_hand() -> None:
@@ -32,3 +32,26 @@ def test_work_and_inputs_of_a_piece_by_hand() -> None:
 
 def test_a_piece_without_ids_has_finite_inputs() -> None:
     assert np.isfinite(inputs_of(piece_of(0.0, 0.0, 0.0, 1.0, 4.0))).all()
+
+
+def _figures(rows: float, pooling: float, columns: float, reads: float = 2.0) -> np.ndarray:
+    return figures_of(*(np.array([value]) for value in (rows, pooling * 64, 64.0, columns, pooling * 64 / reads)))
+
+
+TRAINED = cells_of(np.concatenate([_figures(2.0**20, 4, 64), _figures(2.0**10, 256, 64)]))
+
+
+def test_large_tables_and_heavy_ones_do_not_make_large_heavy_ones_known():
+    assert distances(_figures(2.0**20, 4, 64), TRAINED) == 1
+    assert distances(_figures(2.0**10, 256, 64), TRAINED) == 1
+    assert distances(_figures(2.0**20, 256, 64), TRAINED) == pytest.approx(2.0**5)  # three cells of 4 from the nearest
+
+
+def test_the_distance_is_a_factor_beyond_the_edge_of_the_nearest_cell():
+    assert distances(_figures(2.0**21, 8, 32), TRAINED) == pytest.approx(1)
+    assert distances(_figures(2.0**22, 4, 64), TRAINED) == pytest.approx(2)
+    assert distances(_figures(2.0**20, 4, 64 * 1024), TRAINED) == pytest.approx(2.0**9)
+
+
+def test_tables_that_read_nothing_have_figures():
+    assert np.isfinite(_figures(1.0, 0.0, 4)).all()

@@ -9,7 +9,7 @@ from support.exchanged import exchanged
 
 pytest.importorskip("torch")
 
-from recsmith.costs.neural_comm.files import comm_model_of, load_comm_model
+from recsmith.costs.neural_comm_files import comm_model_of, load_comm_model
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.learning.comm import training
 from recsmith.learning.comm.data import Exchanges, read_exchanges

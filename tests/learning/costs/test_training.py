@@ -9,8 +9,8 @@ import pytest
 from support.learned import groups
 
 from recsmith.clusters import load_cluster
-from recsmith.costs.groups import one_device
 from recsmith.costs.neural.files import load_model, save_model, weights_of
+from recsmith.costs.pricing import one_device
 from recsmith.learning.costs.baselines import analytic_seconds, with_corrected_work
 from recsmith.learning.costs.learn import predict
 

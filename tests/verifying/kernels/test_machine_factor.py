@@ -6,7 +6,7 @@ from support.measured import group
 
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
-from recsmith.costs.groups import group_seconds, one_device
+from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.hardware import SCALES
 from recsmith.measuring.compute.cases import Cases
 from recsmith.verifying.kernels.machine_factor import factor_of, reference_cases

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.exchanged import tensors
 
-from recsmith.costs.analytic.links import latency
-from recsmith.costs.neural_comm.files import comm_model_of
+from recsmith.costs.collectives import latency
+from recsmith.costs.neural_comm_files import comm_model_of
 from recsmith.errors import UsageError
 from recsmith.hardware import load_links
 from recsmith.hardware.simulated_links import ALL_TO_ALL

@@ -11,7 +11,7 @@ from support.verified import WORK, named_plans
 from support.verified import planned as made
 
 from recsmith import Plan
-from recsmith.costs.neural_comm.files import load_comm_model
+from recsmith.costs.neural_comm_files import load_comm_model
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES, Case, Measurement, load_links
 from recsmith.hardware.loads import loads_of

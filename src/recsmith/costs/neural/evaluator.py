@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.costs.analytic.kernels import EmbeddingKernels
-from recsmith.costs.analytic.model import BACKWARD_COMM as ANALYTIC_BACKWARD_COMM
-from recsmith.costs.analytic.model import FORWARD_COMM as ANALYTIC_FORWARD_COMM
-from recsmith.costs.analytic.model import AnalyticEvaluator
+from recsmith.costs.analytic import BACKWARD_COMM as ANALYTIC_BACKWARD_COMM
+from recsmith.costs.analytic import FORWARD_COMM as ANALYTIC_FORWARD_COMM
+from recsmith.costs.analytic import AnalyticEvaluator
+from recsmith.costs.embedding_kernels import EmbeddingKernels
 from recsmith.costs.neural.files import Card, Weights
 from recsmith.costs.neural.heads import ConvexHead, CorrectedHead
 from recsmith.costs.neural.inputs import (
@@ -25,8 +25,7 @@ from recsmith.costs.neural.inputs import (
     missing_shares,
     work_of,
 )
-from recsmith.costs.protocol import Evaluator, Plane
-from recsmith.costs.step_rules import StepRule, ready_and_forward
+from recsmith.costs.protocol import Evaluator, Plane, StepRule, ready_and_forward
 from recsmith.problems import Problem
 
 AROUND = 4  # terms that are not learned, behind those that are

@@ -11,8 +11,7 @@ import numpy as np
 
 from recsmith._types import Floats, noun
 from recsmith.costs.neural.heads import ConvexHead, CorrectedHead, FreeHead, Head
-from recsmith.costs.neural.inputs import CORRECTED, DATA_TYPES, INPUTS, OPTIMIZERS, WORK
-from recsmith.costs.neural.reach import FIGURES, Region
+from recsmith.costs.neural.inputs import CORRECTED, DATA_TYPES, FIGURES, INPUTS, OPTIMIZERS, WORK, Region
 from recsmith.costs.weight_files import (
     COMM,
     POLICIES,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints, noun
-from recsmith.costs.neural_comm.inputs import Load
+from recsmith.costs.neural_comm import AllToAlls
 from recsmith.errors import UsageError
 from recsmith.hardware import load_links
 from recsmith.learning.splits import SEEDS_APART, repeat_differences, split
@@ -38,7 +38,7 @@ class CommOrigin:
 class Exchanges:
     """Exchanges of one number of ranks: their load, seconds (N, W), and case (N,); those of one case are the same."""
 
-    load: Load
+    load: AllToAlls
     seconds: Floats
     case: Ints
 
@@ -115,7 +115,7 @@ def _block(rows: dict[str, list[Any]], seed: int, per_host: int | None) -> Excha
     )
     forward = np.array(rows["direction"]) == "forward"
     case = np.array(rows["number"], dtype=np.int64) + seed * SEEDS_APART
-    return Exchanges(Load(sent, received, skew, forward, per_host), seconds, case)
+    return Exchanges(AllToAlls(sent, received, skew, forward, per_host), seconds, case)
 
 
 def _joined(parts: list[Exchanges]) -> Exchanges:

@@ -8,7 +8,7 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs.neural.files import Range
-from recsmith.costs.neural_comm.files import CommCard, CommHeldOut, comm_model_of, load_comm_model, save_comm_model
+from recsmith.costs.neural_comm_files import CommCard, CommHeldOut, comm_model_of, load_comm_model, save_comm_model
 from recsmith.errors import UsageError
 from recsmith.learning.comm.baselines import WaitedAlphaBeta
 from recsmith.learning.comm.data import Exchanges, comm_noise, digest, read_exchanges, split_blocks

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The network of all-to-alls in PyTorch, the same as costs/neural_comm/network.py in NumPy.
+"""The network of all-to-alls in PyTorch, the same as costs/neural_comm.py in NumPy.
 
 Legend: N exchanges, W ranks, x inputs, k figures of work, h hidden.
 """
@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recsmith.costs.neural_comm.inputs import INPUTS, WORK
-from recsmith.costs.neural_comm.network import BEND, REACH
+from recsmith.costs.neural_comm import BEND, INPUTS, REACH, WORK
 from recsmith.learning.comm.data import Exchanges
 
 HIDDEN, WIDTH = 32, 64  # units of the network of a rank, and of the network of all ranks; not tuned further

@@ -10,10 +10,10 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.clusters import Cluster, Device, catalogue, load_cluster
 from recsmith.costs import cost_model
-from recsmith.costs.analytic.model import BACKWARD_CACHE, FORWARD_MEMORY
-from recsmith.costs.groups import group_seconds, one_device
+from recsmith.costs.analytic import BACKWARD_CACHE, FORWARD_MEMORY
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, corrected_work_of, missing_shares
 from recsmith.costs.neural.model import is_device
+from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.learning.costs.data import Groups, Origin
 from recsmith.learning.least_squares import non_negative_fit
 from recsmith.problems import Space, build_problem

@@ -22,8 +22,7 @@ from recsmith.costs.neural.files import (
     save_model,
     weights_of,
 )
-from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
-from recsmith.costs.neural.reach import cells_of
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, cells_of
 from recsmith.errors import UsageError
 from recsmith.learning.costs.baselines import analytic_factor, analytic_seconds, cluster_of, with_corrected_work
 from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.costs.neural.reach import Region, figures_of
+from recsmith.costs.neural.inputs import Region, figures_of
 from recsmith.learning.costs.data import Groups
 
 EDGES: dict[str, tuple[int, ...]] = {

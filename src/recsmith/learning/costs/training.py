@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from recsmith._types import noun
-from recsmith.costs.analytic.model import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
+from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.costs.neural.files import Variant
 from recsmith.learning.costs.data import Groups
 from recsmith.learning.costs.network import HINGES, TERMS, Network

@@ -13,7 +13,7 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs import Evaluator, cost_model, price
-from recsmith.costs.step_rules import READY_THEN_FORWARD
+from recsmith.costs.protocol import READY_THEN_FORWARD
 from recsmith.errors import UsageError
 from recsmith.hardware import Hardware, default_scale, load_hardware, scale_of
 from recsmith.hardware.case import Scale

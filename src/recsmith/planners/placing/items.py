@@ -20,7 +20,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
-from recsmith.costs.analytic.model import BACKWARD_COMM, FORWARD_COMM, AnalyticCostModel, AnalyticEvaluator
+from recsmith.costs.analytic import BACKWARD_COMM, FORWARD_COMM, AnalyticCostModel, AnalyticEvaluator
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, PieceWork, inputs_of, work_of
 from recsmith.planners.search.assignment import NOWHERE, Assignment

@@ -13,7 +13,7 @@ import numpy as np
 from recsmith._types import Floats, noun
 from recsmith.clusters import Cluster
 from recsmith.costs import CostModel
-from recsmith.costs.groups import group_seconds, one_device
+from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.hardware import Case, default_scale, scale_of
 from recsmith.measuring.compute.cases import Cases
 from recsmith.measuring.intervals import Interval, bootstrap_median

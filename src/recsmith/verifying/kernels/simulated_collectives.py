@@ -6,7 +6,7 @@ Legend: V visits, W ranks; the last axis of kernels and all-to-alls is forward, 
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.costs.neural_comm.files import load_comm_model
+from recsmith.costs.neural_comm_files import load_comm_model
 from recsmith.costs.weight_files import COMM, shipped
 from recsmith.hardware import load_links
 from recsmith.plans import Plan

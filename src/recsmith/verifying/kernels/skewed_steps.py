@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.costs.neural_comm.network import CommModel
+from recsmith.costs.neural_comm import CommModel
 from recsmith.errors import UsageError
 from recsmith.hardware.simulated_links import SimulatedLinks
 from recsmith.measuring.comm.exchanges import Exchange

@@ -2,7 +2,7 @@
 
 A fusion group on a rank costs, forward and backward, launch + max(memory seconds, cache seconds) summed over its pieces
 (kernels.py), plus what its collectives carry (links.py). Every group in use costs every rank the latencies of its
-collectives. The step follows READY_THEN_FORWARD (costs/step_rules.py). In a 2D job (Cluster.replication), backward comm
+collectives. The step follows READY_THEN_FORWARD (costs/protocol.py). In a 2D job (Cluster.replication), backward comm
 includes what a rank synchronises with its replicas, which is linear in the bytes that it holds (synchronisation.py).
 
 Left out: the input distribution of ids, which train pipelines overlap with compute, and the dense part of the model.
@@ -17,11 +17,9 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster, whole_job
-from recsmith.costs.analytic.kernels import EmbeddingKernels
-from recsmith.costs.analytic.links import latency, seconds_per_byte
-from recsmith.costs.analytic.synchronisation import synchronisation_latency, synchronisation_seconds
-from recsmith.costs.protocol import Evaluator, Plane
-from recsmith.costs.step_rules import READY_THEN_FORWARD, StepRule, ready_and_forward
+from recsmith.costs.collectives import latency, seconds_per_byte, synchronisation_latency, synchronisation_seconds
+from recsmith.costs.embedding_kernels import EmbeddingKernels
+from recsmith.costs.protocol import READY_THEN_FORWARD, Evaluator, Plane, StepRule, ready_and_forward
 from recsmith.plans import PARTS
 from recsmith.problems import Problem
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Collective

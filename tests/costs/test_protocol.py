@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsmith.costs.step_rules import LARGEST_SUM, READY_THEN_FORWARD, StepRule, parts_of, ready_and_forward, rule_of
+from recsmith.costs.protocol import LARGEST_SUM, READY_THEN_FORWARD, StepRule, parts_of, ready_and_forward, rule_of
 from recsmith.plans import PARTS, DeviceCost, StepCost
 
 RULES = (LARGEST_SUM, READY_THEN_FORWARD)

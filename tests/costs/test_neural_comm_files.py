@@ -10,7 +10,7 @@ from support.exchanged import card, tensors, write_comm_model
 from support.learned import write_model
 
 from recsmith.costs import cost_model
-from recsmith.costs.neural_comm.files import comm_card_from_raw, load_comm_model, save_comm_model
+from recsmith.costs.neural_comm_files import comm_card_from_raw, load_comm_model, save_comm_model
 from recsmith.costs.weight_files import COMM, shipped
 from recsmith.errors import CorruptFile, UsageError
 

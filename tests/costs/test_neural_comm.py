@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.exchanged import tensors
 
-from recsmith.costs.neural_comm.files import comm_model_of
-from recsmith.costs.neural_comm.inputs import INPUTS, WORK, Load
-from recsmith.costs.neural_comm.network import CommModel
+from recsmith.costs.neural_comm import INPUTS, WORK, AllToAlls, CommModel
+from recsmith.costs.neural_comm_files import comm_model_of
 from recsmith.errors import UsageError
 
 SOME = settings(max_examples=60, deadline=None)
@@ -68,7 +67,7 @@ def test_exchanges_side_by_side_are_those_one_by_one(model: CommModel, seed: int
 
 
 def test_what_it_is_told() -> None:
-    load = Load(
+    load = AllToAlls(
         sent=np.array([[10.0, 30.0]]), received=np.array([[20.0, 20.0]]), skew_s=np.array([[1.0, 3.0]]),
         forward=np.array([True]), per_host=1,
     )  # fmt: skip
@@ -86,7 +85,7 @@ def test_what_it_is_told() -> None:
 @pytest.mark.parametrize(("ranks", "per_host", "share"), [(8, 8, 0), (16, 8, 8 / 15), (12, 8, 6 / 11), (64, None, 0)])
 def test_what_leaves_a_host(ranks: int, per_host: int | None, share: float) -> None:
     nothing = np.zeros(ranks)
-    assert Load(nothing, nothing, nothing, np.array(True), per_host).across == pytest.approx(share)
+    assert AllToAlls(nothing, nothing, nothing, np.array(True), per_host).across == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from typing import Any
 
 from recsmith._types import Floats, noun
 from recsmith.costs.neural.files import NoiseFloor, Range
-from recsmith.costs.neural_comm.inputs import INPUTS, LEAST_RANKS, WORK
-from recsmith.costs.neural_comm.network import CommModel
+from recsmith.costs.neural_comm import INPUTS, LEAST_RANKS, WORK, CommModel
 from recsmith.costs.weight_files import COMM, check_tensors, damaged, find_weights, read_weights, shipped, write_weights
 from recsmith.files import check_schema, decode, encode
 

@@ -1,1 +1,0 @@
-"""Cost model `analytic`: kernels and collectives from the figures of the device and its links."""

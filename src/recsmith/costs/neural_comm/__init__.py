@@ -1,1 +1,0 @@
-"""Learned models of all-to-alls, for any number of ranks."""
