@@ -1,0 +1,122 @@
+"""Components: what a run or a dataset names, by a registered name or as `module:Class`, with settings of its own.
+
+    register("format", "criteo", "recsmith.data.criteo:CriteoSpec")    # the one line of a component of RecSmith
+    make("format", "my_package.logs:Logs")                             # one of yours needs none
+    make("format", {"name": "criteo", "paths": ["day_0.gz"], "max_corrupt": 0})
+
+A kind is a seam, such as format or watcher. Classes are imported when they are first made or asked for, so names can be
+listed, and registered, without torch.
+"""
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, cast, get_type_hints
+
+from recsmith._fields import WrongError, check_of
+from recsmith.errors import UsageError
+from recsmith.files import decode, did_you_mean
+
+NAME = "name"  # the key of a mapping that says which component it is; the others are settings
+_REGISTERED: dict[str, dict[str, str | Callable[..., Any]]] = {}
+
+
+def register(kind: str, name: str, target: str | Callable[..., Any]) -> None:
+    """Let a kind of components have one of this name: a class or function, or where it is, as 'module:Class'.
+
+    Raises:
+        UsageError: the kind has another one of this name.
+    """
+    named = _REGISTERED.setdefault(kind, {})
+    if named.setdefault(name, target) is not target and named[name] != target:
+        raise UsageError(f"two components of kind {kind} are called '{name}'; give one of them another name")
+
+
+def known(kind: str) -> tuple[str, ...]:
+    """The names of a kind, in the order in which they were registered."""
+    return tuple(_REGISTERED.get(kind, {}))
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """The class or function of a registered name, or of 'module:Class'.
+
+    Raises:
+        UsageError: none is called so, or its module cannot be loaded.
+    """
+    if name in _REGISTERED.get(kind, {}):
+        target = _REGISTERED[kind][name]
+        return load(target, kind) if isinstance(target, str) else target
+    if ":" not in name:
+        raise UsageError(f"no {kind} is called '{name}'{did_you_mean(name, list(known(kind)))}; or give module:Class")
+    return load(name, kind)
+
+
+def load(target: str, what: str = "function") -> Callable[..., Any]:
+    """The class or function at 'package.module:name'; UsageError where there is none. what: it is, for the error."""
+    module, _, attribute = target.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"'{target}' cannot be loaded: {error}; write package.module:{what}") from None
+    if not callable(found):
+        raise UsageError(f"'{target}' is a {type(found).__name__}; name a class or function that makes a {what}")
+    return found
+
+
+def name_of(kind: str, target: type) -> str:
+    """The name by which `find` finds a class: the registered one, or 'module:Class'."""
+    place = f"{target.__module__}:{target.__qualname__}"
+    named = _REGISTERED.get(kind, {})
+    return next((name for name, each in named.items() if each is target or find(kind, name) is target), place)
+
+
+def parsed(spec: object, where: str) -> tuple[str, dict[str, Any]]:
+    """(name, settings) of a name or of a mapping with a name. where: it stands, such as data.train, for errors."""
+    if isinstance(spec, str):
+        return spec, {}
+    if not isinstance(spec, dict):
+        raise UsageError(f"{where} is {spec!r}; give a name, module:Class, or a mapping with `{NAME}` and settings")
+    settings = cast(dict[str, Any], dict(cast(dict[str, Any], spec)))
+    name = settings.pop(NAME, None)
+    if not isinstance(name, str):
+        raise UsageError(f"{where} has no `{NAME}`; give the name of a component, or module:Class")
+    return name, settings
+
+
+def make(kind: str, spec: object, *given: object, where: str = "") -> Any:
+    """The component of a name or mapping, made of its settings. given: what its maker hands over before them.
+
+    Raises:
+        UsageError: nothing is called so; a setting is unknown, missing or of a wrong type; the component refuses it.
+    """
+    where = where or f"the {kind}"
+    name, settings = parsed(spec, where)
+    target, place = find(kind, name), f"{where} ({name})"
+    if hasattr(target, "__pydantic_config__"):  # a noun
+        return decode(cast(type[Any], target), settings, place)
+    return target(*given, **checked(target, settings, place, len(given)))
+
+
+def checked(target: Callable[..., Any], settings: dict[str, Any], where: str, given: int = 0) -> dict[str, Any]:
+    """Settings as a class or function takes them, by the types of its signature; UsageError for the first wrong one."""
+    own = list(inspect.signature(target).parameters.values())[given:]
+    by_name = {each.name: each for each in own if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    if all(each.kind is not each.VAR_KEYWORD for each in own):
+        unknown = next((name for name in settings if name not in by_name), None)
+        if unknown is not None:
+            hint = did_you_mean(unknown, list(by_name)) or "; it has no settings"
+            raise UsageError(f"{where}: '{unknown}' is no setting{hint}")
+    missing = [name for name, each in by_name.items() if each.default is each.empty and name not in settings]
+    if missing:
+        raise UsageError(f"{where}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; give it")
+    hints = get_type_hints(target.__init__ if isinstance(target, type) else target)
+    return {name: _kept(name, value, hints.get(name), where) for name, value in settings.items()}
+
+
+def _kept(name: str, value: Any, hint: Any, where: str) -> Any:
+    """A setting by the rules of a noun's fields; one whose type files do not hold is taken as it is."""
+    check = None if hint is None else check_of(hint)
+    try:
+        return value if check is None else check(value)
+    except WrongError as wrong:
+        raise UsageError(f"{where}: {name}{wrong.place} is {wrong.value!r}; it must be {wrong.wanted}") from None
