@@ -81,7 +81,7 @@ def zipf() -> None:
 def ranks() -> None:
     """How often the ranks of a world read each block, together, of data of 64 blocks."""
     from recsmith.data import GeneratedFeature, GeneratorSpec, open_dataset
-    from recsmith.data.generator import GeneratorSource
+    from recsmith.data.generator.source import GeneratorSource
 
     reads: list[int] = []
     plain = GeneratorSource.read

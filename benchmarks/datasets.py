@@ -29,10 +29,10 @@ from recsmith.data import (
     open_dataset,
     spec_to_raw,
 )
-from recsmith.data.converting import Layout, cluster_dataset, convert_dataset
+from recsmith.data.converting import FileLayout, cluster_dataset, convert_dataset
 from recsmith.data.dataset import Dataset
-from recsmith.data.memory import MemorySource
 from recsmith.data.parquet.arrow import coalescing, pyarrow
+from recsmith.data.source import MemorySource
 from recsmith.files import dump_json
 
 SHARE = 0.1  # of the features, which a job reads: as the DSI paper says of Meta's jobs
@@ -93,7 +93,7 @@ def chosen_features(features: int, seed: int) -> list[str]:
 
 def maps(folder: Path, features: int, samples: int) -> Row:
     """Samples a CPU second of a tenth of the features, of columns and of one column of maps."""
-    convert_dataset(open_dataset(wide(features, samples)), folder / "columns", Layout(group_samples=4096))
+    convert_dataset(open_dataset(wide(features, samples)), folder / "columns", FileLayout(group_samples=4096))
     as_maps(folder / "columns", folder / "maps", features)
     wanted = chosen_features(features, 1)
     described = {
@@ -163,7 +163,10 @@ def reads(folder: Path, features: int, samples: int, rows: int) -> Row:
     source = open_dataset(wide(features, samples))
     past = [name for job in range(PAST_JOBS) for name in chosen_features(features, 1000 + job)]
     popular = sorted({*past}, key=lambda name: -past.count(name))
-    layouts = {"in order": Layout(group_samples=rows), "popular": Layout(group_samples=rows, popular=tuple(popular))}
+    layouts = {
+        "in order": FileLayout(group_samples=rows),
+        "popular": FileLayout(group_samples=rows, popular=tuple(popular)),
+    }
     for kind, layout in layouts.items():
         convert_dataset(source, folder / kind, layout)
     row: Row = {}

@@ -292,16 +292,16 @@ def _captures(home: Path) -> None:
 def _dataset(home: Path) -> None:
     """A dataset, and one that a kill left unfinished after its first file."""
     from recsmith.data import open_dataset
-    from recsmith.data.converting import KeyColumns, Layout
-    from recsmith.data.converting.convert import checked_job
+    from recsmith.data.converting import FileLayout, KeyColumns
+    from recsmith.data.converting.convert import checked_conversion
     from recsmith.data.converting.tables import Blocks
-    from recsmith.data.parquet.manifest import save_job
+    from recsmith.data.parquet.write import save_conversion
 
     (home / "dataset.yaml").write_text(DATASET)
     for name in ("dataset", "unfinished"):
         _run("data", "convert", str(home / "dataset.yaml"), "--file-samples", "4096", "-o", str(home / name))
-    blocks = Blocks(open_dataset(home / "dataset.yaml"), KeyColumns(), Layout(file_samples=4096))
-    save_job(home / "unfinished", checked_job("convert", blocks))
+    blocks = Blocks(open_dataset(home / "dataset.yaml"), KeyColumns(), FileLayout(file_samples=4096))
+    save_conversion(home / "unfinished", checked_conversion("convert", blocks))
     for name in ("_manifest.json", "part-00001.parquet"):
         (home / "unfinished" / name).unlink()
 

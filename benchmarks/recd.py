@@ -25,7 +25,7 @@ from records import Key, Row, resumed
 
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.data.batch import concatenated
-from recsmith.data.dedup_choice import chosen, dedup_groups
+from recsmith.data.deduplication import chosen, dedup_groups
 from recsmith.data.parquet.write import write_parquet
 from recsmith.training import Run, RunData, RunMetrics, RunModel, train
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from recsmith.data.batch import Batch, JaggedIds
-from recsmith.data.schema import DataFeature, DataSchema
-from recsmith.data.source import Block
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
+from recsmith.data.source import SampleBlock
 
 
 class NumberedSource:
@@ -26,7 +25,7 @@ class NumberedSource:
     def sizes(self) -> np.ndarray:
         return self._sizes
 
-    def read(self, block: int) -> Block:
+    def read(self, block: int) -> SampleBlock:
         self.reads.append(block)
         first = int(self._sizes[:block].sum())
         numbers = first + np.arange(self._sizes[block])
@@ -39,4 +38,4 @@ class NumberedSource:
             sample_ids=numbers,
         )
         valid = numbers % self.corrupt != 0 if self.corrupt else None
-        return Block(samples=samples, valid=valid, first_corrupt="line 1 is garbage")
+        return SampleBlock(samples=samples, valid=valid, first_corrupt="line 1 is garbage")

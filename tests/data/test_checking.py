@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recsmith.data import GeneratedFeature, GeneratorSpec, ParquetFeature, ParquetSpec, check_spec, open_dataset
-from recsmith.data.converting import Layout, convert_dataset
+from recsmith.data.converting import FileLayout, convert_dataset
 from recsmith.errors import CorruptFile
 
 pyarrow: Any = importlib.import_module("pyarrow")
@@ -91,7 +91,7 @@ def test_a_column_that_stands_twice_is_a_fault(tmp_path: Path):
 
 def test_files_are_compared_with_the_manifest(tmp_path: Path):
     source = open_dataset(GeneratorSpec(num_samples=9000, features=(GeneratedFeature(name="user", num_embeddings=9),)))
-    convert_dataset(source, tmp_path / "data", Layout(file_samples=3000))
+    convert_dataset(source, tmp_path / "data", FileLayout(file_samples=3000))
     spec = ParquetSpec(paths=(str(tmp_path / "data"),))
     assert check_spec(spec).faults == ()
     (tmp_path / "data" / "part-00001.parquet").rename(tmp_path / "data" / "other.parquet")

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from recsmith.data import Batch, JaggedIds
 from recsmith.data import deduplication as module
-from recsmith.data.dedup_choice import chosen, dedup_groups
-from recsmith.data.deduplication import deduplicated, distinct_rows, expanded, with_runs_once
+from recsmith.data.deduplication import chosen, dedup_groups, deduplicated, distinct_rows, expanded, with_runs_once
 
 ROWS = st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=12)
 

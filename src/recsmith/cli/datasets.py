@@ -10,7 +10,7 @@ from recsmith.cli.options import force_option, size_value, stack
 from recsmith.cli.progress import end_line, note, progress_printer
 
 if TYPE_CHECKING:
-    from recsmith.data.converting import Layout, Progress
+    from recsmith.data.converting import FileLayout, Progress
 
 PROGRESS_S = 30.0  # seconds between two lines of progress in a log
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -73,14 +73,14 @@ def cluster(data: str, session: str | None, memory: int, **words: Any) -> None:
     _say(manifest, words["output"])
 
 
-def _layout(words: dict[str, Any]) -> "Layout":
-    from recsmith.data.converting import Layout, read_popularity
+def _layout(words: dict[str, Any]) -> "FileLayout":
+    from recsmith.data.converting import FileLayout, read_popularity
     from recsmith.units import parse_size
 
     group, popularity = words["row_group"], words["popularity"]
     sizes: dict[str, Any] = {"group_samples": int(group)} if group.isdigit() else {"group_bytes": parse_size(group)}
     popular = () if popularity is None else read_popularity(popularity)
-    return Layout(file_samples=words["file_samples"], popular=popular, **sizes)
+    return FileLayout(file_samples=words["file_samples"], popular=popular, **sizes)
 
 
 def _printer() -> "Callable[[Progress], None]":

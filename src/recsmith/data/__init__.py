@@ -1,20 +1,17 @@
 """Data that training reads: batches as NumPy arrays, exact about which samples were used, from files or generated."""
 
-from recsmith.data.batch import Batch, JaggedIds
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.data.batches import Batches, Counts
 from recsmith.data.checking import DataCheck, check_data, check_spec
-from recsmith.data.counted_workload import counted_workload
-from recsmith.data.criteo import CriteoSpec
-from recsmith.data.dataset import Dataset
+from recsmith.data.criteo.source import CriteoSpec
+from recsmith.data.dataset import Dataset, DataSpec, load_spec, open_dataset, spec_from_raw, spec_to_raw
 from recsmith.data.figures import DataFigures, FeatureFigures, SessionFigures, count_figures
-from recsmith.data.generator import DriftSpec, GeneratedFeature, GeneratorSpec, SessionSpec, TeacherSpec
-from recsmith.data.generator.optimum import Optimum, area_under_curve, planted_optimum
+from recsmith.data.generator.source import Optimum, area_under_curve, planted_optimum
+from recsmith.data.generator.spec import DriftSpec, GeneratedFeature, GeneratorSpec, SessionSpec, TeacherSpec
 from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import Position
-from recsmith.data.parquet import ParquetFeature, ParquetSpec
-from recsmith.data.schema import DataFeature, DataSchema
-from recsmith.data.specs import DataSpec, load_spec, open_dataset, spec_from_raw, spec_to_raw
-from recsmith.data.workload import generator_like, schema_workload
+from recsmith.data.parquet.columns import ParquetFeature, ParquetSpec
+from recsmith.data.workload import counted_workload, generator_like, schema_workload
 from recsmith.data.write import check_folder, write_dataset
 
 __all__ = [

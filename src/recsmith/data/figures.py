@@ -3,13 +3,12 @@
 import numpy as np
 
 from recsmith._types import Ints, noun
-from recsmith.data.batch import Batch, JaggedIds, concatenated
-from recsmith.data.converting.keys import KeyColumns, block_keys
+from recsmith.data.batch import Batch, DataFeature, JaggedIds, concatenated
+from recsmith.data.converting.tables import KeyColumns, block_keys
 from recsmith.data.dataset import Dataset
 from recsmith.data.deduplication import distinct_rows, expanded
-from recsmith.data.parquet import ParquetSource
-from recsmith.data.parquet.stored import StoredFigures
-from recsmith.data.schema import DataFeature
+from recsmith.data.parquet.arrow import StoredFigures
+from recsmith.data.parquet.source import ParquetSource
 
 BATCH_SIZE = 4096  # samples of a batch whose distinct bags are counted, unless another is given
 

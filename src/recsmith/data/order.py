@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from recsmith._random import permutation
 from recsmith._types import Ints, noun
-from recsmith.data.random_words import permutation
 from recsmith.errors import UsageError
 
 WINDOW = 2**17  # samples of a window, at least, unless two blocks have more: what a rank keeps is bounded by it

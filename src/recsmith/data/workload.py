@@ -1,9 +1,18 @@
 """Workloads for the planner from what datasets hold, and generated data like that of a workload."""
 
-from recsmith.data.generator import GeneratedFeature, GeneratorSpec
-from recsmith.data.schema import DataFeature, DataSchema
+import math
+
+import numpy as np
+
+from recsmith._types import Ints
+from recsmith.data.batch import DataFeature, DataSchema, JaggedIds
+from recsmith.data.dataset import Dataset
+from recsmith.data.deduplication import LEAST_FACTOR
+from recsmith.data.figures import distinct_bags, first_samples
+from recsmith.data.generator.spec import GeneratedFeature, GeneratorSpec
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.access import NUM_REUSE_BINS
 from recsmith.workloads.optimizers import OptimizerName
 
 EMBEDDING_DIM = 64  # of every table, unless another is given
@@ -26,11 +35,11 @@ def schema_workload(
     unknown = next((each.name for each in schema.features if each.num_embeddings is None), None)
     if unknown is not None:
         raise UsageError(f"the rows of feature '{unknown}' are not known; give its num_embeddings in the spec")
-    tables = tuple(_table(each, embedding_dim) for each in schema.features)
+    tables = tuple(_declared_table(each, embedding_dim) for each in schema.features)
     return Workload(batch_size=batch_size, optimizer=optimizer, tables=tables, name=name)
 
 
-def _table(feature: DataFeature, embedding_dim: int) -> Table:
+def _declared_table(feature: DataFeature, embedding_dim: int) -> Table:
     pooling = FULL_BAG if feature.pooling_factor is None else feature.pooling_factor
     return Table(
         name=feature.name,
@@ -58,3 +67,76 @@ def generator_like(workload: Workload, *, num_samples: int, dense: int = 13, see
         for feature in table.features
     )
     return GeneratorSpec(num_samples=num_samples, features=features, dense=dense, seed=seed)
+
+
+EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the last: 1, 2, 4 ... 32768
+
+
+def counted_workload(
+    dataset: Dataset,
+    *,
+    batch_size: int,
+    samples: int,
+    embedding_dim: int = EMBEDDING_DIM,
+    optimizer: OptimizerName = "rowwise_adagrad",
+    deduplicate: bool = False,
+    name: str = "",
+) -> Workload:
+    """The workload of a model with a table for each feature, counted in at least so many samples as they are stored.
+
+    deduplicate: features of which a batch has at least 1.5 samples for each distinct bag look up the distinct ones
+    alone, as `data.deduplicate: auto` of a run does: their batch is that much smaller.
+
+    Raises:
+        UsageError: there are no samples, or how many rows a feature's table needs is not known.
+    """
+    read, _, _ = first_samples(dataset, samples)
+    if not len(read):
+        raise UsageError("the data holds no samples; name data that has some")
+    tables = tuple(
+        _counted_table(feature, read.ids[feature.name], batch_size, embedding_dim, deduplicate)
+        for feature in dataset.schema.features
+    )
+    return Workload(batch_size=batch_size, optimizer=optimizer, tables=tables, name=name)
+
+
+def _counted_table(
+    feature: DataFeature, bags: JaggedIds, batch_size: int, embedding_dim: int, deduplicate: bool
+) -> Table:
+    if feature.num_embeddings is None:
+        raise UsageError(f"the rows of feature '{feature.name}' are not known; give its num_embeddings in the spec")
+    samples = len(bags.lengths)
+    if deduplicate:
+        bags = _repeating(bags, batch_size)
+    of_batch = math.ceil(batch_size * len(bags.lengths) / samples)
+    return Table(
+        name=feature.name,
+        num_embeddings=feature.num_embeddings,
+        embedding_dim=embedding_dim,
+        features=(
+            Feature(
+                name=feature.name,
+                pooling_factor=len(bags.values) / len(bags.lengths),
+                weighted=feature.weighted,
+                batch_size=None if len(bags.lengths) == samples else of_batch,
+            ),
+        ),
+        access=_access(bags.values),
+    )
+
+
+def _repeating(bags: JaggedIds, batch_size: int) -> JaggedIds:
+    """The distinct bags of each batch where that saves ids and enough of them repeat; otherwise all bags."""
+    rows = distinct_bags(bags, batch_size)
+    found = bags.take(rows)
+    gains = len(bags.lengths) >= LEAST_FACTOR * len(rows) and len(found.values) < len(bags.values)
+    return found if gains else bags
+
+
+def _access(ids: Ints) -> AccessProfile | None:
+    """How often the rows that were read were read, in NeuroShard's bins; None where nothing was."""
+    if not len(ids):
+        return None
+    _, counts = np.unique(ids, return_counts=True)
+    bins = np.bincount(np.searchsorted(EDGES, counts), minlength=NUM_REUSE_BINS) / len(counts)
+    return AccessProfile(reuse_bins=tuple(bins.tolist()), lookups=len(ids), unique_rows=len(counts))

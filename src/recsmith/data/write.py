@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from recsmith.data.batch import Batch, concatenated
-from recsmith.data.criteo.write import refuse_other_than_criteo, write_lines
+from recsmith.data.criteo.lines import refuse_other_than_criteo, write_lines
 from recsmith.data.dataset import Dataset
 from recsmith.data.parquet.write import refuse_other_than_parquet, write_parquet
 from recsmith.errors import RecSmithError, UsageError

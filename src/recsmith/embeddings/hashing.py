@@ -6,9 +6,9 @@ learned: learned_hash.py.
 
 import numpy as np
 
+from recsmith._random import buckets
 from recsmith._types import noun
 from recsmith.data import JaggedIds
-from recsmith.data.generator.hashing import buckets
 from recsmith.embeddings.id_maps import IdMap
 from recsmith.embeddings.parts import Lookup, Part
 from recsmith.embeddings.routing import check_ids, renamed

@@ -3,8 +3,8 @@
 from rich.console import Group, RenderableType
 
 from recsmith.data import DataCheck, DataFigures, FeatureFigures, Optimum, SessionFigures
-from recsmith.data.parquet.faults import Fault
-from recsmith.data.parquet.stored import StoredFigures
+from recsmith.data.checking import Fault
+from recsmith.data.parquet.arrow import StoredFigures
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import add_first, grid, line
 from recsmith.units import counted, format_size

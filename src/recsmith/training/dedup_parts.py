@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from recsmith.data import Batch, Dataset
-from recsmith.data.dedup_choice import DedupGroup, chosen, counted, dedup_groups
+from recsmith.data.deduplication import DedupGroup, chosen, counted, dedup_groups
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.run import Run, RunTable

@@ -27,14 +27,20 @@ from recsmith.data import (
     SessionSpec,
     open_dataset,
 )
-from recsmith.data.converting import KeyColumns, Layout, cluster, cluster_dataset, convert_dataset, folder
-from recsmith.data.converting import layout as layouts
-from recsmith.data.converting.keys import hashed
-from recsmith.data.dataset import Dataset
-from recsmith.data.memory import MemorySource
-from recsmith.data.parquet.manifest import MANIFEST, UNFINISHED, read_manifest
-from recsmith.data.specs import TransformedSpec
-from recsmith.data.transforms import First
+from recsmith.data.converting import (
+    FileLayout,
+    KeyColumns,
+    cluster_dataset,
+    convert,
+    convert_dataset,
+    folder,
+    read_popularity,
+)
+from recsmith.data.converting.tables import session_hashes
+from recsmith.data.dataset import Dataset, TransformedSpec
+from recsmith.data.parquet.write import MANIFEST, UNFINISHED, read_manifest
+from recsmith.data.source import MemorySource
+from recsmith.data.transforms.declared import First
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 
 pyarrow: Any = importlib.import_module("pyarrow")
@@ -48,7 +54,7 @@ SPEC = GeneratorSpec(
     ),
     sessions=SessionSpec(size=4, duplication=0.5),
 )
-LAYOUT = Layout(file_samples=3000, group_samples=700)
+LAYOUT = FileLayout(file_samples=3000, group_samples=700)
 
 
 def everything(path: Path) -> dict[str, list[Any]]:
@@ -86,7 +92,7 @@ def same(one: Batch, other: Batch) -> None:
 
 
 def test_row_groups_have_the_bytes_that_were_asked_for(tmp_path: Path):
-    convert_dataset(open_dataset(SPEC), tmp_path / "out", Layout(group_bytes=2**16))
+    convert_dataset(open_dataset(SPEC), tmp_path / "out", FileLayout(group_bytes=2**16))
     table = parquet.read_table(tmp_path / "out")
     rows = parquet.read_metadata(tmp_path / "out" / "part-00000.parquet").row_group(0).num_rows
     assert rows == pytest.approx(2**16 / (table.nbytes / 9000), rel=0.02)
@@ -102,14 +108,14 @@ def test_clustered_samples_have_one_order_whatever_the_memory(
     times = -samples.sample_ids if by_time else samples.sample_ids
     source = Dataset(MemorySource(SPEC.schema, samples, {"timestamp": times}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster, "LEAST_MEMORY", 1)
+        patch.setattr(convert, "LEAST_MEMORY", 1)
         manifest = cluster_dataset(source, out, columns=KeyColumns(session="user"), memory=memory)
     assert (len(manifest.parts) > 1) == (memory < 2**20)
     found = everything(out)
     users, sessions, numbers = (np.array(found[name]) for name in ("user", "session_id", "sample_id"))
     assert np.array_equal(users, sessions)
     assert np.array_equal(np.sort(numbers), np.arange(9000)), "each sample once"
-    order = np.lexsort((-numbers if by_time else numbers, users, hashed(users)))
+    order = np.lexsort((-numbers if by_time else numbers, users, session_hashes(users)))
     assert np.array_equal(order, np.arange(9000))
     tags = [bag.tolist() for bag in np.split(samples.ids["tags"].values, np.cumsum(samples.ids["tags"].lengths)[:-1])]
     place = np.argsort(samples.sample_ids)
@@ -126,7 +132,7 @@ def test_generated_sessions_stay_together(tmp_path: Path):
 def test_a_command_stopped_anywhere_goes_on_and_ends_the_same(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(cluster, "LEAST_MEMORY", 1)
+    monkeypatch.setattr(convert, "LEAST_MEMORY", 1)
     source = open_dataset(SPEC)
 
     def work(out: Path) -> None:
@@ -146,7 +152,7 @@ def test_a_command_stopped_anywhere_goes_on_and_ends_the_same(
             make_last(temporary, path)
 
         monkeypatch.setattr(folder, "make_last", once)
-        monkeypatch.setattr(cluster, "make_last", once)
+        monkeypatch.setattr(convert, "make_last", once)
         try:
             work(tmp_path / "out")
         except KeyboardInterrupt:
@@ -253,8 +259,8 @@ def test_other_commands_and_folders_are_refused(tmp_path: Path, monkeypatch: pyt
         convert_dataset(source, out, LAYOUT)
     with pytest.raises(UsageError, match="no feature is called 'tag'; did you mean 'tags'"):
         convert_dataset(source, tmp_path / "b", replace(LAYOUT, popular=("tag",)))
-    monkeypatch.setattr(cluster, "LEAST_MEMORY", 1)
-    monkeypatch.setattr(cluster, "SHARE", 0.5)
+    monkeypatch.setattr(convert, "LEAST_MEMORY", 1)
+    monkeypatch.setattr(convert, "SHARE", 0.5)
     one = open_dataset(replace(SPEC, features=(replace(SPEC.features[0], num_embeddings=1), SPEC.features[1])))
     with pytest.raises(RecSmithError, match=r"are in one bucket, 9,000 of them of session 0; give a memory of"):
         cluster_dataset(one, tmp_path / "c", columns=KeyColumns(session="user"), memory=2**19)
@@ -262,11 +268,11 @@ def test_other_commands_and_folders_are_refused(tmp_path: Path, monkeypatch: pyt
 
 def test_popularity_is_read_most_popular_first(tmp_path: Path):
     (tmp_path / "jobs.yaml").write_text("a: 1\nb: 5\nc: 1\n")
-    assert layouts.read_popularity(str(tmp_path / "jobs.yaml")) == ("b", "a", "c")
+    assert read_popularity(str(tmp_path / "jobs.yaml")) == ("b", "a", "c")
     for text in ("a: many\n", "a: -1\n"):
         (tmp_path / "jobs.yaml").write_text(text)
         with pytest.raises(CorruptFile, match="jobs"):
-            layouts.read_popularity(str(tmp_path / "jobs.yaml"))
+            read_popularity(str(tmp_path / "jobs.yaml"))
 
 
 def test_weights_lines_and_ratings_are_converted(tmp_path: Path):

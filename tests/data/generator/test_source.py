@@ -19,7 +19,7 @@ from recsmith.data import (
 )
 from recsmith.data.batch import concatenated
 from recsmith.data.figures import repeated_share
-from recsmith.data.generator import GeneratorSource
+from recsmith.data.generator.source import GeneratorSource
 from recsmith.errors import UsageError
 
 FEATURES = (

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recsmith.data.generator.hashing import RowShuffle
-from recsmith.data.generator.zipf import HEAD, ZipfLaw, poisson_lengths
+from recsmith._random import HEAD, RowShuffle, ZipfLaw, poisson_lengths
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.7, 1.0, 1.3])

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.data import Batch, DataFeature, DataSchema, JaggedIds, count_figures, open_dataset, write_dataset
+from recsmith.data.dataset import spec_from_raw, spec_to_raw
 from recsmith.data.deduplication import deduplicated, expanded, with_runs_once
-from recsmith.data.specs import spec_from_raw, spec_to_raw
-from recsmith.data.transforms import TransformGraph, transform_from_raw
+from recsmith.data.transforms.declared import transform_from_raw
+from recsmith.data.transforms.graph import TransformGraph
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 
 MASK = 2**64 - 1

@@ -1,24 +1,34 @@
-"""Any dataset as a folder of Parquet files, in its own order."""
+"""Any dataset as a folder of Parquet files: in its own order, or clustered by session in bounded memory.
+
+To cluster is an external sort. Samples are put into buckets by the hash of their session, a run of blocks at a time.
+Then each bucket is sorted by hash, session, time and number of the sample, and becomes a file. So the order is the same
+whatever the memory.
+"""
 
 import hashlib
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from recsmith._types import Ints
-from recsmith.data.converting.folder import OnProgress, Progress, begin, finish, write_part
-from recsmith.data.converting.keys import KeyColumns
-from recsmith.data.converting.layout import Layout
-from recsmith.data.converting.tables import Blocks
+from recsmith.data.converting.folder import RUNS, FileLayout, OnProgress, Progress, begin, finish, make_last, write_part
+from recsmith.data.converting.tables import SESSION, TIME, Blocks, KeyColumns, check_sessions, session_hashes
 from recsmith.data.dataset import Dataset
-from recsmith.data.parquet.manifest import Job, Manifest
-from recsmith.data.parquet.write import refuse_other_than_parquet
+from recsmith.data.parquet.arrow import pyarrow
+from recsmith.data.parquet.write import Conversion, Manifest, refuse_other_than_parquet
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import encode
+from recsmith.units import format_size
 
 
 def convert_dataset(
     dataset: Dataset,
     folder: Path,
-    layout: Layout | None = None,
+    layout: FileLayout | None = None,
     columns: KeyColumns | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> Manifest:
@@ -32,11 +42,11 @@ def convert_dataset(
         CorruptFile: the source is damaged, or holds more corrupt samples than it allows.
         RecSmithError: the disk is full, or refuses; finished files stay.
     """
-    layout, columns = layout or Layout(), columns or KeyColumns()
+    layout, columns = layout or FileLayout(), columns or KeyColumns()
     blocks = Blocks(dataset, columns, layout)
-    job = checked_job("convert", blocks)
+    conversion = checked_conversion("convert", blocks)
     blocks.sample_bytes()  # a wrong column is told of before anything is written
-    begin(folder, job)
+    begin(folder, conversion)
     sizes = dataset.source.sizes()
     total = int(sizes.sum())
     for number, (first, last) in enumerate(block_ranges(sizes, layout.file_samples)):
@@ -47,13 +57,13 @@ def convert_dataset(
     return finish(folder, total, columns.session)
 
 
-def checked_job(kind: str, blocks: Blocks) -> Job:
-    """The job of a command, once its columns are known to fit."""
+def checked_conversion(kind: str, blocks: Blocks) -> Conversion:
+    """The conversion of a command, once its columns are known to fit."""
     dataset = blocks.dataset
     refuse_other_than_parquet(dataset.schema)
     blocks.layout.features(dataset.schema)
     words = [kind, dataset.source.digest, encode(blocks.layout), encode(blocks.columns)]
-    return Job(digest=hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:16])
+    return Conversion(digest=hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:16])
 
 
 def block_ranges(sizes: Ints, samples: int) -> list[tuple[int, int]]:
@@ -68,3 +78,133 @@ def block_ranges(sizes: Ints, samples: int) -> list[tuple[int, int]]:
     if first < len(sizes) or not ranges:
         ranges.append((first, len(sizes)))
     return ranges
+
+
+MEMORY = 2**30  # bytes of tables at a time, unless another is given
+LEAST_MEMORY = 2**24
+SHARE = 4  # of the memory that a run or a bucket takes: sorting copies it, and writing packs it
+MOST_BUCKETS = 1024  # a run has a record batch for each: more are small, and say more of themselves than of samples
+HIGH_BITS = np.uint64(32)  # of a hash, which say the bucket
+
+
+def cluster_dataset(
+    dataset: Dataset,
+    folder: Path,
+    layout: FileLayout | None = None,
+    columns: KeyColumns | None = None,
+    on_progress: OnProgress = lambda _: None,
+    memory: int = MEMORY,
+) -> Manifest:
+    """Write all samples so that those of a session follow each other, by time; sessions in the order of their hashes.
+
+    memory: bytes of tables at a time. A command that was stopped, even by kill -9, goes on where it was.
+
+    Raises:
+        UsageError: the data does not say what a session is; or as `convert_dataset` raises.
+        CorruptFile, RecSmithError: as `convert_dataset` raises; or one session does not fit into the memory.
+    """
+    if memory < LEAST_MEMORY:
+        raise UsageError(f"memory is {format_size(memory)}; it must be at least {format_size(LEAST_MEMORY)}")
+    blocks = Blocks(dataset, columns or KeyColumns(), layout or FileLayout())
+    session = check_sessions(dataset, blocks.columns)
+    conversion = checked_conversion("cluster", blocks)
+    sizes = dataset.source.sizes()
+    conversion, _ = begin(folder, _sized(conversion, blocks, sizes, memory))
+    runs = _runs(folder / RUNS, blocks, conversion, sizes, on_progress)
+    done = 0
+    for bucket in range(conversion.buckets):
+        path = folder / f"part-{bucket:05d}.parquet"
+        if not path.exists():
+            write_part(path, [_bucket(runs, bucket, memory)], blocks.layout, blocks.schema)
+        done += pyarrow().parquet.read_metadata(path).num_rows
+        on_progress(Progress(doing="sorted and written", done=done, total=int(sizes.sum())))
+    return finish(folder, int(sizes.sum()), session)
+
+
+def _sized(conversion: Conversion, blocks: Blocks, sizes: Ints, memory: int) -> Conversion:
+    """The conversion with as many buckets, and as short runs, as the memory asks for, judged by the first block."""
+    total, sample_bytes, share = int(sizes.sum()), blocks.sample_bytes(), memory / SHARE
+    buckets = max(math.ceil(total * sample_bytes / share), math.ceil(total / blocks.layout.file_samples), 1)
+    if buckets > MOST_BUCKETS:
+        raise UsageError(
+            f"{format_size(int(total * sample_bytes))} of samples need {buckets:,} buckets of memory "
+            f"{format_size(memory)}, and at most {MOST_BUCKETS:,} are made; give more memory or larger files"
+        )
+    return replace(conversion, buckets=buckets, run_samples=max(1, int(share / sample_bytes)))
+
+
+def _runs(folder: Path, blocks: Blocks, conversion: Conversion, sizes: Ints, on_progress: OnProgress) -> list[Path]:
+    """Files of the samples of some blocks each; record batch b of a file holds those of bucket b."""
+    folder.mkdir(exist_ok=True)
+    found: list[Path] = []
+    for number, (first, last) in enumerate(block_ranges(sizes, conversion.run_samples)):
+        path = folder / f"run-{number:05d}.arrow"
+        if not path.exists():
+            _write_run(path, blocks, first, last, conversion.buckets)
+        found.append(path)
+        done = int(sizes[:last].sum())
+        on_progress(Progress(doing="put into buckets", done=done, total=int(sizes.sum())))
+    return found
+
+
+def _write_run(path: Path, blocks: Blocks, first: int, last: int, buckets: int) -> None:
+    arrow, temporary = pyarrow(), path.with_suffix(".unfinished")
+    table = arrow.concat_tables([blocks.schema.empty_table(), *blocks.tables(first, last)])
+    bucket = _bucket_of(_column(table, SESSION), buckets)
+    order = np.argsort(bucket, kind="stable")
+    edges = np.searchsorted(bucket[order], np.arange(buckets + 1))
+    sorted_table = table.take(arrow.array(order)).combine_chunks()
+    options = arrow.ipc.IpcWriteOptions(compression="lz4")
+    try:
+        with (
+            arrow.OSFile(str(temporary), "wb") as file,
+            arrow.ipc.new_file(file, table.schema, options=options) as writer,
+        ):
+            for at, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+                writer.write_batch(_one_batch(arrow, sorted_table.slice(at, end - at)))
+        make_last(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RecSmithError(
+            f"cannot write '{path}': {error.strerror or error}; what is finished stays, so free some space and give "
+            "the same command once more"
+        ) from None
+
+
+def _one_batch(arrow: Any, table: Any) -> Any:
+    """A table as one record batch, even where it has no rows."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else arrow.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _bucket(runs: list[Path], bucket: int, memory: int) -> Any:
+    """The samples of a bucket in their order."""
+    arrow = pyarrow()
+    table = arrow.concat_tables([_batch(run, bucket) for run in runs])
+    if table.nbytes > memory:
+        sessions, counts = np.unique(_column(table, SESSION), return_counts=True)
+        raise RecSmithError(
+            f"{format_size(table.nbytes)} of samples are in one bucket, {counts.max(initial=0):,} of them of session "
+            f"{sessions[counts.argmax()]}; give a memory of {format_size(2 * table.nbytes)}, and the command goes on"
+        )
+    sessions = _column(table, SESSION)
+    order = np.lexsort((_column(table, "sample_id"), _column(table, TIME), sessions, session_hashes(sessions)))
+    return table.take(arrow.array(order)).combine_chunks()
+
+
+def _batch(run: Path, bucket: int) -> Any:
+    """The samples that a run has for a bucket."""
+    arrow = pyarrow()
+    try:
+        with arrow.memory_map(str(run)) as file:
+            return arrow.Table.from_batches([arrow.ipc.open_file(file).get_batch(bucket)])
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        raise CorruptFile(f"'{run}' is damaged ({error}); remove it, and give the same command once more") from None
+
+
+def _bucket_of(sessions: Ints, buckets: int) -> Ints:
+    return ((session_hashes(sessions) >> HIGH_BITS) * np.uint64(buckets) >> HIGH_BITS).astype(np.int64)
+
+
+def _column(table: Any, name: str) -> Ints:
+    return np.asarray(table[name].to_numpy())

@@ -1,17 +1,88 @@
-"""The folder that a dataset is written to: files appear whole, and a stopped command goes on after those it has."""
+"""The folder that a dataset is written to, and how its files are laid out; a stopped command goes on."""
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from recsmith._types import record
-from recsmith.data.converting.layout import Layout
+from recsmith._types import noun, record
+from recsmith.data.batch import DataSchema
 from recsmith.data.parquet.arrow import pyarrow
-from recsmith.data.parquet.manifest import Job, Manifest, PartFile, read_job, save_job, save_manifest
-from recsmith.data.parquet.write import parquet_writer
-from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.data.parquet.write import (
+    Conversion,
+    Manifest,
+    PartFile,
+    parquet_writer,
+    read_conversion,
+    save_conversion,
+    save_manifest,
+)
+from recsmith.errors import CorruptFile, RecSmithError, UsageError, check_rules
+from recsmith.files import did_you_mean, parse, read_text
+
+GROUP_SAMPLES = 2**15  # of a row group: what a reader keeps a few of
+FILE_SAMPLES = 2**20  # of a file
+LEAST_GROUP_BYTES = 2**16
+
+
+@noun
+class FileLayout:
+    """Row groups of group_samples rows, or of group_bytes of unpacked columns where those are given.
+
+    popular: features whose columns come first, the most read one first; the others keep their order behind them.
+    """
+
+    group_samples: int = GROUP_SAMPLES
+    group_bytes: int | None = None
+    file_samples: int = FILE_SAMPLES
+    popular: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(
+            None if self.group_samples >= 1 else f"group_samples is {self.group_samples}; it must be at least 1",
+            None if self.file_samples >= 1 else f"file_samples is {self.file_samples}; it must be at least 1",
+            None
+            if self.group_bytes is None or self.group_bytes >= LEAST_GROUP_BYTES
+            else f"group_bytes is {self.group_bytes}; it must be at least {LEAST_GROUP_BYTES:,}",
+        )
+
+    def group_rows(self, rows: int, unpacked: int) -> int:
+        """Rows of a row group of a table that has so many rows and unpacked bytes."""
+        if self.group_bytes is None or not rows:
+            return self.group_samples
+        return max(1, self.group_bytes * rows // max(unpacked, 1))
+
+    def features(self, schema: DataSchema) -> list[str]:
+        """The features of a schema in the order of their columns; UsageError for a popular one that it has not."""
+        known = schema.feature_names
+        unknown = next((name for name in self.popular if name not in known), None)
+        if unknown is not None:
+            raise UsageError(f"no feature is called '{unknown}'{did_you_mean(unknown, list(known))}")
+        return list(dict.fromkeys([*self.popular, *known]))
+
+
+def read_popularity(source: str) -> tuple[str, ...]:
+    """Features, the most read one first, from a YAML or JSON file that says of each how many jobs read it.
+
+    Raises:
+        CorruptFile: it does not hold numbers by name.
+    """
+    raw = parse(read_text(source), source)
+    wrong = [name for name, count in raw.items() if isinstance(count, bool) or not isinstance(count, int | float)]
+    if wrong or not raw:
+        raise CorruptFile(f"'{source}' must say of each feature how many jobs read it, such as `user: 12`")
+    return by_count(Path(source).name, list(raw), [float(count) for count in raw.values()])
+
+
+def by_count(source: str, names: Sequence[str], counts: Sequence[float]) -> tuple[str, ...]:
+    """Names by falling counts, equal ones in their order; CorruptFile for a negative count."""
+    if any(not 0 <= count < float("inf") for count in counts):
+        raise CorruptFile(f"'{source}' holds a count that is negative or no number; jobs are counted from 0")
+    order = sorted(range(len(names)), key=lambda at: -counts[at])
+    return tuple(names[at] for at in order)
+
 
 RUNS = "_runs"  # the folder of what is put into buckets, until the dataset is finished
 
@@ -28,15 +99,15 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
-def begin(folder: Path, job: Job) -> tuple[Job, bool]:
-    """(the job of the folder, whether it was begun before); an unfinished folder goes on with its own job.
+def begin(folder: Path, conversion: Conversion) -> tuple[Conversion, bool]:
+    """(the folder's conversion, whether it was begun before); what is unfinished goes on with its own.
 
     Raises:
         UsageError: something else is there, or what is unfinished has another source or other options.
     """
-    found = read_job(folder) if folder.is_dir() else None
+    found = read_conversion(folder) if folder.is_dir() else None
     if found is not None:
-        if found.digest != job.digest:
+        if found.digest != conversion.digest:
             raise UsageError(
                 f"'{folder}' is unfinished, and was begun from other data or with other options; give those, or "
                 "remove the folder"
@@ -48,11 +119,11 @@ def begin(folder: Path, job: Job) -> tuple[Job, bool]:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write '{folder}': {error.strerror}; give a folder in one that exists") from None
-    save_job(folder, job)
-    return job, False
+    save_conversion(folder, conversion)
+    return conversion, False
 
 
-def write_part(path: Path, tables: Iterable[Any], layout: Layout, schema: Any) -> None:
+def write_part(path: Path, tables: Iterable[Any], layout: FileLayout, schema: Any) -> None:
     """Write tables as a Parquet file in row groups of the layout's size; it appears whole, or not at all.
 
     schema: of its columns, where there are no rows. Raises RecSmithError where the disk is full, or refuses.
@@ -80,7 +151,7 @@ def make_last(temporary: Path, path: Path) -> None:
     temporary.replace(path)
 
 
-def grouped(tables: Iterable[Any], layout: Layout) -> Iterator[Any]:
+def grouped(tables: Iterable[Any], layout: FileLayout) -> Iterator[Any]:
     """The rows of tables, in tables of one row group each; only the last may be smaller."""
     arrow = pyarrow()
     held: Any = None

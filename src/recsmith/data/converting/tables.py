@@ -1,18 +1,140 @@
-"""Blocks of a dataset as tables of pyarrow, one column a feature, with the keys of each sample."""
+"""Blocks of a dataset as tables of pyarrow, one column a feature, with the session and the time of each sample.
 
+B samples of a block
+"""
+
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from recsmith._random import mixed
+from recsmith._types import Ints, noun, record
 from recsmith.data.batch import Batch
-from recsmith.data.converting.keys import KeyColumns, Keys, block_keys, session_words
-from recsmith.data.converting.layout import Layout
+from recsmith.data.converting.folder import FileLayout
 from recsmith.data.dataset import Dataset
 from recsmith.data.deduplication import expanded
+from recsmith.data.generator.source import GeneratorSource
 from recsmith.data.parquet.write import samples_table
-from recsmith.errors import CorruptFile
+from recsmith.data.source import BlockSource, ColumnSource
+from recsmith.data.transforms.graph import TransformedSource
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import did_you_mean
+
+Hashes = npt.NDArray[np.uint64]
+SESSION, TIME = "session_id", "timestamp"  # the columns that RecSmith writes them to
+STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+@noun
+class KeyColumns:
+    """The column or feature that holds sessions, and the column of times; None takes what the data says itself.
+
+    Generated data and files of RecSmith say both; samples without times are in the order of their numbers.
+    """
+
+    session: str | None = None
+    time: str | None = None
+
+
+@record
+class Keys:
+    """session: of each sample (B,), None where nothing is known of sessions. time: of each sample (B,)."""
+
+    session: Ints | None
+    time: Ints
+
+
+def block_keys(source: BlockSource, number: int, samples: Batch, columns: KeyColumns) -> Keys:
+    """Sessions and times of a block's samples; `samples` are all its rows, corrupt ones too.
+
+    Raises:
+        UsageError: there is no such column, or it is a feature of bags.
+        CorruptFile: a sample has no session, or a time that is no whole number.
+    """
+    time = _named(source, number, samples, columns.time, TIME)
+    session = _named(source, number, samples, columns.session, SESSION)
+    origin = _origin(source)
+    if session is None and isinstance(origin, GeneratorSource):
+        session = samples.sample_ids // origin.spec.sessions.size
+    return Keys(session=session, time=samples.sample_ids if time is None else time)
+
+
+def session_words(dataset: Dataset, columns: KeyColumns) -> str | None:
+    """What sessions are called; None where neither the data nor the columns say which samples are of one."""
+    source = _origin(dataset.source)
+    own = isinstance(source, GeneratorSource) or SESSION in _columns_of(source)
+    return columns.session or (SESSION if own else None)
+
+
+def check_sessions(dataset: Dataset, columns: KeyColumns) -> str:
+    """As `session_words`; UsageError where nothing is known of sessions, before any sample is read."""
+    found = session_words(dataset, columns)
+    if found is None:
+        known = _known(dataset.source)
+        raise UsageError(f"the data does not say which samples are of one session; give --session, one of {known}")
+    return found
+
+
+def session_hashes(sessions: Ints) -> Hashes:
+    """Hashes of sessions, the same on every machine: splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    return mixed(sessions.astype(np.int64).view(np.uint64) + STEP)
+
+
+def _named(source: BlockSource, number: int, samples: Batch, name: str | None, own: str) -> Ints | None:
+    """A column of a block as whole numbers; of no name, the source's own, if it has one."""
+    known = _columns_of(source)
+    wanted = name if name is not None else own if own in known else None
+    if wanted is None:
+        return None
+    origin = _origin(source)
+    if isinstance(origin, ColumnSource) and wanted in known:
+        return _numbers(origin.column(number, wanted), wanted)
+    if wanted not in samples.ids:
+        raise UsageError(f"there is no column '{wanted}'{did_you_mean(wanted, [*known, *samples.ids])}")
+    bags = samples.ids[wanted]
+    if not bool((bags.lengths == 1).all()):
+        raise UsageError(f"feature '{wanted}' has bags of more ids than one, or none; give one of {_known(source)}")
+    return bags.values
+
+
+def _numbers(column: Any, name: str) -> Ints:
+    """Whole numbers and times as they are, words as 63 bits of their hash."""
+    from recsmith.data.parquet.arrow import pyarrow
+
+    if isinstance(column, np.ndarray):
+        return np.asarray(column, dtype=np.int64)
+    arrow = pyarrow()
+    if column.null_count:
+        raise CorruptFile(f"column '{name}' is null in {column.null_count:,} rows of a block; each sample needs one")
+    if arrow.types.is_temporal(column.type):
+        column = column.cast(arrow.int64() if column.type.bit_width == 64 else arrow.int32())  # pyright: ignore
+    if arrow.types.is_integer(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False)).astype(np.int64)
+    if not (arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)):
+        raise CorruptFile(f"column '{name}' holds {column.type}; sessions and times are whole numbers or text")
+    words = column.dictionary_encode()
+    hashes = [hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words.dictionary.to_pylist()]
+    numbers = (np.frombuffer(b"".join(hashes), "<u8") >> np.uint64(1)).astype(np.int64)
+    return numbers[words.indices.to_numpy(zero_copy_only=False)]
+
+
+def _origin(source: BlockSource) -> BlockSource:
+    """What transformed data is read from: columns beside the schema are those of its origin."""
+    return source.source if isinstance(source, TransformedSource) else source
+
+
+def _columns_of(source: BlockSource) -> tuple[str, ...]:
+    origin = _origin(source)
+    return origin.column_names if isinstance(origin, ColumnSource) else ()
+
+
+def _known(source: BlockSource) -> str:
+    features = [each.name for each in source.schema.features]
+    return ", ".join([*dict.fromkeys([*_columns_of(source), *features])][:20])
 
 
 @dataclass
@@ -21,7 +143,7 @@ class Blocks:
 
     dataset: Dataset
     columns: KeyColumns
-    layout: Layout
+    layout: FileLayout
     corrupt: int = 0
 
     def table(self, number: int) -> Any:

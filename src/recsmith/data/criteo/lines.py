@@ -1,20 +1,25 @@
-"""Parses lines of Criteo's click logs, many at once.
+"""Lines of Criteo's click logs: parsed many at once, and written.
 
 L lines of 40 fields: a label, 13 counts, 26 categories
 """
 
+import gzip
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from recsmith._types import Bools, Ints
-from recsmith.data.batch import Singles
-from recsmith.data.criteo.spec import CATEGORIES, COUNTS
+from recsmith.data.batch import Batch, DataSchema, Singles
+from recsmith.errors import UsageError
 from recsmith.units import counted
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
+COUNTS, CATEGORIES = 13, 26  # columns of a line, after the label
 FIELDS = 1 + COUNTS + CATEGORIES
 HEX_DIGITS = 8  # of a category
 LONGEST_COUNT = 18  # characters: what surely fits into 64 bits
@@ -119,3 +124,44 @@ def _first_corrupt(text: bytes, line_starts: Ints, in_line: Ints, valid: Bools) 
         return at, f"has {counted(int(in_line[at]), 'field')}, not {FIELDS}: {shown!r}"
     hexadecimal = f"{HEX_DIGITS} lower-case hexadecimal digits"
     return at, f"is not a label 0 or 1, {COUNTS} whole numbers and {CATEGORIES} words of {hexadecimal}: {shown!r}"
+
+
+LINE = "\t".join(["%d"] * (1 + COUNTS) + ["%08x"] * CATEGORIES) + "\n"
+MOST_ROWS = 2**32  # that a category of 32 bits tells apart
+PACKING = 6  # of gzip, from 1 to 9
+
+
+def refuse_other_than_criteo(schema: DataSchema) -> None:
+    """Raise UsageError for a schema whose samples do not fit into lines."""
+    shape = (len(schema.labels), len(schema.dense), len(schema.features))
+    if shape != (1, COUNTS, CATEGORIES):
+        raise UsageError(
+            f"Criteo's lines hold 1 label, {COUNTS} counts and {CATEGORIES} categories, and this data has "
+            f"{shape[0]}, {shape[1]} and {shape[2]}; write Parquet, or change the spec"
+        )
+    large = next((each for each in schema.features if (each.num_embeddings or 0) > MOST_ROWS), None)
+    if large is not None:
+        raise UsageError(f"feature '{large.name}' has more rows than a category of 32 bits tells apart; write Parquet")
+
+
+def write_lines(groups: Iterable[Batch], path: Path) -> None:
+    """Write samples into a file; one that is called .gz is packed."""
+    with _opened(path) as file:
+        for samples in groups:
+            file.write(criteo_lines(samples).encode("ascii"))
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path, "wb", PACKING)) if path.suffix == ".gz" else path.open("wb")
+
+
+def criteo_lines(samples: Batch) -> str:
+    """Samples as lines; dense values are log(1 + count), as the reader makes them."""
+    if any(bool((bags.lengths != 1).any()) for bags in samples.ids.values()):
+        raise UsageError(
+            "Criteo's lines hold one id of each feature, and some bags here hold more or none; write Parquet"
+        )
+    counts = np.rint(np.expm1(samples.dense.astype(np.float64))).astype(np.int64)
+    ids = np.stack([bags.values for bags in samples.ids.values()], axis=1)
+    rows = np.concatenate([samples.labels.astype(np.int64), counts, ids], axis=1).tolist()
+    return "".join([LINE % tuple(row) for row in rows])

@@ -1,19 +1,71 @@
-"""Criteo's click logs as blocks of samples."""
+"""Criteo's click logs as blocks of samples, and their spec."""
 
 import hashlib
 import threading
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
-from recsmith._types import Ints
-from recsmith.data.batch import Batch, JaggedIds
-from recsmith.data.criteo.files import BLOCK_LINES, LineFile, files_of
-from recsmith.data.criteo.index import read_index, write_index
-from recsmith.data.criteo.lines import parse_lines
-from recsmith.data.criteo.spec import CriteoSpec
-from recsmith.data.schema import DataSchema
-from recsmith.data.source import Block
+from recsmith._types import Ints, noun
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
+from recsmith.data.criteo.files import BLOCK_LINES, LineFile, files_of, read_index, write_index
+from recsmith.data.criteo.lines import CATEGORIES, COUNTS, parse_lines
+from recsmith.data.source import SampleBlock
+from recsmith.errors import check_rules
+from recsmith.workloads import load_workload
+
+
+@noun
+class CriteoSpec:
+    """Click logs as Criteo published them: tab-separated files, plain or .gz, or a folder of them in order of names.
+
+    A count x becomes log(1 + max(x, 0)), a missing one 0. A category is a word of 32 bits in hexadecimal; it becomes
+    the row that it leaves when divided by the rows of its table, a missing one row 0, as in Facebook's DLRM.
+
+    cardinalities: whose published rows the tables have; num_embeddings gives other ones, max_rows cuts them off.
+    max_corrupt: lines that are no samples, which a rank passes over in an epoch.
+    index: a file that keeps where lines begin, so that they are counted once; it is written if it is missing.
+    """
+
+    paths: tuple[str, ...]
+    cardinalities: Literal["kaggle", "terabyte"] = "kaggle"
+    num_embeddings: tuple[int, ...] | None = None
+    max_rows: int | None = None
+    max_corrupt: int = 100
+    index: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check counts."""
+        rows = self.num_embeddings
+        check_rules(
+            None if self.paths else "paths is empty; give the files of the click logs, or their folder",
+            None
+            if rows is None or (len(rows) == CATEGORIES and min(rows) >= 1)
+            else f"num_embeddings has {len(rows)} numbers; it needs {CATEGORIES}, each 1 or more",
+            None
+            if self.max_rows is None or self.max_rows >= 1
+            else f"max_rows is {self.max_rows}; it must be at least 1",
+            None if self.max_corrupt >= 0 else f"max_corrupt is {self.max_corrupt}; it must be 0 or more",
+        )
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Rows of the table of each category."""
+        name = "criteo-kaggle" if self.cardinalities == "kaggle" else "criteo-1tb"
+        rows = self.num_embeddings or tuple(table.num_embeddings for table in load_workload(name).tables)
+        return rows if self.max_rows is None else tuple(min(each, self.max_rows) for each in rows)
+
+    @property
+    def schema(self) -> DataSchema:
+        """What its samples hold; the features have the names of the built-in workloads' tables."""
+        features = [
+            DataFeature(name=f"cat_{column}", num_embeddings=rows, pooling_factor=1.0, single=True)
+            for column, rows in enumerate(self.rows)
+        ]
+        dense = tuple(f"int_{column}" for column in range(COUNTS))
+        return DataSchema(features=tuple(features), dense=dense, labels=("label",))
+
 
 MOST_OPEN = 3  # files at a time: a window of blocks ends in one and begins in another
 
@@ -88,7 +140,7 @@ class CriteoSource:
         sizes = self.sizes()
         return np.cumsum(sizes) - sizes
 
-    def read(self, block: int) -> Block:
+    def read(self, block: int) -> SampleBlock:
         """The samples of a block."""
         number = int(np.searchsorted(self._first_blocks, block, side="right")) - 1
         file, inside = self._files[number], block - int(self._first_blocks[number])
@@ -108,10 +160,10 @@ class CriteoSource:
             sample_ids=self._first_samples[block] + np.arange(len(ones)),
         )
         if lines.first_corrupt is None:
-            return Block(samples=samples)
+            return SampleBlock(samples=samples)
         at, trouble = lines.first_corrupt
         words = f"'{file.path}' line {inside * BLOCK_LINES + at + 1:,} {trouble}"
-        return Block(samples=samples, valid=lines.valid, first_corrupt=words)
+        return SampleBlock(samples=samples, valid=lines.valid, first_corrupt=words)
 
     def _keep_open(self, number: int) -> None:
         """Close all but the files that were read from last: packed ones keep what was passed over."""

@@ -5,17 +5,14 @@ import json
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from recsmith._random import Words, uniform
-from recsmith._types import Floats, Ints
-from recsmith.data.batch import Batch, JaggedIds, Singles, concatenated
-from recsmith.data.generator.hashing import RowShuffle
+from recsmith._random import RowShuffle, Words, ZipfLaw, poisson_lengths, random_words, salt, uniform
+from recsmith._types import Floats, Ints, noun
+from recsmith.data.batch import Batch, DataSchema, JaggedIds, Singles, concatenated
 from recsmith.data.generator.spec import GeneratedFeature, GeneratorSpec
-from recsmith.data.generator.teacher import Scale, Teacher
-from recsmith.data.generator.zipf import ZipfLaw, poisson_lengths
-from recsmith.data.random_words import random_words, salt
-from recsmith.data.schema import DataSchema
-from recsmith.data.source import Block
+from recsmith.data.generator.teacher import LogitScale, Teacher
+from recsmith.data.source import SampleBlock
 from recsmith.files import encode
 
 BLOCK = 4096  # samples of a block, or as many whole sessions as that holds
@@ -55,7 +52,7 @@ class GeneratorSource:
         return hashlib.sha256(json.dumps(encode(self.spec), sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property
-    def scale(self) -> Scale:
+    def scale(self) -> LogitScale:
         """Means and factors of the parts of the logit."""
         typical = [self._inputs(FAR + block) for block in range(TYPICAL)]
         return self.teacher.fit(concatenated(typical))
@@ -66,9 +63,9 @@ class GeneratorSource:
         edges = np.arange(first // self.block_size, -(-last // self.block_size) + 1) * self.block_size
         return np.diff(np.clip(edges, first, last))
 
-    def read(self, block: int) -> Block:
+    def read(self, block: int) -> SampleBlock:
         """The samples of a block of `sizes`."""
-        return Block(samples=self.labelled(block)[0])
+        return SampleBlock(samples=self.labelled(block)[0])
 
     def labelled(self, block: int) -> tuple[Batch, Floats]:
         """The samples of a block of `sizes`, and the chance of each that its label is 1."""
@@ -126,3 +123,57 @@ def _nearly_normal(words: Words) -> Floats:
     """Numbers of mean 0 and variance 1 from the four 16-bit parts of each word: the sum of four even numbers."""
     parts = words.astype("<u8").view("<u2").reshape(-1, 4)
     return (parts.sum(axis=1) / 65536 - 2 + 2 / 65536) * np.sqrt(3)
+
+
+MOST_SAMPLES = 2**20  # that are looked at unless more are asked for: the AUC is then known to about 0.0005
+
+
+@noun
+class Optimum:
+    """What a model that knew the planted truth would reach on samples of a spec.
+
+    log_loss is in nats. normalized_entropy: the log loss by that of always saying the positive rate (He et al. 2014).
+    """
+
+    samples: int
+    positive_rate: float
+    auc: float
+    log_loss: float
+    normalized_entropy: float
+
+
+def planted_optimum(spec: GeneratorSpec, samples: int = MOST_SAMPLES) -> Optimum:
+    """The best possible AUC and log loss on the first samples of a spec, from their chances: labels are not drawn."""
+    source = GeneratorSource(spec)
+    parts: list[Floats] = []
+    for block in range(len(source.sizes())):
+        parts.append(source.labelled(block)[1])
+        if sum(map(len, parts)) >= samples:
+            break
+    chances = np.concatenate(parts)[:samples]
+    log_loss, rate = float(entropy(chances).mean()), float(chances.mean())
+    return Optimum(
+        samples=len(chances),
+        positive_rate=rate,
+        auc=area_under_curve(chances, chances),
+        log_loss=log_loss,
+        normalized_entropy=log_loss / float(entropy(np.array([rate]))[0]),
+    )
+
+
+def entropy(chances: Floats) -> Floats:
+    """The expected log loss of saying the true chance, in nats."""
+    inside = np.clip(chances, 1e-300, 1 - 1e-16)
+    return -(inside * np.log(inside) + (1 - inside) * np.log1p(-inside))
+
+
+def area_under_curve(scores: npt.NDArray[np.floating], positive: npt.NDArray[np.floating]) -> float:
+    """The chance that a positive sample has a higher score than a negative one; equal scores count one half.
+
+    positive: the label of each sample, or the chance that it is 1; then this is the expected area for many samples.
+    """
+    _, place = np.unique(scores, return_inverse=True)
+    ones, zeros = np.bincount(place, positive), np.bincount(place, 1 - positive)
+    below = np.cumsum(zeros) - zeros
+    pairs = ones.sum() * zeros.sum()
+    return float((ones @ (below + zeros / 2)) / pairs) if pairs else 0.5

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.data.schema import DataFeature, DataSchema
+from recsmith.data.batch import DataFeature, DataSchema
 from recsmith.errors import check_rules
 from recsmith.workloads import AccessProfile
 from recsmith.workloads.table_population import table_population

@@ -15,19 +15,20 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from recsmith._random import uniform
+from recsmith._random import Words, buckets, mixed, random_words, salt, uniform
 from recsmith._types import Floats, Ints, record
 from recsmith.data.batch import Batch, JaggedIds, Singles
-from recsmith.data.generator.hashing import WIDTH, Vectors, buckets, mixed, vectors
 from recsmith.data.generator.spec import DriftSpec, GeneratedFeature, GeneratorSpec
-from recsmith.data.random_words import random_words, salt
 
+Vectors = npt.NDArray[np.float32]
+WIDTH = 4  # numbers of a hidden vector: 16 bits of a word each
+SPREAD = np.float32(np.sqrt(12) / 65536)  # so that a number of 16 random bits has a variance of 1
 HALVINGS = 60  # of an interval, in the search for the bias
 NEXT_TRUTH = np.uint64(0x9E3779B97F4A7C15)  # between the salts of one truth and the next
 
 
 @record
-class Scale:
+class LogitScale:
     """What makes the parts of the logit comparable: their means and factors, and the bias."""
 
     means: tuple[float, ...]
@@ -47,7 +48,7 @@ class Teacher:
         """Weights of the dense columns (D,)."""
         return 2 * uniform(random_words(self.spec.seed, 0, "dense weights", self.spec.dense)) - 1
 
-    def fit(self, typical: Batch) -> Scale:
+    def fit(self, typical: Batch) -> LogitScale:
         """The scale at which typical samples have the spread of logits, and the mean label, that the spec asks for."""
         teacher = self.spec.teacher
         parts = self._parts(typical, np.zeros(len(typical), np.int64))
@@ -58,11 +59,11 @@ class Teacher:
         factors = teacher.signal * np.sqrt(shares) / np.where(spreads > 1e-6, spreads, 1)
         means = parts.mean(axis=1)
         logits = factors @ (parts - means[:, None])
-        return Scale(
+        return LogitScale(
             means=tuple(means.tolist()), factors=tuple(factors.tolist()), bias=_bias(logits, teacher.positive_rate)
         )
 
-    def chances(self, samples: Batch, scale: Scale) -> Floats:
+    def chances(self, samples: Batch, scale: LogitScale) -> Floats:
         """The chance that the label of each sample is 1 (n,)."""
         parts = self._parts(samples, samples.sample_ids)
         return sigmoid(np.array(scale.factors) @ (parts - np.array(scale.means)[:, None]) + scale.bias)
@@ -118,6 +119,13 @@ class Teacher:
     def clusters(self, name: str, ids: Ints) -> Ints:
         """The planted cluster of each id of a feature; it never changes."""
         return buckets(ids, np.asarray(salt(self.spec.seed, "clusters", name), np.uint64), self.spec.teacher.clusters)
+
+
+def vectors(ids: Ints, salt: Words) -> Vectors:
+    """Hidden vectors of ids (n, WIDTH): evenly distributed numbers of mean 0 and variance 1."""
+    words = mixed(mixed(ids.astype(np.uint64) + salt))
+    parts = words.astype("<u8").view("<u2").reshape(-1, WIDTH)
+    return (parts.astype(np.float32) - np.float32(32767.5)) * SPREAD
 
 
 def _mixture(drift: DriftSpec, times: Ints) -> tuple[Singles, Singles]:

@@ -1,4 +1,4 @@
-"""pyarrow, which is imported when Parquet or Arrow files are used, and the parts of files that it reads."""
+"""Parquet and Arrow files, which pyarrow reads: their parts, their columns, and how much they hold."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._install import PARQUET
-from recsmith.errors import CorruptFile, MissingExtra
+from recsmith._types import noun
+from recsmith.errors import CorruptFile, MissingExtra, UsageError
 
 ARROW_ENDINGS = (".arrow", ".feather")
+ENDINGS = (".parquet", *ARROW_ENDINGS)
+UNFINISHED = (
+    "_unfinished.json"  # in a folder that is still written; readers of Parquet pass over names that begin with _
+)
 LARGEST_READ = 2**25  # bytes that one read takes of merged columns, as pyarrow has it
 
 
@@ -103,4 +108,64 @@ def coalescing(file: Any, gap: int) -> Any:
     scan = arrow.dataset.ParquetFragmentScanOptions(pre_buffer=True, cache_options=cache)
     return arrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan).make_fragment(
         str(file) if isinstance(file, Path) else file, **system
+    )
+
+
+def column_files(paths: Sequence[str]) -> list[Path]:
+    """The Parquet and Arrow files of some paths; those of a folder, and of folders in it, in the order of their names.
+
+    Raises:
+        UsageError: a path does not exist, or a folder holds no such file.
+    """
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            if (path / UNFINISHED).exists():
+                raise UsageError(f"'{path}' is not finished; give the command that writes it once more, and it goes on")
+            inside = sorted(each for each in path.rglob("*") if each.suffix in ENDINGS and not _hidden(each, path))
+            if not inside:
+                raise UsageError(
+                    f"'{path}' holds no file that ends in {', '.join(ENDINGS)}; give the folder of the data"
+                )
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise UsageError(f"cannot read '{path}': there is no such file; give the path of a file or folder")
+    return found
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+
+
+@noun
+class StoredFigures:
+    """Files, row groups (record batches of Arrow files), rows of the smallest and largest, and bytes of all files.
+
+    columns: packed bytes of each column in all files, in the order of the first; Arrow files do not say them.
+    """
+
+    files: int
+    row_groups: int
+    smallest_group: int
+    largest_group: int
+    bytes: int
+    columns: dict[str, int]
+
+
+def stored_figures(files: Sequence[ColumnFile]) -> StoredFigures:
+    """Figures of files, from what they say of themselves; no column is read."""
+    columns: dict[str, int] = {}
+    for file in files:
+        for name, size in file.column_bytes().items():
+            columns[name] = columns.get(name, 0) + size
+    sizes = [size for file in files for size in file.sizes]
+    return StoredFigures(
+        files=len(files),
+        row_groups=len(sizes),
+        smallest_group=min(sizes, default=0),
+        largest_group=max(sizes, default=0),
+        bytes=sum(file.path.stat().st_size for file in files),
+        columns=columns,
     )

@@ -1,14 +1,87 @@
-"""Turns columns of pyarrow into arrays: bags of ids, dense values, labels."""
+"""Which columns of Parquet and Arrow files are what, and how they become arrays: bags, dense values, labels, keys."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from recsmith._types import Bools, Ints
+from recsmith._types import Bools, Ints, noun
 from recsmith.data.batch import JaggedIds, Singles
 from recsmith.data.parquet.arrow import pyarrow
-from recsmith.data.parquet.spec import ParquetFeature
-from recsmith.errors import CorruptFile
+from recsmith.errors import CorruptFile, check_rules
+
+SCHEMA_KEY = b"recsmith.dataset"  # of a file's metadata: its DataSchema as JSON
+
+
+def weights_column(feature: str) -> str:
+    """The column in which RecSmith writes the weights of a feature's ids."""
+    return f"{feature}_weights"
+
+
+@noun
+class ParquetFeature:
+    """A feature and its column: whole numbers, or lists of them for bags.
+
+    column: where it has another name than the feature. weights: a column of as many weights.
+    key: of a column of maps or structs that holds many features; `column` is its name then.
+    num_embeddings: rows of its table. ids: `exact` ones are 0 to num_embeddings - 1 or an error; `modulo` takes the
+    rest of
+        any whole number when divided by num_embeddings.
+    """
+
+    name: str
+    num_embeddings: int
+    column: str | None = None
+    weights: str | None = None
+    key: str | None = None
+    ids: Literal["exact", "modulo"] = "exact"
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(
+            None
+            if self.num_embeddings >= 1
+            else f"num_embeddings of feature '{self.name}' is {self.num_embeddings}; it must be at least 1",
+            f"feature '{self.name}' has a key and no column; give the column of maps or structs that the key is in"
+            if self.key is not None and self.column is None
+            else None,
+        )
+
+
+@noun
+class ParquetSpec:
+    """Parquet or Arrow files (.arrow, .feather), or folders of them in the order of their names.
+
+    features, dense, labels: columns to read; all empty takes what `recsmith data generate` wrote into the files.
+    sample_id: a column with the numbers of samples; without it they are counted along the files.
+    An empty id or list is an empty bag, an empty dense value 0; a row without a label is corrupt.
+    max_corrupt: such rows, which a rank passes over in an epoch.
+    read_gap: bytes between two wanted columns up to which one read takes both and what lies between them; for stores
+        where a read costs more than its bytes.
+    """
+
+    paths: tuple[str, ...]
+    features: tuple[ParquetFeature, ...] = ()
+    dense: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    sample_id: str | None = None
+    max_corrupt: int = 100
+    read_gap: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that there is something to read."""
+        some = bool(self.features or self.dense or self.labels)
+        check_rules(
+            None if self.paths else "paths is empty; give the files of the dataset, or their folder",
+            None if self.max_corrupt >= 0 else f"max_corrupt is {self.max_corrupt}; it must be 0 or more",
+            None if self.read_gap >= 0 else f"read_gap is {self.read_gap}; it must be 0 or more",
+            "the column map names no features; list them, or leave features, dense and labels out"
+            if some and not self.features
+            else None,
+            "the column map names no labels; list at least one, or leave features, dense and labels out"
+            if some and not self.labels
+            else None,
+        )
 
 
 def bags(table: Any, feature: ParquetFeature, place: str) -> JaggedIds:
@@ -90,3 +163,68 @@ def _plain(column: Any, name: str, place: str) -> Any:
         raise CorruptFile(f"{place}: column '{name}' holds {kind}; it must hold numbers")
     column = column.cast(arrow.float32(), safe=False)
     return (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+
+
+def flattened(table: Any, features: Sequence[ParquetFeature], place: str) -> dict[str, Any]:
+    """By name of a column of maps or structs: a table with a column for each key asked for, null where a row has none.
+
+    Raises:
+        CorruptFile: the column holds something else, a struct has no such field, or a row has a key twice.
+    """
+    wanted: dict[str, list[str]] = {}
+    for feature in features:
+        if feature.key is not None and feature.column is not None:
+            wanted.setdefault(feature.column, []).append(feature.key)
+    return {
+        name: pyarrow().table(_keys(table[name], keys, f"{place}: column '{name}'")) for name, keys in wanted.items()
+    }
+
+
+def _keys(column: Any, keys: list[str], place: str) -> dict[str, Any]:
+    arrow = pyarrow()
+    chunks = column.combine_chunks()
+    if isinstance(chunks, arrow.ChunkedArray):  # older versions keep several, or none
+        chunks = arrow.concat_arrays(chunks.chunks) if chunks.num_chunks else arrow.array([], column.type)
+    if arrow.types.is_struct(column.type):
+        return _fields(chunks, keys, place)
+    if arrow.types.is_map(column.type):
+        return _entries(chunks, keys, place)
+    raise CorruptFile(f"{place} holds {column.type}; a feature with a key needs maps or structs")
+
+
+def _fields(structs: Any, keys: list[str], place: str) -> dict[str, Any]:
+    arrow = pyarrow()
+    there = [field.name for field in structs.type]
+    missing = next((key for key in keys if key not in there), None)
+    if missing is not None:
+        raise CorruptFile(f"{place} has no field '{missing}'; its fields: {', '.join(there[:20])}")
+    return {key: arrow.compute.struct_field(structs, key) for key in keys}
+
+
+def _entries(maps: Any, keys: list[str], place: str) -> dict[str, Any]:
+    """Of a column of maps: entries are sorted by key once, and each wanted key takes its run of them."""
+    arrow = pyarrow()
+    first, last = (maps.offsets[0].as_py(), maps.offsets[-1].as_py()) if len(maps) else (0, 0)
+    rows = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
+    names = maps.keys.slice(first, last - first).cast(arrow.string()).dictionary_encode()
+    items = maps.items.slice(first, last - first)
+    codes: Ints = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(len(names.dictionary) + 1))
+    known = {name: code for code, name in enumerate(names.dictionary.to_pylist())}
+    made: dict[str, Any] = {}
+    for key in keys:
+        code = known.get(key)
+        at = order[edges[code] : edges[code + 1]] if code is not None else order[:0]
+        found = rows[at]
+        if len(found) > 1 and bool((found[1:] == found[:-1]).any()):
+            raise CorruptFile(f"{place} has the key '{key}' twice in a row; write it once")
+        made[key] = items.take(arrow.array(_places(found, at, len(maps))))
+    return made
+
+
+def _places(rows: Ints, entries: Ints, count: int) -> Any:
+    """For each of `count` rows the entry it has, None where it has none, as pyarrow takes it."""
+    places, has = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    places[rows], has[rows] = entries, True
+    return pyarrow().array(places, mask=~has)

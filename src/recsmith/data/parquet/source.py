@@ -2,28 +2,28 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from recsmith._types import Ints
-from recsmith.data.batch import Batch
-from recsmith.data.parquet.arrow import ARROW_ENDINGS, ColumnFile
-from recsmith.data.parquet.columns import bags, numbers, sample_ids
-from recsmith.data.parquet.faults import Fault, part_faults, without_path
-from recsmith.data.parquet.manifest import UNFINISHED
-from recsmith.data.parquet.maps import flattened
-from recsmith.data.parquet.spec import SCHEMA_KEY, ParquetFeature, ParquetSpec, weights_column
-from recsmith.data.parquet.stored import StoredFigures, stored_figures
-from recsmith.data.schema import DataFeature, DataSchema
-from recsmith.data.source import Block
+from recsmith.data.batch import Batch, DataFeature, DataSchema
+from recsmith.data.parquet.arrow import ColumnFile, StoredFigures, column_files, stored_figures
+from recsmith.data.parquet.columns import (
+    SCHEMA_KEY,
+    ParquetFeature,
+    ParquetSpec,
+    bags,
+    flattened,
+    numbers,
+    sample_ids,
+    weights_column,
+)
+from recsmith.data.source import SampleBlock
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import decode, did_you_mean, encode, parse_json
 
-ENDINGS = (".parquet", *ARROW_ENDINGS)
 SAMPLE_ID = "sample_id"  # the column that generated files have
 
 
@@ -39,7 +39,7 @@ class ParquetSource:
         self._columns = columns_of(self.spec)
         for file in self._files:
             _check_columns(file, self._columns)
-        self._parts = [(file, part) for file in self._files for part in range(len(file.sizes))]
+        self.parts = [(file, part) for file in self._files for part in range(len(file.sizes))]
 
     @property
     def schema(self) -> DataSchema:
@@ -78,9 +78,9 @@ class ParquetSource:
         """Rows of each block."""
         return np.array([size for file in self._files for size in file.sizes], dtype=np.int64)
 
-    def read(self, block: int) -> Block:
+    def read(self, block: int) -> SampleBlock:
         """The samples of a block."""
-        file, part = self._parts[block]
+        file, part = self.parts[block]
         table, place = file.read(part, self._columns, self.spec.read_gap), f"'{file.path}'"
         taken_apart = flattened(table, self.spec.features, place)
         labels, whole = numbers(table, self.spec.labels, place)
@@ -96,7 +96,9 @@ class ParquetSource:
         )
         first = int(np.argmin(whole)) if len(whole) else 0
         wrong = f"row {first} of part {part} of '{file.path}' has no label"
-        return Block(samples=samples, valid=None if whole.all() else whole, first_corrupt="" if whole.all() else wrong)
+        return SampleBlock(
+            samples=samples, valid=None if whole.all() else whole, first_corrupt="" if whole.all() else wrong
+        )
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -112,18 +114,9 @@ class ParquetSource:
         """How the data lies in its files."""
         return stored_figures(self._files)
 
-    def faults(self, block: int, error: CorruptFile) -> list[Fault]:
-        """What is wrong with a block that could not be read, counted."""
-        file, part = self._parts[block]
-        try:
-            table = file.read(part, self._columns)
-        except CorruptFile as damage:
-            return [Fault(file=str(file.path), fault=without_path(damage, file.path), count=file.sizes[part])]
-        return part_faults(table, self.spec.features, file.path, error)
-
     def column(self, block: int, name: str) -> Any:
         """A column of a block, as pyarrow's array."""
-        file, part = self._parts[block]
+        file, part = self.parts[block]
         _check_columns(file, [name])
         return file.read(part, [name])[name].combine_chunks()
 
@@ -133,34 +126,6 @@ class ParquetSource:
             return sample_ids(table, self.spec.sample_id, place)
         sizes = self.sizes()[: block + 1]
         return int(sizes[:-1].sum()) + np.arange(int(sizes[-1]))
-
-
-def column_files(paths: Sequence[str]) -> list[Path]:
-    """The Parquet and Arrow files of some paths; those of a folder, and of folders in it, in the order of their names.
-
-    Raises:
-        UsageError: a path does not exist, or a folder holds no such file.
-    """
-    found: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            if (path / UNFINISHED).exists():
-                raise UsageError(f"'{path}' is not finished; give the command that writes it once more, and it goes on")
-            inside = sorted(each for each in path.rglob("*") if each.suffix in ENDINGS and not _hidden(each, path))
-            if not inside:
-                raise UsageError(
-                    f"'{path}' holds no file that ends in {', '.join(ENDINGS)}; give the folder of the data"
-                )
-            found += inside
-        elif path.is_file():
-            found.append(path)
-        else:
-            raise UsageError(f"cannot read '{path}': there is no such file; give the path of a file or folder")
-    return found
-
-
-def _hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
 
 
 def columns_of(spec: ParquetSpec) -> list[str]:

@@ -1,19 +1,18 @@
-"""Writes samples as Parquet: one column a feature, lists for bags, with the schema in the metadata."""
+"""Writes samples as Parquet, and what a folder of such files says of itself: its files, or that it is unfinished."""
 
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from recsmith._types import Ints
-from recsmith.data.batch import Batch, JaggedIds
-from recsmith.data.parquet.arrow import pyarrow
-from recsmith.data.parquet.spec import SCHEMA_KEY, weights_column
-from recsmith.data.schema import DataFeature, DataSchema
-from recsmith.errors import UsageError
-from recsmith.files import encode
+from recsmith._types import Ints, noun
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
+from recsmith.data.parquet.arrow import UNFINISHED, pyarrow
+from recsmith.data.parquet.columns import SCHEMA_KEY, weights_column
+from recsmith.errors import UsageError, check_rules
+from recsmith.files import decode, dump_json, encode, read_raw, write_text
 
 RESERVED = ("sample_id", "session_id", "timestamp")  # columns that are written beside the schema's
 
@@ -83,3 +82,86 @@ def _feature_columns(arrow: Any, feature: DataFeature, bags: JaggedIds) -> dict[
     if bags.weights is not None:
         made[weights_column(feature.name)] = arrow.ListArray.from_arrays(offsets, bags.weights)
     return made
+
+
+Kind = TypeVar("Kind")
+MANIFEST = "_manifest.json"
+SCHEMA, JOB_SCHEMA = "recsmith/manifest/1", "recsmith/unfinished/1"
+
+
+@noun
+class PartFile:
+    """A file of a dataset: its name in the folder, its rows, row groups and bytes."""
+
+    name: str
+    samples: int
+    row_groups: int
+    bytes: int
+
+
+@noun
+class Manifest:
+    """The files of a finished dataset, in order.
+
+    corrupt: samples of the source that were passed over. session: what the samples are clustered by, if they are.
+    """
+
+    parts: tuple[PartFile, ...]
+    corrupt: int = 0
+    session: str | None = None
+
+    @property
+    def samples(self) -> int:
+        """Samples of all files."""
+        return sum(part.samples for part in self.parts)
+
+
+@noun
+class Conversion:
+    """What an unfinished folder is written from, so that only the same command goes on with it.
+
+    digest: of the source and the options. buckets: files that sessions are put into by their hash; 0 keeps the order.
+    run_samples: samples of the source that are put into them at once.
+    """
+
+    digest: str
+    buckets: int = 0
+    run_samples: int = 1
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(
+            None if self.buckets >= 0 else f"buckets is {self.buckets}; it must be 0 or more",
+            None if self.run_samples >= 1 else f"run_samples is {self.run_samples}; it must be 1 or more",
+        )
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a folder; None where it has none, as folders that others wrote.
+
+    Raises:
+        CorruptFile: it is not what RecSmith writes.
+    """
+    return _read(folder / MANIFEST, SCHEMA, Manifest)
+
+
+def read_conversion(folder: Path) -> Conversion | None:
+    """What an unfinished folder is written from; None where it is finished, or nothing began."""
+    return _read(folder / UNFINISHED, JOB_SCHEMA, Conversion)
+
+
+def save_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest whole, and only then take back that the folder is unfinished."""
+    write_text(str(folder / MANIFEST), dump_json({"schema": SCHEMA, **encode(manifest)}))
+    (folder / UNFINISHED).unlink(missing_ok=True)
+
+
+def save_conversion(folder: Path, conversion: Conversion) -> None:
+    """Say that a folder is unfinished."""
+    write_text(str(folder / UNFINISHED), dump_json({"schema": JOB_SCHEMA, **encode(conversion)}))
+
+
+def _read(path: Path, schema: str, noun: type[Kind]) -> Kind | None:
+    if not path.exists():
+        return None
+    return decode(noun, read_raw(str(path), schema), str(path))

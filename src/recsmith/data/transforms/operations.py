@@ -5,9 +5,9 @@ B samples, n ids, m ids that come out
 
 import numpy as np
 
+from recsmith._random import mixed
 from recsmith._types import Bools, Ints
 from recsmith.data.batch import JaggedIds, Singles
-from recsmith.data.generator.hashing import mixed
 from recsmith.data.transforms.declared import BoxCox, Bucketize, Clip, First, HashIds, Log, MapIds, NGram, OneHot
 
 Column = Singles

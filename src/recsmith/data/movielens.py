@@ -6,11 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from recsmith._random import permutation
 from recsmith._types import Ints, noun
-from recsmith.data.batch import Batch, JaggedIds
-from recsmith.data.memory import MemorySource
-from recsmith.data.random_words import permutation
-from recsmith.data.schema import DataFeature, DataSchema
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
+from recsmith.data.source import MemorySource
 from recsmith.errors import CorruptFile, UsageError, check_rules
 
 RATINGS, MOVIES = ("userId", "movieId", "rating", "timestamp"), ("movieId", "title", "genres")
@@ -127,3 +126,6 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
             f"'{path}' line {wrong + 2} has {len(rows[wrong])} columns, not {len(columns)}; fetch it again"
         )
     return rows
+
+
+__all__ = ["MovieLensSpec", "movielens_source"]
