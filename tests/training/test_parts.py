@@ -132,16 +132,12 @@ def test_random_states_come_back():
 def test_sums_of_ranks_are_not_sent_in_int8():
     from support.plans import two_tables
 
-    from recsmith.errors import UsageError
-    from recsmith.training import Run, RunComms, RunData
-    from recsmith.training.planned import check_codecs
+    from recsmith.training import RunComms
 
     plan = two_tables()
     by_rows = replace(plan.placements[0], sharding_type="row_wise", ranks=(0, 1))
     sums = replace(plan, placements=(by_rows, *plan.placements[1:]))
-    whole = Run(data=RunData(train="x"), output="y")
-    small = replace(whole, comms=RunComms(forward="int8"))
-    check_codecs(whole, sums)
-    check_codecs(small, plan)
-    with pytest.raises(UsageError, match="comms ask for int8, and table 'a' is row_wise"):
-        check_codecs(small, sums)
+    small = RunComms(forward="int8")
+    assert RunComms().refuses(sums) is None
+    assert small.refuses(plan) is None
+    assert (small.refuses(sums) or "").startswith("comms ask for int8, and table 'a' is row_wise")

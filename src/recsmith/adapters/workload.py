@@ -10,7 +10,7 @@ from torchrec.distributed.planner import ParameterConstraints
 from torchrec.distributed.types import ModuleSharder
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig, DataType, PoolingType
 
-from recsmith.adapters.codecs import comm_dtypes
+from recsmith.adapters.codecs import comm_bytes, comm_dtypes
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
 from recsmith.adapters.fused_params import fused_optimizer
 from recsmith.adapters.optimizer_names import read_optimizer
@@ -60,8 +60,9 @@ def read_workload(
     word = read_optimizer(optimizer or _optimizer(found))
     forward, backward = comm_dtypes(found)
     return Workload(
-        batch_size=batch_size, optimizer=word, tables=tables, comm_dtype=forward, backward_comm_dtype=backward
-    )
+        batch_size=batch_size, optimizer=word, tables=tables, comm_dtype=forward, backward_comm_dtype=backward,
+        comm_bytes=comm_bytes(found),
+    )  # fmt: skip
 
 
 def _table(

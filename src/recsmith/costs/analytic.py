@@ -24,7 +24,6 @@ from recsmith.plans import PARTS
 from recsmith.problems import Problem
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Collective
 from recsmith.sharding.memory import OUTPUT_BYTES
-from recsmith.workloads.table import ELEMENT_BYTES
 
 LAUNCH_S = 3.8e-6  # a kernel, where the device gives none: 83.2 us for 22 of a tiny batch (meta-pytorch/torchrec#4688)
 FORWARD_KERNELS = 2  # launched by a fusion group: bounds check and lookup (FBGEMM 1.8)
@@ -88,9 +87,9 @@ class AnalyticEvaluator:
             backward = backward + synchronisation_seconds(self.problem, modes, widths)
         return forward, backward
 
-    def _element_bytes(self) -> list[int]:
+    def _element_bytes(self) -> list[float]:
         """Bytes per element of a message, forward and backward."""
-        return [OUTPUT_BYTES if kind is None else ELEMENT_BYTES[kind] for kind in self.problem.workload.comm_dtypes]
+        return [OUTPUT_BYTES if sent is None else sent for sent in self.problem.workload.bytes_per_value]
 
     def _seconds_per_byte(self, call: Collective) -> float:
         """Of a rank's outputs; between hosts each rank hands on its part of what its host holds."""

@@ -155,10 +155,10 @@ class TorchRecSeconds:
 
         For none, and fp32 both ways, TorchRec takes the table's type.
         """
-        kinds = self.problem.workload.comm_dtypes
-        if set(kinds) <= {None, "fp32"}:
+        workload = self.problem.workload
+        if workload.comm_bytes is None and set(workload.comm_dtypes) <= {None, "fp32"}:
             return [element, element]
-        return [float(ELEMENT_BYTES[kind or "fp32"]) for kind in kinds]
+        return [float(ELEMENT_BYTES["fp32"]) if sent is None else sent for sent in workload.bytes_per_value]
 
     def _comm(self, kind: Ints, way: Way, outputs: Floats, across: Floats, weights: Floats) -> Floats:
         """Seconds (N,) of the collectives of each piece's type, one way."""

@@ -75,7 +75,7 @@ def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
     if before.cluster != after.cluster:
         was, now = before.cluster.describe(), after.cluster.describe()
         yield f"clusters differ: {was}" + (f", then {now}" if was != now else " of other figures")
-    for name in ("batch_size", "optimizer", "comm_dtype", "pipeline"):
+    for name in ("batch_size", "optimizer", "comm_dtype", "comm_bytes", "pipeline"):
         was, now = getattr(before.workload, name), getattr(after.workload, name)
         if was != now:
             yield f"{name} differs: {was}, then {now}"

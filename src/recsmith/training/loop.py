@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,13 +27,14 @@ from recsmith.training.datasets import open_data
 from recsmith.training.dedup_parts import deduplication_of
 from recsmith.training.kept_maps import check_maps, keep_maps
 from recsmith.training.metrics import Window
-from recsmith.training.models import Outcome, build_task, features_of, find_function
-from recsmith.training.pipelines import attach, batches_ahead, detach, pipeline_of
+from recsmith.training.models import build_task, features_of, find_function
 from recsmith.training.reading import run_from_raw, save_run
 from recsmith.training.resharding import check_loadable
 from recsmith.training.run import Checkpointing, Run
 from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
 from recsmith.training.starting import agreed_plan, starting_words
+from recsmith.training.steps import step_of
+from recsmith.training.steps.protocol import Step, StepOutcome
 from recsmith.training.telling import Diary, StepTimes, tell_pid
 from recsmith.training.timing import time_forward, timed
 from recsmith.training.underway import Reached, Underway, evaluate_underway, finish, reached_by, save, tell_progress
@@ -110,26 +110,27 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
     """Train until steps or samples are used up, or a signal asks to end, which is True."""
     run, reached, device = training.run, training.reached, training.job.device
     times, window, guard = StepTimes(), Window(device), LossGuard(device)
-    pipeline = pipeline_of(training.job, run.pipeline, lambda words: training.diary.say({"note": words}))
+    step: Step = step_of(training.job, run.pipeline, lambda text: training.diary.say({"note": text}))
     batches = timed(pinned(source, device), times)
-    usual_step = reached.step + 1 + batches_ahead(pipeline)
+    usual_step = reached.step + 1 + step.batches_ahead
     time_forward(training.job.model, times)
     watchers: list[Watcher] = [find_function(name) for name in run.watchers]
     stop, total = False, training.total_steps
     while not stop and (run.steps is None or reached.step < run.steps):
         try:
             counting = not reached.sent_bytes and reached.step + 1 >= usual_step
-            loss, logits, labels, place = _step(pipeline, batches, reached if counting else None)
+            outcome = _counted(step, batches, reached) if counting else step(batches)
         except StopIteration:
             break
-        reached.step, reached.position = reached.step + 1, place.position
-        times.steps, times.samples = times.steps + 1, times.samples + place.asked
-        reached.corrupt += place.asked - len(place.samples)
-        window.add(logits, labels)
+        reached.step, reached.position = reached.step + 1, outcome.places[-1].position
+        times.steps, times.samples = times.steps + 1, times.samples + outcome.asked
+        reached.corrupt += outcome.corrupt
+        window.add(outcome.logits, outcome.labels)
         for watch in watchers:
-            watch(reached.step, float(loss), expanded(place.samples))
+            for place in outcome.places:
+                watch(reached.step, float(outcome.loss), expanded(place.samples))
 
-        guard.look(reached.step, loss, place)
+        guard.look(reached.step, outcome.loss, outcome.places[-1])
         due = run.checkpoint is not None and reached.step % run.checkpoint.every == 0
         if due or reached.step % AGREED_EVERY == 0:
             stop, due = _agreed(training, ending, guard, due)
@@ -138,13 +139,13 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
             reached.scores = window.scores()
             tell_progress(training, times, total)
         if run.metrics.evaluate_every and reached.step % run.metrics.evaluate_every == 0:
-            detach(pipeline)
+            step.pause()
             evaluate_underway(training)
-            attach(pipeline)
+            step.resume()
         if due:
             save(training)
         training.checkpoints.poll()
-    detach(pipeline)
+    step.pause()
     _agreed_at_the_end(training, guard)
     return stop
 
@@ -179,15 +180,13 @@ def _agreed_at_the_end(training: Underway, guard: LossGuard) -> None:
         guard.refuse(training.output)
 
 
-def _step(pipeline: Any, batches: Iterator[TrainingBatch], counted: Reached | None) -> Outcome:
-    """A step of the pipeline. counted: what is told the bytes that it sends, where they are to be counted."""
-    if counted is None:
-        return pipeline.progress(batches)
+def _counted(step: Step, batches: Iterator[TrainingBatch], reached: Reached) -> StepOutcome:
+    """A step, and the bytes that it gives to collectives: the most of any rank."""
     with BytesSent() as sent:
-        outcome = pipeline.progress(batches)
-    most = torch.tensor(sum(sent.bytes.values()), dtype=torch.int64, device=outcome[0].device)
+        outcome = step(batches)
+    most = torch.tensor(sum(sent.bytes.values()), dtype=torch.int64, device=outcome.loss.device)
     dist.all_reduce(most, dist.ReduceOp.MAX)
-    counted.sent_bytes = max(1, int(most))
+    reached.sent_bytes = max(1, int(most))
     return outcome
 
 

@@ -3,16 +3,11 @@
 import math
 import warnings
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 from torch import nn
 from torchrec import EmbeddingConfig
-from torchrec.distributed.embedding import EmbeddingCollectionSharder
-from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
-from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
 from torchrec.distributed.planner import ParameterConstraints
-from torchrec.distributed.types import ModuleSharder
 
 from recsmith.adapters.drop_in_planner import RecSmithPlanner
 from recsmith.adapters.topology import device_type
@@ -23,33 +18,17 @@ from recsmith.data import Batch, DataSchema
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Constraints, Space, TableRule
+from recsmith.training.collectives import collective_of, sharders_of
 from recsmith.training.models import configs_of, features_of
 from recsmith.training.resharding import loadable_rules
-from recsmith.training.run import Run, RunComms
+from recsmith.training.run import Run
 from recsmith.training.this_cluster import this_cluster
 from recsmith.training.torchrec_plans import TORCHREC, plan_as_torchrec
 
 MADE_HERE = ("auto", TORCHREC)  # plans that no file holds
-COMM_TYPES = {"fp32": CommType.FP32, "fp16": CommType.FP16, "bf16": CommType.BF16, "int8": CommType.INT8}
-WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose messages are no sums of several ranks
 LEARNED_ON_CPU = "neural:cpu"  # of FBGEMM's kernels, with the caches of a processor; of some optimizers and data types
 UNSPLIT = Space(types=("table_wise", "data_parallel"))  # gloo makes split tables slower than any cost model says
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
-
-
-def sharders_of(comms: RunComms) -> list[ModuleSharder[nn.Module]]:
-    """TorchRec's sharders of pooled and of sequence embeddings, with the codecs that a run asks for."""
-    codecs = None
-    if comms != RunComms():
-        config = QCommsConfig(
-            forward_precision=COMM_TYPES[comms.forward], backward_precision=COMM_TYPES[comms.backward]
-        )
-        codecs = get_qcomm_codecs_registry(config)
-    made = [
-        EmbeddingBagCollectionSharder(qcomm_codecs_registry=codecs),
-        EmbeddingCollectionSharder(qcomm_codecs_registry=codecs),
-    ]
-    return cast(list[ModuleSharder[nn.Module]], made)
 
 
 def make_plan(
@@ -72,7 +51,12 @@ def make_plan(
     if run.plan != TORCHREC:
         return _auto_plan(run, model, cluster, batch_size, lookups, _limits(run, before, model))
     return plan_as_torchrec(
-        model, sharders_of(run.comms), cluster, lookups, batch_size=batch_size, optimizer=run.optimizers.sparse.name
+        model,
+        sharders_of(collective_of(run.comms)),
+        cluster,
+        lookups,
+        batch_size=batch_size,
+        optimizer=run.optimizers.sparse.name,
     )
 
 
@@ -81,7 +65,7 @@ def _auto_plan(
     limits: Constraints,
 ) -> Plan:  # fmt: skip
     """RecSmith's plan; on CPU under the learned cost model, of tables that stay whole where memory allows it."""
-    sharders, optimizer = sharders_of(run.comms), run.optimizers.sparse.name
+    sharders, optimizer = sharders_of(collective_of(run.comms)), run.optimizers.sparse.name
 
     def plan(cost_model: str | None = None, space: Space | None = None) -> Plan:
         planner = RecSmithPlanner(
@@ -111,15 +95,12 @@ def _auto_plan(
 
 def _limits(run: Run, before: Plan | None, model: nn.Module) -> Constraints:
     """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`."""
-    rules = [TableRule(tables="*", sharding_types=WITHOUT_SUMS)] if "int8" in _codecs(run) else []
+    carried = collective_of(run.comms).sharding_types()
+    rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
     if device_type() == "cpu":
         names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
         rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in names]
     return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))
-
-
-def _codecs(run: Run) -> tuple[str, str]:
-    return run.comms.forward, run.comms.backward
 
 
 def _plan_of_file(file: str, ranks: int) -> Plan:
@@ -134,17 +115,6 @@ def _plan_of_file(file: str, ranks: int) -> Plan:
             f"'{file}' is a plan for a 2D job, which `train` does not run yet; plan for one sharding group"
         )
     return plan
-
-
-def check_codecs(run: Run, plan: Plan) -> None:
-    """UsageError where embeddings would be summed on their way in int8, which TorchRec's codec cannot encode."""
-    if "int8" in _codecs(run):
-        for placement in plan.placements:
-            if placement.sharding_type not in WITHOUT_SUMS:
-                raise UsageError(
-                    f"comms ask for int8, and table '{placement.table}' is {placement.sharding_type}, whose partial "
-                    f"sums TorchRec cannot send in int8; use fp16 or bf16, or a plan of {', '.join(WITHOUT_SUMS)}"
-                )
 
 
 def check_sequences(plan: Plan) -> None:
@@ -192,7 +162,10 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
         PlanMismatch: plan and model do not have the same tables.
     """
     found = read_workload(
-        model, sharders_of(run.comms), batch_size=plan.workload.batch_size, optimizer=plan.workload.optimizer
+        model,
+        sharders_of(collective_of(run.comms)),
+        batch_size=plan.workload.batch_size,
+        optimizer=plan.workload.optimizer,
     )
     paths = {table.name: table.collection for table in found.tables}
     pooled = {table.name: table.pooled for table in found.tables}

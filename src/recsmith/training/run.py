@@ -11,6 +11,7 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.embeddings import CompressionRule
 from recsmith.errors import check_rules
+from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.run_data import RunData
 from recsmith.training.run_optimizers import RunOptimizers, positive
 from recsmith.workloads.table import DataType
@@ -74,17 +75,6 @@ class RunModel:
             else f"model.embedding_dim is {self.embedding_dim}; it must be a positive multiple of 4",
             None if twin is None else f"model.tables names '{twin}' twice; names of tables are unique",
         )
-
-
-@noun
-class RunComms:
-    """Element types in which embeddings (forward) and their gradients (backward) cross ranks.
-
-    int8 wants tables that are not split by rows, and local batches whose size times a width is a multiple of 32.
-    """
-
-    forward: DataType = "fp32"
-    backward: DataType = "fp32"
 
 
 @noun

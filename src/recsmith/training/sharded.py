@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
@@ -15,12 +16,14 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.embeddings import physical
 from recsmith.embeddings.combining import StoredTables
+from recsmith.errors import UsageError
 from recsmith.jobs.sharded_model import table_of
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
+from recsmith.training.collectives import collective_of, sharders_of
 from recsmith.training.models import Task, configs_of
 from recsmith.training.optimizers import check_device, combined_optimizer, fuse
-from recsmith.training.planned import check_codecs, check_sequences, sharders_of, with_collections
+from recsmith.training.planned import check_sequences, with_collections
 from recsmith.training.run import Run
 from recsmith.training.weights import Drawn, draw_tables, drawn
 
@@ -38,7 +41,10 @@ class ShardedJob:
 def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     """The model sharded by the plan, on this rank. Its tables are drawn by `draw_weights`, or loaded."""
     check_device(run.optimizers.sparse, device)
-    check_codecs(run, plan)
+    collective = collective_of(run.comms)
+    reason = collective.refuses(plan)
+    if reason is not None:
+        raise UsageError(reason)
     plan = with_collections(plan, run, task)
     check_sequences(plan)
     sizes = sizes_of(task)
@@ -46,17 +52,25 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     names = [name for name, _ in task.named_parameters() if table_of(name) in sizes]
     parameters = dict(task.named_parameters())
     fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
-    sharders = sharders_of(run.comms)
+    sharders = sharders_of(collective)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DistributedModelParallel(
             task, device=device, plan=to_sharding_plan(plan, task, sharders=sharders), sharders=sharders
         )
+    hook = collective.gradient_hook()
+    if hook is not None:
+        _ddp_of(model).register_comm_hook(*hook)
     rest = dict(in_backward_optimizer_filter(model.named_parameters()))
     tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
     dense = {name: parameter for name, parameter in rest.items() if name not in tables}
     optimizer = combined_optimizer(model.fused_optimizer, tables, dense, run.optimizers)
     return ShardedJob(model, optimizer, sizes, device)
+
+
+def _ddp_of(model: DistributedModelParallel) -> Any:
+    """The DistributedDataParallel in which TorchRec wraps what is no sharded table."""
+    return next(module for module in model.modules() if isinstance(module, DistributedDataParallel))
 
 
 def draw_weights(job: ShardedJob, seed: int) -> None:

@@ -57,6 +57,8 @@ def not_measured(plan: Plan, hardware: str) -> str:
         return f"{ranks} ranks outnumber the {'cores' if hardware == 'cpu' else 'GPUs'} that may be used, {devices}"
     if unmeasured is not None:
         return f"{unmeasured.sharding_type} (table '{unmeasured.table}') does more than all-to-alls"
+    if plan.workload.comm_bytes is not None:
+        return f"comm_bytes is {list(plan.workload.comm_bytes)}, and fp32 is what is measured"
     narrow = next((kind for kind in plan.workload.comm_dtypes if kind not in (None, "fp32")), None)
     if narrow is not None:
         return f"comm_dtype is {narrow}, and fp32 is what is measured"

@@ -1,0 +1,35 @@
+"""Collectives: in which form embeddings and gradients cross ranks (protocol.py). TorchRec's codecs: quantised.py."""
+
+from typing import Any
+
+from recsmith._components import make, register
+from recsmith.training.collectives.protocol import Collective
+from recsmith.training.collectives.quantised import RunComms
+
+KIND = "collective"
+
+register(KIND, "quantised", RunComms)
+
+
+def collective_of(comms: object) -> Collective:
+    """The collective of a run's `comms`: of {forward, backward}, or of a name or 'module:Class' with its settings.
+
+    Raises:
+        UsageError: nothing is called so, or a setting is not one of its own.
+    """
+    return comms if isinstance(comms, RunComms) else make(KIND, comms, where="comms")
+
+
+def sharders_of(collective: Collective) -> Any:
+    """TorchRec's sharders of pooled and of sequence embeddings, with a collective's codecs (imports torch)."""
+    from torchrec.distributed.embedding import EmbeddingCollectionSharder
+    from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
+
+    codecs: Any = collective.codecs()
+    if codecs and not isinstance(collective, RunComms):  # whose codecs name an element type, which planning reads
+        for pair in codecs.values():
+            for codec, sent in zip((pair.forward, pair.backward), collective.bytes_per_value(), strict=True):
+                codec.bytes_per_value = sent
+    return [
+        sharder(qcomm_codecs_registry=codecs) for sharder in (EmbeddingBagCollectionSharder, EmbeddingCollectionSharder)
+    ]

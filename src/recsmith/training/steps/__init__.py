@@ -1,0 +1,35 @@
+"""Steps: what makes one training step of batches (protocol.py). TorchRec's pipelines are in pipelines.py."""
+
+from collections.abc import Callable
+from typing import Any
+
+from recsmith._components import make, register
+
+KIND = "step"
+
+register(KIND, "base", "recsmith.training.steps.pipelines:BasePipeline")
+register(KIND, "sparse_dist", "recsmith.training.steps.pipelines:SparseDistPipeline")
+
+
+def step_of(job: Any, wanted: object, say: Callable[[str], object] = lambda _: None) -> Any:
+    """The step of a run's `pipeline`: a name, or 'module:Class', with settings where it is a mapping.
+
+    Args:
+        job: the ShardedJob that is trained.
+        wanted: what the run says; auto is sparse_dist on a GPU, for models that can have it, and base elsewhere.
+        say: hears why a model cannot have sparse_dist on a GPU.
+
+    Raises:
+        UsageError: nothing is called so, or the model cannot have it.
+    """
+    if wanted != "auto":
+        return make(KIND, wanted, job, where="pipeline")
+    if job.device.type != "cuda":
+        return make(KIND, "base", job)
+    from recsmith.training.steps.pipelines import why_not_ahead
+
+    reason = why_not_ahead(job.model.module)
+    if reason is None:
+        return make(KIND, "sparse_dist", job)
+    say(f"the ids of a batch do not cross ranks ahead of it (pipeline: base): {reason}")
+    return make(KIND, "base", job)

@@ -1,0 +1,82 @@
+"""TorchRec's pipelines: how the steps of a run overlap with the exchange of the ids of the next one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch.fx
+from torch import nn
+from torchrec.distributed.train_pipeline import TrainPipelineBase, TrainPipelineSparseDist
+from torchrec.distributed.types import ShardedModule
+
+from recsmith.errors import UsageError
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.deduplicated import DeduplicatedTables
+from recsmith.training.sharded import ShardedJob
+from recsmith.training.steps.protocol import StepOutcome
+
+
+class BasePipeline:
+    """Forward, backward and update of one batch after the other."""
+
+    batches_ahead = 0
+
+    def __init__(self, job: ShardedJob) -> None:
+        self.pipeline: Any = TrainPipelineBase(job.model, job.optimizer, job.device)
+
+    def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
+        """Train on the next batch."""
+        loss, logits, labels, place = self.pipeline.progress(batches)
+        return StepOutcome(loss, logits, labels, (place,))
+
+    def pause(self) -> None:
+        """Nothing has to be put aside."""
+
+    def resume(self) -> None:
+        """Nothing has been put aside."""
+
+
+class SparseDistPipeline(BasePipeline):
+    """The ids of the next batch cross ranks while this one trains.
+
+    Raises:
+        UsageError: the model cannot have it.
+    """
+
+    batches_ahead = 1
+
+    def __init__(self, job: ShardedJob) -> None:
+        reason = why_not_ahead(job.model.module)
+        if reason is not None:
+            raise UsageError(f"pipeline is sparse_dist, which this model cannot have: {reason}; write pipeline: base")
+        self.pipeline = TrainPipelineSparseDist(job.model, job.optimizer, job.device)
+
+    def pause(self) -> None:
+        """The forward passes of tables, which the pipeline has rewritten, as they were."""
+        self.pipeline.detach()
+
+    def resume(self) -> None:
+        """Rewrite them once more; batches whose ids have crossed ranks are trained next."""
+        self.pipeline.attach()
+
+
+def why_not_ahead(model: nn.Module) -> str | None:
+    """Why the ids of a sharded model cannot cross ranks ahead of its forward pass; None where they can.
+
+    TorchRec finds what a table is given by following the code of modules with tables symbolically (torch.fx), where
+    Python can neither branch on a batch nor iterate over it.
+    """
+    if any(isinstance(module, DeduplicatedTables) for module in model.modules()):
+        return "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
+    try:
+        _ToTables().trace(model)
+    except Exception as error:  # whatever the model's own code raises when it meets a symbol in place of a batch
+        return f"its code around the tables cannot be followed by torch.fx ({str(error).partition(chr(10))[0]})"
+    return None
+
+
+class _ToTables(torch.fx.Tracer):
+    """Follows modules that have tables within, as TorchRec's own tracer does."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether a module is taken whole: tables, and what has none."""
+        return isinstance(m, ShardedModule) or not any(isinstance(each, ShardedModule) for each in m.modules())
