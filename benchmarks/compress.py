@@ -24,7 +24,7 @@ import torch
 
 from recsmith.data import area_under_curve
 from recsmith.embeddings import CompressionRule, IdMap, learn_hash, save_maps
-from recsmith.reports.compression_curves import curve_picture
+from recsmith.reports.compressions import curve_picture
 from recsmith.training import Run, load_run, train
 from recsmith.training.batches import as_tensors, training_batches
 from recsmith.training.compression_curve import TrainedSmaller, points

@@ -183,7 +183,7 @@ def with_a_plan(document: Any, client: httpx.Client, folder: str) -> Any:
                 operation["parameters"][0]["schema"] = {"enum": [plan]}
     move = document["components"]["schemas"]["PieceMove"]["properties"]
     move["table"], move["rank"] = {"enum": [f"table_{i:04d}" for i in range(20)]}, {"type": "integer", "maximum": 5}
-    asked = document["components"]["schemas"]["SearchAsked"]["properties"]
+    asked = document["components"]["schemas"]["SearchRequest"]["properties"]
     asked["workload"], asked["cluster"] = {"enum": ["criteo-kaggle"]}, {"enum": ["h100:2", "cpu:1", "a100-80:8x2"]}
     return document
 

@@ -21,7 +21,7 @@ from records import Row, resumed
 import recsmith
 from recsmith import Plan, Space, Workload, load_cluster
 from recsmith.measuring.intervals import Interval
-from recsmith.reports.kernel_verifications import difference, kernel_verification_to_raw
+from recsmith.reports.verifications import difference, kernel_verification_to_raw
 from recsmith.verifying.kernels.verify import verify_kernels
 from recsmith.verifying.kernels.visits import VISITS
 from recsmith.workloads.sample import shared_pool

@@ -1,13 +1,17 @@
-"""Shared by all tests: where the public data lies, and FBGEMM where it is installed."""
+"""Shared by all tests: where the public data lies, FBGEMM where it is installed, and ranks that start at once."""
 
 import logging
 import os
 import warnings
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from support.ranks import Forks
+
+from recsmith.jobs import launch
 
 STARTED = os.times().elapsed
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
@@ -58,3 +62,19 @@ def torchrec() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import recsmith.torchrec  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """The process that forks the ranks of local jobs; it starts with the first job."""
+    made = Forks()
+    yield made
+    made.end()
+
+
+@pytest.fixture(autouse=True)
+def quick_ranks(request: pytest.FixtureRequest, forks: Forks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the ranks of local jobs (support/ranks.py), but for tests marked `torchrun` and restarts."""
+    if request.node.get_closest_marker("torchrun") is None:
+        torchrun = launch._agents
+        monkeypatch.setattr(launch, "_agents", lambda *job: forks.forked(*job) if not job[3] else torchrun(*job))

@@ -7,7 +7,7 @@ import pytest
 from recsmith._printable import one_line, printable
 from recsmith.errors import CorruptFile
 from recsmith.files import dump_json
-from recsmith.reports.layout import grid, line, show, show_lines
+from recsmith.reports.layout import grid, line, show
 
 EVIL = "\x1b[2Jred\x9b31m\u202e\x00\x7f\ud800"
 SAFE = r"\x1b[2Jred\x9b31m\u202e\x00\x7f\ud800"
@@ -25,7 +25,7 @@ def test_errors_and_reports_are_safe_to_print(capsys: pytest.CaptureFixture[str]
     made.add_row(f"{EVIL}\nfree")
     for shown in (line("device", EVIL), made):
         show(shown)
-    show_lines([EVIL])
+    show([EVIL])
     out = capsys.readouterr().out
     assert out.count(SAFE) == 3
     assert rf"{SAFE}\nfree" in out

@@ -18,7 +18,7 @@ from recsmith.bench.sharding import bench_sharding
 from recsmith.costs.neural.files import Card, find_model, load_model
 from recsmith.errors import RecSmithError
 from recsmith.files import parse_json, read_text
-from recsmith.reports.bench_sharding import bench_lines
+from recsmith.reports.benchmarks import bench_lines
 from recsmith.reports.measurements import summary_lines
 
 

@@ -11,7 +11,7 @@ from recsmith.bench.gaps import row_gaps
 from recsmith.bench.run_store import BenchSettings
 from recsmith.bench.sharding import bench_sharding
 from recsmith.errors import UsageError
-from recsmith.reports.bench_sharding import bench_lines, bench_to_raw
+from recsmith.reports.benchmarks import bench_lines, bench_to_raw
 
 SETTINGS = BenchSettings(
     hardware="simulated:h100", cost_model="analytic", rows=("4x12", "2x10"), tasks=2,

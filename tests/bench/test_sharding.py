@@ -10,7 +10,7 @@ from support.benched import SETTINGS, TASK
 from recsmith.bench.sharding import BenchProgress, BenchResults, bench_sharding, device_of
 from recsmith.bench.tasks import TaskRow
 from recsmith.errors import MissingExtra, UsageError
-from recsmith.reports.bench_sharding import bench_lines
+from recsmith.reports.benchmarks import bench_lines
 
 
 def timeless(found: BenchResults) -> tuple[Any, ...]:

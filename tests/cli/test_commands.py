@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recsmith.cli.schema import NOUNS
+from recsmith.cli.catalogue import NOUNS
 from recsmith.reports.schemas import schema_of
 
 Run = Callable[..., Any]

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 from support.planner_logs import SHAPES, bare
 
-from recsmith.cli.compare import command as compare
-from recsmith.cli.explain import command as explain
+from recsmith.cli.compare import compare_command as compare
+from recsmith.cli.plans import explain_command as explain
 from recsmith.errors import PlanMismatch, RecSmithError, UsageError
 from recsmith.planning import plan
 from recsmith.plans import save_plan

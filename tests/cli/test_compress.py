@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from recsmith.cli.compress import command
+from recsmith.cli.compress import compress_command
 from recsmith.embeddings import load_maps, parameters, transforms_of
 from recsmith.errors import RecSmithError
 from recsmith.training import load_run
@@ -17,7 +17,7 @@ from recsmith.workloads import load_workload
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(command, [*map(str, words)])
+    return CliRunner().invoke(compress_command, [*map(str, words)])
 
 
 def test_a_smaller_workload_is_written_and_planned(tmp_path: Path):

@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 from support.planner_logs import SHAPES, bare
 
 from recsmith import load_plan
-from recsmith.cli.diff import command as diff
-from recsmith.cli.import_plan import command as import_plan
-from recsmith.cli.simulate import command as simulate
+from recsmith.cli.plans import diff_command as diff
+from recsmith.cli.plans import import_command as import_plan
+from recsmith.cli.plans import simulate_command as simulate
 from recsmith.errors import PlanMismatch, UsageError
 
 

@@ -11,7 +11,7 @@ import click
 import numpy as np
 import pytest
 
-from recsmith.cli.learn import command
+from recsmith.cli.learn import learn_command
 from recsmith.costs.neural_comm_files import load_comm_model
 from recsmith.learning.costs import data
 
@@ -35,8 +35,8 @@ POLICY = ["--hardware", "-o --output", "--row", "--tasks", "--seed", "--budget",
 
 
 def test_the_words_are_frozen() -> None:
-    assert isinstance(command, click.Group)
-    found = {name: [" ".join(each.opts) for each in sub.params] for name, sub in command.commands.items()}
+    assert isinstance(learn_command, click.Group)
+    found = {name: [" ".join(each.opts) for each in sub.params] for name, sub in learn_command.commands.items()}
     assert found == {
         "cost": ["--data", "-o --output", "--variant", "--seed", "--epochs", "--budget", "--start", "--force"],
         "comm": ["--data", "--unseen", "-o --output", "--seed", "--epochs", "--budget", "--force"],

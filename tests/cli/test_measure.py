@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from recsmith.cli.measure import command
+from recsmith.cli.measure import measure_command
 
 Run = Callable[..., Any]
 needs_pyarrow = pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs pyarrow")
@@ -29,10 +29,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_words_are_frozen():
-    assert isinstance(command, click.Group)
-    found = {name: [" ".join(each.opts) for each in sub.params] for name, sub in command.commands.items()}
+    assert isinstance(measure_command, click.Group)
+    found = {name: [" ".join(each.opts) for each in sub.params] for name, sub in measure_command.commands.items()}
     assert found == WORDS
-    options = [each for sub in command.commands.values() for each in sub.params if isinstance(each, click.Option)]
+    options = [
+        each for sub in measure_command.commands.values() for each in sub.params if isinstance(each, click.Option)
+    ]
     assert all(each.help for each in options)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.learned import write_model
 
-from recsmith.cli.other_processor import note_other_processor
+from recsmith.cli.plan import note_other_processor
 from recsmith.jobs import machine
 
 

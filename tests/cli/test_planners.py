@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from recsmith.cli import names
+from recsmith.cli import options
 from recsmith.clusters import catalogue
 from recsmith.costs import COST_MODELS
 from recsmith.planning.registry import PLANNERS
-from recsmith.reports.registries import cost_models, planners
+from recsmith.reports.catalogue import cost_models, planners
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 
 Run = Callable[..., Any]
@@ -47,10 +47,10 @@ def test_the_table_and_json_say_the_same(run: Run):
 
 
 def test_help_lists_the_names_of_the_registries(run: Run):
-    assert list(names.PLANNERS) == list(PLANNERS)
-    assert names.TYPES == TYPE_NAMES
-    assert names.KERNELS == KERNEL_NAMES
-    assert list(names.DEVICES) == catalogue()
+    assert list(options.PLANNERS) == list(PLANNERS)
+    assert options.TYPES == TYPE_NAMES
+    assert options.KERNELS == KERNEL_NAMES
+    assert list(options.DEVICES) == catalogue()
     out = "".join(run("plan", "--help").out.split())  # lines break at hyphens too
-    for group in (names.PLANNERS, names.TYPES, names.KERNELS, names.DEVICES):
-        assert names.listed(group).replace(" ", "") in out
+    for group in (options.PLANNERS, options.TYPES, options.KERNELS, options.DEVICES):
+        assert options.listed(group).replace(" ", "") in out

@@ -193,7 +193,7 @@ def test_a_command_is_named_helped_and_listed_alike(name: str):
     found = command(name)
     assert found.name == name
     assert found.help
-    assert COMMANDS[name].endswith(".")
+    assert COMMANDS[name][1].endswith(".")
     for parameter in found.params:
         assert not isinstance(parameter, click.Option) or parameter.help
 

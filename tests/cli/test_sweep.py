@@ -11,8 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from recsmith.cli import sweep as module
-from recsmith.cli.sweep import command
+from recsmith.cli import compare as module
+from recsmith.cli.compare import sweep_command
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.planning import PLANNERS
 
@@ -21,7 +21,7 @@ GRID = ("--devices", "2,4", "--device", "h100")
 
 
 def run(*words: object, planner: str = "cost_greedy") -> Result:
-    return CliRunner().invoke(command, [*map(str, words), *FAST, "--planner", planner])
+    return CliRunner().invoke(sweep_command, [*map(str, words), *FAST, "--planner", planner])
 
 
 # --- output -------------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_missing_words_are_refused(tables: Path, words: tuple[str, ...]):
 
 
 def test_neither_a_cluster_nor_one_batch_is_asked_for():
-    names = {parameter.name for parameter in command.params}
+    names = {parameter.name for parameter in sweep_command.params}
     assert "cluster" not in names
     assert {"batch_size", "global_batch", "devices", "device", "per_host", "constraints", "hbm"} <= names
-    assert len(names) == len(command.params)
+    assert len(names) == len(sweep_command.params)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from recsmith.cli.workload import command
+from recsmith.cli.catalogue import workload_command
 from recsmith.workloads import load_workload
 from recsmith.workloads.sample import POOL_SHA256, sample_workload
 
@@ -16,9 +16,9 @@ Run = Callable[..., Any]
 
 
 def test_the_words_are_frozen():
-    assert isinstance(command, click.Group)
-    assert list(command.commands) == ["sample"]
-    sample = command.commands["sample"]
+    assert isinstance(workload_command, click.Group)
+    assert list(workload_command.commands) == ["sample"]
+    sample = workload_command.commands["sample"]
     found = {" ".join(each.opts): each.default for each in sample.params}
     assert list(found) == ["--tables", "--seed", "--max-bytes", "--batch-size", "--optimizer", "-o --output", "--force"]
     defaults = {word: found[word] for word in ("--seed", "--batch-size", "--optimizer", "-o --output")}

@@ -17,6 +17,7 @@ from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
 from recsmith.jobs.launch import launch
 
+pytestmark = pytest.mark.torchrun
 needs_torchrec = pytest.mark.skipif(importlib.util.find_spec("torchrec") is None, reason="torchrec is not installed")
 SOAK = pytest.mark.soak  # starting a job takes seconds: by default one of each kind, the hardest
 PATIENCE_S = 60.0

@@ -10,7 +10,7 @@ from support.benched import SETTINGS
 from recsmith.bench.gains import Verdict
 from recsmith.bench.plans import Attempt
 from recsmith.bench.sharding import BenchResults
-from recsmith.reports.bench_sharding import bench_lines, bench_to_raw, verdict_words
+from recsmith.reports.benchmarks import bench_lines, bench_to_raw, verdict_words
 
 
 def test_the_table_has_a_line_for_every_row_and_what_they_come_to(whole: tuple[Path, BenchResults]):

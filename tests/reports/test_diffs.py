@@ -8,7 +8,7 @@ from support.build import made_plan as made
 from support.printed import text_of
 
 from recsmith.plans import diff
-from recsmith.reports.diffs import diff_report, diff_to_raw
+from recsmith.reports.plans import diff_report, diff_to_raw
 from recsmith.workloads import Table
 
 ODD = "[bold]a[/b] :smile: \\[x]"

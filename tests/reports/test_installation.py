@@ -1,7 +1,7 @@
 """What people read of their installation."""
 
 from recsmith import __version__
-from recsmith.reports.installation import installation_lines
+from recsmith.reports.catalogue import installation_lines
 
 
 def test_versions_stand_in_one_column_beside_the_wanted_ones():

@@ -7,7 +7,7 @@ from support.build import made_plan
 from support.printed import line_of, text_of
 
 from recsmith.files import dump_json
-from recsmith.reports.job_verifications import job_verification_report, job_verification_to_raw
+from recsmith.reports.verifications import job_verification_report, job_verification_to_raw
 from recsmith.verifying.jobs.verification import JobVerification, RankMeasure
 
 RANKS = tuple(

@@ -1,7 +1,7 @@
 """What people read of the comparison of FBGEMM with PyTorch."""
 
 from recsmith.measuring.compute.correctness import Agreement
-from recsmith.reports.kernel_checks import kernel_check_lines
+from recsmith.reports.measurements import kernel_check_lines
 
 
 def test_differences_beyond_rounding_are_called_wrong():

@@ -6,7 +6,7 @@ import pytest
 from support.verified import named_plans
 
 from recsmith.measuring.intervals import Interval
-from recsmith.reports.kernel_verifications import (
+from recsmith.reports.verifications import (
     difference,
     kernel_verification_lines,
     kernel_verification_to_raw,

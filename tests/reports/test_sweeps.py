@@ -13,8 +13,8 @@ from support.schema import problems
 
 from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep, with_knees
 from recsmith.files import dump_json
+from recsmith.reports.comparisons import COLUMNS, knee_words, point_words, sweep_report, sweep_to_csv, sweep_to_raw
 from recsmith.reports.schemas import schema_of
-from recsmith.reports.sweeps import COLUMNS, knee_words, point_words, sweep_report, sweep_to_csv, sweep_to_raw
 
 
 def point(devices: int, step: float | None, **changes: Any) -> Point:

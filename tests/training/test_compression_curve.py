@@ -10,7 +10,7 @@ import pytest
 
 import recsmith.training.compression_curve as module
 from recsmith.errors import UsageError
-from recsmith.reports.compression_curves import curve_lines, curve_picture
+from recsmith.reports.compressions import curve_lines, curve_picture
 from recsmith.training import Run, RunData
 from recsmith.training.compression_curve import compression_curve, read_trainings
 

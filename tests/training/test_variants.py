@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recsmith.errors import CorruptFile, RecSmithError
-from recsmith.reports.train_variants import variant_lines
+from recsmith.reports.benchmarks import variant_lines
 from recsmith.training import Run, RunData, load_run, save_run, variants
 from recsmith.training.variants import TrainBench, bench_train
 

@@ -10,40 +10,39 @@ import click
 
 from recsmith._printable import printable
 from recsmith._version import __version__
-from recsmith.cli.progress import note, say
+from recsmith.cli.printing import note, say
 from recsmith.errors import NoPlanFound, RecSmithError
 
-COMMANDS = {  # name: what `recsmith --help` says; the command itself lives in recsmith.cli.<name>
-    "plan": "Find a sharding plan for a workload on a cluster.",
-    "simulate": "Price a plan: cost, bound and gap under a cost model.",
-    "serve": "Plan in a browser: a page on this machine, and its JSON API.",
-    "compare": "Compare planners, and the plan that runs today.",
-    "sweep": "Plan for several numbers of devices, and show where more stop to pay.",
-    "compress": "Propose tables that are stored smaller, and plan them.",
-    "replan": "Plan anew from the plan of a running job, without moving much.",
-    "explain": "Explain what binds the step of a plan, and one table's alternatives.",
-    "report": "Write a page with charts of a plan, which opens without a network.",
-    "import": "Make a plan file of the plan that a job runs today.",
-    "verify": "Measure plans on this machine beside what was predicted.",
-    "diff": "Show what changed between two plans.",
-    "data": "Look at training data, check it, or generate some whose truth is known.",
-    "reshard": "Move a checkpoint to the shards of another plan.",
-    "workload": "Make workloads: sample tables like those of a production model.",
-    "schema": "Print the JSON Schema of a file.",
-    "measure": "Measure embedding kernels and all-to-alls: the ground truth of cost models.",
-    "learn": "Train cost models on measurements.",
-    "bench": "Benchmarks: planners side by side, measured on hardware.",
-    "train": "Train a recommendation model on TorchRec, under a plan.",
-    "feed": "See how the workers do that read data for a training job.",
-    "capture": "Capture some steps of a training job, to predict others from.",
-    "predict": "Predict the time of a whole training step, and what would make it shorter.",
-    "evaluate": "Score a trained model on test data.",
-    "devices": "List the devices of the catalogue, with their figures.",
-    "planners": "List the planners and cost models, and what they need.",
-    "doctor": "Check the installation of PyTorch, FBGEMM and TorchRec.",
+COMMANDS = {  # name: the module of recsmith.cli that holds it, and what `recsmith --help` says
+    "plan": ("plan", "Find a sharding plan for a workload on a cluster."),
+    "simulate": ("plans", "Price a plan: cost, bound and gap under a cost model."),
+    "serve": ("web", "Plan in a browser: a page on this machine, and its JSON API."),
+    "compare": ("compare", "Compare planners, and the plan that runs today."),
+    "sweep": ("compare", "Plan for several numbers of devices, and show where more stop to pay."),
+    "compress": ("compress", "Propose tables that are stored smaller, and plan them."),
+    "replan": ("replan", "Plan anew from the plan of a running job, without moving much."),
+    "explain": ("plans", "Explain what binds the step of a plan, and one table's alternatives."),
+    "report": ("web", "Write a page with charts of a plan, which opens without a network."),
+    "import": ("plans", "Make a plan file of the plan that a job runs today."),
+    "verify": ("verify", "Measure plans on this machine beside what was predicted."),
+    "diff": ("plans", "Show what changed between two plans."),
+    "data": ("data", "Look at training data, check it, or generate some whose truth is known."),
+    "reshard": ("replan", "Move a checkpoint to the shards of another plan."),
+    "workload": ("catalogue", "Make workloads: sample tables like those of a production model."),
+    "schema": ("catalogue", "Print the JSON Schema of a file."),
+    "measure": ("measure", "Measure embedding kernels and all-to-alls: the ground truth of cost models."),
+    "learn": ("learn", "Train cost models on measurements."),
+    "bench": ("bench", "Benchmarks: planners side by side, measured on hardware."),
+    "train": ("train", "Train a recommendation model on TorchRec, under a plan."),
+    "feed": ("train", "See how the workers do that read data for a training job."),
+    "capture": ("predict", "Capture some steps of a training job, to predict others from."),
+    "predict": ("predict", "Predict the time of a whole training step, and what would make it shorter."),
+    "evaluate": ("train", "Score a trained model on test data."),
+    "devices": ("catalogue", "List the devices of the catalogue, with their figures."),
+    "planners": ("catalogue", "List the planners and cost models, and what they need."),
+    "doctor": ("catalogue", "Check the installation of PyTorch, FBGEMM and TorchRec."),
 }
 SEARCHING = ("plan", "compare", "sweep", "replan")  # commands whose searches take options that narrow them
-MODULES = {"import": "import_plan"}  # commands whose name is a word of Python
 
 
 class LazyGroup(click.Group):
@@ -57,12 +56,12 @@ class LazyGroup(click.Group):
         """Import a command when it is used."""
         if cmd_name not in COMMANDS:
             return None
-        return import_module(f"recsmith.cli.{MODULES.get(cmd_name, cmd_name)}").command
+        return getattr(import_module(f"recsmith.cli.{COMMANDS[cmd_name][0]}"), f"{cmd_name}_command")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from their one-line descriptions."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,15 +4,15 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import MOST_VISITS, format_option, read_time, stack, words
-from recsmith.cli.progress import end_line, note, progress_printer
+from recsmith.cli.options import MOST_VISITS, format_option, read_time, split_commas, stack
+from recsmith.cli.printing import end_line, note, print_as, print_json, progress_printer, show_report
 from recsmith.reports.progress import bench_words
 
 LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
 
 
 @click.group(name="bench")
-def command() -> None:
+def bench_command() -> None:
     """Benchmarks: planners side by side, measured on hardware."""
 
 
@@ -20,7 +20,7 @@ _run_options = stack(
     click.option("--hardware", default="cpu", show_default=True, metavar="H",
                  help="cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]."),
     click.option("--cost-model", metavar="M", help="What planners search under (default: the hardware's learned one)."),
-    click.option("--planners", callback=words, metavar="A,B",
+    click.option("--planners", callback=split_commas, metavar="A,B",
                  help="Planners, each with @<cost model> if it has its own."),
     click.option("--visits", type=click.IntRange(1, MOST_VISITS), default=5, show_default=True, metavar="N",
                  help="Of every task."),
@@ -35,8 +35,8 @@ _run_options = stack(
 )  # fmt: skip
 
 
-@command.command(name="sharding")
-@click.option("--rows", callback=words, metavar="A,B", help="Rows such as 4x32,8x128: devices x largest dim.")
+@bench_command.command(name="sharding")
+@click.option("--rows", callback=split_commas, metavar="A,B", help="Rows such as 4x32,8x128: devices x largest dim.")
 @click.option(
     "--tasks", type=click.IntRange(1, MOST_VISITS), default=12, show_default=True, metavar="N", help="Tasks of a row."
 )
@@ -49,12 +49,12 @@ def sharding(**options: Any) -> None:
     \b
     recsmith bench sharding --hardware cpu
     recsmith bench sharding --hardware simulated:h100 --rows 4x32,8x32 --planners auto,neuroshard,lookup_greedy
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     _run("sharding", **options)
 
 
-@command.command(name="learned")
-@click.option("--rows", callback=words, metavar="A,B", help="Rows such as 4x50,8x200: devices x tables.")
+@bench_command.command(name="learned")
+@click.option("--rows", callback=split_commas, metavar="A,B", help="Rows such as 4x50,8x200: devices x tables.")
 @click.option(
     "--tasks", type=click.IntRange(1, MOST_VISITS), default=50, show_default=True, metavar="N", help="Tasks of a row."
 )
@@ -67,7 +67,7 @@ def learned(**options: Any) -> None:
     \b
     recsmith bench learned --hardware simulated:h100 --visits 1
     recsmith bench learned --hardware simulated:h100 --rows 4x50 --planners dreamshard,cost_greedy,dim_greedy
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     _run("learned", **options)
 
 
@@ -78,9 +78,7 @@ def _run(
     from pathlib import Path
 
     from recsmith.bench.sharding import bench_sharding
-    from recsmith.files import dump_json
-    from recsmith.reports.bench_sharding import bench_lines, bench_to_raw
-    from recsmith.reports.layout import show_lines
+    from recsmith.reports.benchmarks import bench_lines, bench_to_raw
 
     settings = _settings(family, **options)
     name = settings.hardware.replace(":", "-").replace("/", "-").replace("?", "-")
@@ -91,14 +89,11 @@ def _run(
     if not results.complete:
         again = "the same command without --plan-only" if plan_only else "the same command"
         note(f"not complete; {again} with -o {folder} goes on")
-    if format_ == "json":
-        click.echo(dump_json(bench_to_raw(results)), nl=False)
-    else:
-        show_lines(bench_lines(results))
+    print_as(format_, lambda: bench_lines(results), lambda: bench_to_raw(results))
 
 
 def _settings(family: Any, **options: Any) -> Any:
-    """The words as settings."""
+    """The options as settings."""
     from recsmith.bench.families import LEARNED_ROWS
     from recsmith.bench.plans import DEFAULT_PLANNERS, LEARNED_PLANNERS, default_model
     from recsmith.bench.run_store import BenchSettings
@@ -120,7 +115,7 @@ def _settings(family: Any, **options: Any) -> Any:
     )
 
 
-@command.command(name="train")
+@bench_command.command(name="train")
 @click.argument("bench")
 @click.option("-o", "--output", default="bench/train", show_default=True, metavar="FOLDER", help="Folder to go on in.")
 @format_option
@@ -132,15 +127,14 @@ def train(bench: str, output: str, format_: str) -> None:
 
     \b
     recsmith bench train codecs.yaml -o bench/codecs
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.cli.progress import say
-    from recsmith.files import dump_json, encode
-    from recsmith.reports.layout import show_lines
-    from recsmith.reports.train_variants import variant_lines
+    """
+    from recsmith.cli.printing import say
+    from recsmith.files import encode
+    from recsmith.reports.benchmarks import variant_lines
     from recsmith.training.variants import bench_train, load_bench
 
     rows = bench_train(load_bench(bench), output, on_progress=say)
     if format_ == "json":
-        click.echo(dump_json({"rows": [encode(row) for row in rows]}), nl=False)
+        print_json({"rows": [encode(row) for row in rows]})
     else:
-        show_lines(variant_lines(rows))
+        show_report(variant_lines(rows))

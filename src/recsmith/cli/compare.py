@@ -1,37 +1,55 @@
-"""`recsmith compare`."""
+"""Commands that plan one workload several times: `recsmith compare` and `recsmith sweep`."""
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from recsmith._plugins import PLANNERS
-from recsmith.cli.options import format_option, limit_options, problem_options, read_problem, read_search, words
-from recsmith.cli.plugin_option import PluginOption
-from recsmith.cli.progress import note
+from recsmith.cli.options import (
+    PluginOption,
+    force_option,
+    format_option,
+    inputs_of,
+    limit_options,
+    problem_options,
+    read_cluster,
+    read_problem,
+    read_replication,
+    read_search,
+    read_shape,
+    replication_options,
+    search_options,
+    shape_options,
+    split_commas,
+)
+from recsmith.cli.printing import is_watched, note, print_as, say, show_report
+from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.units import counted
 
 
 @click.command(name="compare")
 @click.argument("workload")
 @problem_options
 @click.option(
-    "--planners", cls=PluginOption, group=PLANNERS, callback=words, metavar="A,B",
+    "--planners", cls=PluginOption, group=PLANNERS, callback=split_commas, metavar="A,B",
     help="Planners to compare (default: auto,cost_greedy,size_lookup_greedy,size_greedy).",
 )  # fmt: skip
-@click.option("--judges", callback=words, metavar="A,B", help="Cost models that judge (default: analytic,torchrec).")
+@click.option(
+    "--judges", callback=split_commas, metavar="A,B", help="Cost models that judge (default: analytic,torchrec)."
+)
 @click.option("--baseline", metavar="PLAN", help="The running plan: a plan, a planner's log, or a dumped ShardingPlan.")
 @limit_options
 @format_option
-def command(workload: str, format_: str, **options: Any) -> None:
+def compare_command(workload: str, format_: str, **options: Any) -> None:
     """Compare planners, and the plan that runs today, on WORKLOAD: cost under several cost models, bounds, memory.
 
     \b
     recsmith compare dlrm-v2 --cluster h100:8
     recsmith compare tables.json --cluster h100:8x12 --planners auto,cost_greedy --baseline running.json
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.analyses.compare import DEFAULT_JUDGES, DEFAULT_PLANNERS, compare
-    from recsmith.files import dump_json
     from recsmith.reports.comparisons import comparison_report, comparison_to_raw
-    from recsmith.reports.layout import show
 
     comparison = compare(
         **read_problem(workload, options),
@@ -43,7 +61,131 @@ def command(workload: str, format_: str, **options: Any) -> None:
     for row in comparison.rows:
         if row.truncated:
             note(f"the search of {row.name} was cut short; its plan is the best by then")
-    if format_ == "json":
-        click.echo(dump_json(comparison_to_raw(comparison)), nl=False)
+    print_as(format_, lambda: comparison_report(comparison), lambda: comparison_to_raw(comparison))
+
+
+def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    """Whole numbers with commas between them, as a tuple."""
+    if value is None:
+        return None
+    listed = [word.strip() for word in value.split(",") if word.strip()]
+    odd = next((word for word in listed if not (word.isascii() and word.isdigit())), None)
+    if odd is not None:
+        raise UsageError(f"{option.opts[-1]}: '{odd}' is not a whole number; write for example 8,16,32")
+    return tuple(map(int, listed))
+
+
+@click.command(name="sweep")
+@click.argument("workload")
+@click.option("--devices", callback=_counts, required=True, metavar="N,M", help="Numbers of devices, in whole hosts.")
+@click.option(
+    "--device", callback=split_commas, required=True, metavar="A,B", help="Device types, or files of clusters."
+)
+@click.option("--per-host", type=click.IntRange(min=1), metavar="N", help="Devices of a host (default: the device's).")
+@click.option("--batch-size", callback=_counts, metavar="N,M", help="Samples per device and step.")
+@click.option("--global-batch", callback=_counts, metavar="N,M", help="Samples of all devices and a step, instead.")
+@click.option("--group-size", callback=_counts, metavar="N,M", help="Devices of a sharding group of a 2D job.")
+@replication_options
+@shape_options
+@search_options
+@click.option("-o", "--output", metavar="FILE", help="Write the points to a file, JSON or .csv ('-' for stdout).")
+@force_option
+@click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
+              help="Output.")  # fmt: skip
+def sweep_command(workload: str, output: str | None, force: bool, format_: str, **options: Any) -> None:
+    """Plan WORKLOAD for several numbers of devices, device types and batches, and show where more devices stop to pay.
+
+    \b
+    recsmith sweep dlrm-v2 --devices 8,16,32 --device h100,h200
+    recsmith sweep tables.json --devices 8,16,32,64 --device h100 --global-batch 65536 -o sweep.csv
+    recsmith sweep tables.json --devices 96 --device h100 --group-size 24,48,96 --steps-per-sync 20
+    """
+    from recsmith.analyses.sweep import sweep
+    from recsmith.files import check_target
+    from recsmith.reports.comparisons import sweep_file
+
+    kind = sweep_file(_is_csv(output or "", format_))
+    check_target(output, inputs=inputs_of(workload, *options.values()), kind=kind, force=force)
+    found = sweep(
+        **_read_sweep(workload, options),
+        **read_search(options),
+        planner=options["planner"],
+        on_point=_say if is_watched() else None,
+    )
+    _notes(found)
+    _print(found, output, format_)
+    _end(found)
+
+
+def _read_sweep(workload: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The problem's options as arguments of `sweep`; the batch of a CSV workload is the sweep's."""
+    hosts = [read_cluster(name, options) for name in options["device"]]
+    if options["per_host"]:
+        hosts = [_host_of(host, options["per_host"]) for host in hosts]
+    any_batch = next(iter((options["batch_size"] or ()) + (options["global_batch"] or ())), None)
+    return (
+        read_shape(workload, any_batch, options)
+        | read_replication(options)
+        | {
+            "devices": options["devices"],
+            "device": hosts,
+            "batch_sizes": options["batch_size"],
+            "global_batches": options["global_batch"],
+            "group_sizes": options["group_size"],
+        }
+    )
+
+
+def _host_of(cluster: Any, per_host: int) -> Any:
+    """A host of so many devices; where devices differ in memory, `sweep` says why it takes none."""
+    if isinstance(cluster.hbm_bytes, tuple):
+        return cluster
+    return replace(cluster, local_world_size=per_host, hosts=1)
+
+
+def _say(point: Any) -> None:
+    from recsmith.reports.comparisons import OUTCOMES, point_words
+    from recsmith.units import format_time
+
+    said = OUTCOMES[point.outcome] if point.error else format_time(point.total_s)
+    say(f"{point_words(point)}: {said} ({point.elapsed_s:.1f} s)")
+
+
+def _notes(found: Any) -> None:
+    from recsmith.reports.comparisons import point_words
+
+    for point in found.points:
+        if point.truncated:
+            note(f"the search of {point_words(point)} was cut short; its plan is the best by then")
+    if found.left:
+        total = len(found.points) + found.left
+        note(f"interrupted; {found.left} of {counted(total, 'point')} are not done")
+
+
+def _print(found: Any, output: str | None, format_: str) -> None:
+    from recsmith.files import dump_json, write_text
+    from recsmith.reports.comparisons import sweep_report, sweep_to_csv, sweep_to_raw
+
+    def data(as_csv: bool) -> str:
+        return sweep_to_csv(found) if as_csv else dump_json(sweep_to_raw(found))
+
+    if output and output != "-":
+        write_text(output, data(_is_csv(output, format_)))
+    if format_ == "table" and output != "-":
+        show_report(sweep_report(found))
     else:
-        show(comparison_report(comparison))
+        click.echo(data(format_ == "csv"), nl=False)
+
+
+def _is_csv(output: str, format_: str) -> bool:
+    return format_ == "csv" or output.endswith(".csv")
+
+
+def _end(found: Any) -> None:
+    """A sweep without any plan is a failure, though its points are printed."""
+    outcomes = {point.outcome for point in found.points}
+    if "planned" in outcomes:
+        return
+    if outcomes == {"infeasible"} and not found.left:
+        raise Infeasible("no point of the sweep has a plan, proved for each; the points say what would help")
+    raise NoPlanFound("no point of the sweep has a plan; the points say why")

@@ -1,12 +1,12 @@
 """`recsmith compress`."""
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from recsmith.cli.compress_tuning import tune
 from recsmith.cli.options import force_option, inputs_of, read_search, search_options
-from recsmith.cli.progress import end_line, note
+from recsmith.cli.printing import end_line, note, show_report
 from recsmith.errors import UsageError
 
 METHODS = ("quotient_remainder", "mixed_dimension", "hash", "learned_hash")
@@ -50,9 +50,9 @@ def read_target(_: click.Context, __: click.Parameter, value: str | None) -> flo
 @search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the smaller workload, for plan, sweep and the rest.")
 @force_option
-def command(
+def compress_command(
     workload: str | None, output: str | None, force: bool, data: str | None, run_file: str | None, tuned: str | None,
-    relearned: str | None, **words: Any,
+    relearned: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Propose how the tables of WORKLOAD are stored smaller, and what that does to memory and step.
 
@@ -62,34 +62,33 @@ def command(
     recsmith compress --data run.yaml --target 8x --method learned_hash --run small-run.yaml
     recsmith compress --data run.yaml --tune curve --factors 2,4,8 --seeds 5
     recsmith compress --data run.yaml --relearn runs/next
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.files import check_target
     from recsmith.files.targets import starts_with_schema
     from recsmith.reports.compressions import compression_lines, planned_lines
-    from recsmith.reports.layout import show_lines
     from recsmith.training.run import SCHEMA as RUN_SCHEMA
     from recsmith.workloads import WORKLOAD_FILE, save_workload
 
     if tuned is not None:
         if data is None or workload is not None or run_file is not None:
             raise UsageError("--tune trains the run of --data, whose own tables it takes; give it --data RUN alone")
-        tune(data, tuned, words, METHODS)
+        tune(data, tuned, options, METHODS)
         return
     if relearned is not None:
-        _relearn(data, relearned, alone=workload is None and run_file is None and words["target"] is None)
+        _relearn(data, relearned, alone=workload is None and run_file is None and options["target"] is None)
         return
-    _check_words(workload, data, run_file, words)
+    _check_options(workload, data, run_file, options)
     check_target(output, inputs=[*(inputs_of(workload) if workload else []), data], kind=WORKLOAD_FILE, force=force)
     check_target(run_file, inputs=[data, output], kind=starts_with_schema(RUN_SCHEMA), force=force)
-    fields = {name: words[name] for name in ("tables", "above_rows", "operation")}
-    if words["method"] != "quotient_remainder":
+    fields = {name: options[name] for name in ("tables", "above_rows", "operation")}
+    if options["method"] != "quotient_remainder":
         del fields["operation"]
-    asked, made = _made(workload, data, run_file, words, fields)
-    show_lines(compression_lines(asked, made))
-    if words["cluster"]:
-        results = _planned([asked, made.workload], words)
+    asked, made = _made(workload, data, run_file, options, fields)
+    show_report(compression_lines(asked, made))
+    if options["cluster"]:
+        results = _planned([asked, made.workload], options)
         end_line()
-        show_lines(planned_lines(results))
+        show_report(planned_lines(results))
     if output:
         save_workload(made.workload, output)
         note(f"wrote {output}; plan it, or sweep it over numbers of devices")
@@ -108,19 +107,19 @@ def _relearn(data: str | None, folder: str, *, alone: bool) -> None:
     note(f"wrote {folder}; recsmith train {folder}/{RUN} goes on")
 
 
-def _check_words(workload: str | None, data: str | None, run_file: str | None, words: dict[str, Any]) -> None:
-    if words["target"] is None:
+def _check_options(workload: str | None, data: str | None, run_file: str | None, options: dict[str, Any]) -> None:
+    if options["target"] is None:
         raise UsageError("give --target, how many times smaller, such as 4x; or --tune, which compares --factors")
     if workload is None and data is None:
         raise UsageError("name a workload, or a run or data by --data, whose tables are then taken")
     if (run_file is None) != (data is None):
         raise UsageError("--data and --run go together: a run is written for data, and data is read for a run")
-    if words["method"] == "learned_hash" and data is None:
+    if options["method"] == "learned_hash" and data is None:
         raise UsageError("learned_hash learns from data which ids behave alike; give --data and --run")
 
 
 def _made(
-    workload: str | None, data: str | None, run_file: str | None, words: dict[str, Any], fields: dict[str, Any]
+    workload: str | None, data: str | None, run_file: str | None, options: dict[str, Any], fields: dict[str, Any]
 ) -> tuple[Any, Any]:
     """The workload and what it becomes; the run that trains it is written where it is asked for."""
     from recsmith.embeddings.workloads import compress_to
@@ -128,14 +127,14 @@ def _made(
 
     asked = None if workload is None else load_workload(workload)
     if data is None or run_file is None:
-        return asked, compress_to(asked, words["target"], words["method"], **fields)  # type: ignore[arg-type]
+        return asked, compress_to(asked, options["target"], options["method"], **fields)  # type: ignore[arg-type]
     from recsmith.training.compressing import data_run, propose, run_workload
     from recsmith.training.reading import save_run
 
     run = data_run(data, asked)
     asked = run_workload(run) if asked is None else asked
     maps = f"{run_file.removesuffix('.yaml').removesuffix('.json')}.maps.safetensors"
-    proposal = propose(run, asked, words["target"], words["method"], maps, on_progress=note, **fields)
+    proposal = propose(run, asked, options["target"], options["method"], maps, on_progress=note, **fields)
     save_run(proposal.run, run_file)
     note(
         f"wrote {run_file}"
@@ -145,9 +144,48 @@ def _made(
     return asked, proposal.compressed
 
 
-def _planned(workloads: list[Any], words: dict[str, Any]) -> list[Any]:
+def _planned(workloads: list[Any], options: dict[str, Any]) -> list[Any]:
     from recsmith.clusters import load_cluster
     from recsmith.planning import plan
 
-    cluster = load_cluster(words["cluster"])
-    return [plan(each, cluster, planner=words["planner"], **read_search(words)) for each in workloads]
+    cluster = load_cluster(options["cluster"])
+    return [plan(each, cluster, planner=options["planner"], **read_search(options)) for each in workloads]
+
+
+def read_factors(text: str) -> list[float]:
+    """'2,4,8' or '2x,4x' as numbers above 1."""
+    try:
+        found = [float(word.strip().removesuffix("x")) for word in text.split(",")]
+    except ValueError:
+        found = [0.0]
+    if not all(1 < factor < float("inf") for factor in found):
+        raise UsageError(f"--factors is '{text}'; write how many times smaller, such as 2,4,8")
+    return found
+
+
+def read_methods(text: str, known: tuple[str, ...]) -> list[str]:
+    """Methods with commas between them."""
+    found = list(dict.fromkeys(word.strip() for word in text.split(",")))
+    odd = next((name for name in found if name not in known), None)
+    if odd is not None:
+        raise UsageError(f"--methods names '{odd}'; known: {', '.join(known)}")
+    return found
+
+
+def tune(data: str, folder: str, options: dict[str, Any], known: tuple[str, ...]) -> None:
+    """Train what is asked for, print the curve, and write curve.json and curve.svg into the folder."""
+    from recsmith.files import dump_json, write_text
+    from recsmith.reports.compressions import curve_lines, curve_picture
+    from recsmith.training.compressing import data_run
+    from recsmith.training.compression_curve import compression_curve, curve_to_raw
+
+    methods, factors = read_methods(options["methods"], known), read_factors(options["factors"])
+    fields = {name: options[name] for name in ("tables", "above_rows", "operation")}
+    curve = compression_curve(
+        data_run(data, None), methods, factors, options["seeds"], folder, on_progress=note, **fields
+    )
+    end_line()
+    show_report(curve_lines(curve))
+    write_text(str(Path(folder) / "curve.json"), dump_json(curve_to_raw(curve)))
+    write_text(str(Path(folder) / "curve.svg"), curve_picture(curve))
+    note(f"wrote {folder}/curve.json and {folder}/curve.svg; the same command goes on where it was ended")

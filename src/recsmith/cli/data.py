@@ -1,18 +1,33 @@
 """`recsmith data`."""
 
-from typing import Literal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from recsmith.cli.datasets import cluster, convert, workload
-from recsmith.cli.options import format_option
-from recsmith.cli.progress import end_line, note, progress_printer
+from recsmith.cli.options import force_option, format_option, size_value, stack
+from recsmith.cli.printing import end_line, note, print_as, print_json, progress_printer
+
+if TYPE_CHECKING:
+    from recsmith.data.converting import FileLayout, Progress
 
 PROGRESS_S = 30.0  # seconds between two lines of progress in a log
+Command = TypeVar("Command", bound=Callable[..., Any])
+_layout_options = stack(
+    click.option("-o", "--output", required=True, metavar="DIR", help="A new folder, or one that was left unfinished."),
+    click.option("--row-group", default="32768", show_default=True, metavar="N|SIZE",
+                 help="Rows of a row group, or their unpacked size such as 64MiB."),
+    click.option("--file-samples", type=click.IntRange(min=1), default=2**20, show_default=True, metavar="N",
+                 help="Samples of a file, about."),
+    click.option("--popularity", metavar="FILE",
+                 help="How many jobs read each feature (YAML or JSON); columns of popular ones come first."),
+    click.option("--time", metavar="COLUMN", help="Column of times; without it, timestamp, or the samples' order."),
+)  # fmt: skip
 
 
 @click.group(name="data")
-def command() -> None:
+def data_command() -> None:
     """Look at the data that training reads, check it, convert it, or generate some whose truth is known.
 
     DATA is a spec (YAML or JSON, docs/data.md), a MovieLens folder, Criteo's click logs, or a folder that `generate`,
@@ -20,12 +35,7 @@ def command() -> None:
     """
 
 
-command.add_command(convert)
-command.add_command(cluster)
-command.add_command(workload)
-
-
-@command.command(name="inspect")
+@data_command.command(name="inspect")
 @click.argument("data")
 @click.option("--samples", type=click.IntRange(min=1), default=100_000, show_default=True, metavar="N",
               help="How many samples to count.")  # fmt: skip
@@ -40,22 +50,17 @@ def inspect(data: str, samples: int, batch_size: int, format_: str) -> None:
     \b
     recsmith data inspect spec.yaml
     recsmith data inspect day_0.gz --samples 1000000
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.data import GeneratorSpec, count_figures, load_spec, open_dataset, planted_optimum
-    from recsmith.files import dump_json
     from recsmith.reports.data import figures_report, figures_to_raw
-    from recsmith.reports.layout import show
 
     spec = load_spec(data)
     figures = count_figures(open_dataset(spec), samples, batch_size)
     optimum = planted_optimum(spec, samples) if isinstance(spec, GeneratorSpec) else None
-    if format_ == "json":
-        click.echo(dump_json(figures_to_raw(figures, optimum)), nl=False)
-    else:
-        show(figures_report(figures, optimum))
+    print_as(format_, lambda: figures_report(figures, optimum), lambda: figures_to_raw(figures, optimum))
 
 
-@command.command(name="check")
+@data_command.command(name="check")
 @click.argument("data")
 @format_option
 def check(data: str, format_: str) -> None:
@@ -66,23 +71,18 @@ def check(data: str, format_: str) -> None:
 
     \b
     recsmith data check spec.yaml
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.data import check_spec, load_spec
-    from recsmith.files import dump_json
     from recsmith.reports.data import check_report, check_to_raw
-    from recsmith.reports.layout import show
 
     found = check_spec(load_spec(data), progress_printer(lambda done: f"{done:,} samples read", PROGRESS_S))
     end_line()
-    if format_ == "json":
-        click.echo(dump_json(check_to_raw(found)), nl=False)
-    else:
-        show(check_report(found))
+    print_as(format_, lambda: check_report(found), lambda: check_to_raw(found))
     if not found.is_usable:
         click.get_current_context().exit(1)
 
 
-@command.command(name="generate")
+@data_command.command(name="generate")
 @click.argument("spec")
 @click.option("-o", "--output", required=True, metavar="DIR", help="A new folder for the files.")
 @click.option("--form", type=click.Choice(["parquet", "criteo"]), default="parquet", show_default=True,
@@ -96,7 +96,7 @@ def generate(spec: str, output: str, form: Literal["parquet", "criteo"], packed:
     \b
     recsmith data generate spec.yaml -o ctr
     recsmith data generate spec.yaml -o days --form criteo --gzip
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from pathlib import Path
 
     from recsmith.data import GeneratorSpec, check_folder, load_spec, open_dataset, write_dataset
@@ -115,3 +115,114 @@ def generate(spec: str, output: str, form: Literal["parquet", "criteo"], packed:
     write_dataset(open_dataset(found), folder, form, session_size=sessions, packed=packed, on_progress=on_progress)
     end_line()
     note(f"{counted(found.num_samples, 'sample')} written to {output}")
+
+
+@data_command.command(name="convert")
+@click.argument("data")
+@_layout_options
+@click.option("--session", metavar="COLUMN", help="Column of sessions, written as session_id.")
+def convert(data: str, session: str | None, **options: Any) -> None:
+    """Write any dataset as Parquet with one column a feature, in its own order.
+
+    A command that was stopped, even by kill -9, goes on after the files it has finished when it is given once more.
+
+    \b
+    recsmith data convert day_0.gz -o day_0
+    recsmith data convert maps.yaml -o flat --row-group 64MiB --popularity jobs.yaml
+    """
+    from recsmith.data import open_dataset
+    from recsmith.data.converting import KeyColumns, convert_dataset
+
+    columns = KeyColumns(session=session, time=options["time"])
+    manifest = convert_dataset(open_dataset(data), Path(options["output"]), _layout(options), columns, _printer())
+    _say(manifest, options["output"])
+
+
+@data_command.command(name="cluster")
+@click.argument("data")
+@_layout_options
+@click.option("--session", metavar="COLUMN",
+              help="Column or feature of sessions; without it, session_id, or the generator's.")  # fmt: skip
+@click.option("--memory", callback=size_value, default="1GiB", show_default=True, metavar="SIZE",
+              help="Unpacked samples in memory at a time.")  # fmt: skip
+def cluster(data: str, session: str | None, memory: int, **options: Any) -> None:
+    """Write any dataset as Parquet whose samples of one session follow each other, by time.
+
+    An external sort: samples go into files by the hash of their session, and each file is sorted. The order of
+    sessions is that of their hashes. A command that was stopped goes on when it is given once more.
+
+    \b
+    recsmith data cluster clicks/ -o sessions --session user
+    recsmith data cluster spec.yaml -o sessions --memory 512MiB
+    """
+    from recsmith.data import open_dataset
+    from recsmith.data.converting import KeyColumns, cluster_dataset
+
+    columns, folder = KeyColumns(session=session, time=options["time"]), Path(options["output"])
+    manifest = cluster_dataset(open_dataset(data), folder, _layout(options), columns, _printer(), memory)
+    _say(manifest, options["output"])
+
+
+def _layout(options: dict[str, Any]) -> "FileLayout":
+    from recsmith.data.converting import FileLayout, read_popularity
+    from recsmith.units import parse_size
+
+    group, popularity = options["row_group"], options["popularity"]
+    sizes: dict[str, Any] = {"group_samples": int(group)} if group.isdigit() else {"group_bytes": parse_size(group)}
+    popular = () if popularity is None else read_popularity(popularity)
+    return FileLayout(file_samples=options["file_samples"], popular=popular, **sizes)
+
+
+def _printer() -> "Callable[[Progress], None]":
+    return progress_printer(lambda each: f"{each.done:,} of {each.total:,} samples {each.doing}", PROGRESS_S)
+
+
+def _say(manifest: Any, output: str) -> None:
+    from recsmith.units import counted, format_size
+
+    end_line()
+    groups, size = sum(part.row_groups for part in manifest.parts), sum(part.bytes for part in manifest.parts)
+    note(
+        f"{counted(manifest.samples, 'sample')} in {counted(len(manifest.parts), 'file')}, "
+        f"{counted(groups, 'row group')}, {format_size(size)}, written to {output}"
+    )
+    if manifest.corrupt:
+        note(f"{counted(manifest.corrupt, 'sample')} of the source were corrupt and are left out")
+
+
+@data_command.command(name="workload")
+@click.argument("data")
+@click.option("--batch-size", type=click.IntRange(min=1), default=8192, show_default=True, metavar="N",
+              help="Samples per device and step.")  # fmt: skip
+@click.option("--embedding-dim", type=click.IntRange(min=1), default=64, show_default=True, metavar="N",
+              help="Columns of every table.")  # fmt: skip
+@click.option("--optimizer", default="rowwise_adagrad", show_default=True, metavar="NAME", help="Sparse optimizer.")
+@click.option("--samples", type=click.IntRange(min=1), default=100_000, show_default=True, metavar="N",
+              help="How many samples to count.")  # fmt: skip
+@click.option("--deduplicate", is_flag=True, default=False,
+              help="Look up distinct bags alone where features repeat, as `data.deduplicate: auto` does.")  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", default="-", help="Write to a file instead of stdout.")
+@force_option
+def workload(data: str, output: str, force: bool, deduplicate: bool, **options: Any) -> None:
+    """Count a dataset and make the workload that the planner takes: a table for each feature.
+
+    Ids a bag, and how often rows are read again, are those of the samples counted.
+
+    \b
+    recsmith data workload sessions/ --batch-size 4096 -o plain.json
+    recsmith data workload sessions/ --batch-size 4096 --deduplicate | recsmith plan - --cluster h100:8
+    """
+    from recsmith.data import counted_workload, open_dataset
+    from recsmith.files import check_target
+    from recsmith.units import counted
+    from recsmith.workloads import WORKLOAD_FILE, save_workload, workload_to_raw
+
+    check_target(output, kind=WORKLOAD_FILE, force=force)
+    made = counted_workload(open_dataset(data), deduplicate=deduplicate, **options)
+    if output == "-":
+        print_json(workload_to_raw(made))
+        return
+    save_workload(made, output)
+    fewer = sum(each.batch_size is not None for table in made.tables for each in table.features)
+    more = f", {fewer} of them of deduplicated features" if deduplicate else ""
+    note(f"{counted(len(made.tables), 'table')}{more}, written to {output}")

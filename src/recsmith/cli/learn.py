@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import force_option, inputs_of, read_time
-from recsmith.cli.progress import end_line, note, progress_printer
+from recsmith.cli.printing import end_line, note, progress_printer, show_report
 from recsmith.reports.progress import policy_words, training_words
 from recsmith.units import counted
 
@@ -14,11 +14,11 @@ LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
 
 
 @click.group(name="learn")
-def command() -> None:
+def learn_command() -> None:
     """Train what plans are priced by, from measurements."""
 
 
-@command.command(name="cost")
+@learn_command.command(name="cost")
 @click.option("--data", required=True, metavar="FOLDER[,FOLDER]", help="Measurements, or shipped:NAME.")
 @click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
 @click.option("--variant", type=click.Choice(["convex", "corrected", "linear", "free"]), default=None,
@@ -39,19 +39,18 @@ def cost(
     recsmith learn cost --data measurements/cpu --output cpu.safetensors
     recsmith learn cost --data measurements/here --output here.safetensors --start cpu
     recsmith plan tables.yaml --cluster cpu:8 --cost-model neural:cpu.safetensors
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.costs.neural.files import SCHEMA
     from recsmith.learning.costs.learn import learn_cost
     from recsmith.learning.preparation import check_outputs
-    from recsmith.reports.layout import show_lines
     from recsmith.reports.learned_models import cost_card_lines
 
     folders = _folders(data, "--data")
     check_outputs(output, SCHEMA, inputs_of(start, *map(str, folders)), force=force)
-    words = {"variant": variant, "seed": seed, "epochs": epochs, "budget_s": budget}
-    card = learn_cost(folders, output, words, progress_printer(training_words, LOG_EVERY_S, _is_last), start)
+    options = {"variant": variant, "seed": seed, "epochs": epochs, "budget_s": budget}
+    card = learn_cost(folders, output, options, progress_printer(training_words, LOG_EVERY_S, _is_last), start)
     end_line()
-    show_lines(cost_card_lines(card))
+    show_report(cost_card_lines(card))
     if card.train < FEW_SAMPLES:
         note(
             f"{counted(card.train, 'sample')} to train on is few; measure more"
@@ -60,7 +59,7 @@ def cost(
     note(f"wrote {output}; plan with --cost-model neural:{output}")
 
 
-@command.command(name="comm")
+@learn_command.command(name="comm")
 @click.option("--data", required=True, metavar="FOLDER[,FOLDER]", help="Measured all-to-alls, or shipped:NAME.")
 @click.option("--unseen", metavar="FOLDER[,FOLDER]", help="All-to-alls of other numbers of ranks, only to judge by.")
 @click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
@@ -78,23 +77,22 @@ def comm(
     \b
     recsmith learn comm --data measurements/comm-2 --output comm.safetensors
     recsmith learn comm --data sim-4,sim-8,sim-16 --unseen sim-12,sim-32 --output comm-sim.safetensors
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.costs.neural_comm_files import COMM_SCHEMA
     from recsmith.learning.comm.learn import learn_comm
     from recsmith.learning.preparation import check_outputs
-    from recsmith.reports.layout import show_lines
     from recsmith.reports.learned_models import comm_card_lines
 
-    words = {"seed": seed, "epochs": epochs, "budget_s": budget}
+    options = {"seed": seed, "epochs": epochs, "budget_s": budget}
     folders, judging = _folders(data, "--data"), _folders(unseen, "--unseen") if unseen is not None else []
     check_outputs(output, COMM_SCHEMA, [str(folder) for folder in (*folders, *judging)], force=force)
-    card = learn_comm(folders, output, words, judging, progress_printer(training_words, LOG_EVERY_S, _is_last))
+    card = learn_comm(folders, output, options, judging, progress_printer(training_words, LOG_EVERY_S, _is_last))
     end_line()
-    show_lines(comm_card_lines(card))
+    show_report(comm_card_lines(card))
     note(f"wrote {output}; recsmith.costs.neural_comm_files.load_comm_model reads it")
 
 
-@command.command(name="kernels")
+@learn_command.command(name="kernels")
 @click.option("--data", required=True, metavar="FILE[,FILE]", help="Kernel times of `recsmith measure kernels`.")
 @click.option(
     "--traces", metavar="FOLDER[,FOLDER]", help="Captures whose overheads are taken (default: machine cpu's)."
@@ -108,17 +106,16 @@ def kernels(data: str, traces: str | None, output: str, seed: int, force: bool) 
 
     \b
     recsmith learn kernels --data kernels.json --traces trace/ -o here.safetensors
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.learning.kernels.learn import learn_kernels
     from recsmith.learning.preparation import check_outputs
     from recsmith.prediction.machine import MACHINE_SCHEMA
-    from recsmith.reports.layout import show_lines
-    from recsmith.reports.machines import machine_lines
+    from recsmith.reports.learned_models import machine_lines
 
     files = [word.strip() for word in data.split(",") if word.strip()]
     folders = [word.strip() for word in (traces or "").split(",") if word.strip()]
     check_outputs(output, MACHINE_SCHEMA, [*files, *folders], force=force)
-    show_lines(machine_lines(learn_kernels(files, folders, output, seed)))
+    show_report(machine_lines(learn_kernels(files, folders, output, seed)))
     note(f"wrote {output}; predict with --machine {output}")
 
 
@@ -143,7 +140,7 @@ def _policy_options(function: Any) -> Any:
     return function
 
 
-@command.command(name="dreamshard")
+@learn_command.command(name="dreamshard")
 @_policy_options
 @click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Place, measure, fit, improve N times.")
 @click.option("--placements", type=click.IntRange(min=1), metavar="N", help="Measured in an iteration.")
@@ -157,11 +154,11 @@ def dreamshard(**options: Any) -> None:
     \b
     recsmith learn dreamshard --hardware simulated:h100 --output mine.safetensors
     recsmith plan tables.yaml --cluster h100:8 --planner dreamshard:mine.safetensors
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     _learn("dreamshard", **options)
 
 
-@command.command(name="autoshard")
+@learn_command.command(name="autoshard")
 @_policy_options
 @click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Iterations, with a checkpoint after each.")
 @click.option("--answers", type=click.IntRange(min=1), metavar="N",
@@ -178,40 +175,39 @@ def autoshard(**options: Any) -> None:
     \b
     recsmith learn autoshard --hardware simulated:h100 --output mine.safetensors
     recsmith plan tables.yaml --cluster h100:8 --planner autoshard:mine.safetensors
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     _learn("autoshard", **options)
 
 
 def _learn(
-    planner: Any, hardware: str, output: str, row: str, tasks: int, budget: float | None, force: bool, **words: Any
+    planner: Any, hardware: str, output: str, row: str, tasks: int, budget: float | None, force: bool, **options: Any
 ) -> None:  # fmt: skip
     """Train a policy, and say how it does."""
     from recsmith.learning.policies.learn import KINDS, iterations_of, learn_policy
     from recsmith.learning.policies.settings import PolicySettings
     from recsmith.learning.preparation import check_outputs
-    from recsmith.reports.layout import show_lines
     from recsmith.reports.learned_models import policy_card_lines
 
     check_outputs(output, KINDS[planner].schema, [], force=force)
-    words = {name: word for name, word in words.items() if word is not None}
+    options = {name: word for name, word in options.items() if word is not None}
     settings = PolicySettings(hardware=hardware, row=row, tasks=tasks)
     card = learn_policy(
-        planner, settings, output, words, budget_s=budget,
+        planner, settings, output, options, budget_s=budget,
         on_iteration=progress_printer(policy_words, LOG_EVERY_S, lambda each: each.number == each.iterations),
     )  # fmt: skip
     end_line()
-    show_lines(policy_card_lines(card))
-    if card.iterations < (wanted := iterations_of(planner, settings, words)):
+    show_report(policy_card_lines(card))
+    if card.iterations < (wanted := iterations_of(planner, settings, options)):
         note(f"ended after {card.iterations} of {wanted} iterations; the same command goes on")
     note(f"wrote {output}; plan with --planner {planner}:{output}")
 
 
-def _folders(words: str, option: str) -> list[Any]:
+def _folders(names: str, option: str) -> list[Any]:
     """Folders of measurements, with commas between."""
     from recsmith.errors import UsageError
     from recsmith.measuring.shipped_folders import locate
 
-    folders = [locate(word.strip()) for word in words.split(",") if word.strip()]
+    folders = [locate(word.strip()) for word in names.split(",") if word.strip()]
     if not folders:
         raise UsageError(f"{option} names no folder; give one such as measurements/cpu, or several with commas between")
     return folders

@@ -4,13 +4,12 @@ from typing import Any, cast
 
 import click
 
-from recsmith.cli.options import format_option, read_time, words
-from recsmith.cli.progress import end_line, note, progress_printer
+from recsmith.cli.options import format_option, read_time, split_commas
+from recsmith.cli.printing import end_line, note, print_as, progress_printer, show_report
 from recsmith.reports.progress import measuring_words
 
 KERNELS_S = 120.0  # seconds that kernels are measured for, where neither --budget nor --cases says so
 LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
-
 budget_option = click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 20m.")
 seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed of the cases."
@@ -19,18 +18,18 @@ output_option = click.option("-o", "--output", metavar="FOLDER", help="Folder to
 
 
 @click.group(name="measure")
-def command() -> None:
+def measure_command() -> None:
     """Measure embedding kernels and all-to-alls: the ground truth of cost models."""
 
 
-@command.command(name="compute")
+@measure_command.command(name="compute")
 @click.option("--hardware", required=True, metavar="H", help="cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].")
 @budget_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Stop once the folder holds N steady samples.")
 @click.option("--scale", metavar="S", help="How large cases get: cpu, gpu, jobs or pools (default: the hardware's).")
 @click.option("--planned", metavar="MODEL", help="Groups of plans under a cost model, not random ones.")
-@click.option("--optimizers", callback=words, metavar="A,B", help="Only these optimizers.")
-@click.option("--data-types", callback=words, metavar="A,B", help="Only these data types.")
+@click.option("--optimizers", callback=split_commas, metavar="A,B", help="Only these optimizers.")
+@click.option("--data-types", callback=split_commas, metavar="A,B", help="Only these data types.")
 @seed_option
 @click.option("--check", is_flag=True, help="Compare FBGEMM with PyTorch on small cases instead; measure nothing.")
 @output_option
@@ -47,7 +46,7 @@ def compute(
     recsmith measure compute --hardware cpu --budget 20m
     recsmith measure compute --hardware simulated:h100 --samples 1000 -o simulated
     recsmith measure compute --hardware cpu --planned neural:cpu --budget 20m -o planned
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     if check:
         _check(hardware)
         return
@@ -76,7 +75,7 @@ def compute(
     _note_journal(folder)
 
 
-@command.command(name="comm")
+@measure_command.command(name="comm")
 @click.option("--hardware", metavar="H", help="simulated:<gpu>[?noise=0.03] (default: local ranks).")
 @click.option("--ranks", type=click.IntRange(min=2), default=2, show_default=True, metavar="N", help="Ranks.")
 @budget_option
@@ -93,7 +92,7 @@ def comm(
     \b
     recsmith measure comm --ranks 2 --budget 1m
     recsmith measure comm --hardware simulated:h100 --ranks 16 --samples 2000
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.measuring.comm.local_ranks import measure_comm
     from recsmith.measuring.comm.rank_counts import oversubscribed
     from recsmith.measuring.comm.simulated import simulate_comm
@@ -111,7 +110,7 @@ def comm(
     _note_journal(folder)
 
 
-@command.command(name="show")
+@measure_command.command(name="show")
 @click.argument("folder")
 @format_option
 def show(folder: str, format_: str) -> None:
@@ -120,27 +119,22 @@ def show(folder: str, format_: str) -> None:
     \b
     recsmith measure show measurements/cpu
     recsmith measure show shipped:cpu
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.files import dump_json
+    """
     from recsmith.measuring.shipped_folders import locate
-    from recsmith.reports.layout import show_lines
     from recsmith.reports.measurements import summary_lines, summary_to_raw
 
     path = locate(folder)
-    if format_ == "json":
-        click.echo(dump_json(summary_to_raw(path)), nl=False)
-    else:
-        show_lines(summary_lines(path))
+    print_as(format_, lambda: summary_lines(path), lambda: summary_to_raw(path))
 
 
-@command.command(name="fold")
+@measure_command.command(name="fold")
 @click.argument("folder")
 def fold(folder: str) -> None:
     """Turn the journal of a FOLDER into parquet, where it was measured without pyarrow.
 
     \b
     recsmith measure fold measurements/cuda
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from pathlib import Path
 
     from recsmith.measuring.about import load_about
@@ -161,11 +155,10 @@ def _folder(output: str | None, name: str) -> Any:
 def _check(hardware: str) -> None:
     from recsmith.errors import RecSmithError
     from recsmith.measuring.compute.correctness import check
-    from recsmith.reports.kernel_checks import kernel_check_lines
-    from recsmith.reports.layout import show_lines
+    from recsmith.reports.measurements import kernel_check_lines
 
     found = check(hardware)
-    show_lines(kernel_check_lines(found))
+    show_report(kernel_check_lines(found))
     if not all(each.agrees for each in found):
         raise RecSmithError("FBGEMM and PyTorch disagree by more than rounding; do not trust measurements of this pair")
 
@@ -177,10 +170,12 @@ def _note_journal(folder: Any) -> None:
         note(f"without pyarrow samples stay in the journal; `recsmith measure fold {folder}` makes parquet of it")
 
 
-@command.command(name="kernels")
+@measure_command.command(name="kernels")
 @click.option("--budget", callback=read_time, metavar="TIME", help="Time for kernels (default: 2m, or until --cases).")
 @click.option("--cases", type=click.IntRange(min=1), metavar="N", help="Stop once the file holds N cases.")
-@click.option("--ranks", callback=words, metavar="1,2", help="Also measure collectives between so many local ranks.")
+@click.option(
+    "--ranks", callback=split_commas, metavar="1,2", help="Also measure collectives between so many local ranks."
+)
 @seed_option
 @click.option("-o", "--output", required=True, metavar="FILE.json", help="File to add to.")
 @click.option("--force", is_flag=True, default=False, help="Overwrite a file of another kind.")
@@ -195,7 +190,7 @@ def kernels(
     \b
     recsmith measure kernels --cases 7200 --ranks 1,2 -o kernels.json
     recsmith learn kernels --data kernels.json -o here.safetensors
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from pathlib import Path
 
     from recsmith.errors import UsageError

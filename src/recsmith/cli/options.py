@@ -1,4 +1,4 @@
-"""Options that several commands share, under the same words everywhere."""
+"""Options that several commands share, under the same names everywhere, and what is read from them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -6,12 +6,46 @@ from typing import Any, TypeVar, cast
 import click
 
 from recsmith import _plugins
-from recsmith.cli.names import DEVICES, KERNELS, PLANNERS, TYPES, listed
-from recsmith.cli.plugin_option import PluginOption
 from recsmith.units import parse_size, parse_speed, parse_time
+
+# Names that help lists: written out, for help imports nothing heavy; a test holds them against the registries.
+PLANNERS = (
+    "auto", "neuroshard", "dreamshard", "autoshard", "surco", "rnn", "ldm", "random", "dim_greedy", "size_greedy",
+    "lookup_greedy",
+    "size_lookup_greedy", "cost_greedy", "exact",
+)  # fmt: skip
+TYPES = (
+    "table_wise", "column_wise", "table_column_wise", "row_wise", "table_row_wise", "grid_shard", "data_parallel",
+)  # fmt: skip
+KERNELS = ("fused", "dense", "fused_uvm", "fused_uvm_caching")
+DEVICES = (
+    "a100-40", "a100-80", "a10g", "b200", "cpu", "gb200", "h100", "h200", "l4", "l40s", "mi300x", "torchrec-default",
+    "v100-32",
+)  # fmt: skip
 
 MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """Names with commas between them, as help and options take them."""
+    return ", ".join(names)
+
+
+class PluginOption(click.Option):
+    """An option whose help ends with the names that other packages offer under a group of entry points."""
+
+    def __init__(self, *declarations: Any, group: str, **options: Any) -> None:
+        super().__init__(*declarations, **options)
+        self.group = group
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The option's names and its help; packages are looked for when the help is printed."""
+        from recsmith._plugins import plugin_names
+
+        record = super().get_help_record(ctx)
+        offered = plugin_names(self.group)
+        return (record[0], f"{record[1]} Of other packages: {', '.join(offered)}.") if record and offered else record
 
 
 def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -25,14 +59,14 @@ def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command
     return decorate
 
 
-def words(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """A list of words with commas between them, as a tuple."""
+def split_commas(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """A list of names with commas between them, as a tuple."""
     return None if value is None else tuple(word.strip() for word in value.split(",") if word.strip())
 
 
 def _shares(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
     try:
-        return None if value is None else tuple(float(word) for word in words(context, parameter, value) or ())
+        return None if value is None else tuple(float(word) for word in split_commas(context, parameter, value) or ())
     except ValueError as error:
         raise click.BadParameter(f"{error}; write shares such as 0.1,0.2") from None
 
@@ -53,8 +87,14 @@ def read_speed(_: click.Context, __: click.Parameter, value: str | None) -> floa
 
 
 _HBM = click.option("--hbm", callback=size_value, metavar="SIZE", help="Device memory, such as 60GiB.")
+
+
 _RESERVE = click.option("--reserve", callback=size_value, metavar="SIZE", help="Memory kept free on every device.")
+
+
 _OPTIMIZER = click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's.")
+
+
 _MEMORY = click.option(
     "--memory",
     type=click.Choice(["real", "torchrec"]),
@@ -62,21 +102,27 @@ _MEMORY = click.option(
     show_default=True,
     help="Memory accounting that must fit.",
 )
+
+
 _CLUSTER = click.option(
     "--cluster", "-c", required=True, metavar="C",
     help=f"`<device>:<per host>[x<hosts>]` or a file. Devices: {listed(DEVICES)}.",
 )  # fmt: skip
+
+
 _BATCH = click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step.")
+
 
 cluster_options = stack(_CLUSTER, _BATCH, _HBM, _RESERVE, _OPTIMIZER, _MEMORY)  # of a problem whose plan is given
 
+
 shape_options = stack(  # of the problem but for its cluster and batch, which a sweep varies
     _HBM, _RESERVE, _OPTIMIZER,
-    click.option("--types", callback=words, metavar="A,B",
+    click.option("--types", callback=split_commas, metavar="A,B",
                  help=f"Sharding types to choose from (default: all): {listed(TYPES)}."),
     click.option("--widths", type=click.Choice(["torchrec", "any"]), default="any", show_default=True,
                  help="Column widths: TorchRec's one width, or any multiples of 4."),
-    click.option("--kernels", callback=words, metavar="A,B",
+    click.option("--kernels", callback=split_commas, metavar="A,B",
                  help=f"Compute kernels of {listed(KERNELS)} (default: fused,dense)."),
     click.option("--cache-factors", callback=_shares, metavar="A,B",
                  help="Shares of the rows that fused_uvm_caching keeps on a device (default: 0.05,0.1,0.2,0.5)."),
@@ -86,9 +132,10 @@ shape_options = stack(  # of the problem but for its cluster and batch, which a 
                  help="What the plan must keep: rules for tables, ranks, pins, tables together or apart."),
     click.option("--pin", metavar="PLAN",
                  help="Tables stay where this plan has them; those that it lacks are planned."),
-    click.option("--pin-tables", callback=words, metavar="A,B",
+    click.option("--pin-tables", callback=split_commas, metavar="A,B",
                  help="Which tables --pin keeps: names or patterns (default: all)."),
 )  # fmt: skip
+
 
 replication_options = stack(  # of a 2D job, beside the size of its sharding groups
     click.option("--steps-per-sync", type=int, metavar="N",
@@ -97,14 +144,18 @@ replication_options = stack(  # of a 2D job, beside the size of its sharding gro
                  help="Sharding groups of neighbouring ranks, DMPCollection's use_inter_host_allreduce."),
 )  # fmt: skip
 
+
 _GROUP_SIZE = click.option(
     "--group-size", type=int, metavar="N",
     help="Devices of a sharding group of a 2D job (DMPCollection); the cluster is the whole job's.",
 )  # fmt: skip
 
+
 group_options = stack(_GROUP_SIZE, replication_options)  # of a 2D job whose cluster is given
 
+
 problem_options = stack(_CLUSTER, _BATCH, group_options, shape_options)
+
 
 replan_options = stack(  # of a problem that an old plan states, where something changes
     click.option("--workload", metavar="W", help="The tables from now on (default: those of OLD)."),
@@ -112,6 +163,7 @@ replan_options = stack(  # of a problem that an old plan states, where something
     _BATCH, _HBM, _RESERVE, _OPTIMIZER,
     click.option("--constraints", metavar="FILE", help="Constraints from now on (default: those of OLD)."),
 )  # fmt: skip
+
 
 limit_options = stack(
     click.option(
@@ -124,6 +176,7 @@ limit_options = stack(
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
                  help="Seed of random planners."),
 )  # fmt: skip
+
 
 search_options = stack(
     click.option(
@@ -138,28 +191,30 @@ search_options = stack(
     limit_options,
 )
 
+
 format_option = click.option(
     "--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output."
 )
 
+
 force_option = click.option("--force", is_flag=True, default=False, help="Overwrite a file of another kind.")
 
 
-def inputs_of(*words: Any) -> list[str]:
-    """The words of a command that may name files which it reads, lists of words included."""
+def inputs_of(*arguments: Any) -> list[str]:
+    """The arguments of a command that may name files which it reads, lists of them included."""
     listed: list[Any] = []
-    for word in words:
-        listed += cast(list[Any], word) if isinstance(word, list | tuple) else [word]
+    for value in arguments:
+        listed += cast(list[Any], value) if isinstance(value, list | tuple) else [value]
     return [each for each in listed if isinstance(each, str)]
 
 
 def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The words of `problem_options` as the arguments `workload`, `cluster`, `constraints` and `space` of `plan`."""
+    """The values of `problem_options` as the arguments `workload`, `cluster`, `constraints` and `space` of `plan`."""
     return {"cluster": read_group(options)} | read_shape(workload, options["batch_size"], options)
 
 
 def read_group(options: dict[str, Any]) -> Any:
-    """The cluster that a plan is for: that of the words, or one sharding group of it where `group_options` ask so."""
+    """The cluster that a plan is for: that of the options, or one sharding group of it where `group_options` ask so."""
     from recsmith.clusters import sharding_group
 
     cluster, replication = read_cluster(options["cluster"], options), read_replication(options)
@@ -167,7 +222,7 @@ def read_group(options: dict[str, Any]) -> Any:
 
 
 def read_replication(options: dict[str, Any]) -> dict[str, Any]:
-    """The words of `replication_options` as arguments of `sharding_group`; UsageError where no groups are asked for."""
+    """The values of `replication_options` as arguments of `sharding_group`; UsageError without --group-size."""
     from recsmith.errors import UsageError
 
     if options["group_size"] is None and (options["steps_per_sync"] is not None or options["inter_host_allreduce"]):
@@ -179,20 +234,20 @@ def read_replication(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_search(options: dict[str, Any]) -> dict[str, Any]:
-    """The words of `limit_options` as the arguments `cost_model`, `seed`, `iterations` and `time_limit_s`."""
+    """The values of `limit_options` as the arguments `cost_model`, `seed`, `iterations` and `time_limit_s`."""
     named = {name: options[name] for name in ("cost_model", "seed", "iterations")}
     return named | {"time_limit_s": options["time_limit"]}
 
 
 def read_cluster(name: str, options: dict[str, Any]) -> Any:
-    """The cluster of a name or file, with the memory of the words."""
+    """The cluster of a name or file, with the memory of the options."""
     from recsmith.clusters import load_cluster
 
     return load_cluster(name).with_memory(options["hbm"], options["reserve"])
 
 
 def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The words of `shape_options` as the arguments `workload`, `constraints` and `space`."""
+    """The values of `shape_options` as the arguments `workload`, `constraints` and `space`."""
     from dataclasses import replace
 
     from recsmith.errors import UsageError

@@ -13,7 +13,12 @@ from recsmith.cli.options import (
     read_search,
     search_options,
 )
-from recsmith.cli.progress import end_line, note, proof_printer, search_printer
+from recsmith.cli.printing import end_line, note, print_json, proof_printer, search_printer, show_report
+
+ADAPT = (
+    "recsmith measure compute --hardware cpu --budget 5m -o here && "
+    "recsmith learn cost --data here -o here.safetensors --start {start}"
+)
 
 
 @click.command(name="plan")
@@ -30,7 +35,7 @@ from recsmith.cli.progress import end_line, note, proof_printer, search_printer
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @force_option
 @format_option
-def command(workload: str, prove: bool, output: str | None, force: bool, format_: str, **words: Any) -> None:
+def plan_command(workload: str, prove: bool, output: str | None, force: bool, format_: str, **options: Any) -> None:
     """Find a sharding plan for WORKLOAD on a cluster.
 
     WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal) or a file: YAML, JSON,
@@ -40,15 +45,14 @@ def command(workload: str, prove: bool, output: str | None, force: bool, format_
     recsmith plan dlrm-v2 --cluster h100:8
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
     recsmith plan tables.json --cluster cpu:2 --objective step_time --step trace/
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
-    from recsmith.cli.other_processor import note_other_processor
+    """
     from recsmith.files import check_target
     from recsmith.planning import plan
     from recsmith.plans import PLAN_FILE, save_plan
 
-    check_target(output, inputs=inputs_of(workload, *words.values()), kind=PLAN_FILE, force=force)
-    step = _step(words, prove)
-    asked: dict[str, Any] = {**read_problem(workload, words), **read_search(words), "planner": words["planner"]}
+    check_target(output, inputs=inputs_of(workload, *options.values()), kind=PLAN_FILE, force=force)
+    step = _step(options, prove)
+    asked: dict[str, Any] = {**read_problem(workload, options), **read_search(options), "planner": options["planner"]}
     if step is None:
         result = plan(**asked, prove=prove, on_improve=search_printer(), on_bound=proof_printer())
     else:
@@ -62,13 +66,13 @@ def command(workload: str, prove: bool, output: str | None, force: bool, format_
     _print(result, output, format_)
 
 
-def _step(words: dict[str, Any], prove: bool) -> Any:
+def _step(options: dict[str, Any], prove: bool) -> Any:
     """What predicts the step of a plan; None where the objective is the cost of the tables."""
     from recsmith.errors import UsageError
     from recsmith.prediction.step_objective import TYPES, step_predictor
 
-    step, machine = words.pop("step"), words.pop("machine")
-    if words.pop("objective") == "cost":
+    step, machine = options.pop("step"), options.pop("machine")
+    if options.pop("objective") == "cost":
         if step is not None or machine is not None:
             raise UsageError("--step and --machine are of --objective step_time; add it, or leave them out")
         return None
@@ -76,7 +80,7 @@ def _step(words: dict[str, Any], prove: bool) -> Any:
         raise UsageError("--objective step_time needs --step MODEL (a file of sizes) or --step TRACE (a capture)")
     if prove:
         raise UsageError("--prove bounds the cost of the tables, not a predicted step; leave it or --objective out")
-    words["types"] = words["types"] or TYPES
+    options["types"] = options["types"] or TYPES
     return step_predictor(step, machine or "cpu")
 
 
@@ -94,25 +98,48 @@ def _for_step(predicted: Any, asked: dict[str, Any]) -> Any:
 
 
 def _print(result: Any, output: str | None, format_: str) -> None:
-    from recsmith.files import dump_json
     from recsmith.plans import plan_to_raw
     from recsmith.reports.plans import result_to_raw
 
     if output == "-":
-        click.echo(dump_json(plan_to_raw(result.plan)), nl=False)
+        print_json(plan_to_raw(result.plan))
     elif format_ == "json":
-        click.echo(dump_json(result_to_raw(result)), nl=False)
+        print_json(result_to_raw(result))
     else:
-        from recsmith.reports.layout import show
         from recsmith.reports.plans import plan_report
         from recsmith.units import counted
 
         written = f", written to {output}" if output else ""
         tries = counted(result.iterations, "try", "tries")
-        lost = "".join(f"; {words}" for words in result.left_out)
-        show(
+        lost = "".join(f"; {reason}" for reason in result.left_out)
+        show_report(
             plan_report(
                 result.plan,
                 f"planner {result.plan.planner}, {tries}, {result.elapsed_s:.2f} s{written}{lost}",
             )
         )
+
+
+def note_other_processor(cost_model: str) -> None:
+    """Say so where kernels of a CPU were measured on another one, and how to adapt the model to this one."""
+    from recsmith.costs.neural.files import find_model, load_model
+    from recsmith.costs.neural.model import PREFIX
+    from recsmith.jobs.machine import describe_cpu
+
+    if not cost_model.startswith(PREFIX):
+        return
+    name = cost_model.removeprefix(PREFIX)
+    card, here = load_model(find_model(name))[1], describe_cpu()
+    if card.hardware != "cpu" or _processor(card.device) == _processor(here):
+        return
+    note(
+        f"cost model {cost_model} was measured on {card.device}; this machine is {here}: where processors of the "
+        "cluster are not the measured ones, steps are off by more than one factor (docs/learning.md)"
+    )
+    note(f"to adapt it on one of them in five minutes: {ADAPT.format(start=name)}")
+
+
+def _processor(device: str) -> tuple[str, str]:
+    """Name and last cache; machines of one processor differ in how many cores they give."""
+    parts = device.split(", ")
+    return parts[0], parts[-1]

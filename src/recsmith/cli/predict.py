@@ -1,17 +1,47 @@
-"""`recsmith predict`."""
+"""`recsmith capture` and `recsmith predict`: the whole step of a training job."""
 
 from typing import Any
 
 import click
 
-from recsmith.cli.options import format_option, words
+from recsmith.cli.options import force_option, format_option, split_commas
+from recsmith.cli.printing import note, print_json, show_report
+from recsmith.units import counted
+
+
+@click.command(name="capture", context_settings={"ignore_unknown_options": True})
+@click.argument("command_", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder for the files of all ranks.")
+@click.option("--steps", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Timed steps.")
+@click.option("--skip", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
+              help="Steps before all others, in which libraries warm up.")  # fmt: skip
+@click.option("--plain", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
+              help="Steps that are timed without the profiler, to compare.")  # fmt: skip
+@force_option
+def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: int, plain: int, force: bool) -> None:
+    """Run COMMAND and capture some steps of it on every rank: times, and what depends on what (docs/predict.md).
+
+    The command runs to its own end; a step ends where the first torch.optim optimizer steps.
+
+    \b
+    recsmith capture -o trace/ -- python train.py
+    recsmith capture -o trace/ -- torchrun --nproc-per-node 2 train.py
+    """
+    from pathlib import Path
+
+    from recsmith.prediction.capture_files import CaptureSettings
+    from recsmith.prediction.commands import capture_command
+
+    settings = CaptureSettings(steps=steps, plain=plain, skip=skip)
+    written = capture_command(Path(output), command_, settings, force=force)
+    note(f"captured {counted(steps, 'step')} of {counted(written, 'rank')}; see them: recsmith predict {output}")
 
 
 @click.command(name="predict")
 @click.argument("model", metavar="MODEL|TRACE")
 @click.option("--plan", metavar="PLAN", help="Plan of the tables; a capture is priced under it.")
 @click.option("--ranks", type=click.IntRange(min=1), default=None, metavar="N", help="Ranks of a model without tables.")
-@click.option("--batch", callback=words, metavar="N[,N]", help="Samples a rank; several are shown side by side.")
+@click.option("--batch", callback=split_commas, metavar="N[,N]", help="Samples a rank; several are shown side by side.")
 @click.option("--machine", default=None, metavar="M", help="cpu (default), or a .safetensors file of `learn kernels`.")
 @click.option("--cluster", metavar="C", help="Carry the step over from the plan's cluster to this one.")
 @click.option("--calibrate", metavar="TRACE", help="A captured step that corrects the machine.")
@@ -19,7 +49,7 @@ from recsmith.cli.options import format_option, words
 @click.option("--what-if", "what_if", metavar="CHANGES", help="Such as link=2x,kernel:gemm=0.5x,overhead=0.")
 @click.option("--timeline", metavar="FILE.json", help="Write the step as a timeline for ui.perfetto.dev.")
 @format_option
-def command(model: str, format_: str, **options: Any) -> None:
+def predict_command(model: str, format_: str, **options: Any) -> None:
     """Predict the time of a training step: of MODEL, a file of sizes, or of a folder that `recsmith capture` wrote.
 
     It prints the step, what its critical path is made of, and for each rank how long kernels run, how long only
@@ -32,7 +62,7 @@ def command(model: str, format_: str, **options: Any) -> None:
     recsmith predict trace/ --plan plan.json --cluster h200:8
     recsmith predict dlrm.yaml --plan plan.json --batch 512,1024,2048
     recsmith predict mlp.yaml --ranks 2 --calibrate trace/ --timeline step.json
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.files import check_target
     from recsmith.prediction.traces import is_capture
     from recsmith.prediction.what_if import parse_what_ifs
@@ -61,12 +91,12 @@ def _of_trace(folder: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
     )  # fmt: skip
 
 
-def _batches(words: tuple[str, ...] | None) -> list[int]:
+def _batches(sizes: tuple[str, ...] | None) -> list[int]:
     from recsmith.errors import UsageError
 
-    if not all(each.isdigit() for each in words or ()):
-        raise UsageError(f"--batch is {','.join(words or ())}; give whole numbers of samples a rank, such as 512,1024")
-    return [int(each) for each in words or ()]
+    if not all(each.isdigit() for each in sizes or ()):
+        raise UsageError(f"--batch is {','.join(sizes or ())}; give whole numbers of samples a rank, such as 512,1024")
+    return [int(each) for each in sizes or ()]
 
 
 def _of_model(model: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
@@ -86,17 +116,16 @@ def _show(rows: list[Any], timeline: str | None, format_: str) -> None:
     import json
 
     from recsmith.errors import UsageError
-    from recsmith.files import dump_json, write_text
+    from recsmith.files import write_text
     from recsmith.prediction.timeline import timeline as made_timeline
-    from recsmith.reports.layout import show
     from recsmith.reports.predictions import prediction_report, prediction_to_raw, sweep_report, sweep_to_raw
 
     if timeline and len(rows) > 1:
         raise UsageError(f"--timeline shows one step, and --batch asks for {len(rows)}; give one batch size")
     one = len(rows) == 1
     if format_ == "json":
-        click.echo(dump_json(prediction_to_raw(rows[0][1]) if one else sweep_to_raw(rows)), nl=False)
+        print_json(prediction_to_raw(rows[0][1]) if one else sweep_to_raw(rows))
     else:
-        show(prediction_report(rows[0][1]) if one else sweep_report(rows))
+        show_report(prediction_report(rows[0][1]) if one else sweep_report(rows))
     if timeline:
         write_text(timeline, json.dumps(made_timeline(rows[0][1].walk)))

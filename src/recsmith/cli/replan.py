@@ -1,4 +1,4 @@
-"""`recsmith replan`."""
+"""Commands for a running job that gets another plan: `recsmith replan` and `recsmith reshard`."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import click
 
 from recsmith.cli.options import (
     force_option,
+    format_option,
     inputs_of,
     read_cluster,
     read_search,
@@ -13,7 +14,20 @@ from recsmith.cli.options import (
     replan_options,
     search_options,
 )
-from recsmith.cli.progress import end_line, is_watched, note, say, search_printer
+from recsmith.cli.printing import (
+    end_line,
+    is_watched,
+    note,
+    print_as,
+    print_json,
+    progress_printer,
+    say,
+    search_printer,
+    show_report,
+)
+from recsmith.reports.progress import moving_words
+
+LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
 
 
 @click.command(name="replan")
@@ -30,7 +44,7 @@ from recsmith.cli.progress import end_line, is_watched, note, say, search_printe
 @force_option
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="Output; csv is of curves.")  # fmt: skip
-def command(old: str, output: str | None, force: bool, format_: str, **words: Any) -> None:
+def replan_command(old: str, output: str | None, force: bool, format_: str, **options: Any) -> None:
     """Plan anew from the plan OLD, for changed tables, statistics or devices, without moving much.
 
     What is not said stays as it was: the tables, the cluster, the sharding types that OLD could choose from.
@@ -38,16 +52,16 @@ def command(old: str, output: str | None, force: bool, format_: str, **words: An
     \b
     recsmith replan old.json --workload new.yaml --max-moved 200GiB -o new.json
     recsmith replan old.json --cluster h100:8x14 --curve --steps-left 500000
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.files import check_target
     from recsmith.plans import PLAN_FILE, load_plan, save_plan
 
-    _check_words(words, format_, output)
-    check_target(output, inputs=inputs_of(old, *words.values()), kind=PLAN_FILE, force=force)
+    _check_options(options, format_, output)
+    check_target(output, inputs=inputs_of(old, *options.values()), kind=PLAN_FILE, force=force)
     plan = load_plan(old)
-    asked = _read_problem(plan, words) | read_search(words) | {"planner": words["planner"]}
-    curve = _curve(plan, asked, words) if words["curve"] or words["steps_left"] is not None else None
-    found = _one(plan, asked, words) if curve is None else curve.best
+    asked = _read_problem(plan, options) | read_search(options) | {"planner": options["planner"]}
+    curve = _curve(plan, asked, options) if options["curve"] or options["steps_left"] is not None else None
+    found = _one(plan, asked, options) if curve is None else curve.best
     end_line()
     if found.result.truncated:
         note("the search was cut short; this is the best plan by then")
@@ -56,70 +70,103 @@ def command(old: str, output: str | None, force: bool, format_: str, **words: An
     _print(plan, old, found if curve is None else curve, output, format_)
 
 
-def _check_words(words: dict[str, Any], format_: str, output: str | None) -> None:
-    """Refuse words that go with a curve alone, and curves with a single limit."""
+def _check_options(options: dict[str, Any], format_: str, output: str | None) -> None:
+    """Refuse options that go with a curve alone, and curves with a single limit."""
     from recsmith.errors import UsageError
 
-    curve = words["curve"] or words["steps_left"] is not None
+    curve = options["curve"] or options["steps_left"] is not None
     if format_ == "csv" and not curve:
         raise UsageError("--format csv is of curves; add --curve")
-    if words["link"] is not None and words["steps_left"] is None:
+    if options["link"] is not None and options["steps_left"] is None:
         raise UsageError("--link says how long a move takes; add --steps-left, to say how many steps it serves")
-    if curve and words["max_moved"] is not None:
+    if curve and options["max_moved"] is not None:
         raise UsageError("a curve has limits of its own; leave out --max-moved, or --curve and --steps-left")
-    if curve and output and words["steps_left"] is None:
+    if curve and output and options["steps_left"] is None:
         raise UsageError("a curve has several plans; add --steps-left to choose one, or plan one with --max-moved")
 
 
-def _read_problem(plan: Any, words: dict[str, Any]) -> dict[str, Any]:
+def _read_problem(plan: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The new workload and cluster, and the rules of a file."""
     from recsmith.workloads import load_workload
 
-    changed = {name: words[name] for name in ("batch_size", "optimizer")}
-    workload, cluster = words["workload"], words["cluster"]
+    changed = {name: options[name] for name in ("batch_size", "optimizer")}
+    workload, cluster = options["workload"], options["cluster"]
     if cluster is None:
-        cluster = plan.cluster.with_memory(words["hbm"], words["reserve"])
+        cluster = plan.cluster.with_memory(options["hbm"], options["reserve"])
     else:
-        cluster = read_cluster(cluster, words)
+        cluster = read_cluster(cluster, options)
     return {
         "workload": load_workload(plan.workload if workload is None else workload, **changed),
         "cluster": cluster,
-        "constraints": words["constraints"],
+        "constraints": options["constraints"],
     }
 
 
-def _one(plan: Any, asked: dict[str, Any], words: dict[str, Any]) -> Any:
+def _one(plan: Any, asked: dict[str, Any], options: dict[str, Any]) -> Any:
     from recsmith.planning.replan import MAX_MOVED, replan
 
-    return replan(plan, **asked, max_moved=words["max_moved"] or MAX_MOVED, on_improve=search_printer())
+    return replan(plan, **asked, max_moved=options["max_moved"] or MAX_MOVED, on_improve=search_printer())
 
 
-def _curve(plan: Any, asked: dict[str, Any], words: dict[str, Any]) -> Any:
+def _curve(plan: Any, asked: dict[str, Any], options: dict[str, Any]) -> Any:
     from recsmith.analyses.replan_curve import replan_curve
 
     return replan_curve(
-        plan, **asked, steps_left=words["steps_left"], link_bandwidth=words["link"],
+        plan, **asked, steps_left=options["steps_left"], link_bandwidth=options["link"],
         on_point=_say if is_watched() else None,
     )  # fmt: skip
 
 
 def _say(point: Any) -> None:
-    from recsmith.reports.replans import point_words
+    from recsmith.reports.moves import point_words
 
     say(point_words(point))
 
 
 def _print(plan: Any, name: str, found: Any, output: str | None, format_: str) -> None:
-    from recsmith.files import dump_json
     from recsmith.plans import plan_to_raw
-    from recsmith.reports.layout import show
-    from recsmith.reports.replans import curve_to_csv, replan_report, replan_to_raw
+    from recsmith.reports.moves import curve_to_csv, replan_report, replan_to_raw
 
     if output == "-":
-        click.echo(dump_json(plan_to_raw(found.result.plan)), nl=False)
+        print_json(plan_to_raw(found.result.plan))
     elif format_ == "json":
-        click.echo(dump_json(replan_to_raw(found)), nl=False)
+        print_json(replan_to_raw(found))
     elif format_ == "csv":
         click.echo(curve_to_csv(found), nl=False)
     else:
-        show(replan_report(plan, name, found, output))
+        show_report(replan_report(plan, name, found, output))
+
+
+@click.command(name="reshard")
+@click.argument("checkpoint")
+@click.option("--from", "old", required=True, metavar="OLD", help="The plan under which the checkpoint was written.")
+@click.option("--to", "new", required=True, metavar="NEW", help="The plan of the job that will load it.")
+@click.option("-o", "--output", required=True, metavar="OUT", help="Folder to write; it must not exist.")
+@click.option("--init", type=click.Choice(["uniform", "zeros"]), default=None,
+              help="What tables begin with that NEW adds: as TorchRec draws them, or zeros.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed of --init.")
+@click.option("--strict", is_flag=True, default=False, help="Refuse to change any state of an optimizer.")
+@format_option
+def reshard_command(
+    checkpoint: str, old: str, new: str, output: str, init: str | None, seed: int, strict: bool, format_: str
+) -> None:  # fmt: skip
+    """Move CHECKPOINT, of a job that ran under plan OLD, to the shards of plan NEW; other world sizes too.
+
+    CHECKPOINT is a folder of torch.distributed.checkpoint, which is only read. OUT appears when it is complete; a run
+    that was ended, or killed, goes on when the same command is run again (docs/reshard.md).
+
+    \b
+    recsmith reshard step-1000 --from old.json --to new.json -o step-1000-new
+    recsmith reshard step-1000 --from old.json --to new.json -o out --init uniform --strict
+    """
+    from recsmith.adapters.reshard.reshard import reshard
+    from recsmith.reports.moves import reshard_report, reshard_to_raw
+
+    report = reshard(
+        checkpoint, old, new, output, init="uniform" if init == "uniform" else "zeros" if init else None, seed=seed,
+        strict=strict, on_progress=progress_printer(moving_words, LOG_EVERY_S),
+    )  # fmt: skip
+    end_line()
+    if report.inexact:
+        note(f"the optimizer state of {len(report.inexact)} tables is not what it was; --strict would refuse")
+    print_as(format_, lambda: reshard_report(report), lambda: reshard_to_raw(report))

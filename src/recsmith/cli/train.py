@@ -1,12 +1,15 @@
-"""`recsmith train`."""
+"""Commands around training jobs: `recsmith train`, `evaluate` and `feed`."""
 
 import os
+import time
 from typing import Any
 
 import click
 
 from recsmith.cli.options import format_option
-from recsmith.cli.progress import say
+from recsmith.cli.printing import is_watched, print_json, say, show_report
+
+WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
 
 
 @click.command(name="train")
@@ -29,7 +32,7 @@ from recsmith.cli.progress import say
 )
 @click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`; --set capture=FOLDER.")
 @format_option
-def command(
+def train_command(
     run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int, capture: str | None, format_: str
 ) -> None:
     """Train the model of RUN (a YAML or JSON file, '-' for stdin) on TorchRec.
@@ -42,7 +45,7 @@ def command(
     recsmith train run.yaml --set data.batch_size=512 --set optimizers.dense.learning_rate=0.01
     recsmith train run.yaml --dry-run
     torchrun --nproc-per-node 8 -m recsmith train run.yaml
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     if capture is not None:
         settings = (*settings, f"capture={capture}")
     if dry_run:
@@ -56,20 +59,89 @@ def command(
 
     result = train(run, settings=settings, max_restarts=max_restarts, on_progress=lambda w: say(progress_words(w)))
     if os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) == "0":
-        _show(result, format_)
+        _show_result(result, format_)
     if "RANK" in os.environ:
         from recsmith.jobs.worker import leave
 
         leave()  # a rank of a launcher's job: gloo's own teardown aborts now and then
 
 
-def _show(result: dict[str, Any], format_: str) -> None:
-    from recsmith.files import dump_json
+def _show_result(result: dict[str, Any], format_: str) -> None:
 
     if format_ == "json":
-        click.echo(dump_json(result), nl=False)
+        print_json(result)
         return
     state = "complete" if result["complete"] else "ended by a signal, and goes on from here"
     click.echo(f"{result['step']:,} steps, {state}")
     if result.get("test"):
         click.echo("test: " + ", ".join(f"{name} {value:,.6g}" for name, value in result["test"].items()))
+
+
+@click.command(name="evaluate")
+@click.argument("folder")
+@click.option("--data", metavar="PATH", help="Data to score, or the spec of it (default: data.test of the run).")
+@click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Processes (default: those of the run).")
+@format_option
+def evaluate_command(folder: str, data: str | None, ranks: int | None, format_: str) -> None:
+    """Score the model that a run left in FOLDER (the run's output) on test data.
+
+    \b
+    recsmith evaluate runs/first
+    recsmith evaluate runs/first --data criteo/day_23.tsv.gz --ranks 2 --format json
+    """
+    from recsmith.files import encode
+    from recsmith.training.evaluation import evaluate
+
+    scores = encode(evaluate(folder, data=data, ranks=ranks, on_progress=say))
+    if format_ == "json":
+        print_json(scores)
+    else:
+        click.echo(", ".join(f"{name} {value:,.6g}" for name, value in scores.items()))
+
+
+@click.group(name="feed")
+def feed_command() -> None:
+    """Look at the feed of a training job: the workers that read, transform and batch what its ranks train on."""
+
+
+@feed_command.command(name="status")
+@click.argument("run")
+@click.option("--watch", is_flag=True, default=False, help="Look again every 2 s, until the feed ends or Ctrl-C.")
+@format_option
+def status(run: str, watch: bool, format_: str) -> None:
+    """Show how the feed of RUN does, the folder that a training job writes to: throughput, waiting, and each worker.
+
+    Ranks tell every 2 s (feed/rank-R.json in the folder). `lag` is the time since a worker, while it makes a window,
+    last brought a part of it. With --watch, `--format json` prints one line a look.
+
+    \b
+    recsmith feed status runs/first
+    recsmith feed status runs/first --watch
+    """
+    try:
+        while not _show_feed(run, format_, watch=watch) and watch:
+            time.sleep(WATCH_S)
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+
+
+def _show_feed(run: str, format_: str, *, watch: bool) -> bool:
+    """Print one look; whether nothing more is to come."""
+    import json
+    import sys
+    from pathlib import Path
+
+    from recsmith.feeding.status import read_statuses
+    from recsmith.files import dump_json
+    from recsmith.reports.data import feed_report, feed_to_raw
+
+    statuses, now = read_statuses(Path(run)), time.time()
+    if format_ == "json":
+        raw = feed_to_raw(statuses, now)
+        click.echo(json.dumps(raw) if watch else dump_json(raw).rstrip("\n"))
+    else:
+        if watch and is_watched(sys.stdout):
+            click.clear()
+        show_report(feed_report(run, statuses, now))
+    return all(each.ended for each in statuses)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import MOST_VISITS, format_option
-from recsmith.cli.progress import end_line, is_watched, note, progress_printer
+from recsmith.cli.printing import end_line, is_watched, note, print_as, progress_printer
 from recsmith.reports.progress import verifying_words
 from recsmith.units import counted
 
@@ -28,7 +28,7 @@ OF_KERNELS = ("hardware", "cost_model", "visits", "seed")  # options of everythi
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Timed steps, with --torchrec (default: 5).")
 @click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per rank, with --torchrec.")
 @format_option
-def command(plans: tuple[str, ...], torchrec: bool, format_: str, **words: Any) -> None:
+def verify_command(plans: tuple[str, ...], torchrec: bool, format_: str, **options: Any) -> None:
     """Measure each PLAN (a file, '-' for stdin) on this machine, beside what was predicted.
 
     Kernels of every rank are measured with FBGEMM, rank after rank, visit after visit; of several plans it says which
@@ -38,38 +38,32 @@ def command(plans: tuple[str, ...], torchrec: bool, format_: str, **words: Any) 
     recsmith verify plan.json
     recsmith verify best.json running.json --hardware cpu --visits 9
     recsmith verify plan.json --torchrec --batch-size 1024 --format json
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith.errors import UsageError
 
-    odd = [name for name in (OF_KERNELS if torchrec else OF_JOBS) if words[name] is not None]
+    odd = [name for name in (OF_KERNELS if torchrec else OF_JOBS) if options[name] is not None]
     if odd:
         which = "is not a word of --torchrec" if torchrec else "goes with --torchrec"
         raise UsageError(f"--{odd[0].replace('_', '-')} {which}; leave one of the two out")
     if torchrec and len(plans) > 1:
         raise UsageError(f"--torchrec trains one plan at a time, and there are {len(plans)}; name one")
-    given = {name: value for name, value in words.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     if torchrec:
-        _verify_job(*plans, format_=format_, words=given)
+        _verify_job(*plans, format_=format_, options=given)
     else:
         _verify_kernels(plans, format_, given)
 
 
-def _verify_job(plan: str, *, format_: str, words: dict[str, Any]) -> None:
-    from recsmith.files import dump_json
+def _verify_job(plan: str, *, format_: str, options: dict[str, Any]) -> None:
     from recsmith.plans import load_plan
-    from recsmith.reports.job_verifications import job_verification_report, job_verification_to_raw
+    from recsmith.reports.verifications import job_verification_report, job_verification_to_raw
     from recsmith.verifying.jobs.verify import verify_job
 
     shown = format_ != "json" and is_watched(sys.stdout)
-    done = verify_job(load_plan(plan), **words, on_progress=_job_printer() if shown else None)
+    done = verify_job(load_plan(plan), **options, on_progress=_job_printer() if shown else None)
     if shown:
         end_line()
-    if format_ == "json":
-        click.echo(dump_json(job_verification_to_raw(done)), nl=False)
-    else:
-        from recsmith.reports.layout import show
-
-        show(job_verification_report(done))
+    print_as(format_, lambda: job_verification_report(done), lambda: job_verification_to_raw(done))
 
 
 def _job_printer() -> Callable[[Any], None]:
@@ -79,19 +73,14 @@ def _job_printer() -> Callable[[Any], None]:
     return progress_printer(job_words, LOG_EVERY_S, lambda progress: progress.step <= 1)
 
 
-def _verify_kernels(plans: tuple[str, ...], format_: str, words: dict[str, Any]) -> None:
-    from recsmith.files import dump_json
+def _verify_kernels(plans: tuple[str, ...], format_: str, options: dict[str, Any]) -> None:
     from recsmith.plans import load_plan
-    from recsmith.reports.kernel_verifications import kernel_verification_lines, kernel_verification_to_raw
-    from recsmith.reports.layout import show_lines
+    from recsmith.reports.verifications import kernel_verification_lines, kernel_verification_to_raw
     from recsmith.verifying.kernels.verify import verify_kernels
 
     named = [(name, load_plan(name)) for name in plans]
-    done = verify_kernels(named, **words, on_progress=progress_printer(verifying_words, LOG_EVERY_S))
+    done = verify_kernels(named, **options, on_progress=progress_printer(verifying_words, LOG_EVERY_S))
     end_line()
     if not done.complete:
         note(f"interrupted; this is what {counted(done.visits, 'visit')} say{'s' if done.visits == 1 else ''}")
-    if format_ == "json":
-        click.echo(dump_json(kernel_verification_to_raw(done)), nl=False)
-    else:
-        show_lines(kernel_verification_lines(done))
+    print_as(format_, lambda: kernel_verification_lines(done), lambda: kernel_verification_to_raw(done))

@@ -1,19 +1,36 @@
-"""Comparisons of planners: as text for people, and as plain data."""
+"""Planners side by side, and plans for many clusters: as text for people, as plain data, and as CSV."""
 
+import csv
+import io
+import re
 from collections.abc import Iterator
+from dataclasses import fields
+from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from recsmith._printable import printable
 from recsmith.analyses.compare import BASELINE
 from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow
+from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
 from recsmith.analyses.sensitivity import Spread
-from recsmith.files import Raw, encode
+from recsmith.files import Raw, encode, starts_with_schema
 from recsmith.reports.layout import grid, line
 from recsmith.units import counted, format_gap, format_size, format_time
 
 COMPARISON_SCHEMA = "recsmith/comparison/1"
+SWEEP_SCHEMA = "recsmith/sweep/1"
+GROUP_COLUMNS = ("group_size", "sync_s")  # of the CSV, behind the others; in sweeps of 2D jobs
+COLUMNS = tuple(field.name for field in fields(Point) if field.name not in GROUP_COLUMNS)  # in this order
+HEADINGS = (
+    "devices", "hosts", "batch", "global\nbatch", "step", "bound", "gap", "memory", "samples\na second",
+    "device time\na step", "\na million", "planned\nin", "",
+)  # fmt: skip
+GROUP_HEADINGS = ("group", "sync", "devices", *HEADINGS[2:])  # of sweeps of 2D jobs, whose hosts make way
+STEPS = "steps are those of the embeddings, predicted, not measured; bounds are proven"
+OUTCOMES = {"infeasible": "infeasible", "not_found": "no plan found", "refused": "refused"}
 
 
 def comparison_report(comparison: Comparison) -> RenderableType:
@@ -97,3 +114,135 @@ def comparison_to_raw(comparison: Comparison) -> Raw:
         "judges": list(comparison.judges),
         "rows": [encode(row) for row in comparison.rows],
     }
+
+
+def sweep_report(sweep: Sweep) -> RenderableType:
+    """A row for each point by device type and batch, with the knees, and why points have no plan."""
+    work, weights = sweep.workload, format_size(sweep.workload.weight_bytes)
+    lines = [
+        line("workload", f"{counted(len(work.tables), 'table')}, {weights} of weights"),
+        line("search", f"planner {sweep.planner}, cost model {sweep.cost_model}; {STEPS}"),
+        line("space", sweep.space),
+        *(line("knee", knee_words(knee, sweep.fixed)) for knee in sweep.knees),
+        *(line("note", words) for words in _reasons(sweep)),
+    ]
+    return Group(*lines, _points_grid(sweep))
+
+
+def knee_words(knee: Knee, fixed: Fixed) -> str:
+    """Where the knee is, and why more devices do not pay."""
+    batch = f"{knee.size:,} samples {'a device' if fixed == 'batch_size' else 'a step'}"
+    count = counted(knee.devices, "device")
+    few = ", the fewest here" if knee.fewest else ""
+    group = f", sharding groups of {knee.group_size:,}" if knee.group_size else ""
+    proven = "; proven" if knee.proven else ""
+    return f"{knee.device}:{knee.per_host}, {batch}{group}: {count}{few}; {_beyond(knee)}{proven}"
+
+
+def _beyond(knee: Knee) -> str:
+    if knee.next_devices is None or knee.pays_from is None:
+        return "the most here, so more may pay too"
+    if knee.next_speedup is None:
+        return f"{knee.next_devices:,} are no faster"
+    return (
+        f"{knee.next_devices:,} give {knee.next_speedup:.2f} x the samples a second "
+        f"(more than {knee.pays_from:.2f} x would pay)"
+    )
+
+
+def point_words(point: Point) -> str:
+    """The name of a point: device and how many a host holds, devices, local batch."""
+    count = counted(point.devices, "device")
+    group = f", sharding groups of {point.group_size:,}" if point.group_size else ""
+    return f"{point.device}:{point.per_host}, {count}, batch {point.batch_size:,}{group}"
+
+
+def _reasons(sweep: Sweep) -> Iterator[str]:
+    yield from (f"{point_words(point)}: {point.error}" for point in sweep.points if point.error)
+
+
+def _points_grid(sweep: Sweep) -> Grid:
+    grouped = _is_grouped(sweep)
+    made = grid(left=("device",), right=GROUP_HEADINGS if grouped else HEADINGS, collapse_padding=True)
+    for _, series in groupby(sweep.points, key=lambda p: (p.device, p.per_host, getattr(p, sweep.fixed))):
+        for point in series:
+            made.add_row(*(_group_cells(point) if grouped else _cells(point)))
+        made.add_section()
+    return made
+
+
+def _cells(point: Point) -> tuple[str, ...]:
+    counts = (point.devices, point.hosts, point.batch_size, point.global_batch_size)
+    where = (f"{point.device}:{point.per_host}", *(f"{count:,}" for count in counts))
+    took = f"{point.elapsed_s:.1f} s"
+    if point.error:
+        return *where, OUTCOMES[point.outcome], *[""] * 6, took, ""
+    return (
+        *where, _time(point.total_s), _time(point.bound_s), format_gap(point.gap), _share(point.memory_share),
+        _rate(point.samples_per_s), _time(point.device_s_per_step), _time(point.device_s_per_million),
+        took, ", ".join(word for word, holds in (("knee", point.knee), ("cut", point.truncated)) if holds),
+    )  # fmt: skip
+
+
+def _is_grouped(sweep: Sweep) -> bool:
+    """Whether it is a sweep of 2D jobs."""
+    return any(point.group_size for point in sweep.points)
+
+
+def _group_cells(point: Point) -> tuple[str, ...]:
+    device, devices, _, *others = _cells(point)
+    return device, f"{point.group_size or point.devices:,}", _time(point.sync_s), devices, *others
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else format_time(seconds)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _rate(per_second: float | None) -> str:
+    """Samples a second for people: four significant digits, thousands (k) and millions (M)."""
+    if per_second is None:
+        return "-"
+    scale, letter = (1e6, " M") if per_second >= 1e6 else (1e3, " k") if per_second >= 1e3 else (1.0, "")
+    return f"{per_second / scale:.4g}{letter}"
+
+
+def sweep_to_raw(sweep: Sweep) -> Raw:
+    """Plain data of a sweep: schema recsmith/sweep/1."""
+    return {
+        "schema": SWEEP_SCHEMA,
+        "planner": sweep.planner,
+        "cost_model": sweep.cost_model,
+        "space": sweep.space,
+        "fixed": sweep.fixed,
+        "left": sweep.left,
+        "knees": [encode(knee) for knee in sweep.knees],
+        "points": [encode(point) for point in sweep.points],
+    }
+
+
+def sweep_to_csv(sweep: Sweep) -> str:
+    """A line for each point; the columns are the fields of a point in JSON. What does not exist is empty.
+
+    Sweeps of 2D jobs have two columns more.
+    """
+    text = io.StringIO()
+    columns = (*COLUMNS, *GROUP_COLUMNS) if _is_grouped(sweep) else COLUMNS
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _plain(value) for name, value in encode(point).items()} for point in sweep.points)
+    return text.getvalue()
+
+
+def sweep_file(as_csv: bool) -> bytes:
+    """How files of sweeps begin, as a regular expression: what `-o` may overwrite."""
+    return re.escape(",".join(COLUMNS)).encode() if as_csv else starts_with_schema(SWEEP_SCHEMA)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return printable(value) if isinstance(value, str) else value

@@ -1,6 +1,8 @@
-"""What storing tables smaller brings, in words."""
+"""Tables that are stored smaller: what is proposed, and the curve of AUC against bytes as lines and as a picture."""
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from recsmith.embeddings import CompressionRule
 from recsmith.embeddings.compression import METHODS_OF
@@ -9,7 +11,14 @@ from recsmith.planning import Result
 from recsmith.units import format_size, format_time
 from recsmith.workloads import Workload
 
+if TYPE_CHECKING:
+    from recsmith.training.compression_curve import CurvePoint
+
 SHOWN = ("method", "tables", "above_rows", "factor", "temperature", "operation")  # fields of a rule, for a run
+WIDE, HIGH = 640, 400
+LEFT, RIGHT, TOP, BOTTOM = 70, 150, 20, 50  # of the axes, from the picture's edges
+COLOURS = ("#1f6fb4", "#d1495b", "#2e8b57", "#b8860b", "#7b4fa3", "#444")
+TICKS = 5
 
 
 def compression_lines(before: Workload, made: Compressed) -> list[str]:
@@ -47,3 +56,69 @@ def _value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return f'"{value}"' if value == "*" else str(value)
+
+
+def curve_lines(points: Sequence["CurvePoint"]) -> list[str]:
+    """A line for each method and factor: bytes of weights and of maps, AUC and its 95 % interval over seeds."""
+    width = max(len(point.method) for point in points)
+    head = f"{'':{width}} {'factor':>8} {'weights':>12} {'maps':>12}  AUC"
+    return [
+        head,
+        *(
+            f"{point.method:{width}} {f'{point.factor:g}x':>8} {format_size(point.weight_bytes):>12} "
+            f"{format_size(point.map_bytes):>12}  {point.auc:.4f}{_within(point)}"
+            for point in points
+        ),
+    ]
+
+
+def _within(point: "CurvePoint") -> str:
+    if point.auc_within is None:
+        return " (one seed)"
+    return f" ± {point.auc_within:.4f} ({point.seeds} seeds)"
+
+
+def curve_picture(points: Sequence["CurvePoint"]) -> str:
+    """An SVG: bytes across, on a scale of logarithms, AUC up, a line a method and a bar for each interval."""
+    least, most = min(point.bytes for point in points) / 1.2, max(point.bytes for point in points) * 1.2
+    low = min(point.auc - (point.auc_within or 0.0) for point in points)
+    high = max(point.auc + (point.auc_within or 0.0) for point in points)
+    low, high = low - 0.05 * (high - low) - 1e-6, high + 0.05 * (high - low) + 1e-6
+
+    def x(size: float) -> float:
+        return LEFT + (WIDE - LEFT - RIGHT) * math.log(size / least) / math.log(most / least)
+
+    def y(auc: float) -> float:
+        return TOP + (HIGH - TOP - BOTTOM) * (high - auc) / (high - low)
+
+    parts = [f'<path d="M{LEFT} {TOP}V{HIGH - BOTTOM}H{WIDE - RIGHT}" fill="none" stroke="#888"/>']
+    for i in range(TICKS):
+        auc, size = low + (high - low) * i / (TICKS - 1), least * (most / least) ** (i / (TICKS - 1))
+        parts.append(_text(LEFT - 6, y(auc) + 4, f"{auc:.4f}", "end"))
+        parts.append(_text(x(size), HIGH - BOTTOM + 18, format_size(int(size)), "middle"))
+    parts.append(_text((LEFT + WIDE - RIGHT) / 2, HIGH - 12, "bytes of tables and maps", "middle"))
+    for number, method in enumerate(dict.fromkeys(point.method for point in points)):
+        mine = sorted((point for point in points if point.method == method), key=lambda point: point.bytes)
+        places = [(x(p.bytes), y(p.auc), y(p.auc - (p.auc_within or 0)), y(p.auc + (p.auc_within or 0))) for p in mine]
+        parts += _line(places, COLOURS[number % len(COLOURS)])
+        parts.append(_text(WIDE - RIGHT + 14, TOP + 12 + 18 * number, method, "start", COLOURS[number % len(COLOURS)]))
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" font-family="sans-serif" font-size="12">'
+    )
+    return "\n".join([head, f'<rect width="{WIDE}" height="{HIGH}" fill="#fff"/>', *parts, "</svg>"]) + "\n"
+
+
+def _line(places: Sequence[tuple[float, float, float, float]], colour: str) -> list[str]:
+    """A line through places, and the interval of each."""
+    through = " ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in places)
+    bars = "".join(f"M{x:.1f} {bottom:.1f}V{top:.1f}" for x, _, bottom, top in places)
+    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y, _, _ in places]
+    return [
+        f'<polyline points="{through}" fill="none" stroke="{colour}" stroke-width="2"/>',
+        f'<path d="{bars}" stroke="{colour}" stroke-opacity=".5"/>',
+        *dots,
+    ]
+
+
+def _text(x: float, y: float, words: str, anchor: str, colour: str = "#000") -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{colour}">{words}</text>'

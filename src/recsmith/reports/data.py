@@ -1,10 +1,13 @@
-"""Datasets in figures: as tables for people, and as plain data."""
+"""Datasets in figures, and how the feed of a run does: as tables for people, and as plain data."""
+
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 
 from recsmith.data import DataCheck, DataFigures, FeatureFigures, Optimum, SessionFigures
 from recsmith.data.checking import Fault
 from recsmith.data.parquet.arrow import StoredFigures
+from recsmith.feeding.status import FeedStatus
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import add_first, grid, line
 from recsmith.units import counted, format_size
@@ -15,13 +18,14 @@ HEADINGS = ("rows", "ids a bag", "empty", "distinct", "reuse", "largest id", "ho
 MOST_FEATURES = 40  # rows of the table
 LARGE_BLOCK = 2**17  # samples of a block: two blocks are more than a window of shuffling needs
 ALL_DENSE = 13  # dense columns whose means are shown
+FEED_SCHEMA = "recsmith/feed/1"
 
 
 def figures_report(figures: DataFigures, optimum: Optimum | None) -> RenderableType:
     """What a dataset holds: its samples, labels and dense columns, and a row for each feature."""
     has_bytes = any(each.stored is not None for each in figures.features)
     made = grid(left=("feature",), right=(*HEADINGS, *(("bytes",) if has_bytes else ())))
-    add_first(made, [_row(each, has_bytes) for each in figures.features], MOST_FEATURES)
+    add_first(made, [_feature_row(each, has_bytes) for each in figures.features], MOST_FEATURES)
     corrupt = f", {figures.corrupt:,} corrupt ones passed over" if figures.corrupt else ""
     dense = ", ".join(f"{name} {mean:.3g}" for name, mean in list(figures.dense.items())[:ALL_DENSE])
     more = " ..." if len(figures.dense) > ALL_DENSE else ""
@@ -58,7 +62,7 @@ def _stored_words(stored: StoredFigures) -> str:
     return f"{format_size(stored.bytes)} in {counted(stored.files, 'file')}, {groups}"
 
 
-def _row(feature: FeatureFigures, has_bytes: bool) -> tuple[str, ...]:
+def _feature_row(feature: FeatureFigures, has_bytes: bool) -> tuple[str, ...]:
     return (
         feature.name,
         "-" if feature.num_embeddings is None else f"{feature.num_embeddings:,}",
@@ -106,3 +110,75 @@ def _fault_words(fault: Fault) -> str:
 def check_to_raw(check: DataCheck) -> Raw:
     """A check as plain data."""
     return {"schema": CHECK_SCHEMA, **encode(check)}
+
+
+def feed_report(folder: str, statuses: Sequence[FeedStatus], now: float) -> RenderableType:
+    """What the whole feed does, a row for each rank, and a row for each worker."""
+    newest = max(statuses, key=lambda status: status.written)
+    share = newest.used / newest.num_samples if newest.num_samples else 1.0
+    return Group(
+        line(
+            "run", f"{folder}: {newest.used:,} of {newest.num_samples:,} samples of epoch {newest.epoch} ({share:.1%})"
+        ),
+        line("feed", _feed_words(statuses, now)),
+        _ranks(statuses, now),
+        _workers(statuses, now),
+    )
+
+
+def feed_to_raw(statuses: Sequence[FeedStatus], now: float) -> Raw:
+    """The same as plain data; `age_s` of each rank says how long ago it was told."""
+    live = _live(statuses, now)
+    return {
+        "schema": FEED_SCHEMA,
+        "samples_per_s": sum(each.samples_per_s for each in live),
+        "waiting": max((each.waiting for each in live), default=0.0),
+        "ranks": [
+            {**encode(each), "age_s": each.age_s(now), "silent": each.is_silent(now)} for each in statuses
+        ],
+    }  # fmt: skip
+
+
+def _live(statuses: Sequence[FeedStatus], now: float) -> list[FeedStatus]:
+    return [each for each in statuses if not each.ended and not each.is_silent(now)]
+
+
+def _feed_words(statuses: Sequence[FeedStatus], now: float) -> str:
+    lost, live = sum(each.lost for each in statuses), _live(statuses, now)
+    replaced = f"; {lost:,} workers lost and replaced" if lost else ""
+    if not live:
+        return f"{'ended' if all(each.ended for each in statuses) else 'no rank tells any more'}{replaced}"
+    rate, waiting = sum(each.samples_per_s for each in live), max(each.waiting for each in live)
+    return f"{rate:,.0f} samples/s; the rank that waits most waits {waiting:.1%} of its time for data{replaced}"
+
+
+def _ranks(statuses: Sequence[FeedStatus], now: float) -> RenderableType:
+    made = grid(
+        left=("rank", "engine", "process", "state"),
+        right=("samples/s", "waiting", "waited", "ready", "windows", "workers", "lost"),
+    )
+    for each in statuses:
+        made.add_row(
+            str(each.rank), each.engine, each.process, _state(each, now), f"{each.samples_per_s:,.0f}",
+            f"{each.waiting:.1%}", f"{each.waited_s:.1f} s", f"{each.ahead:,}", f"{each.windows:,}",
+            str(len(each.workers)), str(each.lost),
+        )  # fmt: skip
+    return made
+
+
+def _state(status: FeedStatus, now: float) -> str:
+    if status.ended:
+        return "ended"
+    return f"silent for {status.age_s(now):.0f} s" if status.is_silent(now) else "feeding"
+
+
+def _workers(statuses: Sequence[FeedStatus], now: float) -> RenderableType:
+    made = grid(left=("rank", "worker", "place", "does"), right=("windows", "lag"))
+    for each in _live(statuses, now):
+        for worker in each.workers:
+            does = "waits: enough is ready" if worker.window is None else f"window {worker.window}"
+            made.add_row(
+                str(each.rank), str(worker.number), worker.place or "starting", does, f"{worker.windows:,}",
+                f"{worker.lag_s:.1f} s",
+            )  # fmt: skip
+    return made

@@ -1,19 +1,27 @@
-"""Explanations of plans: what binds each phase of a step, or all about one table; as text, and as plain data."""
+"""Explained plans: what binds each phase of a step, or all about one table; as text, and as plain data."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from rich.console import Group, RenderableType
+from rich.table import Table as Grid
 from rich.text import Text
 
-from recsmith.analyses.explain import Explanation, PartShare, Phase
+from recsmith.analyses.alternatives import Alternative
+from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, TableAccount
 from recsmith.files import Raw, encode
+from recsmith.plans import PARTS, kernel_words
 from recsmith.reports.layout import add_first, grid, line
 from recsmith.reports.plans import part_words
-from recsmith.reports.table_accounts import account_report
-from recsmith.units import counted, format_time
+from recsmith.units import counted, format_size, format_time
+from recsmith.workloads import Table
 
 EXPLANATION_SCHEMA = "recsmith/explanation/1"
 MOST_TABLES = 8  # rows of a phase: the dearest tables; two phases fit a screen
+MOST_RANKS = 8  # rows of ranks, and ranks that one row names: a host's
+MOST_SHARDS = 8  # lines of shards: a host's
+MOST_ALTERNATIVES = 12  # rows of the cheapest; the present placement and the best of each type are shown in any case
 
 
 def explanation_report(explanation: Explanation) -> RenderableType:
@@ -89,3 +97,103 @@ def explanation_to_raw(explanation: Explanation) -> Raw:
         "phases": [encode(phase) for phase in explanation.phases],
         "account": None if explanation.account is None else encode(explanation.account),
     }
+
+
+def account_report(account: TableAccount) -> Iterator[RenderableType]:
+    """Where a table is, what it costs, how it is read, what else it could be."""
+    placement = account.placement
+    yield line("table", _table_words(account.table))
+    split = f", columns {_split_words(placement.widths)}" if placement.widths else ""
+    where = f"{'ranks' if len(placement.ranks) > 1 else 'rank'} {_ranks_words(placement.ranks)}"
+    kernel = kernel_words(placement.compute_kernel, placement.cache)
+    yield line("placed", f"{placement.sharding_type}, kernel {kernel}{split}, on {where}")
+    for shard in account.shards[:MOST_SHARDS] if len(account.shards) > 1 else ():
+        yield line("", f"rank {shard.rank}: rows {_span_words(shard.rows)}, columns {_span_words(shard.columns)}")
+    if len(account.shards) > MOST_SHARDS:
+        yield line("", f"… {len(account.shards) - MOST_SHARDS} more shards")
+    yield line("access", _access_words(account))
+    yield Text("\nits ranks would be faster without it by")
+    yield _ranks_grid(account.ranks)
+    yield Text("the step, if this table alone were placed differently")
+    yield _alternatives_grid(account.alternatives)
+
+
+def _table_words(table: Table) -> str:
+    ids = sum(feature.pooling_factor * feature.num_poolings for feature in table.features)
+    size = f"{table.num_embeddings:,} x {table.embedding_dim} {table.data_type}, {format_size(table.weight_bytes)}"
+    return f"{table.name}: {size}; {ids:.4g} ids a sample, pooling {table.pooling}"
+
+
+def _access_words(account: TableAccount) -> str:
+    ids = f"{account.ids:,.0f} ids a step on each of its ranks"
+    if account.unique_ratio is None:
+        return f"{ids}; the workload does not say how often rows are read again"
+    return f"{ids}, {account.unique_ratio:.1%} of them different rows"
+
+
+def _split_words(widths: Sequence[int]) -> str:
+    """Widths of column pieces: `4 x 20 + 3 x 16`."""
+    return " + ".join(f"{count} x {width}" for width, count in Counter(widths).items())
+
+
+def _ranks_words(ranks: Sequence[int]) -> str:
+    """`3`, `0, 5, 5` or `0-95`."""
+    if len(ranks) == 1:
+        return f"{ranks[0]}"
+    if len(ranks) > 2 and tuple(ranks) == tuple(range(ranks[0], ranks[0] + len(ranks))):
+        return f"{ranks[0]}-{ranks[-1]}"
+    return f"{', '.join(map(str, ranks[:MOST_RANKS]))}{' …' if len(ranks) > MOST_RANKS else ''}"
+
+
+def _span_words(span: tuple[int, int]) -> str:
+    return f"{span[0]:,} to {span[1] - 1:,}"
+
+
+def _ranks_grid(shares: Sequence[RankShare]) -> Grid:
+    """Seconds by part on the ranks of a table, the dearest first; ranks whose printed seconds are equal share a row."""
+    made = grid(left=("ranks",), right=("fwd compute", "bwd compute", "fwd comm", "bwd comm", "sum"))
+    costs = [([getattr(share, part) for part in PARTS], share.rank) for share in shares]
+    costs.sort(key=lambda cost: (-sum(cost[0]), cost[1]))
+    equal = [(words, [rank for _, rank in same]) for words, same in groupby(costs, key=lambda cost: _times(cost[0]))]
+    add_first(made, [(_ranks_words(ranks), *words) for words, ranks in equal], MOST_RANKS)
+    return made
+
+
+def _times(seconds: Sequence[float]) -> tuple[str, ...]:
+    """Times in words, and that of their sum."""
+    return *map(format_time, seconds), format_time(sum(seconds))
+
+
+def _alternatives_grid(alternatives: Sequence[Alternative]) -> Grid:
+    """The cheapest options, the present one, and the best of each type; those that differ in type alone share a row."""
+    made = grid(left=("", "sharding", "columns", "kernel", "ranks"), right=("step", "change"))
+    rows = [list(same) for _, same in groupby(alternatives, key=_all_but_type)]
+    shown: set[str] = set()
+    hidden = 0
+    for i, same in enumerate(rows):
+        new = {each.sharding_type for each in same} - shown
+        shown |= new
+        if i < MOST_ALTERNATIVES or new or same[0].current:
+            made.add_row(*_alternative_row(same))
+        else:
+            hidden += 1
+    if hidden:
+        made.add_row("", f"… {hidden} more splits of these")
+    return made
+
+
+def _all_but_type(option: Alternative) -> tuple[object, ...]:
+    return option.current, option.compute_kernel, option.cache, option.widths, option.ranks, option.change
+
+
+def _alternative_row(same: Sequence[Alternative]) -> tuple[str, ...]:
+    """A row of options that differ in their sharding type alone."""
+    option = same[0]
+    kernel = kernel_words(option.compute_kernel, option.cache)
+    layout = ", ".join(each.sharding_type for each in same), _split_words(option.widths) or "whole", kernel
+    if option.total_s is None or option.change is None:
+        return "", *layout, "no room", "", ""
+    factor = option.change + 1
+    change = "as it is" if option.current else f"{option.change:+.2%}" if option.change < 10 else f"x {factor:,.0f}"
+    mark = "»" if option.current else ""
+    return mark, *layout, _ranks_words(option.ranks), format_time(option.total_s), change

@@ -1,11 +1,11 @@
 """The layout of what people read: a label and its text on one line, and grids of columns.
 
-Reports for a terminal are made of `line` and `grid`, which rich draws, and printed by `show`. Reports that also go into
-files and logs are lists of plain lines, made of `plain_line`, `plain_row` and `plain_grid`; `show_lines` prints them.
-Names that stand in them come from files: here they are made safe to print.
+Reports for a terminal are made of `line` and `grid`, which rich draws. Reports that also go into files and logs are
+lists of plain lines, made of `plain_line`, `plain_row` and `plain_grid`. `show` prints both. Names that stand in them
+come from files: here they are made safe to print.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -22,19 +22,22 @@ WIDEST = 1000  # characters of a line, within which it is asked how many it need
 FILE_WIDTH = 140  # characters of a line where no terminal gives its width: the widest grid fits
 
 
-def show(renderable: RenderableType) -> None:
-    """Print to standard output, names as they are; full lines when it is not a terminal.
+def show(report: RenderableType | list[str]) -> None:
+    """Print a report to standard output, names as they are; full lines when it is not a terminal.
 
     Lines are longer than a narrow terminal where a number would be cut in two otherwise.
     """
-    words: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-    _keep_numbers_whole(renderable)
-    console = Console(**words)
+    if isinstance(report, list):
+        click.echo(printable("\n".join(report)))
+        return
+    settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    _keep_numbers_whole(report)
+    console = Console(**settings)
     width = console.width if console.is_terminal else FILE_WIDTH
-    least = Measurement.get(console, console.options.update(max_width=WIDEST), renderable).minimum
-    console = Console(width=max(width, least), **words)
+    least = Measurement.get(console, console.options.update(max_width=WIDEST), report).minimum
+    console = Console(width=max(width, least), **settings)
     with console.capture() as captured:
-        console.print(renderable)
+        console.print(report)
     click.echo(captured.get(), nl=False)  # rich itself would end the program when the reader goes away
 
 
@@ -45,11 +48,6 @@ def _keep_numbers_whole(renderable: RenderableType) -> None:
             if column.justify == "right":
                 texts = (str(cell) for cell in (column.header, *column.cells))
                 column.min_width = max((len(word) for text in texts for word in text.split()), default=1)
-
-
-def show_lines(lines: Iterable[str]) -> None:
-    """Print plain lines to standard output."""
-    click.echo(printable("\n".join(lines)))
 
 
 class _Cells(Grid):

@@ -1,11 +1,13 @@
-"""What training made of measurements, as lines: the cards of cost models, models of all-to-alls, and policies."""
+"""What learning made of measurements: cost models, models of all-to-alls, policies, and machines, as lines."""
 
 from recsmith.costs.neural.files import Card, NoiseFloor
 from recsmith.costs.neural.inputs import Region
 from recsmith.costs.neural_comm_files import CommCard, CommHeldOut
 from recsmith.planners.placing.policy_files import PolicyCard
-from recsmith.reports.layout import plain_line
-from recsmith.units import counted, format_time
+from recsmith.prediction.machine import MachineCard
+from recsmith.prediction.overheads import ALL, WHAT
+from recsmith.reports.layout import plain_grid, plain_line
+from recsmith.units import counted, format_size, format_speed, format_time
 
 LABEL_WIDTH = 10  # characters: wider than those of other reports, for `held out` and two spaces
 
@@ -71,3 +73,22 @@ def _noise_words(noise: NoiseFloor) -> str:
 def _ranks_line(off: CommHeldOut) -> str:
     errors = f" {off.median:>7.1%} {off.mean:>7.1%}  {off.alpha_beta_median:.1%} median, {off.alpha_beta_mean:.1%} mean"
     return f"{off.ranks:>5}{off.exchanges:>11,}{errors}{'' if off.trained else '; never trained on'}"
+
+
+def machine_lines(card: MachineCard) -> list[str]:
+    """The scores of kernels, the curves of collectives, and the overheads of all operators."""
+    kernels = [("kernels", "trained", "held out", "error", "roofline alone")]
+    for kind in card.kernels:
+        off = (f"{kind.error:.1%}", f"{kind.roofline_error:.1%}")
+        kernels.append((kind.kind, f"{kind.trained:,}", f"{kind.held_out:,}", *off))
+    curves = [("collectives", "ranks", "latency", "up to", "bandwidth", "error")]
+    for each in card.curves:
+        first = (format_time(each.latency_s), format_size(each.small), format_speed(each.bytes_per_s))
+        curves.append((each.name, str(each.ranks), *first, f"{each.error:.1%}"))
+    overheads = [("overheads", "mean", "spread", "seen")]
+    for each in card.overheads.overheads:
+        if each.operator == ALL:
+            times = (format_time(each.mean_s), format_time(each.spread_s))
+            overheads.append((f"{each.term} {WHAT[each.term]}", *times, f"{each.count:,}"))
+    title = [f"{card.device}; {card.versions}", "errors are geometric means over held-out kernels and sizes"]
+    return [*title, "", *plain_grid(kernels), "", *plain_grid(curves), "", *plain_grid(overheads)]

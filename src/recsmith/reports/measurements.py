@@ -1,11 +1,13 @@
-"""Folders of measurements: samples, devices, noise and speed, as lines and as plain data."""
+"""Folders of measurements, and checks of kernels before them: as lines and as plain data."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from recsmith.measuring.about import load_about
 from recsmith.measuring.comm.alpha_beta import fit_alpha_beta
+from recsmith.measuring.compute.correctness import Agreement
 from recsmith.measuring.compute.summary import Summary, summarize
 from recsmith.measuring.rows import read_columns
 from recsmith.reports.layout import plain_line
@@ -93,3 +95,15 @@ def _exchanges(path: Path) -> dict[str, Any]:
         "oversubscribed": any(found["oversubscribed"]),
         "devices": sorted(set(found["device"])),
     }
+
+
+def kernel_check_lines(found: Sequence[Agreement]) -> list[str]:
+    """The largest relative differences of each optimizer and data type; those beyond rounding are called wrong."""
+    return [
+        f"{'optimizer':<16}{'weights':<9}{'cases':>5}  outputs differ by  updated weights by",
+        *(
+            f"{each.optimizer:<16}{each.data_type:<9}{each.cases:>5}{each.outputs:>17.1e}{each.weights:>20.1e}"
+            f"{'' if each.agrees else '  WRONG'}"
+            for each in found
+        ),
+    ]

@@ -1,4 +1,4 @@
-"""Plans and their prices: as text for people, and as plain data for `--format json`."""
+"""Plans, their prices, and what differs between two of them: as text for people, and as plain data."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,8 +10,19 @@ from recsmith.costs.collectives import synchronisation_of
 from recsmith.costs.protocol import parts_of, rule_of
 from recsmith.files import Raw, encode
 from recsmith.planning import Result
-from recsmith.plans import PARTS, DeviceCost, Placement, Plan, StepCost, inexact_tables, kernel_words, plan_to_raw
-from recsmith.reports.layout import LABEL_WIDTH, grid, line
+from recsmith.plans import (
+    PARTS,
+    DeviceCost,
+    Placement,
+    Plan,
+    PlanDiff,
+    StepCost,
+    inexact_tables,
+    kernel_words,
+    plan_to_raw,
+)
+from recsmith.plans.diff import Change
+from recsmith.reports.layout import LABEL_WIDTH, add_first, grid, line
 from recsmith.sharding import HOST_KERNELS
 from recsmith.units import counted, format_gap, format_size, format_time
 
@@ -19,6 +30,8 @@ RESULT_SCHEMA = "recsmith/result/1"
 MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
 COLUMN_WISE = "column_wise"  # of which the report tells how many tables are not split, as under table_wise
 SHOWN = 6  # rows of the busiest ranks, and of the idlest; fewer lines than MOST_DEVICES in all
+MOST_CHANGES = 40  # rows: about a screen; the tables that move most come first
+MOST_NAMED = 8  # ranks, and widths, of a placement: a row stays on one line
 
 
 def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
@@ -180,3 +193,45 @@ def price_to_raw(plan: Plan) -> Raw:
         "gap": plan.gap,
         **({"extrapolated": plan.extrapolated} if plan.extrapolated else {}),
     }
+
+
+def diff_report(change: PlanDiff, before: str, after: str) -> RenderableType:
+    """Which tables two plans place differently, what must move, and what the step costs in each.
+
+    before, after: how the plans are called, such as their files.
+    """
+    ratio = change.after_s / change.before_s - 1 if change.before_s else 0.0
+    lines = [
+        *(line("note", f"{words}; the two steps do not compare") for words in change.other_problem[:1]),
+        *(line("", words) for words in change.other_problem[1:]),
+        line("before", f"{before}: {format_time(change.before_s)}"),
+        line("after", f"{after}: {format_time(change.after_s)} ({ratio:+.2%})"),
+        line("tables", f"{len(change.changes)} differ, {change.unchanged} are placed alike"),
+        line("moves", f"{format_size(change.moved_bytes)} of weights to other devices"),
+    ]
+    if not change.changes:
+        return Group(*lines)
+    made = grid(left=("table", "before", "after"), right=("moves",))
+    ordered = sorted(change.changes, key=lambda item: (-item.moved_bytes, item.table))
+    add_first(made, [_change_row(item) for item in ordered], MOST_CHANGES)
+    return Group(*lines, made)
+
+
+def _change_row(item: Change) -> Sequence[str]:
+    return item.table, placement_words(item.before), placement_words(item.after), format_size(item.moved_bytes)
+
+
+def placement_words(placement: Placement | None) -> str:
+    """Where a table is: sharding type, the kernel if it is in host memory, the first ranks, and widths."""
+    if placement is None:
+        return "-"
+    more = " …" if len(placement.ranks) > MOST_NAMED else ""
+    ranks = ", ".join(str(rank) for rank in placement.ranks[:MOST_NAMED]) + more
+    widths = f" widths {'+'.join(map(str, placement.widths[:MOST_NAMED]))}" if placement.widths else ""
+    kernel = f" {kernel_words(placement.compute_kernel, placement.cache)}" if is_hosted(placement) else ""
+    return f"{placement.sharding_type}{kernel} on {ranks}{widths}"
+
+
+def diff_to_raw(change: PlanDiff) -> Raw:
+    """Plain data of a difference between plans."""
+    return encode(change)

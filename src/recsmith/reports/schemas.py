@@ -11,10 +11,9 @@ from recsmith.files import Raw, json_schema
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA, ConstraintsFile
-from recsmith.reports.comparisons import COMPARISON_SCHEMA
+from recsmith.reports.comparisons import COMPARISON_SCHEMA, SWEEP_SCHEMA
 from recsmith.reports.explanations import EXPLANATION_SCHEMA
 from recsmith.reports.plans import RESULT_SCHEMA
-from recsmith.reports.sweeps import SWEEP_SCHEMA
 from recsmith.sharding import Shard
 from recsmith.workloads import workload_schema
 

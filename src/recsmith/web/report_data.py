@@ -20,8 +20,7 @@ from recsmith.plans.files import workload_digest
 from recsmith.plans.moves import is_same_table
 from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
-from recsmith.reports.diffs import placement_words
-from recsmith.reports.plans import hosted_words, inexact_words, overfull_words, sync_words
+from recsmith.reports.plans import hosted_words, inexact_words, overfull_words, placement_words, sync_words
 from recsmith.workloads import Table
 
 SCHEMA = "recsmith/report/1"

@@ -13,7 +13,7 @@ from support.build import table, workload
 from support.plans import two_tables
 
 from recsmith import Plan, Space, load_cluster, plan, save_plan, save_workload
-from recsmith.cli import progress, verify
+from recsmith.cli import printing, verify
 from recsmith.cli.app import app
 from recsmith.clusters import sharding_group
 from recsmith.errors import UsageError
@@ -53,8 +53,8 @@ def test_what_is_under_way_is_shown_where_somebody_reads_the_report(
     """Over one line on a terminal, in lines elsewhere, and not at all where stdout is read by a program."""
     monkeypatch.setattr(room, "launch", lambda *_, **words: measured(**words))
     monkeypatch.setattr(room, "require_torchrec", lambda: None)
-    monkeypatch.setattr(progress, "is_watched", lambda: stderr)
-    monkeypatch.setattr(progress, "WATCHED_S", 0.0)
+    monkeypatch.setattr(printing, "is_watched", lambda: stderr)
+    monkeypatch.setattr(printing, "WATCHED_S", 0.0)
     monkeypatch.setattr(verify, "LOG_EVERY_S", 0.0)
     monkeypatch.setattr(verify, "is_watched", lambda _: stdout)
     done = verified(two_tables(), tmp_path, "--torchrec", *words)

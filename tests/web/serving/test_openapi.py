@@ -7,8 +7,7 @@ from typing import Any
 
 from support.served import Client
 
-from recsmith.web.serving.openapi import openapi
-from recsmith.web.serving.operations import OPERATIONS
+from recsmith.web.serving.operations import OPERATIONS, openapi
 
 ROOT = Path(__file__).parents[3]
 

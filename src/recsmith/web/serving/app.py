@@ -1,10 +1,14 @@
-"""The application: routes of the operations and of the page, around them the guard."""
+"""The application: routes of the operations and of the page's files, around them the guard."""
 
 import asyncio
 import functools
 import json
+import mimetypes
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -17,21 +21,20 @@ from starlette.types import ASGIApp
 from recsmith._printable import printable_json
 from recsmith.errors import RecSmithError
 from recsmith.files.validators import adapter
+from recsmith.web.serving.answers import SearchEvent
 from recsmith.web.serving.calls import Server, read_call
 from recsmith.web.serving.endpoints import Attachment, Events
 from recsmith.web.serving.guard import Guard
-from recsmith.web.serving.messages import SearchEvent
-from recsmith.web.serving.openapi import openapi
-from recsmith.web.serving.operations import OPERATIONS, Operation
-from recsmith.web.serving.page import page_files
+from recsmith.web.serving.operations import OPERATIONS, Operation, openapi
 from recsmith.web.serving.pricing import Benches
-from recsmith.web.serving.refusals import status_of
 from recsmith.web.serving.searches import Searches
 from recsmith.web.serving.sessions import Sessions
-from recsmith.web.serving.settings import Settings
+from recsmith.web.serving.settings import Settings, status_of
 from recsmith.web.serving.views import choices
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+INDEX = "app.html"
+NO_PAGE = b"<!doctype html><title>RecSmith</title><p>This installation has no page; its JSON API is complete."
 
 
 def make_server(settings: Settings) -> Server:
@@ -112,3 +115,26 @@ async def _not_found(_: Request, error: HTTPException) -> Response:
     words = {404: "there is nothing at this address", 405: "this address does not take this method"}
     sentence = words.get(error.status_code, str(error.detail))
     return JSONResponse({"error": sentence}, status_code=error.status_code, headers=error.headers)
+
+
+@cache
+def page_files() -> dict[str, tuple[bytes, str]]:
+    """Bytes and media type of every file of the page, by its address."""
+    folder = resources.files("recsmith.web") / "static" / "app"
+    found = {f"/{name}": (file.read_bytes(), _kind(name)) for name, file in _files(folder)}
+    index = found.pop(f"/{INDEX}", (NO_PAGE, "text/html"))
+    return found | {"/": index}
+
+
+def _files(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:
+    if not folder.is_dir():
+        return []
+    found: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        name = f"{prefix}{entry.name}"
+        found += _files(entry, f"{name}/") if entry.is_dir() else [(name, entry)]
+    return found
+
+
+def _kind(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"

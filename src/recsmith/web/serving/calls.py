@@ -13,10 +13,9 @@ from starlette.requests import ClientDisconnect, Request
 from recsmith.errors import UsageError
 from recsmith.files import Given, decode, parse_json
 from recsmith.web.serving.pricing import Benches
-from recsmith.web.serving.refusals import Refused
 from recsmith.web.serving.searches import Searches
 from recsmith.web.serving.sessions import Session, Sessions
-from recsmith.web.serving.settings import Settings
+from recsmith.web.serving.settings import Refused, Settings
 
 THREADS = 2  # that read and price at once: one for a large file, one that answers meanwhile
 REQUEST = "the request"  # what errors call a body

@@ -12,19 +12,15 @@ from recsmith.plans import Plan, plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw
 from recsmith.units import format_time
-from recsmith.web.serving import asked, views
-from recsmith.web.serving.calls import Call
-from recsmith.web.serving.messages import (
+from recsmith.web.report import html_of
+from recsmith.web.report_data import report_data
+from recsmith.web.serving import requests, views
+from recsmith.web.serving.answers import (
     Choices,
     Opened,
-    PieceMove,
-    PlanEdit,
     PlanSummary,
     PlanView,
     PricedEdit,
-    ProblemChanges,
-    SampleAsked,
-    SearchAsked,
     SearchEvent,
     SearchState,
     SearchStates,
@@ -32,12 +28,14 @@ from recsmith.web.serving.messages import (
     SideBySide,
     WorkloadSummary,
 )
-from recsmith.web.serving.plan_data import plan_data
+from recsmith.web.serving.calls import Call
 from recsmith.web.serving.pricing import HandPrice
-from recsmith.web.serving.refusals import Refused
-from recsmith.web.serving.searches import Job
+from recsmith.web.serving.requests import PieceMove, PlanEdit, ProblemChanges, SampleRequest, SearchRequest
+from recsmith.web.serving.searches import SearchJob
 from recsmith.web.serving.sessions import KeptPlan, Session
+from recsmith.web.serving.settings import Refused
 from recsmith.web.serving.uploads import ReadUpload, check_cost_model, check_planner, check_size, read_upload
+from recsmith.web.serving.views import plan_data
 from recsmith.workloads import Workload, workload_to_raw
 from recsmith.workloads.sample import sample_workload
 
@@ -97,12 +95,12 @@ def keep_read(read: ReadUpload, session: Session) -> Opened:
     if isinstance(held, Plan):
         plan = _keep(session, views.kept_plan(held, read.name, f"file {read.name}"))
         return Opened(kind="plan", name=read.name, plan=plan)
-    return Opened(kind="constraints", name=read.name, constraints=asked.rules_of(held))
+    return Opened(kind="constraints", name=read.name, constraints=requests.rules_of(held))
 
 
 async def sample(call: Call) -> WorkloadSummary:
     """Draw a sample of tables and keep it."""
-    wanted, settings = call.noun(SampleAsked), call.server.settings
+    wanted, settings = call.noun(SampleRequest), call.server.settings
     if wanted.tables > settings.most_tables:
         raise Refused(413, f"{wanted.tables:,} tables are too many for this page; ask for {settings.most_tables:,}")
     words: dict[str, Any] = {"batch_size": wanted.batch_size, "optimizer": wanted.optimizer}
@@ -116,7 +114,7 @@ async def sample(call: Call) -> WorkloadSummary:
 
 async def start_search(call: Call) -> SearchState:
     """Start a search."""
-    wanted = call.noun(SearchAsked)
+    wanted = call.noun(SearchRequest)
     problem = await call.server.work(_problem, wanted, call)
     name = wanted.name
 
@@ -128,7 +126,7 @@ async def start_search(call: Call) -> SearchState:
     return call.server.searches.start(call.session.key, name, problem, keep).state
 
 
-def _problem(wanted: SearchAsked, call: Call) -> Raw:
+def _problem(wanted: SearchRequest, call: Call) -> Raw:
     """What the process of a search is told; UsageError where something breaks a rule."""
     settings, session = call.server.settings, call.session
     check_planner(wanted.planner)
@@ -143,12 +141,12 @@ def _problem(wanted: SearchAsked, call: Call) -> Raw:
     start = session.plans.get(wanted.plan).plan if wanted.plan else None
     if start is not None:
         workload, cluster = start.workload, start.cluster
-        space, limits = asked.limits_of_plan(start, wanted.constraints, wanted.space)
+        space, limits = requests.limits_of_plan(start, wanted.constraints, wanted.space)
     else:
-        workload = asked.workload_of(wanted.workload or "", session)
-        cluster = asked.cluster_of(wanted.cluster or "", session)
-        space, limits = asked.limits_of(wanted.constraints, wanted.space)
-    workload, cluster = asked.changed(workload, cluster, wanted.changes)
+        workload = requests.workload_of(wanted.workload or "", session)
+        cluster = requests.cluster_of(wanted.cluster or "", session)
+        space, limits = requests.limits_of(wanted.constraints, wanted.space)
+    workload, cluster = requests.changed(workload, cluster, wanted.changes)
     check_size(workload, cluster, settings)
     limits.check_names([table.name for table in workload.tables])
     return {
@@ -161,35 +159,35 @@ def _problem(wanted: SearchAsked, call: Call) -> Raw:
 
 async def searches(call: Call) -> SearchStates:
     """The client's searches."""
-    return SearchStates(searches=tuple(job.state for job in call.server.searches.of(call.session.key)))
+    return SearchStates(searches=tuple(search.state for search in call.server.searches.of(call.session.key)))
 
 
 async def search_state(call: Call) -> SearchState:
     """Where a search is."""
-    return _job(call).state
+    return _search(call).state
 
 
 async def search_events(call: Call) -> Events:
     """The events of a search, from the first, or from behind the last one that was heard."""
     after = int(call.last_event) if call.last_event.isascii() and call.last_event.isdigit() else -1
-    return Events(_job(call).listen(after))
+    return Events(_search(call).listen(after))
 
 
 async def stop_search(call: Call) -> SearchState:
     """Have a search end with its best plan so far."""
-    job = _job(call)
-    call.server.searches.stop(job)
-    return job.state
+    search = _search(call)
+    call.server.searches.stop(search)
+    return search.state
 
 
 async def cancel_search(call: Call) -> SearchState:
     """End a search and its process."""
-    job = _job(call)
-    await call.server.searches.cancel(job)
-    return job.state
+    search = _search(call)
+    await call.server.searches.cancel(search)
+    return search.state
 
 
-def _job(call: Call) -> Job:
+def _search(call: Call) -> SearchJob:
     return call.server.searches.find(call.key, call.session.key)
 
 
@@ -230,7 +228,7 @@ def _priced(call: Call, plan: Plan, moves: tuple[PieceMove, ...], changes: Probl
 
 
 def _check_change(plan: Plan, changes: ProblemChanges | None, call: Call) -> None:
-    check_size(*asked.changed(plan.workload, plan.cluster, changes), call.server.settings)
+    check_size(*requests.changed(plan.workload, plan.cluster, changes), call.server.settings)
 
 
 async def keep_edit(call: Call) -> PlanSummary:
@@ -264,3 +262,16 @@ async def compare(call: Call) -> SideBySide:
 
 def _keep(session: Session, plan: KeptPlan) -> PlanSummary:
     return views.plan_summary(session.plans.put(plan), plan)
+
+
+async def plan_report(call: Call) -> Attachment:
+    """The report of a plan, alone or against another one."""
+    found, against = call.session.plans.get(call.key), call.query.get("against")
+    other = call.session.plans.get(against) if against else None
+    text = await call.server.work(_report, found, other)
+    return Attachment(f"plan-{found.plan.digest[:12]}.html", "text/html", text)
+
+
+def _report(found: KeptPlan, other: KeptPlan | None) -> str:
+    against, name = (other.plan, other.name) if other else (None, "")
+    return html_of(report_data(found.plan, found.name, against, name))

@@ -1,13 +1,30 @@
-"""What may be asked of the server, one row an operation: the routes and the OpenAPI document are both made of it."""
+"""What may be asked of the server, one row an operation: routes and the OpenAPI document are both made of it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from recsmith.web.serving import endpoints, messages, reports
+from recsmith._version import __version__
+from recsmith.files import Raw
+from recsmith.web.serving import answers, endpoints, requests
+from recsmith.web.serving.answers import Refusal, SearchEvent
 from recsmith.web.serving.calls import Call
 
 Body = Literal["file"] | type | None  # bytes of a file, a noun as JSON, or nothing
+WHY = {
+    400: "What was sent breaks a rule.",
+    401: "There is no session, and no token.",
+    403: "The request comes from another site.",
+    404: "No such thing is kept here.",
+    408: "The request did not come in whole in time.",
+    409: "A search of yours is running.",
+    413: "The request, or its problem, is too large.",
+    421: "The Host header names another machine.",
+    422: "The file or the body cannot be read as what it should be.",
+    429: "Too many searches are waiting.",
+}
+ALWAYS = (401, 403, 421)
+PLACE = "#/components/schemas/{model}"
 
 
 @dataclass(frozen=True)
@@ -44,47 +61,149 @@ class Operation:
 
 
 NAME = Query("name", "The file's name; its ending says CSV.", {"type": "string"})
+
+
 BATCH = Query("batch_size", "Of a CSV workload, which has no place for it.", {"type": "integer", "minimum": 1})
+
+
 PLANS = Query("plan", "Ids of plans, the first being what the others are compared with.",
               {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 8}, required=True)  # fmt: skip
+
+
 AGAINST = Query("against", "Id of a plan that the report compares with.", {"type": "string"})
+
+
 BAD = (400, 408, 413, 422)  # what is sent breaks a rule, is late, too large, or cannot be read
+
+
 STREAM, JSON, HTML = "text/event-stream", "application/json", "text/html"
+
 
 OPERATIONS = (
     Operation("GET", "/api/choices", "What there is to choose from, and the limits of this server.",
-              endpoints.choices, messages.Choices),
+              endpoints.choices, answers.Choices),
     Operation("GET", "/api/kept", "The workloads, clusters and plans that are kept here for you.",
-              endpoints.kept, messages.Shelves),
+              endpoints.kept, answers.Shelves),
     Operation("POST", "/api/files", "Open a file: a workload, a cluster, a plan or constraints.",
-              endpoints.open_file, messages.Opened, 201, body="file", query=(NAME, BATCH), refusals=BAD),
+              endpoints.open_file, answers.Opened, 201, body="file", query=(NAME, BATCH), refusals=BAD),
     Operation("POST", "/api/samples", "Draw a sample of tables like those of a production model.",
-              endpoints.sample, messages.WorkloadSummary, 201, body=messages.SampleAsked, refusals=BAD),
+              endpoints.sample, answers.WorkloadSummary, 201, body=requests.SampleRequest, refusals=BAD),
     Operation("POST", "/api/searches", "Start a search for a plan, in a process of its own; one at a time.",
-              endpoints.start_search, messages.SearchState, 201, body=messages.SearchAsked,
+              endpoints.start_search, answers.SearchState, 201, body=requests.SearchRequest,
               refusals=(*BAD, 404, 409, 429)),
     Operation("GET", "/api/searches", "Your searches, the oldest first.",
-              endpoints.searches, messages.SearchStates),
+              endpoints.searches, answers.SearchStates),
     Operation("GET", "/api/searches/{id}", "Where a search is.",
-              endpoints.search_state, messages.SearchState, refusals=(404,)),
+              endpoints.search_state, answers.SearchState, refusals=(404,)),
     Operation("GET", "/api/searches/{id}/events", "The events of a search (SearchEvent), from the first, as they come.",
               endpoints.search_events, STREAM, refusals=(404,)),
     Operation("POST", "/api/searches/{id}/stop", "End a search with the best plan that it has found.",
-              endpoints.stop_search, messages.SearchState, refusals=(404,)),
+              endpoints.stop_search, answers.SearchState, refusals=(404,)),
     Operation("DELETE", "/api/searches/{id}", "Cancel a search: its process ends, and there is no plan.",
-              endpoints.cancel_search, messages.SearchState, refusals=(404,)),
+              endpoints.cancel_search, answers.SearchState, refusals=(404,)),
     Operation("GET", "/api/plans/{id}", "A plan to look at.",
-              endpoints.plan_view, messages.PlanView, refusals=(404,)),
+              endpoints.plan_view, answers.PlanView, refusals=(404,)),
     Operation("DELETE", "/api/plans/{id}", "Forget a plan.",
               endpoints.delete_plan, None, 204, refusals=(404,)),
     Operation("POST", "/api/plans/{id}/price", "What a plan costs once pieces are moved or its problem changes.",
-              endpoints.price_edit, messages.PricedEdit, body=messages.PlanEdit, refusals=(*BAD, 404)),
+              endpoints.price_edit, answers.PricedEdit, body=requests.PlanEdit, refusals=(*BAD, 404)),
     Operation("POST", "/api/plans/{id}/edits", "Keep a plan whose pieces are moved or whose problem changes.",
-              endpoints.keep_edit, messages.PlanSummary, 201, body=messages.PlanEdit, refusals=(*BAD, 404)),
+              endpoints.keep_edit, answers.PlanSummary, 201, body=requests.PlanEdit, refusals=(*BAD, 404)),
     Operation("GET", "/api/plans/{id}/file", "The file of a plan, which `recsmith simulate` and jobs read.",
               endpoints.plan_file, JSON, refusals=(404,)),
     Operation("GET", "/api/plans/{id}/report", "The report of a plan as one HTML file that opens offline.",
-              reports.plan_report, HTML, query=(AGAINST,), refusals=(400, 404)),
+              endpoints.plan_report, HTML, query=(AGAINST,), refusals=(400, 404)),
     Operation("GET", "/api/comparison", "Plans side by side, and what changes from the first to each other.",
-              endpoints.compare, messages.SideBySide, query=(PLANS,), refusals=(400, 404)),
+              endpoints.compare, answers.SideBySide, query=(PLANS,), refusals=(400, 404)),
 )  # fmt: skip
+
+
+def openapi() -> Raw:
+    """The document, as plain data."""
+    paths: Raw = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "RecSmith",
+            "version": __version__,
+            "description": "Plans for embedding tables, on this machine. Bytes and seconds throughout; docs/serve.md.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _nouns() -> list[type]:
+    """Every noun that a body or an answer is made of."""
+    told = [each for operation in OPERATIONS for each in (operation.body, operation.answer)]
+    return list(dict.fromkeys(each for each in (*told, Refusal, SearchEvent) if isinstance(each, type)))
+
+
+def _schemas() -> Raw:
+    """JSON Schema of all nouns, in one list."""
+    from pydantic import TypeAdapter
+
+    asked = {operation.body for operation in OPERATIONS}
+    inputs: list[Any] = [
+        (noun.__name__, "validation" if noun in asked else "serialization", TypeAdapter(noun)) for noun in _nouns()
+    ]
+    top, shared = TypeAdapter.json_schemas(inputs, ref_template=PLACE)
+    schemas: Raw = dict(shared.get("$defs", {}))
+    for (name, _), schema in top.items():
+        if schema != {"$ref": PLACE.format(model=name)}:
+            schemas[str(name)] = schema
+    return schemas
+
+
+def _operation(operation: Operation) -> Raw:
+    made: Raw = {
+        "operationId": operation.name,
+        "summary": operation.about,
+        "responses": {
+            str(operation.status): _answer(operation),
+            **{str(status): _refusal(status) for status in sorted((*operation.refusals, *ALWAYS))},
+        },
+    }
+    words = [_word(each) for each in operation.query]
+    if "{id}" in operation.path:
+        words.insert(0, {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}})
+    if words:
+        made["parameters"] = words
+    if operation.body is not None:
+        made["requestBody"] = {"required": True, "content": _content(operation.body)}
+    return made
+
+
+def _word(query: Query) -> Raw:
+    return {
+        "name": query.name, "in": "query", "required": query.required, "description": query.about,
+        "schema": query.schema,
+    }  # fmt: skip
+
+
+def _content(body: type | str) -> Raw:
+    if isinstance(body, str):
+        return {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    return {"application/json": {"schema": _reference(body)}}
+
+
+def _answer(operation: Operation) -> Raw:
+    if operation.answer is None:
+        return {"description": "Done."}
+    if isinstance(operation.answer, str):
+        return {"description": operation.about, "content": {operation.answer: {}}}
+    return {"description": operation.about, "content": {"application/json": {"schema": _reference(operation.answer)}}}
+
+
+def _refusal(status: int) -> Raw:
+    return {"description": WHY[status], "content": {"application/json": {"schema": _reference(Refusal)}}}
+
+
+def _reference(noun: type) -> Raw:
+    return {"$ref": PLACE.format(model=noun.__name__)}

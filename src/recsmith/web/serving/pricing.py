@@ -30,8 +30,7 @@ from recsmith.problems import (
 )
 from recsmith.sharding import Span
 from recsmith.units import counted
-from recsmith.web.serving.asked import changed
-from recsmith.web.serving.messages import PieceMove, ProblemChanges
+from recsmith.web.serving.requests import PieceMove, ProblemChanges, changed
 
 PAST_BOUND = 1e-9  # relative: what rounding may put a plan below its bound
 

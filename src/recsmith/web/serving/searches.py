@@ -1,31 +1,83 @@
-"""Searches as jobs: one at a time for each client, a bounded number that wait, each in a process with a limit of time.
+"""Searches: one at a time for each client, a bounded number that wait, each in a process with a limit of time.
 
-A job's events are kept, so that whoever listens, again or for the first time, hears all of them in order.
+The events of a search are kept, so that whoever listens, again or for the first time, hears all of them in order.
 """
 
 import asyncio
 import contextlib
+import json
+import os
 import secrets
+import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from recsmith.files import Raw
-from recsmith.web.serving.messages import Ending, EventKind, PlanSummary, SearchEvent, SearchState
-from recsmith.web.serving.refusals import Refused
-from recsmith.web.serving.search_child import SearchChild
-from recsmith.web.serving.settings import Settings
+from recsmith.web.serving.answers import Ending, EventKind, PlanSummary, SearchEvent, SearchState
+from recsmith.web.serving.settings import Refused, Settings
 
 ENDINGS: tuple[EventKind, ...] = ("done", "failed", "cancelled")
-KEPT_JOBS = 64  # that have ended, of all clients, for those who still listen
+KEPT_SEARCHES = 64  # that have ended, of all clients, for those who still listen
 SILENCE_S = 15.0  # seconds without an event, after which listeners hear that the search lives
-
 Keep = Callable[[Raw], Awaitable[PlanSummary]]  # keeps the plan of a `done` event
+LARGEST_LINE = 2**28  # bytes of one event: the plan of the largest problem that the page takes is far below
+ARGUMENTS = (
+    "-P",
+    "-m",
+    "recsmith.web.serving.search_process",
+)  # -P: no module of the current folder is taken for another
+
+
+class SearchProcess:
+    """One process, which waits for a problem, solves it, and ends."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    @classmethod
+    async def start(cls) -> "SearchProcess":
+        """A new process; it imports what searches need while nobody waits for it."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *ARGUMENTS, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            start_new_session=True, limit=LARGEST_LINE,
+        )  # fmt: skip
+        return cls(process)
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.returncode is None
+
+    async def search(self, problem: Raw) -> AsyncIterator[Raw]:
+        """Give it a problem, and hear its events until it ends."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(ConnectionError):  # it has been ended meanwhile
+            self.process.stdin.write(json.dumps(problem).encode() + b"\n")
+            await self.process.stdin.drain()
+        while line := await self.process.stdout.readline():
+            yield json.loads(line)
+
+    def interrupt(self) -> None:
+        """Ask it to end with the best plan so far."""
+        self._signal(signal.SIGINT)
+
+    async def end(self) -> None:
+        """End it and all that it has started."""
+        self._signal(signal.SIGKILL)
+        await self.process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.lives:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
 
 
 @dataclass
-class Job:
+class SearchJob:
     """A search with its events so far. owner: key of the session. problem: what its process is told."""
 
     id: str
@@ -36,7 +88,7 @@ class Job:
     events: list[SearchEvent] = field(default_factory=list[SearchEvent])
     news: asyncio.Event = field(default_factory=asyncio.Event)
     started: float = 0.0
-    child: SearchChild | None = None
+    process: SearchProcess | None = None
 
     def tell(self, kind: EventKind, **facts: Any) -> None:
         """Add an event, and wake who listens."""
@@ -73,113 +125,113 @@ class Job:
 
 
 class Searches:
-    """All jobs of the server, and the process that waits for the next one."""
+    """All searches of the server, and the process that waits for the next one."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.jobs: dict[str, Job] = {}
+        self.searches: dict[str, SearchJob] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.turns = asyncio.Semaphore(settings.searches)
-        self.spare: SearchChild | None = None
+        self.spare: SearchProcess | None = None
 
     async def warm_up(self) -> None:
         """Start a process ahead of the first search."""
         if self.spare is None or not self.spare.lives:
-            self.spare = await SearchChild.start()
+            self.spare = await SearchProcess.start()
 
-    def start(self, owner: str, name: str, problem: Raw, keep: Keep) -> Job:
-        """A new job; Refused where the client has one that runs (409), or too many wait (429)."""
-        running = [job for job in self.jobs.values() if not job.has_ended]
-        if any(job.owner == owner for job in running):
+    def start(self, owner: str, name: str, problem: Raw, keep: Keep) -> SearchJob:
+        """A new search; Refused where the client has one that runs (409), or too many wait (429)."""
+        running = [search for search in self.searches.values() if not search.has_ended]
+        if any(search.owner == owner for search in running):
             raise Refused(409, "a search of yours is running; wait for it, or cancel it")
         if len(running) >= self.settings.searches + self.settings.waiting:
             raise Refused(429, f"{len(running)} searches are waiting already; try again in a minute")
-        job = Job(f"search-{secrets.token_hex(8)}", owner, name, problem, keep)
+        search = SearchJob(f"search-{secrets.token_hex(8)}", owner, name, problem, keep)
         self._forget_old()
-        self.jobs[job.id] = job
-        job.tell("queued", waiting=len(running))
-        self.tasks[job.id] = asyncio.create_task(self._run(job))
-        return job
+        self.searches[search.id] = search
+        search.tell("queued", waiting=len(running))
+        self.tasks[search.id] = asyncio.create_task(self._run(search))
+        return search
 
-    def find(self, key: str, owner: str) -> Job:
-        """The client's job of an id; Refused (404) where it has none."""
-        job = self.jobs.get(key)
-        if job is None or job.owner != owner:
+    def find(self, key: str, owner: str) -> SearchJob:
+        """The client's search of an id; Refused (404) where it has none."""
+        search = self.searches.get(key)
+        if search is None or search.owner != owner:
             raise Refused(404, f"no search '{key[:60]}' is known here; it ended some time ago")
-        return job
+        return search
 
-    def of(self, owner: str) -> list[Job]:
-        """The client's jobs, the oldest first."""
-        return [job for job in self.jobs.values() if job.owner == owner]
+    def of(self, owner: str) -> list[SearchJob]:
+        """The client's searches, the oldest first."""
+        return [search for search in self.searches.values() if search.owner == owner]
 
-    async def cancel(self, job: Job) -> None:
-        """End a job and its process, without a plan."""
-        task = self.tasks.get(job.id)
-        if task is not None and not job.has_ended:
+    async def cancel(self, search: SearchJob) -> None:
+        """End a search and its process, without a plan."""
+        task = self.tasks.get(search.id)
+        if task is not None and not search.has_ended:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def stop(self, job: Job) -> None:
-        """Have a job end with its best plan so far."""
-        if job.child is not None:
-            job.child.interrupt()
+    def stop(self, search: SearchJob) -> None:
+        """Have a search end with its best plan so far."""
+        if search.process is not None:
+            search.process.interrupt()
 
     async def close(self) -> None:
         """End everything."""
-        for job in list(self.jobs.values()):
-            await self.cancel(job)
+        for search in list(self.searches.values()):
+            await self.cancel(search)
         if self.spare is not None:
             await self.spare.end()
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, search: SearchJob) -> None:
         try:
             async with self.turns:
-                await self._search(job)
+                await self._search(search)
         except asyncio.CancelledError:
-            self._end(job, "cancelled")
+            self._end(search, "cancelled")
         except Exception:
-            self._end(job, "failed", error="the search ended in a way that it should not; the terminal says more")
+            self._end(search, "failed", error="the search ended in a way that it should not; the terminal says more")
             raise
         finally:
-            job.problem = {}
-            self.tasks.pop(job.id, None)
+            search.problem = {}
+            self.tasks.pop(search.id, None)
 
-    async def _search(self, job: Job) -> None:
+    async def _search(self, search: SearchJob) -> None:
         await self.warm_up()
-        child, self.spare = self.spare, None
-        assert child is not None
-        job.child, job.started = child, time.monotonic()
-        job.tell("started")
-        limit_s = job.problem["time_limit_s"] + self.settings.grace_s
+        process, self.spare = self.spare, None
+        assert process is not None
+        search.process, search.started = process, time.monotonic()
+        search.tell("started")
+        limit_s = search.problem["time_limit_s"] + self.settings.grace_s
         try:
             async with asyncio.timeout(limit_s):
-                async for event in child.search(job.problem):
-                    await self._hear(job, event)
+                async for event in process.search(search.problem):
+                    await self._hear(search, event)
         except TimeoutError:
-            self._end(job, "failed", error=f"the search took more than {limit_s:g} s and was ended; ask for less")
+            self._end(search, "failed", error=f"the search took more than {limit_s:g} s and was ended; ask for less")
         finally:
-            job.child = None
-            await child.end()
-        if not job.has_ended:
-            self._end(job, "failed", error="the process of the search has died; the machine may lack memory")
+            search.process = None
+            await process.end()
+        if not search.has_ended:
+            self._end(search, "failed", error="the process of the search has died; the machine may lack memory")
         await self.warm_up()
 
-    async def _hear(self, job: Job, event: Raw) -> None:
+    async def _hear(self, search: SearchJob, event: Raw) -> None:
         if event["kind"] == "done":
-            self._end(job, "done", plan=await job.keep(event))
+            self._end(search, "done", plan=await search.keep(event))
         elif event["kind"] == "failed":
-            self._end(job, "failed", error=event["error"])
+            self._end(search, "failed", error=event["error"])
         else:
-            job.tell(event.pop("kind"), **event)
+            search.tell(event.pop("kind"), **event)
 
-    def _end(self, job: Job, kind: Ending, **facts: Any) -> None:
-        if not job.has_ended:
-            elapsed_s = time.monotonic() - job.started if job.started else 0.0
+    def _end(self, search: SearchJob, kind: Ending, **facts: Any) -> None:
+        if not search.has_ended:
+            elapsed_s = time.monotonic() - search.started if search.started else 0.0
             total_s = facts["plan"].total_s if "plan" in facts else None
-            job.tell(kind, elapsed_s=elapsed_s, total_s=total_s, **facts)
+            search.tell(kind, elapsed_s=elapsed_s, total_s=total_s, **facts)
 
     def _forget_old(self) -> None:
-        ended = [key for key, job in self.jobs.items() if job.has_ended]
-        for key in ended[: max(0, len(ended) - KEPT_JOBS)]:
-            del self.jobs[key]
+        ended = [key for key, search in self.searches.items() if search.has_ended]
+        for key in ended[: max(0, len(ended) - KEPT_SEARCHES)]:
+            del self.searches[key]

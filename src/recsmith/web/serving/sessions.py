@@ -9,8 +9,7 @@ from typing import Generic, TypeVar
 
 from recsmith.clusters import Cluster
 from recsmith.plans import Plan
-from recsmith.web.serving.refusals import Refused
-from recsmith.web.serving.settings import Settings
+from recsmith.web.serving.settings import Refused, Settings
 from recsmith.workloads import Workload
 
 PROGRAMS = "programs"  # the session of those who send the token itself

@@ -1,6 +1,7 @@
-"""Every default and limit of the server, each with its unit and its reason."""
+"""Every default and limit of the server, each with its unit and its reason, and how a request is refused."""
 
 from recsmith._types import noun
+from recsmith.errors import CorruptFile, Infeasible, NoPlanFound, RecSmithError
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -29,3 +30,20 @@ class Settings:
     kept_plans: int = 50  # of a session; the oldest leaves
     kept_files: int = 20  # workloads and clusters of a session; the oldest leaves
     warm: int = 4  # evaluators that are kept for pricing by hand: some 10 MB each for 500 tables on 16 devices
+
+
+class Refused(RecSmithError):
+    """A request that is refused: its HTTP status and why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def status_of(error: RecSmithError) -> int:
+    """The HTTP status of an error of RecSmith: what was sent breaks a rule, or no plan does what it asks."""
+    if isinstance(error, Refused):
+        return error.status
+    if isinstance(error, Infeasible | NoPlanFound):
+        return 409
+    return 422 if isinstance(error, CorruptFile) else 400

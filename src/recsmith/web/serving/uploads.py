@@ -19,8 +19,7 @@ from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
 from recsmith.plans.files import load_placed
 from recsmith.problems import Constraints, load_constraints
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA
-from recsmith.web.serving.refusals import Refused
-from recsmith.web.serving.settings import Settings
+from recsmith.web.serving.settings import Refused, Settings
 from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.torchrec_log import find_report
 

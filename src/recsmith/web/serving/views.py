@@ -1,4 +1,4 @@
-"""From nouns to answers: summaries of workloads, clusters and plans, and plans side by side."""
+"""From nouns to answers: workloads, clusters and plans in figures, plans side by side, and one as its page draws it."""
 
 import time
 from functools import cache
@@ -6,11 +6,11 @@ from threading import Lock
 
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, catalogue, named_cluster
-from recsmith.files import Raw
-from recsmith.plans import Placement, Plan, PlanDiff, diff, kernel_words
-from recsmith.reports.registries import Named, cost_models, planners
-from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
-from recsmith.web.serving.messages import (
+from recsmith.files import Raw, encode
+from recsmith.plans import Placement, Plan, PlanDiff, diff, inexact_tables, kernel_words
+from recsmith.reports.catalogue import Named, cost_models, planners
+from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
+from recsmith.web.serving.answers import (
     Choices,
     ClusterSummary,
     LimitsOfServer,
@@ -23,7 +23,7 @@ from recsmith.web.serving.messages import (
 )
 from recsmith.web.serving.sessions import KeptPlan, Session
 from recsmith.web.serving.settings import Settings
-from recsmith.workloads import Workload, builtins, load_workload
+from recsmith.workloads import Table, Workload, builtins, load_workload
 
 MOST_CHANGES = 500  # tables of a difference that are told one by one
 _reading = Lock()
@@ -114,16 +114,51 @@ def _difference(key: str, change: PlanDiff) -> PlanDifference:
         plan=key, unchanged=change.unchanged, moved_bytes=change.moved_bytes, other_problem=change.other_problem,
         changes=tuple(
             PlacedOtherwise(
-                table=each.table, before=_words(each.before), after=_words(each.after), moved_bytes=each.moved_bytes
+                table=each.table, before=_place(each.before), after=_place(each.after), moved_bytes=each.moved_bytes
             )
             for each in change.changes[:MOST_CHANGES]
         ),
     )  # fmt: skip
 
 
-def _words(placement: Placement | None) -> str | None:
+def _place(placement: Placement | None) -> str | None:
     if placement is None:
         return None
     ranks = ", ".join(map(str, placement.ranks[:8])) + (" ..." if len(placement.ranks) > 8 else "")
     kernel = kernel_words(placement.compute_kernel, placement.cache)
     return f"{placement.sharding_type}, {kernel}, ranks {ranks}"
+
+
+def plan_data(plan: Plan) -> Raw:
+    """Plain data: seconds and bytes of every device, and the tables in order of their names."""
+    tables = {table.name: table for table in plan.workload.tables}
+    return {
+        "cost": encode(plan.cost),
+        "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
+        "tables": [_table(tables[placement.table], placement, plan) for placement in plan.placements],
+        "inexact": inexact_tables(plan),
+        "batch_size": plan.workload.batch_size,
+        "optimizer": plan.workload.optimizer,
+        "hosts": plan.cluster.hosts,
+        "local_world_size": plan.cluster.local_world_size,
+    }
+
+
+def _table(table: Table, placement: Placement, plan: Plan) -> Raw:
+    """A table. ranks: the first of each column piece, which covers `span` of them: 1, those of a host, or all."""
+    kind = placement.kind
+    targets = kind.targets(placement.ranks, plan.cluster)
+    span = kind.coverage(plan.cluster)
+    return {
+        "name": table.name,
+        "rows": table.num_embeddings,
+        "columns": table.embedding_dim,
+        "weight_bytes": table.weight_bytes,
+        "ids": sum(feature.pooling_factor * feature.num_poolings for feature in table.features),
+        "sharding_type": placement.sharding_type,
+        "compute_kernel": placement.compute_kernel,
+        "widths": list(placement.widths_of(table.embedding_dim)),
+        "ranks": [target * span for target in targets],
+        "span": span,
+        "movable": kind.span != Span.WORLD,
+    }

@@ -1,8 +1,9 @@
-"""`recsmith serve`."""
+"""Commands whose result is looked at in a browser: `recsmith serve` and `recsmith report`."""
 
 import click
 
-from recsmith.cli.progress import note, say
+from recsmith.cli.options import force_option, inputs_of
+from recsmith.cli.printing import note, say
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -16,7 +17,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
               help="Let --host be an address that other machines reach.")  # fmt: skip
 @click.option("--open/--no-open", "open_browser", default=True, help="Open the page in a browser (default: yes).")
 @click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step of CSV FILES.")
-def command(
+def serve_command(
     files: tuple[str, ...], host: str, port: int, allow_network: bool, open_browser: bool, batch_size: int | None
 ) -> None:
     """Plan in a browser: a page on this machine, and its JSON API, until Ctrl-C.
@@ -28,7 +29,7 @@ def command(
     recsmith serve
     recsmith serve tables.json plan.json
     recsmith serve --port 8000 --no-open
-    """  # noqa: D301 (click's mark that keeps the lines is one character)
+    """
     from recsmith._install import WEB
     from recsmith.errors import MissingExtra, UsageError
 
@@ -51,3 +52,34 @@ def command(
 def _say(address: str) -> None:
     click.echo(address)
     say("open this address in a browser; Ctrl-C ends the server")
+
+
+@click.command(name="report")
+@click.argument("plan")
+@click.option("--against", metavar="OTHER", help="Another plan for the same tables; shows what changed from it.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The HTML file to write ('-' for stdout).")
+@force_option
+def report_command(plan: str, against: str | None, output: str, force: bool) -> None:
+    """Write a page with charts of PLAN (a file, '-' for stdin): one HTML file that opens without a network.
+
+    It shows what a step costs and how far that is from the best, where each device spends its time and its memory,
+    where every shard lies, what binds the step, and what to know about the bound.
+
+    \b
+    recsmith report plan.json -o plan.html
+    recsmith report plan.json --against running.json -o plan.html
+    """
+    from recsmith.cli.printing import note
+    from recsmith.errors import UsageError
+    from recsmith.files import check_target, write_text
+    from recsmith.web.report import REPORT_FILE, report_html
+
+    if plan == "-" and against == "-":
+        raise UsageError("PLAN and --against are both '-', and stdin holds one plan; give one of them as a file")
+    check_target(output, inputs=inputs_of(plan, against), kind=REPORT_FILE, force=force)
+    page = report_html(plan, against=against)
+    if output == "-":
+        click.echo(page, nl=False)
+    else:
+        write_text(output, page)
+        note(f"written to {output}; open it in a browser")

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from recsmith.cli import progress
-from recsmith.cli.progress import end_line, is_watched, note, progress_printer, proof_printer, search_printer
+from recsmith.cli import printing
+from recsmith.cli.printing import end_line, is_watched, note, progress_printer, proof_printer, search_printer
 
 
 @pytest.mark.parametrize("answer", [True, False, None])
@@ -22,7 +22,7 @@ def test_a_log_gets_a_line_every_so_many_seconds_and_the_last_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     clock = iter([0.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0])  # read when made, at each progress, and at each line
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(printing.time, "monotonic", lambda: next(clock))
     on_progress = progress_printer(str, 2.0, lambda number: number == 4)
     for number in (1, 2, 3, 4):
         on_progress(number)
@@ -32,7 +32,7 @@ def test_a_log_gets_a_line_every_so_many_seconds_and_the_last_one(
 def test_a_terminal_gets_one_line_that_is_written_over(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    monkeypatch.setattr(printing, "is_watched", lambda: True)
     on_progress = progress_printer(str, 60.0, at_once=True)
     on_progress(1)
     on_progress(2)  # too soon
@@ -48,9 +48,9 @@ def test_a_search_is_followed_on_a_terminal_once_it_has_taken_a_while(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     assert search_printer() is None  # nobody watches
-    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    monkeypatch.setattr(printing, "is_watched", lambda: True)
     clock = iter([0.0, 0.0, 1.0, 7.0, 7.0, 7.0, 7.0])  # made twice; a gain after 1 s, and one after 7 s
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(printing.time, "monotonic", lambda: next(clock))
     on_improve = search_printer(quiet_s=2.0)
     assert on_improve is not None
     on_improve(0.002)
@@ -63,9 +63,9 @@ def test_both_ends_of_a_proof_are_followed_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     assert proof_printer() is None  # nobody watches
-    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    monkeypatch.setattr(printing, "is_watched", lambda: True)
     clock = iter([0.0, 0.0, 1.0, 7.0, 7.0, 7.0, 7.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(printing.time, "monotonic", lambda: next(clock))
     on_bound = proof_printer(quiet_s=2.0)
     assert on_bound is not None
     on_bound(0.002, 0.001)

@@ -1,123 +1,13 @@
-"""Bodies of requests and answers: what OpenAPI describes, field by field. Bytes and seconds throughout."""
+"""The bodies of answers: what OpenAPI describes, field by field. Bytes and seconds throughout."""
 
 from typing import Any, Literal
 
-from recsmith._types import noun, record
-from recsmith.errors import check_rules
+from recsmith._types import record
 from recsmith.plans import Placement, StepCost
-from recsmith.problems import Apart, PerRank, Space, TableRule, Together
+from recsmith.web.serving.requests import ConstraintsBody
 
 Ending = Literal["done", "failed", "cancelled"]
 EventKind = Literal["queued", "started", "bound", "improved", "done", "failed", "cancelled"]
-
-MOST_MOVES = 10_000
-LARGEST_SEED = 2**53  # numbers of JavaScript are exact below it
-
-
-# --- what is asked ------------------------------------------------------------------------------------------------
-
-
-@noun
-class SampleAsked:
-    """A sample of tables like those of a production model."""
-
-    tables: int
-    seed: int = 0
-    batch_size: int | None = None
-    optimizer: str | None = None
-
-
-@noun
-class ProblemChanges:
-    """What differs from a workload and a cluster; what is left out stays as it is.
-
-    batch_size: samples per device and step. hbm_bytes: memory of each device. reserve_bytes: of it, kept free.
-    hosts, local_world_size: of the cluster. Bandwidths: bytes per second per device, one direction.
-    """
-
-    batch_size: int | None = None
-    optimizer: str | None = None
-    hbm_bytes: int | None = None
-    reserve_bytes: int | None = None
-    hosts: int | None = None
-    local_world_size: int | None = None
-    intra_host_bandwidth: float | None = None
-    inter_host_bandwidth: float | None = None
-
-
-@noun
-class RulesAsked:
-    """What a plan must keep, as in a constraints file; memory and keep_exact as in `recsmith plan`."""
-
-    rules: tuple[TableRule, ...] = ()
-    together: tuple[Together, ...] = ()
-    apart: tuple[Apart, ...] = ()
-    per_rank: tuple[PerRank, ...] = ()
-    memory: Literal["real", "torchrec"] = "real"
-    keep_exact: bool = False
-
-
-@noun
-class SearchAsked:
-    """A search to start: a workload on a cluster, or the problem of a plan that is kept here, and how to search.
-
-    workload: a built-in name, or the id of one that is kept here. cluster: `<device>:<per host>[x<hosts>]`, or an id.
-    plan: instead of both, the id of a plan whose problem is solved anew. start: whether the search begins with that
-    plan, and so never ends with a worse one. constraints: those of the plan where they are left out.
-    """
-
-    workload: str | None = None
-    cluster: str | None = None
-    plan: str | None = None
-    start: bool = False
-    name: str = ""
-    changes: ProblemChanges | None = None
-    constraints: RulesAsked | None = None
-    space: Space | None = None
-    planner: str = "auto"
-    cost_model: str = "analytic"
-    seed: int = 0
-    iterations: int | None = None
-    time_limit_s: float = 30.0
-
-    def __post_init__(self) -> None:
-        """Check that one problem is named."""
-        named = (self.plan is not None, self.workload is not None and self.cluster is not None)
-        check_rules(
-            None if any(named) and not (self.plan and (self.workload or self.cluster))
-            else "a search needs a workload and a cluster, or a plan alone; name one of the two",
-            "start is the plan that a search begins with; name the plan" if self.start and not self.plan else None,
-            None if 0 <= self.seed < LARGEST_SEED else f"seed is {self.seed}; seeds are whole numbers from 0 to 2^53",
-        )  # fmt: skip
-
-
-@noun
-class PieceMove:
-    """A column piece of a table goes to another device, or with its whole host to the host of that device.
-
-    piece: 0 for the first, in order of the plan's widths.
-    """
-
-    table: str
-    piece: int = 0
-    rank: int
-
-
-@noun
-class PlanEdit:
-    """Moves of pieces of a plan, one after the other, and changes of its problem."""
-
-    moves: tuple[PieceMove, ...] = ()
-    changes: ProblemChanges | None = None
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        """Check the number of moves."""
-        many = f"an edit of {len(self.moves):,} moves is too long; send at most {MOST_MOVES:,}"
-        check_rules(many if len(self.moves) > MOST_MOVES else None)
-
-
-# --- what is answered ---------------------------------------------------------------------------------------------
 
 
 @record
@@ -232,7 +122,7 @@ class Opened:
     workload: WorkloadSummary | None = None
     cluster: ClusterSummary | None = None
     plan: PlanSummary | None = None
-    constraints: RulesAsked | None = None
+    constraints: ConstraintsBody | None = None
 
 
 @record

@@ -1,23 +1,35 @@
-"""Plans made anew from old ones, and curves of them: as text for people, as plain data, and as CSV."""
+"""What a running job becomes: plans made anew from old ones, and checkpoints moved to their shards."""
 
 import csv
 import io
+from collections import Counter
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 
+from recsmith.adapters.reshard.report import Resharded, TableChange
 from recsmith.analyses.replan_curve import CurvePoint, ReplanCurve
 from recsmith.files import Raw, encode
 from recsmith.planning.replan import Replanned
 from recsmith.plans import Plan, plan_to_raw
-from recsmith.reports.layout import grid, line
+from recsmith.reports.layout import add_first, grid, line
 from recsmith.reports.plans import plan_report
 from recsmith.units import counted, format_gap, format_size, format_speed, format_time
 
-COLUMNS = (
+CURVE_COLUMNS = (
     "max_moved_bytes", "moved_bytes", "new_bytes", "staying_bytes", "slowest_receives_bytes",
     "step_s", "gap", "total_s", "recommended", "error",
 )  # fmt: skip
-HEADINGS = ("may move", "moves", "share", "step", "than first", "gap", "move and\nsteps left", "")
+CURVE_HEADINGS = ("may move", "moves", "share", "step", "than first", "gap", "move and\nsteps left", "")
+RESHARDED_SCHEMA = "recsmith/resharded/1"
+MOST_TABLES = 40  # rows: about a screen; tables whose state changed come first
+MEANINGS = {
+    "exact": "bit for bit",
+    "replicated": "replicated: columns were split, and each part begins with the whole's number of a row",
+    "averaged": "averaged: columns were merged, and take the mean of their numbers of a row, by width",
+    "reset": "reset: another kind of optimizer keeps it now, and it begins anew",
+    "new": "new: of tables that were added",
+}
 
 
 def replan_report(old: Plan, name: str, found: Replanned | ReplanCurve, output: str | None) -> RenderableType:
@@ -28,10 +40,10 @@ def replan_report(old: Plan, name: str, found: Replanned | ReplanCurve, output: 
     tries = counted(result.iterations, "try", "tries")
     written = f", written to {output}" if output else ""
     run = f"planner {result.plan.planner}, {tries}, {result.elapsed_s:.2f} s{written}"
-    return Group(*_lines(old, name, found), plan_report(result.plan, run))
+    return Group(*_replan_lines(old, name, found), plan_report(result.plan, run))
 
 
-def _lines(old: Plan, name: str, found: Replanned) -> list[RenderableType]:
+def _replan_lines(old: Plan, name: str, found: Replanned) -> list[RenderableType]:
     new = f"; {format_size(found.new_bytes)} of new tables are made" if found.new_bytes else ""
     return [
         line("old", f"{name}: {format_time(old.cost.total_s)}, for its own tables and devices"),
@@ -59,9 +71,9 @@ def point_words(point: CurvePoint) -> str:
 def _curve_report(old: Plan, name: str, curve: ReplanCurve, output: str | None) -> RenderableType:
     plans = [point.replanned for point in curve.points if point.replanned is not None]
     first = plans[0].result.plan
-    made = grid(left=(), right=HEADINGS)
+    made = grid(left=(), right=CURVE_HEADINGS)
     for number, point in enumerate(curve.points):
-        made.add_row(*_row(point, first.cost.total_s, is_best=number == curve.recommended))
+        made.add_row(*_curve_row(point, first.cost.total_s, is_best=number == curve.recommended))
     lines = [
         line("old", f"{name}: {format_time(old.cost.total_s)}, for its own tables and devices"),
         line("cluster", first.cluster.describe()),
@@ -84,7 +96,7 @@ def _pays_words(curve: ReplanCurve, output: str | None) -> str:
     )
 
 
-def _row(point: CurvePoint, first_s: float, *, is_best: bool) -> tuple[str, ...]:
+def _curve_row(point: CurvePoint, first_s: float, *, is_best: bool) -> tuple[str, ...]:
     found = point.replanned
     limit = format_size(point.max_moved_bytes)
     if found is None:
@@ -103,7 +115,9 @@ def replan_to_raw(found: Replanned | ReplanCurve) -> Raw:
         rest = {key: value for key, value in encode(found).items() if key != "result"}
         return {"plan": plan_to_raw(found.result.plan), **rest}
     return {
-        "points": [dict(zip(COLUMNS, _values(found, number), strict=True)) for number in range(len(found.points))],
+        "points": [
+            dict(zip(CURVE_COLUMNS, _curve_values(found, number), strict=True)) for number in range(len(found.points))
+        ],
         "link_bandwidth": found.link_bandwidth,
         "steps_left": found.steps_left,
     }
@@ -113,14 +127,15 @@ def curve_to_csv(curve: ReplanCurve) -> str:
     """A line for each point, under the names of the JSON output."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(CURVE_COLUMNS)
     writer.writerows(
-        ["" if value is None else value for value in _values(curve, number)] for number in range(len(curve.points))
+        ["" if value is None else value for value in _curve_values(curve, number)]
+        for number in range(len(curve.points))
     )
     return text.getvalue()
 
 
-def _values(curve: ReplanCurve, number: int) -> tuple[object, ...]:
+def _curve_values(curve: ReplanCurve, number: int) -> tuple[object, ...]:
     point, found = curve.points[number], curve.points[number].replanned
     if found is None:
         return point.max_moved_bytes, *[None] * 7, False, point.error
@@ -129,3 +144,31 @@ def _values(curve: ReplanCurve, number: int) -> tuple[object, ...]:
         point.max_moved_bytes, found.moved_bytes, found.new_bytes, found.staying_bytes, found.slowest_receives_bytes,
         plan.cost.total_s, plan.gap, point.total_s, number == curve.recommended, None,
     )  # fmt: skip
+
+
+def reshard_report(report: Resharded) -> RenderableType:
+    """What was written, what is exact and what is not, and each table."""
+    states = Counter(state.change for table in report.tables for state in table.states)
+    resumed = f" ({format_size(report.resumed_bytes)} by an earlier run)" if report.resumed_bytes else ""
+    lines = [
+        line("written", f"{report.output}: {format_size(report.written_bytes)}{resumed}"),
+        line("weights", "bit for bit"),
+        *(line("state", f"{counted(states[change], 'entry', 'entries')} {MEANINGS[change]}") for change in MEANINGS
+          if states[change]),
+        line("other", f"{counted(report.untouched, 'entry', 'entries')} untouched, dense parameters among them"),
+        line("plan", f"fingerprint {report.fingerprint[:12]}"),
+    ]  # fmt: skip
+    made = grid(left=("table", "before", "after", "state"), right=("bytes",))
+    ordered = sorted(report.tables, key=lambda each: (each.exact, each.before is not None and each.after is not None))
+    add_first(made, [_table_row(each) for each in ordered], MOST_TABLES)
+    return Group(*lines, made)
+
+
+def _table_row(change: TableChange) -> Sequence[str]:
+    states = ", ".join(f"{state.name} {state.change}" for state in change.states) or "-"
+    return change.table, change.before or "(added)", change.after or "(removed)", states, format_size(change.bytes)
+
+
+def reshard_to_raw(report: Resharded) -> Raw:
+    """Plain data of schema recsmith/resharded/1."""
+    return {"schema": RESHARDED_SCHEMA, **encode(report)}

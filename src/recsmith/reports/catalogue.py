@@ -1,6 +1,7 @@
-"""The planners and cost models that can be asked for by name: as tables for people, and as plain data."""
+"""What there is to choose from: devices, planners and cost models, and what is installed."""
 
 import inspect
+import sys
 from collections.abc import Container, Sequence
 
 from rich.console import Group, RenderableType
@@ -8,13 +9,19 @@ from rich.table import Table as Grid
 
 from recsmith import _plugins
 from recsmith._types import noun
+from recsmith._version import __version__
+from recsmith.adapters.installed import wanted_trio
+from recsmith.clusters import Cluster, catalogue, cluster_to_raw, load_cluster
 from recsmith.costs import COST_MODELS, DEFAULT_COST_MODEL
 from recsmith.costs.neural.files import find_model, load_model, shipped_models
 from recsmith.costs.neural.model import PREFIX
 from recsmith.files import Raw, encode
 from recsmith.planning.registry import PLANNERS
-from recsmith.reports.layout import grid, line
+from recsmith.reports.layout import grid, line, plain_line
+from recsmith.units import format_size, format_speed
 
+DEVICES_SCHEMA = "recsmith/devices/1"
+HEADINGS = ("memory", "its speed", "cache", "host link", "in a host", "between", "a host")
 REGISTRIES_SCHEMA = "recsmith/planners/1"
 NEEDS = {
     "auto": "nothing; searches more with OR-Tools",
@@ -23,6 +30,40 @@ NEEDS = {
     "surco": "OR-Tools",
     "exact": "OR-Tools, above some ten tables",
 }
+LABEL_WIDTH = 12  # characters: the longest module, `fbgemm_gpu`, and two spaces
+
+
+def devices_report() -> RenderableType:
+    """A row for each device of the catalogue; a dash where no source was found for a figure."""
+    made = grid(left=("device",), right=HEADINGS)
+    for name in catalogue():
+        made.add_row(*_device_row(load_cluster(name)))
+    return Group(
+        made,
+        line("figures", "memory that a program sees; peak speeds of a device, one direction; sources: --format json"),
+        line("use", "--cluster h100:8x12 is 12 hosts of 8; a host of gb200 is its NVLink domain"),
+        line(
+            "own", "in a YAML file: `schema: recsmith/cluster/1`, `device: {base: h100, name: mine, hbm_bytes: 60GiB}`"
+        ),
+    )
+
+
+def _device_row(cluster: Cluster) -> tuple[str, ...]:
+    device, links = cluster.device, cluster.links
+    speeds = (device.host_link_bandwidth, links.intra_host_bandwidth, links.inter_host_bandwidth)
+    return (
+        device.name,
+        format_size(device.hbm_bytes),
+        format_speed(device.hbm_bandwidth),
+        format_size(device.l2_bytes) if device.l2_bytes else "-",
+        *(format_speed(speed) if speed else "-" for speed in speeds),
+        str(cluster.local_world_size),
+    )
+
+
+def devices_to_raw() -> Raw:
+    """One host of each device of the catalogue, as cluster files hold it."""
+    return {"schema": DEVICES_SCHEMA, "devices": [cluster_to_raw(load_cluster(name)) for name in catalogue()]}
 
 
 @noun
@@ -69,10 +110,12 @@ def registries_report() -> RenderableType:
         "own",
         "a learned cost model: recsmith learn cost -o mine.safetensors, then --cost-model neural:mine.safetensors",
     )
-    return Group(_grid("planner", planners(), "auto"), _grid("cost model", cost_models(), DEFAULT_COST_MODEL), own)
+    return Group(
+        _registry("planner", planners(), "auto"), _registry("cost model", cost_models(), DEFAULT_COST_MODEL), own
+    )
 
 
-def _grid(heading: str, rows: Sequence[Named], default: str) -> Grid:
+def _registry(heading: str, rows: Sequence[Named], default: str) -> Grid:
     made = grid(left=(heading, "what it does", "needs"))
     for row in rows:
         made.add_row(f"{row.name} (default)" if row.name == default else row.name, row.about, row.needs)
@@ -86,3 +129,12 @@ def registries_to_raw() -> Raw:
         "planners": [encode(each) for each in planners()],
         "cost_models": [encode(each) for each in cost_models()],
     }
+
+
+def installation_lines(found: dict[str, str | None]) -> list[str]:
+    """Versions by module (`trio_versions`), beside the wanted ones."""
+    wanted = wanted_trio(found)
+    lines = [plain_line("recsmith", f"{__version__}, Python {sys.version.split()[0]}: planning works", LABEL_WIDTH)]
+    for module, number in found.items():
+        lines.append(plain_line(module, f"{number or 'not installed'} (wanted: {wanted[module]})", LABEL_WIDTH))
+    return lines

@@ -1,4 +1,4 @@
-"""How far a long run is, printed on stderr while it runs."""
+"""What commands print: results on stdout, and on stderr notes and how far a long run is."""
 
 import sys
 import time
@@ -15,14 +15,36 @@ CLEAR = "\x1b[K"  # what makes a terminal erase the rest of a line
 WATCHED_S = 0.5  # seconds between two lines on a terminal: often enough to see that the run lives
 
 
+def print_as(format_: str, report: Callable[[], Any], raw: Callable[[], Any]) -> None:
+    """Print a result as JSON, or as its report, whichever was asked for."""
+    if format_ == "json":
+        print_json(raw())
+    else:
+        show_report(report())
+
+
+def print_json(raw: Any) -> None:
+    """Print plain data as JSON."""
+    from recsmith.files import dump_json
+
+    click.echo(dump_json(raw), nl=False)
+
+
+def show_report(report: Any) -> None:
+    """Print a report: what rich draws, or lines."""
+    from recsmith.reports.layout import show
+
+    show(report)
+
+
 def progress_printer(
-    words: Callable[[Any], str],
+    describe: Callable[[Any], str],
     every_s: float,
     is_last: Callable[[Any], bool] = lambda _: False,
     *,
     at_once: bool = False,
 ) -> Callable[[Any], None]:
-    """What prints `words` of a run's progress: over one line on a terminal, every so many seconds in a log.
+    """What prints a run's progress as `describe` puts it: over one line on a terminal, every so many seconds in a log.
 
     is_last: whether a progress is the last one, which is printed in any case. at_once: whether the first one is, too.
     """
@@ -34,7 +56,7 @@ def progress_printer(
         if time.monotonic() - printed < (WATCHED_S if watched else every_s) and not is_last(progress):
             return
         printed = time.monotonic()
-        text = printable(f"recsmith: {words(progress)}")
+        text = printable(f"recsmith: {describe(progress)}")
         click.echo(f"\r{text}{CLEAR}" if watched else text, err=True, nl=not watched)
 
     return on_progress
@@ -53,21 +75,21 @@ def proof_printer(quiet_s: float = QUIET_S) -> Callable[[float, float], None] | 
     """What prints both ends of a proof on a terminal: the best plan, and the bound; None where nobody watches."""
     from recsmith.units import format_time
 
-    def words(_: float, ends: tuple[float, float]) -> str:
+    def describe(_: float, ends: tuple[float, float]) -> str:
         total_s, bound_s = ends
         apart = total_s / max(bound_s, LEAST_S) - 1
         return f"proving: best step {format_time(total_s)}, bound {format_time(bound_s)}, {apart:.2%} apart"
 
-    say = _late_printer(words, quiet_s)
+    say = _late_printer(describe, quiet_s)
     return None if say is None else lambda total_s, bound_s: say((total_s, bound_s))
 
 
-def _late_printer(words: Callable[[float, Any], str], quiet_s: float) -> Callable[[Any], None] | None:
-    """A printer that is silent at first; words(seconds since then, progress). None where nobody watches."""
+def _late_printer(describe: Callable[[float, Any], str], quiet_s: float) -> Callable[[Any], None] | None:
+    """A printer that is silent at first; describe(seconds since then, progress). None where nobody watches."""
     if not is_watched():
         return None
     begun = time.monotonic()
-    say = progress_printer(lambda progress: words(time.monotonic() - begun, progress), 0.0)
+    say = progress_printer(lambda progress: describe(time.monotonic() - begun, progress), 0.0)
 
     def on_progress(progress: Any) -> None:
         if time.monotonic() - begun > quiet_s:

@@ -1,7 +1,8 @@
-"""Sharding benchmarks: the table of a run as lines, and as plain data."""
+"""Benchmarks of planners and of training, as lines and as plain data."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from recsmith.bench.gain_tables import ALL, GainTable, planning_medians, references, tables_of
 from recsmith.bench.gains import CLASSIC, ESTIMATES, LEAST_TASKS, Gain, RowGains, Verdict
@@ -10,7 +11,10 @@ from recsmith.bench.sharding import BenchResults
 from recsmith.bench.visits import COMM_MODEL
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import plain_line, plain_row
-from recsmith.units import counted
+from recsmith.units import counted, format_size
+
+if TYPE_CHECKING:
+    from recsmith.training.variants import VariantRow
 
 BENCH_SCHEMA = "recsmith/bench-sharding-result/1"
 LABEL_WIDTH = 10  # characters of a heading's label
@@ -199,3 +203,34 @@ def bench_to_raw(results: BenchResults) -> Raw:
             for table in tables
         ],
     }
+
+
+def variant_lines(rows: Sequence["VariantRow"]) -> list[str]:
+    """A line for each variant: speed, parts of a step, bytes, memory, and scores with 95 % intervals over seeds.
+
+    Beside the speed stands its ratio to the first variant's, seed by seed: the median, and the least and the most.
+    """
+    width = max(len(row.name) for row in rows)
+    speed = f"{'samples/s':>10} {'beside first':>18}"
+    words = f"{'data':>8} {'forward':>9} {'backward':>9} {'sent/step':>10} {'memory':>10}"
+    head = f"{'':{width}}  {speed} {words}  AUC, NE"
+    return [head, *(_variant_line(row, width) for row in rows)]
+
+
+def _variant_line(row: "VariantRow", width: int) -> str:
+    parts = (row.data_s, row.forward_s, row.backward_s)
+    times = " ".join(f"{seconds * 1e3:{size}.2f}ms" for seconds, size in zip(parts, (6, 7, 7), strict=True))
+    return (
+        f"{row.name:{width}}  {row.samples_per_s:10,.0f} {_faster(row.faster):>18} {times} "
+        f"{format_size(row.sent_bytes):>10} {format_size(row.peak_bytes):>10}  "
+        f"{_within(row.auc, row.auc_within)}, {_within(row.ne, row.ne_within)}"
+    )
+
+
+def _faster(ratios: tuple[float, float, float] | None) -> str:
+    """The median ratio, and within which all seeds lie."""
+    return "" if ratios is None else f"{ratios[1]:.2f} ({ratios[0]:.2f}-{ratios[2]:.2f})"
+
+
+def _within(value: float, within: float | None) -> str:
+    return f"{value:.5f}" + (f" ± {within:.5f}" if within is not None else "")

@@ -1,0 +1,130 @@
+"""Commands that look at plans: `recsmith simulate`, `explain`, `diff` and `import`."""
+
+from typing import Any
+
+import click
+
+from recsmith.cli.options import cluster_options, force_option, format_option, group_options, inputs_of, read_group
+from recsmith.cli.printing import note, print_as, print_json, show_report
+
+
+@click.command(name="simulate")
+@click.argument("plan")
+@click.option("--cost-model", metavar="M", help="Cost model (default: the plan's own).")
+@format_option
+def simulate_command(plan: str, cost_model: str | None, format_: str) -> None:
+    """Price PLAN (a file, '-' for stdin): cost per device, bound and gap under a cost model.
+
+    A file written by hand needs workload, cluster and placements alone (docs/files.md).
+
+    \b
+    recsmith simulate plan.json
+    recsmith simulate plan.json --format json
+    """
+    from recsmith.planning.simulate import simulate
+    from recsmith.reports.plans import overfull_words, plan_report, price_to_raw
+
+    priced = simulate(plan, cost_model)
+    overfull = overfull_words(priced.cost)
+    if overfull:
+        note(overfull)
+    print_as(format_, lambda: plan_report(priced), lambda: price_to_raw(priced))
+
+
+@click.command(name="explain")
+@click.argument("plan")
+@click.option("--table", metavar="T", help="All about one table: its cost, and what else it could be.")
+@click.option("--cost-model", metavar="M", help="Cost model (default: the plan's own).")
+@format_option
+def explain_command(plan: str, table: str | None, cost_model: str | None, format_: str) -> None:
+    """Explain what binds the step of PLAN (a file, '-' for stdin): slowest ranks, largest terms, dearest tables.
+
+    \b
+    recsmith explain plan.json
+    recsmith explain plan.json --table user_id
+    """
+    from recsmith.analyses.explain import explain
+    from recsmith.reports.explanations import explanation_report, explanation_to_raw
+
+    explanation = explain(plan, table, cost_model)
+    print_as(format_, lambda: explanation_report(explanation), lambda: explanation_to_raw(explanation))
+
+
+@click.command(name="diff")
+@click.argument("before")
+@click.argument("after")
+@format_option
+def diff_command(before: str, after: str, format_: str) -> None:
+    """Show what changed between the plans BEFORE and AFTER: tables, weights to move, and the step's cost.
+
+    \b
+    recsmith diff a.json b.json
+    """
+    from recsmith.plans import diff
+    from recsmith.reports.plans import diff_report, diff_to_raw
+
+    change = diff(before, after)
+    print_as(format_, lambda: diff_report(change, before, after), lambda: diff_to_raw(change))
+
+
+@click.command(name="import")
+@click.argument("running")
+@click.option("--workload", metavar="W", help="The tables of the job (default: RUNNING, if it is a planner's log).")
+@cluster_options
+@group_options
+@click.option("--cost-model", metavar="M", help="Cost model (default: analytic).")
+@click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
+@force_option
+@format_option
+def import_command(
+    running: str, workload: str | None, output: str | None, force: bool, format_: str, **options: Any
+) -> None:
+    """Make a plan file of RUNNING, the plan that a TorchRec job runs today: what it costs, its bound and its gap.
+
+    RUNNING is a file, '-' for stdin: the log of the job with the report of TorchRec's planner in it, a ShardingPlan
+    dumped by `json.dump(plan._serialize(), file)`, what `print(plan)` writes, or a plan of RecSmith.
+
+    The plan of a 2D job (--group-size) is that of one sharding group, as it was before it was given to DMPCollection,
+    which renames its ranks.
+
+    \b
+    recsmith import job.log --cluster h100:8x12 -o running.json
+    recsmith import dump.json --workload tables.json --cluster h100:8 -o running.json
+    """
+    from recsmith.files import check_target
+    from recsmith.planning.simulate import price
+    from recsmith.plans import PLAN_FILE, plan_to_raw, save_plan
+    from recsmith.problems import Constraints
+    from recsmith.reports.plans import overfull_words, plan_report, price_to_raw
+    from recsmith.workloads import load_workload
+
+    check_target(output, inputs=inputs_of(running, workload, *options.values()), kind=PLAN_FILE, force=force)
+    found = price(
+        load_workload(workload or _log_of(running), batch_size=options["batch_size"], optimizer=options["optimizer"]),
+        read_group(options),
+        running,
+        cost_model=options["cost_model"],
+        constraints=Constraints(memory=options["memory"]),
+    )
+    overfull = overfull_words(found.cost)
+    if overfull:
+        note(overfull)
+    if output and output != "-":
+        save_plan(found, output)
+    if output == "-":
+        print_json(plan_to_raw(found))
+    elif format_ == "json":
+        print_json(price_to_raw(found))
+    else:
+        show_report(plan_report(found))
+
+
+def _log_of(running: str) -> str:
+    """The running plan's own file, where it is a planner's log, which names the tables of the job too."""
+    from recsmith.errors import UsageError
+    from recsmith.files import read_text
+    from recsmith.workloads.torchrec_log import find_report
+
+    if running == "-" or find_report(read_text(running), running) is None:
+        raise UsageError(f"'{running}' does not name the tables of the job as a planner's log does; add --workload W")
+    return running
