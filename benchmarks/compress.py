@@ -31,7 +31,7 @@ from recsmith.training.compression_curve import TrainedSmaller, points
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import cheap_columns, hash_maps, id_counts, popularity_maps
 from recsmith.training.models import build_task, features_of
-from recsmith.training.optimizers import SPARSE, sparse_arguments
+from recsmith.training.optimizers.building import SPARSE, sparse_arguments
 from recsmith.training.sharded import sizes_of
 from recsmith.training.tables import tables_of
 from recsmith.training.weights import draw_tables

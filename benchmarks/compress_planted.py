@@ -26,7 +26,7 @@ from recsmith.training.batches import as_tensors
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import cheap_columns, id_counts
 from recsmith.training.models import features_of
-from recsmith.training.run_optimizers import RunOptimizers, SparseOptimizer
+from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
 from recsmith.training.tables import tables_of
 
 USERS, GROUPS = 50, 40

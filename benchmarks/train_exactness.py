@@ -75,7 +75,7 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     from recsmith.training.datasets import open_data
     from recsmith.training.metrics import Window
     from recsmith.training.models import build_task, features_of
-    from recsmith.training.optimizers import SPARSE, sparse_arguments
+    from recsmith.training.optimizers.building import SPARSE, sparse_arguments
     from recsmith.training.sharded import sizes_of
     from recsmith.training.weights import draw_tables
 

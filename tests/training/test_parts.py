@@ -70,7 +70,7 @@ def test_learning_rates_rise_stay_and_fall():
     from torchrec.optim.keyed import KeyedOptimizerWrapper
 
     from recsmith.training import RunOptimizers
-    from recsmith.training.optimizers import scheduled
+    from recsmith.training.optimizers.building import scheduled
 
     weight = torch.nn.Parameter(torch.zeros(1))
     plain = KeyedOptimizerWrapper({"w": weight}, lambda ps: torch.optim.SGD(ps, lr=1.0))
@@ -90,7 +90,7 @@ def test_optimizers_that_do_not_exist_are_named():
 
     from recsmith.errors import UsageError
     from recsmith.training import DenseOptimizer, SparseOptimizer
-    from recsmith.training.optimizers import _dense, check_device  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.optimizers.building import _dense, check_device  # pyright: ignore[reportPrivateUsage]
 
     with pytest.raises(UsageError, match="did you mean 'adamw'"):
         _dense([], DenseOptimizer(name="adamww"))

@@ -11,7 +11,7 @@ from recsmith.embeddings import CompressionRule, learn_hash, save_maps
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import id_counts
-from recsmith.training.run_optimizers import RunOptimizers, SparseOptimizer
+from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
 from recsmith.training.tables import tables_of
 
 ITEMS, BATCH, SAMPLES = 300, 256, 20_480

@@ -17,7 +17,7 @@ def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
     from recsmith.training.batches import training_batches
     from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task, features_of
-    from recsmith.training.optimizers import SPARSE, sparse_arguments
+    from recsmith.training.optimizers.building import SPARSE, sparse_arguments
     from recsmith.training.sharded import sizes_of
     from recsmith.training.weights import draw_tables
 

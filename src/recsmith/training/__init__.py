@@ -10,6 +10,7 @@ Names of what imports torch load when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.reading import load_run, run_from_raw, run_to_raw, save_run
 from recsmith.training.run import (
     Checkpointing,
@@ -20,7 +21,6 @@ from recsmith.training.run import (
     RunTable,
 )
 from recsmith.training.run_data import BatchChange, RunData
-from recsmith.training.run_optimizers import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.scores import Scores
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
     Run(data=RunData(train="criteo/train.tsv.gz"), output="runs/first")
 
-Those of data stand in run_data.py, those of optimizers in run_optimizers.py. Nothing here imports torch. What a run
+Those of data stand in run_data.py, those of optimizers in optimizers/settings.py. Nothing here imports torch. What a run
 does is in loop.py, from top to bottom.
 """
 
@@ -12,8 +12,8 @@ from recsmith._types import noun
 from recsmith.embeddings import CompressionRule
 from recsmith.errors import check_rules
 from recsmith.training.collectives.quantised import RunComms
+from recsmith.training.optimizers.settings import RunOptimizers, positive
 from recsmith.training.run_data import RunData
-from recsmith.training.run_optimizers import RunOptimizers, positive
 from recsmith.workloads.table import DataType
 
 SCHEMA = "recsmith/run/1"

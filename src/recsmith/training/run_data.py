@@ -7,7 +7,7 @@ from recsmith.data.order import WINDOW
 from recsmith.errors import UsageError, check_rules
 from recsmith.feeding.engines import EngineName
 from recsmith.training.batch_sizes import BatchSizes
-from recsmith.training.run_optimizers import positive
+from recsmith.training.optimizers.settings import positive
 
 
 @noun

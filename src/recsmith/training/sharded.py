@@ -22,7 +22,7 @@ from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collective_of, sharders_of
 from recsmith.training.models import Task, configs_of
-from recsmith.training.optimizers import check_device, combined_optimizer, fuse
+from recsmith.training.optimizers.building import check_device, combined_optimizer, fuse
 from recsmith.training.planned import check_sequences, with_collections
 from recsmith.training.run import Run
 from recsmith.training.weights import Drawn, draw_tables, drawn

@@ -1,7 +1,7 @@
 """Optimizers of a run: fused ones for sharded tables, plain twins for copied ones, any of torch's for the rest."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torchrec.optim
@@ -11,10 +11,12 @@ from torchrec.optim.clipping import GradientClipping, GradientClippingOptimizer
 from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizer, KeyedOptimizerWrapper
 from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
+from recsmith._components import find, known
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
-from recsmith.training.models import find_function
-from recsmith.training.run_optimizers import DenseOptimizer, RunOptimizers, SparseOptimizer
+from recsmith.training.optimizers import KIND
+from recsmith.training.optimizers.protocol import DenseOptimizerClass
+from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 SPARSE: dict[str, type[torch.optim.Optimizer]] = {
@@ -91,21 +93,26 @@ def combined_optimizer(
     return made
 
 
+def dense_class(name: str) -> DenseOptimizerClass:
+    """The optimizer of dense layers of a name: registered, of torch.optim in any case, or 'module:Class'.
+
+    Raises:
+        UsageError: none is called so; the nearest name is said.
+    """
+    torchs = {each.lower(): getattr(torch.optim, each) for each in torch.optim.__all__ if each[0].isupper()}
+    if ":" in name or name in known(KIND):
+        return cast(DenseOptimizerClass, find(KIND, name))
+    if name.lower() not in torchs:
+        raise UsageError(
+            f"torch.optim has no '{name}'{did_you_mean(name, sorted((*torchs, *known(KIND))))}; "
+            "or name a class of yours, 'module:Class'"
+        )
+    return torchs[name.lower()]
+
+
 def _dense(parameters: list[Any], optimizer: DenseOptimizer) -> torch.optim.Optimizer:
-    """The optimizer of the dense parameters: of torch.optim by its name in any case, or of 'module:Class'."""
-    if ":" in optimizer.name:
-        cls = find_function(optimizer.name)
-    else:
-        known = {name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()}
-        cls = known.get(optimizer.name.lower())
-        if cls is None:
-            known_words = sorted(known)
-            raise UsageError(
-                f"torch.optim has no '{optimizer.name}'{did_you_mean(optimizer.name, known_words)}; "
-                "or name a class of yours, 'module:Class'"
-            )
     try:
-        return cls(parameters, lr=optimizer.learning_rate, **(optimizer.arguments or {}))
+        return dense_class(optimizer.name)(parameters, lr=optimizer.learning_rate, **(optimizer.arguments or {}))
     except (TypeError, ValueError) as error:
         raise UsageError(f"optimizers.dense: {error}; see the arguments of {optimizer.name}") from None
 
