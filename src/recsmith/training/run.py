@@ -2,8 +2,8 @@
 
     Run(data=RunData(train="criteo/train.tsv.gz"), output="runs/first")
 
-Those of data stand in run_data.py, those of optimizers in optimizers/settings.py. Nothing here imports torch. What a run
-does is in loop.py, from top to bottom.
+Those of data stand in run_data.py, those of optimizers in optimizers/settings.py. Nothing here imports torch. What a
+run does is in loop.py, from top to bottom.
 """
 
 from typing import Any, Literal

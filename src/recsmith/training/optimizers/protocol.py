@@ -1,6 +1,6 @@
 """What an optimizer of dense layers is: a class as those of torch.optim, made of parameters, `lr` and its arguments.
 
-    class SignDescent(torch.optim.Optimizer):                     # optimizers: {dense: {name: my_optimizers:SignDescent}}
+    class SignDescent(torch.optim.Optimizer):         # optimizers: {dense: {name: my_optimizers:SignDescent}}
         def __init__(self, params, lr, *, momentum=0.9): ...
 
 What a checkpoint and a resumed job ask of it beside that:
