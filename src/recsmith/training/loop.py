@@ -34,7 +34,7 @@ from recsmith.training.run import Checkpointing, Run
 from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
 from recsmith.training.starting import agreed_plan, starting_words
 from recsmith.training.steps import step_of
-from recsmith.training.steps.protocol import Step, StepOutcome
+from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.telling import Diary, StepTimes, tell_pid
 from recsmith.training.timing import time_forward, timed
 from recsmith.training.underway import Reached, Underway, evaluate_underway, finish, reached_by, save, tell_progress
@@ -110,7 +110,7 @@ def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) 
     """Train until steps or samples are used up, or a signal asks to end, which is True."""
     run, reached, device = training.run, training.reached, training.job.device
     times, window, guard = StepTimes(), Window(device), LossGuard(device)
-    step: Step = step_of(training.job, run.pipeline, lambda text: training.diary.say({"note": text}))
+    step: TrainingStep = step_of(training.job, run.pipeline, lambda text: training.diary.say({"note": text}))
     batches = timed(pinned(source, device), times)
     usual_step = reached.step + 1 + step.batches_ahead
     time_forward(training.job.model, times)
@@ -180,7 +180,7 @@ def _agreed_at_the_end(training: Underway, guard: LossGuard) -> None:
         guard.refuse(training.output)
 
 
-def _counted(step: Step, batches: Iterator[TrainingBatch], reached: Reached) -> StepOutcome:
+def _counted(step: TrainingStep, batches: Iterator[TrainingBatch], reached: Reached) -> StepOutcome:
     """A step, and the bytes that it gives to collectives: the most of any rank."""
     with BytesSent() as sent:
         outcome = step(batches)

@@ -18,7 +18,7 @@ from recsmith.data import Batch, DataSchema
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Constraints, Space, TableRule
-from recsmith.training.collectives import collective_of, sharders_of
+from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import configs_of, features_of
 from recsmith.training.resharding import loadable_rules
 from recsmith.training.run import Run
@@ -52,7 +52,7 @@ def make_plan(
         return _auto_plan(run, model, cluster, batch_size, lookups, _limits(run, before, model))
     return plan_as_torchrec(
         model,
-        sharders_of(collective_of(run.comms)),
+        sharders_of(collectives_of(run.comms)),
         cluster,
         lookups,
         batch_size=batch_size,
@@ -65,7 +65,7 @@ def _auto_plan(
     limits: Constraints,
 ) -> Plan:  # fmt: skip
     """RecSmith's plan; on CPU under the learned cost model, of tables that stay whole where memory allows it."""
-    sharders, optimizer = sharders_of(collective_of(run.comms)), run.optimizers.sparse.name
+    sharders, optimizer = sharders_of(collectives_of(run.comms)), run.optimizers.sparse.name
 
     def plan(cost_model: str | None = None, space: Space | None = None) -> Plan:
         planner = RecSmithPlanner(
@@ -95,7 +95,7 @@ def _auto_plan(
 
 def _limits(run: Run, before: Plan | None, model: nn.Module) -> Constraints:
     """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`."""
-    carried = collective_of(run.comms).sharding_types()
+    carried = collectives_of(run.comms).sharding_types()
     rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
     if device_type() == "cpu":
         names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
@@ -163,7 +163,7 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
     """
     found = read_workload(
         model,
-        sharders_of(collective_of(run.comms)),
+        sharders_of(collectives_of(run.comms)),
         batch_size=plan.workload.batch_size,
         optimizer=plan.workload.optimizer,
     )

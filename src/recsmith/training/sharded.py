@@ -20,7 +20,7 @@ from recsmith.errors import UsageError
 from recsmith.jobs.sharded_model import table_of
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.collectives import collective_of, sharders_of
+from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task, configs_of
 from recsmith.training.optimizers.building import check_device, combined_optimizer, fuse
 from recsmith.training.planned import check_sequences, with_collections
@@ -41,8 +41,8 @@ class ShardedJob:
 def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     """The model sharded by the plan, on this rank. Its tables are drawn by `draw_weights`, or loaded."""
     check_device(run.optimizers.sparse, device)
-    collective = collective_of(run.comms)
-    reason = collective.refuses(plan)
+    collectives = collectives_of(run.comms)
+    reason = collectives.refuses(plan)
     if reason is not None:
         raise UsageError(reason)
     plan = with_collections(plan, run, task)
@@ -52,13 +52,13 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     names = [name for name, _ in task.named_parameters() if table_of(name) in sizes]
     parameters = dict(task.named_parameters())
     fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
-    sharders = sharders_of(collective)
+    sharders = sharders_of(collectives)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DistributedModelParallel(
             task, device=device, plan=to_sharding_plan(plan, task, sharders=sharders), sharders=sharders
         )
-    hook = collective.gradient_hook()
+    hook = collectives.gradient_hook()
     if hook is not None:
         _ddp_of(model).register_comm_hook(*hook)
     rest = dict(in_backward_optimizer_filter(model.named_parameters()))

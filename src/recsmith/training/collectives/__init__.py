@@ -3,7 +3,7 @@
 from typing import Any
 
 from recsmith._components import make, register
-from recsmith.training.collectives.protocol import Collective
+from recsmith.training.collectives.protocol import Collectives
 from recsmith.training.collectives.quantised import RunComms
 
 KIND = "collective"
@@ -11,7 +11,7 @@ KIND = "collective"
 register(KIND, "quantised", RunComms)
 
 
-def collective_of(comms: object) -> Collective:
+def collectives_of(comms: object) -> Collectives:
     """The collective of a run's `comms`: of {forward, backward}, or of a name or 'module:Class' with its settings.
 
     Raises:
@@ -20,7 +20,7 @@ def collective_of(comms: object) -> Collective:
     return comms if isinstance(comms, RunComms) else make(KIND, comms, where="comms")
 
 
-def sharders_of(collective: Collective) -> Any:
+def sharders_of(collective: Collectives) -> Any:
     """TorchRec's sharders of pooled and of sequence embeddings, with a collective's codecs (imports torch)."""
     from torchrec.distributed.embedding import EmbeddingCollectionSharder
     from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder

@@ -13,7 +13,7 @@ Codecs = Mapping[str, Any]  # TorchRec's QuantizedCommCodecs, by the name of the
 GradientHook = tuple[object, Callable[[Any, Any], Any]]  # state and hook, as DistributedDataParallel registers them
 
 
-class Collective(Protocol):
+class Collectives(Protocol):
     """How the messages of a job are encoded."""
 
     def bytes_per_value(self) -> tuple[float | None, float | None]:

@@ -41,7 +41,7 @@ class StepOutcome:
         return self.asked - sum(len(place.samples) for place in self.places)
 
 
-class Step(Protocol):
+class TrainingStep(Protocol):
     """A way to train on the next batches. It is made of the sharded job and its own settings, on every rank."""
 
     @property
