@@ -8,20 +8,28 @@ K partitions, n ids of a feature in a batch
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from recsmith._types import Ints, noun
 from recsmith.data import JaggedIds
-from recsmith.embeddings.parts import Lookup, Part
-from recsmith.embeddings.routing import check_bags, check_ids, kept, places, renamed
+from recsmith.embeddings.compression import CompressionRule, Dial, LogicalTable, Maps, Operation, StorageMethod
+from recsmith.embeddings.transforms import (
+    EmbeddingTransform,
+    Lookup,
+    Part,
+    check_bags,
+    check_ids,
+    kept,
+    places,
+    renamed,
+)
 from recsmith.errors import check_rules
 
 Family = Literal["mixed_radix", "chinese_remainder"]
-Operation = Literal["multiply", "add", "concat", "generate"]
 
 
 @noun
-class Compositional:
+class Compositional(EmbeddingTransform):
     """A table stored as K small ones, a row of each for every id.
 
     sizes: rows of the small tables (K,). family: mixed_radix takes an id's digits, the lowest first, in the base of
@@ -73,17 +81,14 @@ class Compositional:
         parts = range(len(self.sizes))
         if self.operation != "multiply" or self.max_bag == 1:
             return tuple(Lookup(name=f"partition{k}", part=k) for k in parts)
-        return tuple(Lookup(name=f"partition{k}_{i}", part=k) for i in range(self.max_bag) for k in parts)
+        return tuple(
+            Lookup(name=f"partition{k}_{i}", part=k, among=self.max_bag) for i in range(self.max_bag) for k in parts
+        )
 
     @property
     def cover(self) -> tuple[int, ...]:
         """Those of the first partition."""
         return tuple(range(0, len(self.lookups), len(self.sizes)))
-
-    @property
-    def dense_parameters(self) -> int:
-        """None."""
-        return 0
 
     def classes(self, ids: Ints) -> list[Ints]:
         """The class of each id (n,) under every partition."""
@@ -106,6 +111,71 @@ class Compositional:
             return tuple(renamed(ids, values) for values in classes)
         place = places(ids)
         return tuple(kept(ids, values, place == i) for i in range(self.max_bag) for values in classes)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Where it generates, each partition is a feature of its own to the model."""
+        return tuple(lookup.name for lookup in self.lookups) if self.operation == "generate" else ()
+
+    def combination(self) -> Any:
+        """Products, sums or columns side by side."""
+        from recsmith.embeddings.combining import Concatenation, Products, Sums
+
+        if self.operation == "multiply":
+            return Products(len(self.sizes))
+        return Sums() if self.operation == "add" else Concatenation()
+
+
+class QuotientRemainder(StorageMethod):
+    """A table of quotients, of which `factor` ids share one, and a table of `factor` remainders."""
+
+    reads = ("factor", "operation", "max_bag")
+    dial = Dial(field="factor", low=1.0, high=1e6, by_ratio=True, whole=True)
+    family: Family = "mixed_radix"
+
+    def __init__(self, rule: CompressionRule, tables: Sequence[LogicalTable], maps: Maps) -> None:
+        self.rule = rule
+
+    def transform(self, table: LogicalTable) -> EmbeddingTransform:
+        """The table as partitions."""
+        _, rows, columns = table
+        return Compositional(
+            num_embeddings=rows,
+            embedding_dim=columns,
+            sizes=self._sizes(rows),
+            family=self.family,
+            operation=self.rule.operation,
+            max_bag=self.rule.max_bag,
+        )
+
+    def _sizes(self, rows: int) -> tuple[int, ...]:
+        """Rows of the partitions."""
+        return quotient_remainder(rows, sharing(self.rule, rows))
+
+
+class MixedRadix(QuotientRemainder):
+    """`count` tables of about the same number of rows, one for each digit of an id."""
+
+    reads = ("count", "operation", "max_bag")
+    dial = None
+
+    def _sizes(self, rows: int) -> tuple[int, ...]:
+        return balanced(rows, self.rule.count)
+
+
+class ChineseRemainder(MixedRadix):
+    """`count` tables whose sizes share no factor, one for each remainder."""
+
+    family = "chinese_remainder"
+
+    def _sizes(self, rows: int) -> tuple[int, ...]:
+        return coprime(rows, self.rule.count)
+
+
+def sharing(rule: CompressionRule, rows: int) -> int:
+    """How many of a table's ids share a quotient: the rule's factor, where the table has so many rows."""
+    return min(round(rule.factor), math.isqrt(rows))
+
 
 
 def quotient_remainder(num_embeddings: int, collisions: int) -> tuple[int, ...]:

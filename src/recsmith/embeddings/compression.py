@@ -2,52 +2,90 @@
 
 compression:
 - {tables: "*", above_rows: 200, method: quotient_remainder, factor: 4}
+- {tables: "user_*", method: "my_package.storing:Rounded", arguments: {step: 8}}
+
+A method is a class that owns what it reads of a rule, and what it makes of a table (StorageMethod). RecSmith's are
+registered here by name; one of yours is named by its place, and examples/tables_stored_your_way.py is one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from math import isqrt
-from typing import Literal, Protocol
+from functools import cache
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
-from recsmith._types import noun
-from recsmith.embeddings.compositional import Compositional, Operation, balanced, coprime, quotient_remainder
-from recsmith.embeddings.hashing import Hashing
+from recsmith._components import find, known, make, register
+from recsmith._types import noun, record
 from recsmith.embeddings.id_maps import IdMap, load_maps
-from recsmith.embeddings.mixed_dimension import KERNEL_WIDTH, Block, MixedDimension
-from recsmith.embeddings.parts import EmbeddingTransform
-from recsmith.embeddings.path_based import PathBased
-from recsmith.embeddings.power_rule import power_rule
+from recsmith.embeddings.transforms import EmbeddingTransform
 from recsmith.errors import UsageError, check_rules
 
-Method = Literal[
-    "hash", "mixed_dimension", "quotient_remainder", "mixed_radix", "chinese_remainder", "path_based", "learned_hash"
-]
+METHOD = "compression method"
+register(METHOD, "hash", "recsmith.embeddings.hashing:Hash")
+register(METHOD, "learned_hash", "recsmith.embeddings.hashing:LearnedHash")
+register(METHOD, "quotient_remainder", "recsmith.embeddings.compositional:QuotientRemainder")
+register(METHOD, "mixed_dimension", "recsmith.embeddings.mixed_dimension:MixedDimensions")
+register(METHOD, "mixed_radix", "recsmith.embeddings.compositional:MixedRadix")
+register(METHOD, "chinese_remainder", "recsmith.embeddings.compositional:ChineseRemainder")
+register(METHOD, "path_based", "recsmith.embeddings.path_based:Paths")
 
-COMPOSITIONAL: tuple[Method, ...] = ("quotient_remainder", "mixed_radix", "chinese_remainder")
-METHODS_OF: dict[str, tuple[Method, ...]] = {  # fields of a rule that only some methods read
-    "factor": ("hash", "learned_hash", "quotient_remainder", "path_based"),
-    "count": ("mixed_radix", "chinese_remainder"),
-    "operation": COMPOSITIONAL,
-    "max_bag": (*COMPOSITIONAL, "path_based"),
-    "hidden": ("path_based",),
-    "temperature": ("mixed_dimension",),
-    "shares": ("mixed_dimension",),
-    "widths": ("mixed_dimension",),
-    "maps": ("learned_hash", "mixed_dimension"),
-}
+Operation = Literal["multiply", "add", "concat", "generate"]
+Maps = Callable[[str], Mapping[str, IdMap]]  # reads a file of maps, once
 
 
-class LogicalTable(Protocol):
-    """What a rule asks of a table."""
+class LogicalTable(NamedTuple):
+    """A table that a rule may store smaller, with its rows and columns."""
 
-    @property
-    def name(self) -> str:
-        """Its name."""
+    name: str
+    num_embeddings: int
+    embedding_dim: int
+
+
+@record
+class Dial:
+    """The field of a rule by which a method makes tables smaller, from `low` (as they are) to `high`.
+
+    by_ratio: the middle of two values is their geometric mean. whole: values are whole numbers.
+    """
+
+    field: str
+    low: float
+    high: float
+    by_ratio: bool = False
+    whole: bool = False
+
+    def between(self, low: float, high: float) -> float:
+        """The middle of two values."""
+        middle = (low * high) ** 0.5 if self.by_ratio else (low + high) / 2
+        return float(round(middle)) if self.whole else middle
+
+
+class StorageMethod(Protocol):
+    """A way to store tables smaller: one is made for each rule, and asked about each table that the rule fits.
+
+    reads: fields of a rule beside method, tables and above_rows. dial: which of them a target decides; None: none.
+    from_data: 'module:function' that makes rules out of a run's data (training/compressing.py); '' where data do not
+    matter. A method of one's own takes more arguments, which a rule gives by `arguments`.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    dial: ClassVar[Dial | None] = None
+    from_data: ClassVar[str] = ""
+
+    def __init__(self, rule: "CompressionRule", tables: Sequence[LogicalTable], maps: Maps) -> None:
+        """rule: whose fields it takes. tables: all of a model. maps: reads a file of id maps."""
         ...
 
-    @property
-    def num_embeddings(self) -> int:
-        """Its rows."""
+    @classmethod
+    def problems(cls, rule: "CompressionRule") -> Sequence[str | None]:
+        """What is wrong with a rule, in words; None for a rule that is kept."""
+        return ()
+
+    def transform(self, table: LogicalTable) -> EmbeddingTransform | None:
+        """How a table is stored; None: as it is.
+
+        Raises:
+            UsageError: it cannot be stored so.
+        """
         ...
 
 
@@ -58,13 +96,13 @@ class CompressionRule:
     tables: names, with * and ? as in a shell. above_rows: smaller tables stay whole. method: hash, learned_hash: factor
     times fewer rows; quotient_remainder: factor ids share a quotient; mixed_radix, chinese_remainder: `count` tables of
     about the same number of rows; path_based: factor times fewer rows, and a network of `hidden` columns for each of
-    the ids that share one; mixed_dimension: narrower rows. operation, max_bag: of compositional methods
-    (Compositional). temperature: of mixed dimension by the power rule, one width for each table. shares, widths:
-    instead, of each table the shares of ids by falling popularity, and the columns of each. maps: file of the id maps
-    that learned_hash takes, and mixed_dimension with shares (docs/compress.md).
+    the ids that share one; mixed_dimension: narrower rows; or 'module:Class' of yours, with its `arguments`. operation,
+    max_bag: of compositional methods (Compositional). temperature: of mixed dimension by the power rule, one width for
+    each table. shares, widths: instead, of each table the shares of ids by falling popularity, and the columns of each.
+    maps: file of the id maps that learned_hash takes, and mixed_dimension with shares (docs/compress.md).
     """
 
-    method: Method
+    method: str
     tables: str = "*"
     above_rows: int = 200  # of the reference code of both papers
     factor: float = 4.0
@@ -76,32 +114,28 @@ class CompressionRule:
     shares: tuple[float, ...] = ()
     widths: tuple[int, ...] = ()
     maps: str | None = None
+    arguments: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Check what each method needs."""
-        blocks = self.method == "mixed_dimension" and bool(self.shares or self.widths)
+        """Check the values, and what the method needs; a class of yours is not imported before tables are stored."""
         check_rules(
             None if self.factor > 1 else f"factor is {self.factor:g}; a table becomes smaller by a factor above 1",
             None if self.count > 1 else f"count is {self.count}; 2 or more tables",
             None if self.above_rows >= 0 else f"above_rows is {self.above_rows}; 0 or more",
-            None
-            if len(self.shares) == len(self.widths)
-            else f"there are {len(self.shares)} shares and {len(self.widths)} widths; give one for each block",
-            None
-            if not self.shares or (min(self.shares) > 0 and abs(sum(self.shares) - 1) < 1e-6)
-            else f"shares are {list(self.shares)}; they are above 0 and add up to 1",
-            None
-            if self.maps or not (blocks or self.method == "learned_hash")
-            else f"{self.method} needs `maps`, a file of id maps (docs/compress.md says how to make it)",
-            *map(self._unread, METHODS_OF),
+            *(() if ":" in self.method else self.problems()),
         )
 
-    def _unread(self, field: str) -> str | None:
+    def problems(self) -> list[str | None]:
+        """What the method finds wrong, and which fields were set that it does not read."""
+        method = method_of(self.method)
+        return [*method.problems(self), *(self._unread(field, method) for field in fields_read())]
+
+    def _unread(self, field: str, method: type[StorageMethod]) -> str | None:
         """What to say of a field that was set and that the method does not read."""
-        value, methods = getattr(self, field), METHODS_OF[field]
-        if self.method in methods or value == type(self).__dataclass_fields__[field].default:
+        value = getattr(self, field)
+        if field in method.reads or value == type(self).__dataclass_fields__[field].default:
             return None
-        readers = ", ".join(methods)
+        readers = ", ".join(name for name in known(METHOD) if field in method_of(name).reads)
         return f"{field} is {value}, and {self.method} does not read it; leave it out ({field} is for {readers})"
 
     def fits(self, table: LogicalTable) -> bool:
@@ -109,94 +143,60 @@ class CompressionRule:
         return fnmatchcase(table.name, self.tables) and table.num_embeddings > self.above_rows
 
 
-def transforms_of(
-    rules: Sequence[CompressionRule],
-    tables: Sequence[tuple[LogicalTable, int]],
-) -> dict[str, EmbeddingTransform]:
-    """The transform of each table that a rule fits, by name. tables: with their columns.
+def method_of(name: str) -> type[StorageMethod]:
+    """The class of a method's name, or of 'module:Class'.
 
     Raises:
-        UsageError: a table cannot be stored so, or its map is missing or another table's.
+        UsageError: none is called so.
     """
-    maps = {rule.maps: load_maps(rule.maps) for rule in rules if rule.maps}
+    return cast(type[StorageMethod], find(METHOD, name))
+
+
+def methods_with_dials() -> list[str]:
+    """Names of the methods that a target of size decides, in their order."""
+    return [name for name in known(METHOD) if method_of(name).dial is not None]
+
+
+def fields_read() -> list[str]:
+    """Fields of a rule that only some methods read, in the order of the rule."""
+    read = {field for name in known(METHOD) for field in method_of(name).reads}
+    return [field for field in CompressionRule.__dataclass_fields__ if field in read]
+
+
+def transforms_of(rules: Sequence[CompressionRule], tables: Sequence[LogicalTable]) -> dict[str, EmbeddingTransform]:
+    """The transform of each table that a rule fits and that it does not leave whole, by name.
+
+    Raises:
+        UsageError: a table cannot be stored so, its map is missing or another table's, or a method cannot be loaded.
+    """
+    maps, left = cache(load_maps), list(tables)
     made: dict[str, EmbeddingTransform] = {}
-    for number, rule in enumerate(rules):
-        mine = [(t, dim) for t, dim in tables if rule.fits(t) and not any(first.fits(t) for first in rules[:number])]
-        if rule.method == "mixed_dimension" and not rule.shares:
-            made.update(_power_widths(rule, mine, tables))
-            continue
-        for table, dim in mine:
+    for rule in rules:
+        if ":" in rule.method:
+            check_rules(*rule.problems())
+        settings = {"name": rule.method, **(rule.arguments or {})}
+        method: StorageMethod = make(METHOD, settings, rule, tables, maps, where="model.compression")
+        for table in [table for table in left if rule.fits(table)]:
+            left.remove(table)
             try:
-                made[table.name] = _transform(rule, table, dim, maps)
+                transform = method.transform(table)
             except UsageError as error:
                 raise UsageError(f"table '{table.name}': {error}") from None
+            if transform is not None:
+                made[table.name] = transform
     return made
 
 
-def _transform(
-    rule: CompressionRule, table: LogicalTable, dim: int, maps: Mapping[str, Mapping[str, IdMap]]
-) -> EmbeddingTransform:
-    rows = table.num_embeddings
-    left = max(1, round(rows / rule.factor))
-    match rule.method:
-        case "hash":
-            return Hashing(num_embeddings=rows, embedding_dim=dim, rows=left)
-        case "learned_hash":
-            return Hashing(num_embeddings=rows, embedding_dim=dim, rows=left, row_of=_map(rule, table, maps))
-        case "mixed_dimension":
-            blocks = _blocks(rows, rule.shares, rule.widths)
-            return MixedDimension(num_embeddings=rows, embedding_dim=dim, blocks=blocks, order=_map(rule, table, maps))
-        case "path_based":
-            networks = min(round(rule.factor), isqrt(rows))
-            return PathBased(
-                num_embeddings=rows, embedding_dim=dim, networks=networks, hidden=rule.hidden, max_bag=rule.max_bag
-            )
-        case "quotient_remainder":
-            sizes = quotient_remainder(rows, min(round(rule.factor), isqrt(rows)))
-        case "mixed_radix":
-            sizes = balanced(rows, rule.count)
-        case "chinese_remainder":
-            sizes = coprime(rows, rule.count)
-    family = "chinese_remainder" if rule.method == "chinese_remainder" else "mixed_radix"
-    return Compositional(
-        num_embeddings=rows, embedding_dim=dim, sizes=sizes, family=family, operation=rule.operation,
-        max_bag=rule.max_bag,
-    )  # fmt: skip
-
-
-def _power_widths(
-    rule: CompressionRule, mine: Sequence[tuple[LogicalTable, int]], tables: Sequence[tuple[LogicalTable, int]]
-) -> dict[str, EmbeddingTransform]:
-    """One block a table, its width by the power rule over all tables; those that keep the full width stay whole."""
-    widest = max((dim for _, dim in tables), default=1)
-    rows = [table.num_embeddings for table, _ in tables]
-    widths = power_rule(rows, temperature=rule.temperature, base_dim=widest).tolist()
-    of = {table.name: width for (table, _), width in zip(tables, widths, strict=True)}
-    made: dict[str, EmbeddingTransform] = {}
-    for table, dim in mine:
-        width = kernel_width(of[table.name])
-        if width < dim:
-            block = Block(num_embeddings=table.num_embeddings, embedding_dim=width)
-            made[table.name] = MixedDimension(num_embeddings=table.num_embeddings, embedding_dim=dim, blocks=(block,))
-    return made
-
-
-def kernel_width(width: int) -> int:
-    """The narrowest width that can be stored, and holds so many columns: 1, 2 or a multiple of 4."""
-    return width if width <= 2 else -(-width // KERNEL_WIDTH) * KERNEL_WIDTH
-
-
-def _blocks(rows: int, shares: Sequence[float], widths: Sequence[int]) -> tuple[Block, ...]:
-    """Blocks of ids by shares; one that would hold no id is left out."""
-    ends = [round(rows * sum(shares[: k + 1])) for k in range(len(shares))]
-    counts = [end - start for start, end in zip([0, *ends], ends, strict=False)]
-    return tuple(
-        Block(num_embeddings=count, embedding_dim=width) for count, width in zip(counts, widths, strict=True) if count
-    )
-
-
-def _map(rule: CompressionRule, table: LogicalTable, maps: Mapping[str, Mapping[str, IdMap]]) -> IdMap:
-    found = maps.get(rule.maps or "", {})
+def map_of(rule: CompressionRule, table: LogicalTable, maps: Maps) -> IdMap:
+    """The map of a table in the file that a rule names."""
+    found = maps(rule.maps) if rule.maps else {}
     if table.name not in found:
         raise UsageError(f"'{rule.maps}' has no map of it; make the maps again for these tables")
     return found[table.name]
+
+
+def needs_maps(rule: CompressionRule) -> str | None:
+    """What to say of a rule whose method takes id maps and that names no file of them."""
+    if rule.maps:
+        return None
+    return f"{rule.method} needs `maps`, a file of id maps (docs/compress.md says how to make it)"

@@ -1,4 +1,7 @@
-"""Maps of ids, worked out from data: the order of ids by popularity, or the row that each id has learned to share."""
+"""Maps of ids, worked out from data: the order of ids by popularity, or the row that each id has learned to share.
+
+S ids, R rows before, Q rows after, d columns
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -8,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recsmith._types import Ints, record
+from recsmith._types import Floats, Ints, record
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Source, replace_file, source_text
 
@@ -72,3 +75,18 @@ def load_maps(source: Source) -> dict[str, IdMap]:
     if wrong is not None:
         raise CorruptFile(f"'{name}' holds no map for '{wrong}': a map is a list of int32 numbers")
     return {table: IdMap(numbers=numbers) for table, numbers in found.items()}
+
+
+def carried_rows(values: Floats, before: IdMap, after: IdMap, counts: Ints, rows: int) -> Floats:
+    """Each row after (Q, ...): the mean of what its ids had before (R, ...), an id weighing its count and one more.
+
+    values: weights of a table, or the state of an optimizer. counts: how often each id occurs (S,). rows: Q. A row that
+    no id has is zero. An id that is alone in its row keeps exactly what it had. Cost: a pass over the ids a column.
+    """
+    flat = values.reshape(len(values), -1).astype(np.float64)
+    weights = counts.astype(np.float64) + 1.0
+    total: Floats = np.maximum(np.bincount(after.numbers, weights, rows), 1.0)
+    made = np.empty((rows, flat.shape[1]))
+    for column in range(flat.shape[1]):
+        made[:, column] = np.bincount(after.numbers, weights * flat[before.numbers, column], rows) / total
+    return made.reshape(rows, *values.shape[1:])

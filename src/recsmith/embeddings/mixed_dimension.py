@@ -1,17 +1,30 @@
 """Mixed dimension embeddings: blocks of ids with widths of their own, each projected to the table's width.
 
-Ginart et al., ISIT 2021 (arXiv 1909.11810). Widths by popularity: power_rule.py.
+Ginart et al., Mixed Dimension Embeddings with Application to Memory-Efficient Recommendation Systems, ISIT 2021
+(arXiv 1909.11810). By their power rule a block's width falls with a power of its popularity; constants as in the
+authors' solver of facebookresearch/dlrm.
 
-n ids of a feature in a batch
+n ids of a feature in a batch, N blocks
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from recsmith._types import Ints, noun
 from recsmith.data import JaggedIds
+from recsmith.embeddings.compression import (
+    CompressionRule,
+    Dial,
+    LogicalTable,
+    Maps,
+    StorageMethod,
+    map_of,
+    needs_maps,
+)
 from recsmith.embeddings.id_maps import IdMap
-from recsmith.embeddings.parts import Lookup, Part
-from recsmith.embeddings.routing import check_ids, kept
+from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, Part, check_ids, kept
 from recsmith.errors import check_rules
 
 KERNEL_WIDTH = 4  # columns of the narrowest table that FBGEMM's kernels take
@@ -36,7 +49,7 @@ class Block:
 
 
 @noun
-class MixedDimension:
+class MixedDimension(EmbeddingTransform):
     """A table stored as blocks of ids; where there are several, the ids are taken in the order of `order`.
 
     order: the number of each id, from 0, by falling popularity; None: ids are such numbers already.
@@ -77,15 +90,10 @@ class MixedDimension:
     def lookups(self) -> tuple[Lookup, ...]:
         """One for each block, and for each lane where several ids share a row."""
         return tuple(
-            Lookup(name=f"block{k}_{lane}" if block.lanes > 1 else f"block{k}", part=k)
+            Lookup(name=f"block{k}_{lane}" if block.lanes > 1 else f"block{k}", part=k, among=block.lanes)
             for k, block in enumerate(self.blocks)
             for lane in range(block.lanes)
         )
-
-    @property
-    def cover(self) -> tuple[int, ...]:
-        """All: each id is in one."""
-        return tuple(range(len(self.lookups)))
 
     @property
     def dense_parameters(self) -> int:
@@ -108,3 +116,105 @@ class MixedDimension:
             routed += [kept(ids, row, inside & (lane == i)) for i in range(block.lanes)]
             first += block.num_embeddings
         return tuple(routed)
+
+    def combination(self) -> Any:
+        """Projections of the blocks, added up."""
+        from recsmith.embeddings.combining import Projections
+
+        blocks = [(block.embedding_dim, block.lanes) for block in self.blocks]
+        return Projections(blocks, self.embedding_dim)
+
+
+class MixedDimensions(StorageMethod):
+    """Tables with the same rows in fewer columns.
+
+    One width a table, by the power rule over all tables; or, with shares and widths, blocks of ids by popularity.
+    """
+
+    reads = ("temperature", "shares", "widths", "maps")
+    dial = Dial(field="temperature", low=0.0, high=4.0)
+    from_data = "recsmith.training.compressing:block_rules"
+
+    @classmethod
+    def problems(cls, rule: CompressionRule) -> Sequence[str | None]:
+        """Shares and widths belong together, and need a map."""
+        return (
+            None
+            if len(rule.shares) == len(rule.widths)
+            else f"there are {len(rule.shares)} shares and {len(rule.widths)} widths; give one for each block",
+            None
+            if not rule.shares or (min(rule.shares) > 0 and abs(sum(rule.shares) - 1) < 1e-6)
+            else f"shares are {list(rule.shares)}; they are above 0 and add up to 1",
+            needs_maps(rule) if rule.shares or rule.widths else None,
+        )
+
+    def __init__(self, rule: CompressionRule, tables: Sequence[LogicalTable], maps: Maps) -> None:
+        self.rule, self.maps, self.widths = rule, maps, dict[str, int]()
+        if tables and not rule.shares:
+            rows, widest = [table.num_embeddings for table in tables], max(table.embedding_dim for table in tables)
+            widths = power_rule(rows, temperature=rule.temperature, base_dim=widest).tolist()
+            self.widths = {table.name: kernel_width(width) for table, width in zip(tables, widths, strict=True)}
+
+    def transform(self, table: LogicalTable) -> EmbeddingTransform | None:
+        """The table in blocks; a table that keeps its full width stays whole."""
+        name, rows, columns = table
+        if self.rule.shares:
+            blocks, order = _blocks(rows, self.rule.shares, self.rule.widths), map_of(self.rule, table, self.maps)
+        elif self.widths[name] < columns:
+            blocks, order = (Block(num_embeddings=rows, embedding_dim=self.widths[name]),), None
+        else:
+            return None
+        return MixedDimension(num_embeddings=rows, embedding_dim=columns, blocks=blocks, order=order)
+
+
+def kernel_width(width: int) -> int:
+    """The narrowest width that can be stored, and holds so many columns: 1, 2 or a multiple of 4."""
+    return width if width <= 2 else -(-width // KERNEL_WIDTH) * KERNEL_WIDTH
+
+
+def _blocks(rows: int, shares: Sequence[float], widths: Sequence[int]) -> tuple[Block, ...]:
+    """Blocks of ids by shares; one that would hold no id is left out."""
+    ends = [round(rows * sum(shares[: k + 1])) for k in range(len(shares))]
+    counts = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    return tuple(
+        Block(num_embeddings=count, embedding_dim=width) for count, width in zip(counts, widths, strict=True) if count
+    )
+
+
+def power_rule(
+    rows: Sequence[int], *, temperature: float, base_dim: int | None = None, budget: float | None = None,
+    queries: Sequence[float] | None = None,
+) -> Ints:  # fmt: skip
+    """Widths (N,) of blocks of rows: lambda * (queries / rows) ** temperature, and 1 at least.
+
+    rows: of each block. queries: mean ids of a sample that fall into each block; 1 each without it. temperature: 0
+    gives all the same width, 1 widths in proportion to popularity. base_dim: width of the block whose rows are asked
+    for most, which sets lambda; budget: instead, the parameters that unrounded widths add up to.
+
+    Raises:
+        UsageError: neither or both of base_dim and budget, or a count that is not positive.
+    """
+    count = np.asarray(rows, dtype=np.float64)
+    asked = np.ones(len(count)) if queries is None else np.asarray(queries, dtype=np.float64)
+    check_rules(
+        None if (base_dim is None) != (budget is None) else "give base_dim or budget, one of them",
+        None if len(count) and (count > 0).all() and (asked > 0).all() else "blocks have rows and queries above 0",
+        None if temperature >= 0 else f"temperature is {temperature}; 0 or more",
+    )
+    rarity = count / asked
+    if base_dim is not None:
+        scale = base_dim * rarity.min() ** temperature
+    else:
+        scale = float(budget or 0) / float((count * rarity**-temperature).sum())
+    return np.rint(np.maximum(1.0, scale * rarity**-temperature)).astype(np.int64)
+
+
+def powers_of_two(widths: Ints) -> Ints:
+    """The nearest power of two of each width (N,), on a scale of logarithms."""
+    return (2 ** np.rint(np.log2(widths))).astype(np.int64)
+
+
+def mixed_parameters(rows: Sequence[int], widths: Ints) -> int:
+    """Parameters of blocks with these widths, projections to the widest included."""
+    base = int(widths.max())
+    return int(sum(n * d + (d * base if d < base else 0) for n, d in zip(rows, widths.tolist(), strict=True)))

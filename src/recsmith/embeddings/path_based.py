@@ -7,17 +7,21 @@ then adds nothing.
 D columns of the table, n ids of a feature in a batch
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from recsmith._types import noun
 from recsmith.data import JaggedIds
-from recsmith.embeddings.parts import Lookup, Part
-from recsmith.embeddings.routing import check_bags, check_ids, kept, places
+from recsmith.embeddings.compositional import sharing
+from recsmith.embeddings.compression import CompressionRule, LogicalTable, Maps, StorageMethod
+from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, Part, check_bags, check_ids, kept, places
 from recsmith.errors import check_rules
 
 
 @noun
-class PathBased:
+class PathBased(EmbeddingTransform):
     """A table stored as one row for each remainder, and a network D -> hidden -> D for each quotient.
 
     networks: how many there are; an id's quotient by the number of rows says which is its own. max_bag: most ids in a
@@ -54,15 +58,10 @@ class PathBased:
     def lookups(self) -> tuple[Lookup, ...]:
         """One for each place in a bag and each network."""
         return tuple(
-            Lookup(name=f"remainder{i}_{network}", part=0)
+            Lookup(name=f"remainder{i}_{network}", part=0, among=self.max_bag * self.networks)
             for i in range(self.max_bag)
             for network in range(self.networks)
         )
-
-    @property
-    def cover(self) -> tuple[int, ...]:
-        """All: each id is in one."""
-        return tuple(range(len(self.lookups)))
 
     @property
     def dense_parameters(self) -> int:
@@ -77,4 +76,30 @@ class PathBased:
         place = places(ids)
         return tuple(
             kept(ids, row, (place == i) & (network == k)) for i in range(self.max_bag) for k in range(self.networks)
+        )
+
+    def combination(self) -> Any:
+        """The networks."""
+        from recsmith.embeddings.combining import Networks
+
+        return Networks(self.networks, self.embedding_dim, self.hidden)
+
+
+class Paths(StorageMethod):
+    """A row for each remainder, of which `factor` ids share one, and a network of `hidden` columns for each quotient."""
+
+    reads = ("factor", "max_bag", "hidden")
+
+    def __init__(self, rule: CompressionRule, tables: Sequence[LogicalTable], maps: Maps) -> None:
+        self.rule = rule
+
+    def transform(self, table: LogicalTable) -> EmbeddingTransform:
+        """The table as remainders and networks."""
+        _, rows, columns = table
+        return PathBased(
+            num_embeddings=rows,
+            embedding_dim=columns,
+            networks=sharing(self.rule, rows),
+            hidden=self.rule.hidden,
+            max_bag=self.rule.max_bag,
         )

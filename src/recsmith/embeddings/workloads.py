@@ -1,18 +1,22 @@
 """A workload whose tables are stored smaller: what planner, simulator and sweep see of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from recsmith._types import noun
-from recsmith.embeddings.compression import CompressionRule, Method, transforms_of
-from recsmith.embeddings.mixed_dimension import MixedDimension
-from recsmith.embeddings.parts import EmbeddingTransform, Lookup, parameters, physical
-from recsmith.embeddings.path_based import PathBased
+from recsmith.embeddings.compression import (
+    CompressionRule,
+    Dial,
+    LogicalTable,
+    method_of,
+    methods_with_dials,
+    transforms_of,
+)
+from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, parameters, physical
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 STEPS = 50  # of halving an interval of factors or temperatures
-MOST_FACTOR = 1e6
 CLOSE = 0.995  # share of a target that counts as reached: 4 ids a quotient make tables 3.9999 times smaller
 
 
@@ -47,7 +51,7 @@ def compress(workload: Workload, rules: Sequence[CompressionRule]) -> Compressed
     Raises:
         UsageError: a table cannot be stored so, or it is a sequence, whose rows are not pooled.
     """
-    tables = [(table, table.embedding_dim) for table in workload.tables]
+    tables = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim) for table in workload.tables]
     transforms = transforms_of(rules, tables)
     sequence = next((t.name for t in workload.tables if t.name in transforms and not t.pooled), None)
     if sequence is not None:
@@ -66,36 +70,40 @@ def compress(workload: Workload, rules: Sequence[CompressionRule]) -> Compressed
 
 
 def compress_to(
-    workload: Workload, target: float, method: Method = "quotient_remainder", **words: object
+    workload: Workload, target: float, method: str = "quotient_remainder", **fields: object
 ) -> Compressed:
     """The workload stored with `target` times fewer parameters, by the mildest rule of a method that reaches it.
 
-    words: fields of CompressionRule other than its factor or temperature.
+    fields: of CompressionRule, other than the one that the target decides.
 
     Raises:
         UsageError: the method cannot reach the target, or takes no target.
     """
-    name = "temperature" if method == "mixed_dimension" else "factor"
-    if method not in ("hash", "quotient_remainder", "mixed_dimension"):
-        raise UsageError(
-            f"{method} has no setting that a target decides; take hash, quotient_remainder or mixed_dimension"
-        )
-    low, high = (0.0, 4.0) if name == "temperature" else (1.0, MOST_FACTOR)
+    dial = method_of(method).dial
+    if dial is None:
+        *others, last = methods_with_dials()
+        raise UsageError(f"{method} has no setting that a target decides; take {', '.join(others)} or {last}")
 
     def found(setting: float) -> Compressed:
-        return compress(workload, [CompressionRule(method=method, **{name: setting, **words})])  # type: ignore[arg-type]
+        return compress(workload, [CompressionRule(method=method, **{dial.field: setting, **fields})])  # type: ignore[arg-type]
 
-    most = found(high)
-    if most.factor < CLOSE * target:
+    return mildest(dial, target, found, method)
+
+
+def mildest(dial: Dial, target: float, found: Callable[[float], Compressed], method: str) -> Compressed:
+    """What the mildest setting of a dial gives that reaches a target. found: what a setting gives.
+
+    Raises:
+        UsageError: none reaches it.
+    """
+    low, high, best = dial.low, dial.high, found(dial.high)
+    if best.factor < CLOSE * target:
         raise UsageError(
-            f"{method} makes these tables at most {most.factor:.3g} times smaller, and the target is {target:g}; lower "
+            f"{method} makes these tables at most {best.factor:.3g} times smaller, and the target is {target:g}; lower "
             "the target or above_rows, or take another method"
         )
-    best = most
     for _ in range(STEPS):
-        middle = (low + high) / 2 if name == "temperature" else (low * high) ** 0.5
-        if method == "quotient_remainder":
-            middle = float(round(middle))
+        middle = dial.between(low, high)
         if not low < middle < high:
             break
         tried = found(middle)
@@ -129,13 +137,11 @@ def _part_table(table: Table, transform: EmbeddingTransform, number: int, access
         embedding_dim=part.embedding_dim,
         pooling="sum",
         access=access,
-        features=tuple(_feature(feature, transform, lookup) for feature in table.features for lookup in lookups),
+        features=tuple(_feature(feature, lookup) for feature in table.features for lookup in lookups),
     )
 
 
-def _feature(feature: Feature, transform: EmbeddingTransform, lookup: Lookup) -> Feature:
+def _feature(feature: Feature, lookup: Lookup) -> Feature:
     """A physical feature; ids that are distributed over several lookups are shared evenly."""
-    shared = len(transform.cover)
-    if isinstance(transform, MixedDimension | PathBased):
-        shared = sum(each.part == lookup.part for each in transform.lookups)
-    return replace(feature, name=physical(feature.name, lookup.name), pooling_factor=feature.pooling_factor / shared)
+    share = feature.pooling_factor / lookup.among
+    return replace(feature, name=physical(feature.name, lookup.name), pooling_factor=share)

@@ -15,12 +15,10 @@ from torchrec.streamable import Pipelineable
 
 from recsmith.data import Batch, Batches, Dataset, JaggedIds, Position
 from recsmith.data.deduplication import deduplicated, expanded
-from recsmith.embeddings import EmbeddingTransform, physical
 from recsmith.errors import UsageError
 from recsmith.feeding import Feed, FeedSettings, engine_of, status_file
-from recsmith.training.dedup_parts import Deduplication
-from recsmith.training.deduplicated import DeduplicatedFeatures, deduplicated_features
 from recsmith.training.run_data import RunData
+from recsmith.training.tables.features import Features
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class TrainingBatch(Pipelineable):
     """Some samples on a device: dense_features (B, D), sparse_features, labels (B, L); `place` stays on the host."""
 
     def __init__(
-        self, dense_features: torch.Tensor, sparse_features: KeyedJaggedTensor | DeduplicatedFeatures,
+        self, dense_features: torch.Tensor, sparse_features: Any,
         labels: torch.Tensor, place: Place,
     ) -> None:  # fmt: skip
         self.dense_features, self.sparse_features, self.labels = dense_features, sparse_features, labels
@@ -73,36 +71,6 @@ def pinned(batches: Iterator[TrainingBatch], device: torch.device) -> Iterator[T
     return map(TrainingBatch.pin_memory, batches) if device.type == "cuda" else batches
 
 
-@dataclass(frozen=True)
-class Features:
-    """The features that a model looks up, in the order in which batches hold them.
-
-    names: of the data's features, or of physical ones. stored: by name of a feature of the data, how its table is
-    stored, where that is not as it is. deduplication: of which of them distinct bags alone are looked up.
-    """
-
-    names: tuple[str, ...]
-    stored: Mapping[str, EmbeddingTransform]
-    deduplication: Deduplication = field(default_factory=Deduplication)
-
-    def prepared(self, batch: Batch) -> Batch:
-        """The batch with the distinct bags alone of features that are deduplicated."""
-        return batch if batch.inverse else deduplicated(batch, self.deduplication.groups)
-
-    @property
-    def plain(self) -> list[str]:
-        """Those that are not deduplicated."""
-        return [name for name in self.names if name not in self.deduplication.factors]
-
-    def jagged(self, batch: Batch) -> list[JaggedIds]:
-        """The bags of each."""
-        found = dict(batch.ids)
-        for name, transform in self.stored.items():
-            names = [physical(name, lookup.name) for lookup in transform.lookups]
-            found.update(zip(names, transform.route(batch.ids[name]), strict=True))
-        return [found[name] for name in self.plain]
-
-
 def as_tensors(
     batch: Batch, features: Features, position: Position | None = None, asked: int | None = None
 ) -> TrainingBatch:
@@ -114,25 +82,7 @@ def as_tensors(
     if place.asked > len(batch):
         batch = filled_up(expanded(batch), place.asked)
     dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
-    return TrainingBatch(dense, _looked_up(batch, features), torch.from_numpy(batch.labels), place)
-
-
-def _looked_up(batch: Batch, features: Features) -> KeyedJaggedTensor | DeduplicatedFeatures:
-    if not features.deduplication:
-        return _keyed_jagged(batch, features)
-    plain = _keyed_jagged(batch, features) if features.plain else None
-    return deduplicated_features(features.prepared(batch), plain, features.deduplication.parts)
-
-
-def _keyed_jagged(batch: Batch, features: Features) -> KeyedJaggedTensor:
-    jagged = features.jagged(batch)
-    weights = [ids.weights for ids in jagged if ids.weights is not None]
-    return KeyedJaggedTensor(
-        keys=features.plain,
-        values=torch.cat([torch.from_numpy(ids.values) for ids in jagged]),
-        lengths=torch.cat([torch.from_numpy(ids.lengths) for ids in jagged]),
-        weights=torch.cat([torch.from_numpy(one) for one in weights]) if len(weights) == len(jagged) else None,
-    )
+    return TrainingBatch(dense, features.tensors(batch), torch.from_numpy(batch.labels), place)
 
 
 def training_batches(
@@ -186,7 +136,7 @@ def _batches(
     output: Path | None,
 ) -> Batches | Feed:  # fmt: skip
     """The batches of a rank in an epoch from a position on, read by a thread or by processes: the same ones."""
-    groups = features.deduplication.groups
+    groups = features.groups
     if data.feed is not None:
         settings = FeedSettings(
             data=data.train, position=position, rank=rank, world_size=ranks, batch_size=size, groups=groups

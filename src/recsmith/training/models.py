@@ -9,20 +9,19 @@ from typing import Any
 
 import torch
 from torch import nn
-from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, EmbeddingCollection, EmbeddingConfig
+from torchrec import EmbeddingBagConfig, EmbeddingCollection, EmbeddingConfig
 from torchrec.models.deepfm import SimpleDeepFMNN
 from torchrec.models.dlrm import DLRM, DLRM_DCN
-from torchrec.modules.embedding_configs import BaseEmbeddingConfig, DataType, PoolingType
+from torchrec.modules.embedding_configs import DataType, PoolingType
 
+from recsmith._components import make
 from recsmith.data import DataSchema
-from recsmith.embeddings import transforms_of
-from recsmith.embeddings.combining import StoredTable, StoredTables
+from recsmith.embeddings import LogicalTable, transforms_of
 from recsmith.errors import UsageError
-from recsmith.training.batches import Features, Place, TrainingBatch
-from recsmith.training.dedup_parts import Deduplication
-from recsmith.training.deduplicated import DeduplicatedTables
+from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.run import RunModel, RunTable
-from recsmith.training.tables import tables_of
+from recsmith.training.tables import TABLES, tables_of
+from recsmith.training.tables.dedup_parts import Deduplication
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -94,17 +93,16 @@ def build_task(
 def _pooled(
     model: RunModel, schema: DataSchema, tables: Sequence[RunTable], device: torch.device, deduplication: Deduplication
 ) -> nn.Module:
-    """The pooled tables of a model, some of them stored smaller, or looked up once for each distinct bag."""
-    transforms = transforms_of(model.compression, [(table, table.embedding_dim or 0) for table in tables])
-    is_weighted = any(feature.weighted for feature in schema.features)
+    """The pooled tables of a model: a table module that the run names, or what compression and deduplication want."""
+    sizes = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim or 0) for table in tables]
+    transforms = transforms_of(model.compression, sizes)
+    wanted: Any = "plain"
     if deduplication:
-        configs = [_config(table) for table in tables]
-        return DeduplicatedTables(configs, deduplication, device, is_weighted=is_weighted)
-    if not transforms:
-        configs = [_config(table) for table in tables]
-        return EmbeddingBagCollection(device=device, tables=configs, is_weighted=is_weighted)
-    stored = [StoredTable(_config(table), transforms.get(table.name)) for table in tables]
-    return StoredTables(stored, device, is_weighted=is_weighted)
+        wanted = {"name": "deduplicated", "deduplication": deduplication}
+    elif transforms:
+        wanted = {"name": "stored", "transforms": transforms}
+    configs = [EmbeddingBagConfig(**_config_fields(table), pooling=POOLINGS[table.pooling]) for table in tables]
+    return make(TABLES, wanted, configs, device, any(feature.weighted for feature in schema.features))
 
 
 def _sequences(
@@ -129,33 +127,7 @@ def _sequences(
             f"tables '{first.name}' and '{wider.name}' have pooling none and {first.embedding_dim} and "
             f"{wider.embedding_dim} columns; TorchRec wants one embedding_dim for all of these"
         )
-    return EmbeddingCollection(device=device, tables=[EmbeddingConfig(**_words(table)) for table in tables])
-
-
-def features_of(model: nn.Module) -> Features:
-    """Features that a model's tables look up."""
-    names = tuple(feature for config in configs_of(model) for feature in config.feature_names)
-    divided = next((module for module in model.modules() if isinstance(module, DeduplicatedTables)), None)
-    stored = {
-        feature: table.transform
-        for module in model.modules()
-        if isinstance(module, StoredTables)
-        for table in module.stored
-        if table.transform is not None
-        for feature in table.config.feature_names
-    }
-    return Features(names, stored, divided.deduplication if divided else Deduplication())
-
-
-def configs_of(model: nn.Module) -> list[BaseEmbeddingConfig]:
-    """TorchRec's configs of the tables that a model is trained with."""
-    made: list[BaseEmbeddingConfig] = []
-    for module in model.modules():
-        if isinstance(module, EmbeddingBagCollection):
-            made += module.embedding_bag_configs()
-        elif isinstance(module, EmbeddingCollection):
-            made += module.embedding_configs()
-    return made
+    return EmbeddingCollection(device=device, tables=[EmbeddingConfig(**_config_fields(table)) for table in tables])
 
 
 def _built(model: RunModel, collection: Any, sequences: Any, dense: int, labels: int) -> nn.Module:
@@ -195,11 +167,7 @@ def find_function(name: str) -> Any:
         raise UsageError(f"'{name}' cannot be loaded: {error}; write package.module:function") from None
 
 
-def _config(table: RunTable) -> EmbeddingBagConfig:
-    return EmbeddingBagConfig(**_words(table), pooling=POOLINGS[table.pooling])
-
-
-def _words(table: RunTable) -> dict[str, Any]:
+def _config_fields(table: RunTable) -> dict[str, Any]:
     """What configs of pooled and of other tables have in common."""
     if table.data_type not in DATA_TYPES:
         raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")

@@ -1,11 +1,20 @@
-"""The embedding tables of a run: those that it names, or one for each feature of its data."""
+"""The embedding tables of a run: those that it names, or one for each feature of its data; what they are built as.
+
+A table module (protocol.py) builds, feeds, combines and exports the tables of a model. Nothing in this file needs torch.
+"""
 
 from dataclasses import replace
 
+from recsmith._components import register
 from recsmith.data import DataSchema
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.run import RunModel, RunTable
+
+TABLES = "table module"
+register(TABLES, "plain", "recsmith.training.tables.plain:plain")
+register(TABLES, "stored", "recsmith.training.tables.stored:StoredTables")
+register(TABLES, "deduplicated", "recsmith.training.tables.deduplicated:DeduplicatedTables")
 
 
 def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:

@@ -7,19 +7,29 @@ lookups, pooling and what crosses ranks shrink alike.
 B samples, U distinct rows, F features of a collection, D columns of a table
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 from torchrec.streamable import Pipelineable
 
 from recsmith._types import Ints
 from recsmith.data import Batch, JaggedIds
-from recsmith.data.deduplication import distinct_rows
-from recsmith.training.dedup_parts import Deduplication
+from recsmith.data.deduplication import deduplicated, distinct_rows
+from recsmith.training.tables.dedup_parts import Deduplication
+from recsmith.training.tables.features import Features, keyed_jagged
+from recsmith.training.tables.plain import plain
+from recsmith.training.tables.protocol import TableModule
+
+
+_COLLECTION = re.compile(r"\.(plain|distinct\.\d+)$")  # of these tables, at the end of its place in a model
 
 
 class InverseKeyedJaggedTensor(Pipelineable):
@@ -128,28 +138,50 @@ class DeduplicatedFeatures(Pipelineable):
         return DeduplicatedFeatures(plain, [part.pin_memory() for part in self.parts])
 
 
-class DeduplicatedTables(nn.Module):
+@dataclass(frozen=True)
+class RepeatedFeatures(Features):
+    """Features of which some are looked up once for each distinct bag."""
+
+    deduplication: Deduplication = field(default_factory=Deduplication)
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Those that share their rows."""
+        return self.deduplication.groups
+
+    @property
+    def repeats(self) -> Mapping[str, tuple[float, float]]:
+        """Samples for each row of a part, and of a feature."""
+        return self.deduplication.factors
+
+    def tensors(self, batch: Batch) -> DeduplicatedFeatures:
+        """Distinct bags of each part; a batch that its reader has not deduplicated is now."""
+        names = [name for name in self.names if name not in self.deduplication.factors]
+        plain = keyed_jagged(names, self.bags(batch)) if names else None
+        distinct = batch if batch.inverse else deduplicated(batch, self.groups)
+        rows = [{name: distinct.ids[name] for name in part} for part in self.deduplication.parts]
+        parts = [InverseKeyedJaggedTensor.from_rows(each, distinct.inverse) for each in rows]
+        return DeduplicatedFeatures(plain, parts)
+
+
+class DeduplicatedTables(nn.Module, TableModule):
     """Embedding tables in several collections; to a model they are one EmbeddingBagCollection.
 
     deduplication: which features are in which collection; tables of no such feature are in the plain one.
     """
 
     def __init__(
-        self, configs: Sequence[EmbeddingBagConfig], deduplication: Deduplication, device: torch.device,
-        *, is_weighted: bool = False,
+        self, configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool = False,
+        *, deduplication: Deduplication,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.configs, self.deduplication, parts = tuple(configs), deduplication, deduplication.parts
-        known = {name for part in parts for name in part}
-
-        def collection(wanted: Sequence[EmbeddingBagConfig]) -> EmbeddingBagCollection:
-            return EmbeddingBagCollection(tables=list(wanted), device=device, is_weighted=is_weighted)
-
+        self.configs, self.deduplication = tuple(configs), deduplication
+        known = {name for part in deduplication.parts for name in part}
         rest = [config for config in configs if not known & set(config.feature_names)]
-        self.plain = collection(rest) if rest else None
-        self.distinct = nn.ModuleList(
-            collection([config for config in configs if set(part) & set(config.feature_names)]) for part in parts
-        )
+        parts = [[c for c in configs if set(part) & set(c.feature_names)] for part in deduplication.parts]
+        self.collected = [*rest, *(config for part in parts for config in part)]
+        self.plain = plain(rest, device, is_weighted) if rest else None
+        self.distinct = nn.ModuleList(plain(part, device, is_weighted) for part in parts)
 
     def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
         """TorchRec's configs of all tables, in the model's order."""
@@ -166,6 +198,34 @@ class DeduplicatedTables(nn.Module):
         names = [name for config in self.configs for name in config.feature_names]
         return KeyedTensor(names, [found[name].shape[1] for name in names], torch.cat([found[n] for n in names], dim=1))
 
+    def features(self) -> RepeatedFeatures:
+        """All, some of them distinct bags alone."""
+        names = tuple(name for config in self.collected for name in config.feature_names)
+        return RepeatedFeatures(names, deduplication=self.deduplication)
+
+    def stored(self) -> list[BaseEmbeddingConfig]:
+        """All tables, collection by collection."""
+        return list(self.collected)
+
+    def names(self) -> list[str]:
+        """Of all tables."""
+        return [config.name for config in self.collected]
+
+    def vectors(self, name: str) -> torch.Tensor | None:
+        """The weights."""
+        collections: Any = [*([] if self.plain is None else [self.plain]), *self.distinct]
+        found = next((each.embedding_bags for each in collections if name in each.embedding_bags), None)
+        return None if found is None else found[name].weight.detach()
+
+    def exported(self, parameter: str) -> str:
+        """Its name in the model whose tables are one collection."""
+        owner, bags, table = parameter.rpartition(".embedding_bags.")
+        return _COLLECTION.sub("", owner) + bags + table
+
+    def why_not_ahead(self) -> str | None:
+        """Ranks agree on numbers of rows."""
+        return "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
+
 
 def equally_long(parts: Sequence[InverseKeyedJaggedTensor]) -> list[InverseKeyedJaggedTensor]:
     """The parts with as many rows on every rank, which the sums over ranks of row-wise tables need."""
@@ -173,27 +233,6 @@ def equally_long(parts: Sequence[InverseKeyedJaggedTensor]) -> list[InverseKeyed
     if dist.is_initialized() and dist.get_world_size() > 1:
         dist.all_reduce(rows, dist.ReduceOp.MAX)
     return [part.padded(most) for part, most in zip(parts, rows.tolist(), strict=True)]
-
-
-def deduplicated_features(
-    batch: Batch, plain: KeyedJaggedTensor | None, parts: Sequence[Sequence[str]]
-) -> DeduplicatedFeatures:
-    """The features of a reader's batch, whose features of all parts are deduplicated."""
-    rows = [{name: batch.ids[name] for name in part} for part in parts]
-    return DeduplicatedFeatures(plain, [InverseKeyedJaggedTensor.from_rows(each, batch.inverse) for each in rows])
-
-
-def undivided(parameter: str) -> str:
-    """A parameter's name in the model whose tables are one collection, which is the one that is exported."""
-    words = parameter.split(".")
-    for i in range(len(words) - 1, 0, -1):
-        if words[i] == "embedding_bags":
-            if words[i - 1] == "plain":
-                del words[i - 1]
-            elif words[i - 1].isdigit() and words[i - 2] == "distinct":
-                del words[i - 2 : i]
-            break
-    return ".".join(words)
 
 
 def _as_bags(feature: object) -> JaggedIds:

@@ -1,0 +1,67 @@
+"""What batches hold for the tables of a model, and the tensors that are made of a reader's batch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torchrec import KeyedJaggedTensor
+
+from recsmith.data import Batch, JaggedIds
+from recsmith.embeddings import EmbeddingTransform, physical
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features that a model looks up, in the order in which batches hold them.
+
+    names: of the data's features, or of physical ones. transforms: by name of a feature of the data, how its table is
+    stored, where that is not as it is.
+    """
+
+    names: tuple[str, ...]
+    transforms: Mapping[str, EmbeddingTransform] = field(default_factory=dict[str, EmbeddingTransform])
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Features whose distinct bags alone a reader hands on, those that share their rows together."""
+        return ()
+
+    @property
+    def repeats(self) -> Mapping[str, tuple[float, float]]:
+        """Samples for each row of what is looked up with a feature, and for each of its own; none: 1 and 1."""
+        return {}
+
+    def bags(self, batch: Batch) -> dict[str, JaggedIds]:
+        """The bags of every feature, of the data's and of physical ones."""
+        found = dict(batch.ids)
+        for name, transform in self.transforms.items():
+            names = [physical(name, lookup.name) for lookup in transform.lookups]
+            found.update(zip(names, transform.route(batch.ids[name]), strict=True))
+        return found
+
+    def tensors(self, batch: Batch) -> Any:
+        """What the tables are given of a batch: a KeyedJaggedTensor, unless a table module says otherwise."""
+        return keyed_jagged(self.names, self.bags(batch))
+
+
+def keyed_jagged(names: Sequence[str], bags: Mapping[str, JaggedIds]) -> KeyedJaggedTensor:
+    """The bags of some features as one KeyedJaggedTensor."""
+    jagged = [bags[name] for name in names]
+    weights = [ids.weights for ids in jagged if ids.weights is not None]
+    return KeyedJaggedTensor(
+        keys=list(names),
+        values=torch.cat([torch.from_numpy(ids.values) for ids in jagged]),
+        lengths=torch.cat([torch.from_numpy(ids.lengths) for ids in jagged]),
+        weights=torch.cat([torch.from_numpy(one) for one in weights]) if len(weights) == len(jagged) else None,
+    )
+
+
+def joined(parts: Sequence[Features]) -> Features:
+    """The features of several table modules as one batch holds them; of one that says what tensors are, its kind."""
+    special = next((part for part in parts if type(part) is not Features), Features(()))
+    return replace(
+        special,
+        names=tuple(name for part in parts for name in part.names),
+        transforms={name: transform for part in parts for name, transform in part.transforms.items()},
+    )

@@ -1,0 +1,105 @@
+"""TorchRec's own collections, and the tables of a whole model: each question is asked of all its table modules."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, EmbeddingCollection
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig
+
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.training.tables.features import Features, joined
+from recsmith.training.tables.protocol import Start, TableModule
+
+
+def plain(configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool) -> EmbeddingBagCollection:
+    """Pooled tables as they are."""
+    return EmbeddingBagCollection(device=device, tables=list(configs), is_weighted=is_weighted)
+
+
+class Plain(TableModule):
+    """A collection of TorchRec's, pooled or of sequences, as a table module."""
+
+    def __init__(self, collection: EmbeddingBagCollection | EmbeddingCollection) -> None:
+        self.collection = collection
+
+    def features(self) -> Features:
+        """All that its tables look up."""
+        return Features(tuple(name for config in self.stored() for name in config.feature_names))
+
+    def stored(self) -> list[BaseEmbeddingConfig]:
+        """Its tables as they are."""
+        if isinstance(self.collection, EmbeddingBagCollection):
+            return list(self.collection.embedding_bag_configs())
+        return list(self.collection.embedding_configs())
+
+    def names(self) -> list[str]:
+        """Of its tables."""
+        return [config.name for config in self.stored()]
+
+    def vectors(self, name: str) -> torch.Tensor | None:
+        """The weights."""
+        pooled = isinstance(self.collection, EmbeddingBagCollection)
+        modules: Any = self.collection.embedding_bags if pooled else self.collection.embeddings
+        return modules[name].weight.detach() if name in modules else None
+
+
+def table_modules(model: nn.Module) -> list[TableModule]:
+    """The table modules of a model in its order; of one that is sharded, those around sharded collections."""
+    return list(_found(model, set()))
+
+
+def _found(module: nn.Module, seen: set[nn.Module]) -> Iterator[TableModule]:
+    if module in seen:
+        return
+    seen.add(module)
+    if isinstance(module, TableModule):
+        yield module
+    elif isinstance(module, EmbeddingBagCollection | EmbeddingCollection):
+        yield Plain(module)
+    else:
+        for child in module.children():
+            yield from _found(child, seen)
+
+
+def features_of(model: nn.Module) -> Features:
+    """Features that a model's tables look up."""
+    return joined([tables.features() for tables in table_modules(model)])
+
+
+def configs_of(model: nn.Module) -> list[BaseEmbeddingConfig]:
+    """TorchRec's configs of the tables that a model is trained with."""
+    return [config for tables in table_modules(model) for config in tables.stored()]
+
+
+def starts_of(model: nn.Module) -> dict[str, Start]:
+    """How the weights of each stored table of a model start."""
+    return {name: start for tables in table_modules(model) for name, start in tables.starts().items()}
+
+
+def vectors_of(model: nn.Module, name: str) -> torch.Tensor:
+    """The vectors of all ids of a table (num_embeddings, embedding_dim), of a model that is not sharded.
+
+    Raises:
+        UsageError: there is no such table.
+    """
+    modules = table_modules(model)
+    found = next((vectors for tables in modules if (vectors := tables.vectors(name)) is not None), None)
+    if found is None:
+        known = [each for tables in modules for each in tables.names()]
+        raise UsageError(f"there is no table '{name}'{did_you_mean(name, known)}")
+    return found
+
+
+def exported_name(model: nn.Module, parameter: str) -> str:
+    """The name under which a parameter of a model is exported."""
+    for tables in table_modules(model):
+        parameter = tables.exported(parameter)
+    return parameter
+
+
+def why_not_ahead(model: nn.Module) -> str | None:
+    """Why ids of the next batch cannot cross ranks ahead, as far as the tables know; None where they can."""
+    return next((reason for tables in table_modules(model) if (reason := tables.why_not_ahead())), None)

@@ -1,0 +1,61 @@
+"""What the tables of a model are to everything else: what they are fed, stored in, start with and are exported as.
+
+A table module is an nn.Module that a model is given in place of one TorchRec collection, built by
+`Class(configs, device, is_weighted, **settings)`. To the model it is a collection: it has `embedding_bag_configs()` of
+the logical tables, and its forward pass returns their pooled vectors. Planner, checkpoints and the exchange between
+ranks see the collections inside it. plain.py says the same of TorchRec's own collections.
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig
+
+from recsmith.training.tables.features import Features
+
+
+class Start(NamedTuple):
+    """How the weights of a stored table start: drawn uniformly within `reach` of `center`."""
+
+    rows: int
+    columns: int
+    center: float
+    reach: float
+
+
+@runtime_checkable
+class TableModule(Protocol):
+    """Embedding tables of a model."""
+
+    def features(self) -> Features:
+        """What batches must hold for them."""
+        ...
+
+    def stored(self) -> list[BaseEmbeddingConfig]:
+        """TorchRec's configs of the tables that are stored, before they are sharded."""
+        ...
+
+    def starts(self) -> dict[str, Start]:
+        """How the weights of each stored table start: as torchrec's models have it, where nothing else is said."""
+        return {config.name: torchrec_start(config) for config in self.stored()}
+
+    def vectors(self, name: str) -> torch.Tensor | None:
+        """The vectors of all ids of a logical table (rows, columns), not sharded; None where it has no such table."""
+        ...
+
+    def names(self) -> list[str]:
+        """Names of the logical tables."""
+        ...
+
+    def exported(self, parameter: str) -> str:
+        """The name under which a parameter of the model is exported: that of the model without this module's doing."""
+        return parameter
+
+    def why_not_ahead(self) -> str | None:
+        """Why ids of the next batch cannot cross ranks while this one trains; None where they can."""
+        return None
+
+
+def torchrec_start(config: BaseEmbeddingConfig) -> Start:
+    """Within 1 / sqrt(rows) of zero."""
+    return Start(config.num_embeddings, config.embedding_dim, 0.0, config.num_embeddings**-0.5)

@@ -1,0 +1,186 @@
+"""Tables that are stored smaller: to a model they are one collection of logical tables.
+
+B samples, D columns of a logical table
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig, PoolingType
+
+from recsmith.data import JaggedIds
+from recsmith.embeddings import EmbeddingTransform, Part, physical
+from recsmith.embeddings.combining import Same
+from recsmith.training.tables.features import Features
+from recsmith.training.tables.protocol import Start, TableModule, torchrec_start
+
+CHUNK = 65_536  # ids whose vectors are put together at once: some megabytes at any width
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A logical table as a model has it, and how it is stored; None: as it is."""
+
+    config: EmbeddingBagConfig
+    transform: EmbeddingTransform | None = None
+
+    def logical_config(self) -> EmbeddingBagConfig:
+        """TorchRec's config that the model sees, with the features that it sees."""
+        outputs = () if self.transform is None else self.transform.outputs
+        if not outputs:
+            return self.config
+        names = [physical(name, output) for name in self.config.feature_names for output in outputs]
+        return replace(self.config, feature_names=names)
+
+    @property
+    def parts(self) -> tuple[Part | None, ...]:
+        """Those of the transform; of a table that is stored as it is, None."""
+        return (None,) if self.transform is None else self.transform.parts
+
+    def physical_configs(self) -> list[EmbeddingBagConfig]:
+        """TorchRec's configs of the physical tables. They pool by sums: means are taken of what is put together."""
+        if self.transform is None:
+            return [self.config]
+        lookups = self.transform.lookups
+        return [
+            EmbeddingBagConfig(
+                name=physical(self.config.name, part.name),
+                num_embeddings=part.num_embeddings,
+                embedding_dim=part.embedding_dim,
+                feature_names=[
+                    physical(feature, lookup.name)
+                    for feature in self.config.feature_names
+                    for lookup in lookups
+                    if lookup.part == number
+                ],
+                pooling=PoolingType.SUM,
+                data_type=self.config.data_type,
+            )
+            for number, part in enumerate(self.transform.parts)
+        ]
+
+
+class StoredTables(nn.Module, TableModule):
+    """Embedding tables of which some are stored smaller. transforms: how, by name of the table."""
+
+    def __init__(
+        self, configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool = False,
+        *, transforms: Mapping[str, EmbeddingTransform],
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.logical = tuple(StoredTable(config, transforms.get(config.name)) for config in configs)
+        self.combine = Combined(self.logical)
+        stored = [config for table in self.logical for config in table.physical_configs()]
+        self.tables = EmbeddingBagCollection(tables=stored, device=device, is_weighted=is_weighted)
+
+    def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
+        """TorchRec's configs of the logical tables."""
+        return [table.logical_config() for table in self.logical]
+
+    def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
+        """Pooled vectors (B, D) of each logical feature. features: the physical ones."""
+        return self.combine(self.tables(features), features)
+
+    def features(self) -> Features:
+        """Physical features, and how ids of the data go there."""
+        names = tuple(name for config in self.stored() for name in config.feature_names)
+        transforms = {
+            feature: table.transform
+            for table in self.logical
+            if table.transform is not None
+            for feature in table.config.feature_names
+        }
+        return Features(names, transforms)
+
+    def stored(self) -> list[BaseEmbeddingConfig]:
+        """The physical tables."""
+        return [config for table in self.logical for config in table.physical_configs()]
+
+    def starts(self) -> dict[str, Start]:
+        """As the parts of transforms say."""
+        return {
+            config.name: _start(config, part)
+            for table in self.logical
+            for config, part in zip(table.physical_configs(), table.parts, strict=True)
+        }
+
+    def names(self) -> list[str]:
+        """Of the logical tables."""
+        return [table.config.name for table in self.logical]
+
+    def vectors(self, name: str) -> torch.Tensor | None:
+        """The vectors of all ids, put together."""
+        if name not in self.names():
+            return None
+        number = self.names().index(name)
+        transform, combine, bags = self.logical[number].transform, self.combine[number], self._bags()
+        if transform is None:
+            return bags[name].weight.detach()
+        weights = [bags[physical(name, part.name)].weight.detach() for part in transform.parts]
+        made: list[torch.Tensor] = []
+        for first in range(0, transform.num_embeddings, CHUNK):
+            ids = np.arange(first, min(first + CHUNK, transform.num_embeddings))
+            routed = transform.route(JaggedIds(values=ids, lengths=np.ones(len(ids), np.int32)))
+            found = [
+                _summed(weights[lookup.part], each) for lookup, each in zip(transform.lookups, routed, strict=True)
+            ]
+            with torch.no_grad():
+                made.append(combine(found))
+        return torch.cat(made)
+
+    def _bags(self) -> Any:
+        return self.tables.embedding_bags
+
+
+class Combined(nn.ModuleList):
+    """How the vectors of each stored table are put together. It has no tables: TorchRec's pipelines run it whole."""
+
+    def __init__(self, tables: Sequence[StoredTable]) -> None:
+        super().__init__(Same() if table.transform is None else table.transform.combination() for table in tables)
+        self.stored = tuple(tables)
+
+    def forward(self, pooled: KeyedTensor, features: KeyedJaggedTensor) -> KeyedTensor:
+        """Pooled vectors (B, D) of each logical feature from those of the physical ones."""
+        found = pooled.to_dict()
+        names = [name for table in self.stored for name in table.logical_config().feature_names]
+        vectors = [
+            vector
+            for table, combine in zip(self.stored, self, strict=True)
+            for feature in table.config.feature_names
+            for vector in _vector(table, combine, feature, found, features).split(table.config.embedding_dim, dim=1)
+        ]
+        return KeyedTensor(names, [vector.shape[1] for vector in vectors], torch.cat(vectors, dim=1))
+
+
+def _vector(
+    table: StoredTable, combine: nn.Module, feature: str, found: dict[str, torch.Tensor], features: KeyedJaggedTensor
+) -> torch.Tensor:
+    """The vectors of one feature; where its table pools by means, of what is put together."""
+    transform = table.transform
+    if transform is None:
+        return found[feature]
+    names = [physical(feature, lookup.name) for lookup in transform.lookups]
+    vector = combine([found[name] for name in names])
+    if table.config.pooling == PoolingType.SUM:
+        return vector
+    lengths = torch.stack([features[names[i]].lengths() for i in transform.cover]).sum(dim=0)
+    return vector / lengths.clamp(min=1).unsqueeze(1)
+
+
+def _start(config: EmbeddingBagConfig, part: Part | None) -> Start:
+    """Within reach of the part's center; a reach that it does not say is torchrec's."""
+    usual = torchrec_start(config)
+    if part is None:
+        return usual
+    return usual._replace(center=part.center, reach=usual.reach if part.reach is None else part.reach)
+
+
+def _summed(weight: torch.Tensor, ids: JaggedIds) -> torch.Tensor:
+    """The sum of the rows of each bag (B, columns)."""
+    offsets = torch.from_numpy(np.cumsum(ids.lengths, dtype=np.int64) - ids.lengths)
+    return torch.nn.functional.embedding_bag(torch.from_numpy(ids.values), weight, offsets, mode="sum")
