@@ -25,9 +25,9 @@ from recsmith.training import Run, RunData, RunModel
 from recsmith.training.batches import as_tensors
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import cheap_columns, id_counts
-from recsmith.training.models import features_of
 from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
 from recsmith.training.tables import tables_of
+from recsmith.training.tables.plain import features_of
 
 USERS, GROUPS = 50, 40
 COLUMNS = 16

@@ -65,11 +65,11 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     import torch.distributed as dist
 
     from recsmith.training.agreement import Agreement, Ending
-    from recsmith.training.batches import Features
     from recsmith.training.checkpoints import Checkpoints
     from recsmith.training.datasets import open_data
     from recsmith.training.loop import _train  # pyright: ignore[reportPrivateUsage]
     from recsmith.training.run import Checkpointing
+    from recsmith.training.tables.features import Features
     from recsmith.training.telling import Diary
     from recsmith.training.underway import Reached, Underway
 
@@ -97,10 +97,11 @@ def pairs(run: dict[str, Any], count: int, steps: int, folder: str) -> list[tupl
 
     from recsmith.training.batches import pinned, training_batches
     from recsmith.training.datasets import open_data
-    from recsmith.training.models import build_task, features_of
+    from recsmith.training.models import build_task
     from recsmith.training.reading import run_from_raw
     from recsmith.training.sharded import draw_weights, rank_device, shard
     from recsmith.training.starting import agreed_plan
+    from recsmith.training.tables.plain import features_of
 
     made = run_from_raw(run, "run")
     dataset = open_data(made.data.train, "data.train")

@@ -74,15 +74,15 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     from recsmith.training.batches import training_batches
     from recsmith.training.datasets import open_data
     from recsmith.training.metrics import Window
-    from recsmith.training.models import build_task, features_of
+    from recsmith.training.models import build_task
     from recsmith.training.optimizers.building import SPARSE, sparse_arguments
-    from recsmith.training.sharded import sizes_of
+    from recsmith.training.tables.plain import features_of, initial_weights_of
     from recsmith.training.weights import draw_tables
 
     made = run_from_raw(run, "run")
     dataset = open_data(made.data.train, "data.train")
     task = build_task(made.model, dataset.schema, made.seed, tables_on="cpu")
-    draw_tables(task, sizes_of(task), made.seed)
+    draw_tables(task, initial_weights_of(task), made.seed)
     tables = [parameter for name, parameter in task.named_parameters() if "embedding_bags" in name]
     dense = [parameter for name, parameter in task.named_parameters() if "embedding_bags" not in name]
     sparse = made.optimizers.sparse
@@ -166,7 +166,7 @@ def as_rank(runs: Path) -> None:
 
 
 def on_two_networks(runs: list[dict[str, Any]], ranks_per_host: int, folder: Path) -> list[str | None]:
-    """Start torchrun once in each of two network namespaces, and wait for both."""
+    """InitialWeights torchrun once in each of two network namespaces, and wait for both."""
     (folder / "runs.json").write_text(json.dumps(runs))
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": INTERFACE, "TP_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1"}
     with two_networks() as hosts:

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from recsmith.cli.compress import compress_command
-from recsmith.embeddings import load_maps, parameters, transforms_of
+from recsmith.embeddings import LogicalTable, load_maps, parameters, transforms_of
 from recsmith.errors import RecSmithError
 from recsmith.training import load_run
 from recsmith.training.datasets import open_data
@@ -59,7 +59,10 @@ def test_a_run_for_data_is_written_and_can_be_trained(method: str, tmp_path: Pat
     assert found.exit_code == 0, found.stderr
     made = load_run("run.yaml")
     tables = tables_of(made.model, open_data(made.data.train, "data.train").schema)
-    transforms = transforms_of(made.model.compression, [(table, table.embedding_dim or 0) for table in tables])
+    transforms = transforms_of(
+        made.model.compression,
+        [LogicalTable(each.name, each.num_embeddings, each.embedding_dim or 0) for each in tables],
+    )
     assert set(transforms) == {"item", "user"}
     before = sum(16 * table.num_embeddings for table in tables)
     assert before / sum(parameters(each) for each in transforms.values()) >= 0.995 * 6

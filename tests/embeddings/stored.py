@@ -3,16 +3,11 @@
 import numpy as np
 
 from recsmith.data import JaggedIds
-from recsmith.embeddings import (
-    Block,
-    Compositional,
-    EmbeddingTransform,
-    Hashing,
-    MixedDimension,
-    PathBased,
-    by_popularity,
-    learn_hash,
-)
+from recsmith.embeddings import EmbeddingTransform, by_popularity, learn_hash
+from recsmith.embeddings.compositional import Compositional
+from recsmith.embeddings.hashing import Hashing
+from recsmith.embeddings.mixed_dimension import Block, MixedDimension
+from recsmith.embeddings.path_based import PathBased
 
 ROWS, COLUMNS, LONGEST = 90, 8, 3
 COUNTS = np.random.default_rng(5).integers(0, 50, ROWS)

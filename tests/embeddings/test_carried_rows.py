@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.embeddings import IdMap
-from recsmith.embeddings.carried_rows import carried_rows
+from recsmith.embeddings.id_maps import carried_rows
 
 IDS = 12
 

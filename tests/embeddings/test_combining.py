@@ -13,9 +13,9 @@ from torchrec.modules.embedding_configs import PoolingType  # noqa: E402
 
 from recsmith.data import JaggedIds  # noqa: E402
 from recsmith.embeddings import physical  # noqa: E402
-from recsmith.embeddings.combining import StoredTable, StoredTables  # noqa: E402
-from recsmith.embeddings.unfolding import unfolded  # noqa: E402
 from recsmith.errors import UsageError  # noqa: E402
+from recsmith.training.tables.plain import vectors_of  # noqa: E402
+from recsmith.training.tables.stored import StoredTables  # noqa: E402
 
 
 def tables(name: str, pooling: PoolingType) -> StoredTables:
@@ -23,7 +23,7 @@ def tables(name: str, pooling: PoolingType) -> StoredTables:
         name="t", num_embeddings=ROWS, embedding_dim=COLUMNS, feature_names=["f", "g"], pooling=pooling
     )
     torch.manual_seed(0)
-    made = StoredTables([StoredTable(config, TRANSFORMS[name])], torch.device("cpu"))
+    made = StoredTables([config], torch.device("cpu"), transforms={"t": TRANSFORMS[name]})
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.normal_()
@@ -48,7 +48,7 @@ def jagged(name: str, features: dict[str, JaggedIds]) -> KeyedJaggedTensor:
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_bag_is_the_sum_or_mean_of_the_rows_of_its_ids(name: str, pooling: PoolingType) -> None:
     made = tables(name, pooling)
-    rows = unfolded(made, "t")
+    rows = vectors_of(made, "t")
     assert rows.shape == (ROWS, COLUMNS * (2 if name == "generate" else 1))
     features = {"f": bags(ROWS, 30, seed=1), "g": bags(ROWS, 30, seed=2)}
     found = made(jagged(name, features)).to_dict()
@@ -64,8 +64,8 @@ def test_a_bag_is_the_sum_or_mean_of_the_rows_of_its_ids(name: str, pooling: Poo
 
 def test_ids_that_are_told_apart_have_vectors_of_their_own() -> None:
     for name in ("multiply", "add", "concat", "three", "chinese", "blocks", "generate"):
-        assert len(np.unique(unfolded(tables(name, PoolingType.SUM), "t").numpy(), axis=0)) == ROWS
-    assert len(np.unique(unfolded(tables("hash", PoolingType.SUM), "t").numpy(), axis=0)) <= 20
+        assert len(np.unique(vectors_of(tables(name, PoolingType.SUM), "t").numpy(), axis=0)) == ROWS
+    assert len(np.unique(vectors_of(tables("hash", PoolingType.SUM), "t").numpy(), axis=0)) <= 20
 
 
 def test_each_partition_is_a_feature_to_the_model_where_it_generates() -> None:
@@ -78,4 +78,4 @@ def test_each_partition_is_a_feature_to_the_model_where_it_generates() -> None:
 
 def test_an_unknown_table_is_named() -> None:
     with pytest.raises(UsageError, match="there is no table 'tt'"):
-        unfolded(tables("hash", PoolingType.SUM), "tt")
+        vectors_of(tables("hash", PoolingType.SUM), "tt")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recsmith.embeddings import learn_hash
-from recsmith.embeddings.learned_hash import RARE_ROWS
+from recsmith.embeddings.hashing import RARE_ROWS
 from recsmith.errors import UsageError
 
 IDS, GROUPS = 400, 10

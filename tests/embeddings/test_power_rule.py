@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embeddings.test_transforms import CRITEO
-from recsmith.embeddings import mixed_parameters, power_rule, powers_of_two
+from recsmith.embeddings.mixed_dimension import mixed_parameters, power_rule, powers_of_two
 from recsmith.errors import UsageError
 
 

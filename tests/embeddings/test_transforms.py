@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embeddings.stored import TRANSFORMS, bags
-from recsmith.embeddings import Block, Compositional, Hashing, IdMap, MixedDimension, PathBased, parameters
-from recsmith.embeddings.compositional import balanced, complementary, coprime, quotient_remainder
+from recsmith.embeddings import IdMap, parameters
+from recsmith.embeddings.compositional import Compositional, balanced, complementary, coprime, quotient_remainder
+from recsmith.embeddings.hashing import Hashing
+from recsmith.embeddings.mixed_dimension import Block, MixedDimension
+from recsmith.embeddings.path_based import PathBased
 from recsmith.errors import UsageError
 
 ROWS = "1460 583 10131227 2202608 305 24 12517 633 3 93145 5683 8351593 3194 27 14992 5461306 10 5652 2173 4 7046547 18"

@@ -69,7 +69,8 @@ def test_wrong_changes_are_named(setting: str, words: str):
 @pytest.mark.parametrize("feed", [None, 1])
 def test_every_sample_is_used_once_whatever_the_sizes(feed: int | None):
     pytest.importorskip("torchrec")
-    from recsmith.training.batches import Features, training_batches
+    from recsmith.training.batches import training_batches
+    from recsmith.training.tables.features import Features
 
     spec = {
         "format": "generator", "seed": 1, "num_samples": 1000, "features": [{"name": "a", "num_embeddings": 10}],
@@ -95,8 +96,9 @@ def test_every_sample_is_used_once_whatever_the_sizes(feed: int | None):
 
 def test_data_that_is_smaller_than_a_step_is_refused():
     pytest.importorskip("torchrec")
-    from recsmith.training.batches import Features, training_batches
+    from recsmith.training.batches import training_batches
     from recsmith.training.datasets import open_data
+    from recsmith.training.tables.features import Features
 
     spec = {"format": "generator", "seed": 1, "num_samples": 100, "features": [{"name": "a", "num_embeddings": 10}]}
     data = RunData(train=spec, batch_size=64)

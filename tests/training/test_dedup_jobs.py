@@ -109,9 +109,9 @@ def test_a_resumed_job_that_is_fed_by_processes_ends_with_the_same_bits(
 
 def test_what_gains_is_chosen_and_counted_in_the_plan(trained: tuple[Run, dict[str, Any]]) -> None:
     from recsmith.training.datasets import open_data
-    from recsmith.training.dedup_parts import deduplication_of
     from recsmith.training.models import build_task
     from recsmith.training.starting import plan_here
+    from recsmith.training.tables.dedup_parts import deduplication_of
 
     run, _ = trained
     dataset = open_data(run.data.train, "data.train")
@@ -131,7 +131,7 @@ def test_what_gains_is_chosen_and_counted_in_the_plan(trained: tuple[Run, dict[s
 def test_wrong_groups_are_refused(tmp_path: Path) -> None:
     from recsmith.embeddings import CompressionRule
     from recsmith.training.datasets import open_data
-    from recsmith.training.dedup_parts import deduplication_of
+    from recsmith.training.tables.dedup_parts import deduplication_of
 
     run = a_run(tmp_path, deduplicate=(("a", "b"), ("c",)))
     dataset = open_data(run.data.train, "data.train")
@@ -151,7 +151,7 @@ def test_tensors_expand_to_what_they_were() -> None:
     import torch
     from torchrec import KeyedJaggedTensor
 
-    from recsmith.training.deduplicated import InverseKeyedJaggedTensor
+    from recsmith.training.tables.deduplicated import InverseKeyedJaggedTensor
 
     plain = KeyedJaggedTensor(
         keys=["x", "y"], values=torch.tensor([1, 2, 1, 2, 3, 5, 5, 6]), lengths=torch.tensor([2, 2, 1, 1, 1, 1])

@@ -20,9 +20,10 @@ pytestmark = pytest.mark.usefixtures("torchrec")
 def test_weights_do_not_depend_on_how_a_table_is_cut(rows: int, first: int, count: int, left: int):
     import torch
 
-    from recsmith.training.weights import Drawn, _fill  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.tables.protocol import InitialWeights
+    from recsmith.training.weights import _fill  # pyright: ignore[reportPrivateUsage]
 
-    size = Drawn(rows, 8, 0.0, rows**-0.5)
+    size = InitialWeights(rows, 8, 0.0, rows**-0.5)
     first = min(first, rows - 1)
     whole, part = torch.empty(rows, 8), torch.empty(min(count, rows - first), 4)
     _fill(whole, "t", (0, 0), size, seed=3)

@@ -63,7 +63,7 @@ def held_out_loss(task: Any, run: Run) -> float:
     import torch
 
     from recsmith.training.batches import as_tensors
-    from recsmith.training.models import features_of
+    from recsmith.training.tables.plain import features_of
 
     task.eval()
     test = open_data(run.data.test, "data.test")

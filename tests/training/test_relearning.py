@@ -11,7 +11,7 @@ import pytest
 from training.test_jobs import a_run
 
 from recsmith.embeddings import CompressionRule, IdMap, load_maps, save_maps
-from recsmith.embeddings.carried_rows import carried_rows
+from recsmith.embeddings.id_maps import carried_rows
 from recsmith.errors import UsageError
 from recsmith.training import Checkpointing, Run, RunData, RunModel, load_run, train
 

@@ -177,7 +177,6 @@ def sharing(rule: CompressionRule, rows: int) -> int:
     return min(round(rule.factor), math.isqrt(rows))
 
 
-
 def quotient_remainder(num_embeddings: int, collisions: int) -> tuple[int, ...]:
     """Sizes of the quotient-remainder trick: `collisions` ids share a quotient, and each has another remainder.
 

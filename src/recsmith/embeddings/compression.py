@@ -76,7 +76,7 @@ class StorageMethod(Protocol):
         ...
 
     @classmethod
-    def problems(cls, rule: "CompressionRule") -> Sequence[str | None]:
+    def problems(cls, rule: "CompressionRule") -> Sequence[str | None]:  # noqa: ARG003 (of methods that ask it)
         """What is wrong with a rule, in words; None for a rule that is kept."""
         return ()
 
@@ -155,6 +155,12 @@ def method_of(name: str) -> type[StorageMethod]:
 def methods_with_dials() -> list[str]:
     """Names of the methods that a target of size decides, in their order."""
     return [name for name in known(METHOD) if method_of(name).dial is not None]
+
+
+def shown_fields(rule: CompressionRule, among: Sequence[str]) -> dict[str, Any]:
+    """Some of a rule's fields, those without that its method does not read."""
+    unread = set(fields_read()) - set(method_of(rule.method).reads)
+    return {name: getattr(rule, name) for name in among if name not in unread}
 
 
 def fields_read() -> list[str]:

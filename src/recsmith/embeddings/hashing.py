@@ -103,7 +103,6 @@ class LearnedHash(Hash):
         return map_of(self.rule, table, self.maps)
 
 
-
 def learn_hash(
     vectors: Floats, counts: Ints, rows: int, *, private: float = 0.5, known: int = KNOWN, seed: int = 0
 ) -> IdMap:

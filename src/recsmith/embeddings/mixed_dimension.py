@@ -8,7 +8,7 @@ n ids of a feature in a batch, N blocks
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -132,7 +132,7 @@ class MixedDimensions(StorageMethod):
     """
 
     reads = ("temperature", "shares", "widths", "maps")
-    dial = Dial(field="temperature", low=0.0, high=4.0)
+    dial: ClassVar[Dial] = Dial(field="temperature", low=0.0, high=4.0)
     from_data = "recsmith.training.compressing:block_rules"
 
     @classmethod

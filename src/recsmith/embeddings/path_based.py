@@ -86,7 +86,7 @@ class PathBased(EmbeddingTransform):
 
 
 class Paths(StorageMethod):
-    """A row for each remainder, of which `factor` ids share one, and a network of `hidden` columns for each quotient."""
+    """A row for each remainder, which `factor` ids share, and a network of `hidden` columns for each quotient."""
 
     reads = ("factor", "max_bag", "hidden")
 

@@ -51,8 +51,7 @@ def compress(workload: Workload, rules: Sequence[CompressionRule]) -> Compressed
     Raises:
         UsageError: a table cannot be stored so, or it is a sequence, whose rows are not pooled.
     """
-    tables = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim) for table in workload.tables]
-    transforms = transforms_of(rules, tables)
+    transforms = transforms_of(rules, workload_tables(workload))
     sequence = next((t.name for t in workload.tables if t.name in transforms and not t.pooled), None)
     if sequence is not None:
         raise UsageError(f"table '{sequence}' returns sequences; only pooled ones are stored smaller")
@@ -69,9 +68,12 @@ def compress(workload: Workload, rules: Sequence[CompressionRule]) -> Compressed
     )
 
 
-def compress_to(
-    workload: Workload, target: float, method: str = "quotient_remainder", **fields: object
-) -> Compressed:
+def workload_tables(workload: Workload) -> list[LogicalTable]:
+    """The tables of a workload, as rules take them."""
+    return [LogicalTable(table.name, table.num_embeddings, table.embedding_dim) for table in workload.tables]
+
+
+def compress_to(workload: Workload, target: float, method: str = "quotient_remainder", **fields: object) -> Compressed:
     """The workload stored with `target` times fewer parameters, by the mildest rule of a method that reaches it.
 
     fields: of CompressionRule, other than the one that the target decides.

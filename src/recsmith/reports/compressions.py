@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from recsmith.embeddings import CompressionRule
-from recsmith.embeddings.compression import METHODS_OF
+from recsmith.embeddings.compression import shown_fields
 from recsmith.embeddings.workloads import Compressed
 from recsmith.planning import Result
 from recsmith.units import format_size, format_time
@@ -47,8 +47,7 @@ def planned_lines(results: Sequence[Result]) -> list[str]:
 
 
 def _rule(rule: CompressionRule) -> str:
-    method = rule.method
-    kept = {name: getattr(rule, name) for name in SHOWN if method in METHODS_OF.get(name, (method,))}
+    kept = shown_fields(rule, SHOWN)
     return "{" + ", ".join(f"{name}: {_value(value)}" for name, value in kept.items()) + "}"
 
 

@@ -4,17 +4,17 @@ B samples of this rank, D dense columns, L labels
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
 
-from recsmith.data import Batch, Batches, Dataset, JaggedIds, Position
-from recsmith.data.deduplication import deduplicated, expanded
+from recsmith.data import Batch, Batches, Dataset, Position
+from recsmith.data.deduplication import expanded
 from recsmith.errors import UsageError
 from recsmith.feeding import Feed, FeedSettings, engine_of, status_file
 from recsmith.training.run_data import RunData

@@ -1,17 +1,19 @@
 """A run whose tables are stored smaller, proposed for a run or a dataset: rules, id maps of its data, and its file."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from recsmith._components import load
 from recsmith._types import Ints, noun
 from recsmith.data import DataSchema
-from recsmith.embeddings import CompressionRule, IdMap, by_popularity, power_rule, save_maps
-from recsmith.embeddings.compression import Method, kernel_width
-from recsmith.embeddings.workloads import CLOSE, STEPS, Compressed, compress, compress_to
+from recsmith.embeddings import CompressionRule, IdMap, by_popularity, save_maps
+from recsmith.embeddings.compression import method_of
+from recsmith.embeddings.mixed_dimension import MixedDimensions, kernel_width, power_rule
+from recsmith.embeddings.workloads import Compressed, compress, compress_to, mildest, workload_tables
 from recsmith.errors import UsageError
 from recsmith.files import parse, read_text, source_text
 from recsmith.training.datasets import open_data
@@ -23,7 +25,6 @@ from recsmith.training.tables import tables_of
 from recsmith.workloads import Feature, Table, Workload
 
 SHARES = (0.02, 0.08, 0.2, 0.7)  # of ids by falling popularity; trade-off: more blocks fit better, and are more lookups
-STEEPEST = 4.0  # temperature of the power rule
 Progress = Callable[[str], object]
 
 
@@ -92,69 +93,78 @@ def run_workload(run: Run) -> Workload:
 
 
 def propose(
-    run: Run, workload: Workload, target: float, method: Method, maps: str, on_progress: Progress = lambda _: None,
-    **words: Any,
+    run: Run, workload: Workload, target: float, method: str, maps: str, on_progress: Progress = lambda _: None,
+    **fields: Any,
 ) -> Proposal:  # fmt: skip
     """A run whose tables have `target` times fewer parameters, its maps written to the file `maps`.
 
     learned_hash trains a cheap model for its maps; mixed_dimension cuts every table into blocks by how often ids occur
-    in the training data, and the power rule gives each its width. words: tables, above_rows and the like, of rules.
+    in the training data, and the power rule gives each its width. fields: tables, above_rows and the like, of rules;
+    an operation is dropped where the method has none.
 
     Raises:
         UsageError: the target cannot be reached, or the run's tables are not the workload's.
     """
-    if method != "quotient_remainder":
-        words.pop("operation", None)
+    kind = method_of(method)
+    fields = {name: value for name, value in fields.items() if name != "operation" or name in kind.reads}
     _check_same(workload, run, open_data(run.data.train, "data.train").schema)
-    if method == "learned_hash":
-        factor = compress_to(workload, target, "hash", **words).rules[0].factor
-        on_progress(f"learning hashes {factor:.3g} times smaller")
-        above = {name: value for name, value in words.items() if name == "above_rows"}
-        made = hash_maps(run, factor, **above, on_progress=on_progress)
-        save_maps(made, maps)
-        rules: Sequence[CompressionRule] = (CompressionRule(method=method, factor=factor, maps=maps, **words),)
-    elif method == "mixed_dimension":
-        on_progress("counting ids")
-        made, rules = _blocks(run, workload, target, maps, words)
+    if kind.from_data:
+        made, rules = load(kind.from_data)(Wanted(run, workload, target, maps, fields, on_progress))
     else:
-        made, rules = {}, compress_to(workload, target, method, **words).rules
+        made, rules = {}, compress_to(workload, target, method, **fields).rules
     compressed = compress(workload, rules)
     small = replace(run, model=replace(run.model, compression=tuple(rules)), plan="auto", output=f"{run.output}-small")
     return Proposal(run=small, compressed=compressed, maps=dict(made))
 
 
-def _blocks(
-    run: Run, workload: Workload, target: float, file: str, words: dict[str, Any]
-) -> tuple[dict[str, IdMap], tuple[CompressionRule, ...]]:
+class Wanted(NamedTuple):
+    """What a method that needs data makes rules for. maps: the file in which it writes its maps of ids."""
+
+    run: Run
+    workload: Workload
+    target: float
+    maps: str
+    fields: dict[str, Any]
+    on_progress: Progress
+
+
+MapsAndRules = tuple[dict[str, IdMap], tuple[CompressionRule, ...]]
+
+
+def hash_rules(wanted: Wanted) -> MapsAndRules:
+    """A learned hash of the factor by which a fixed one would reach the target."""
+    fields = wanted.fields
+    factor = compress_to(wanted.workload, wanted.target, "hash", **fields).rules[0].factor
+    wanted.on_progress(f"learning hashes {factor:.3g} times smaller")
+    above = {name: value for name, value in fields.items() if name == "above_rows"}
+    made = hash_maps(wanted.run, factor, **above, on_progress=wanted.on_progress)
+    save_maps(made, wanted.maps)
+    return made, (CompressionRule(method="learned_hash", factor=factor, maps=wanted.maps, **fields),)
+
+
+def block_rules(wanted: Wanted) -> MapsAndRules:
     """The mildest widths of blocks by popularity that reach the target; a rule for each table, since widths differ."""
-    rule = CompressionRule(method="mixed_dimension", **words)
-    mine = [table for table in workload.tables if rule.fits(table)]
-    dataset = open_data(run.data.train, "data.train")
-    tables = [table for table in tables_of(run.model, dataset.schema) if table.name in {each.name for each in mine}]
+    wanted.on_progress("counting ids")
+    rule = CompressionRule(method="mixed_dimension", **wanted.fields)
+    mine = [table for table in workload_tables(wanted.workload) if rule.fits(table)]
+    dataset = open_data(wanted.run.data.train, "data.train")
+    names = {table.name for table in mine}
+    tables = [table for table in tables_of(wanted.run.model, dataset.schema) if table.name in names]
     if not tables:
         raise UsageError(f"no table has more than {rule.above_rows:,} rows; lower above_rows")
     counts = id_counts(dataset, tables)
     made = {name: by_popularity(each) for name, each in counts.items()}
-    save_maps(made, file)
+    save_maps(made, wanted.maps)
 
-    def found(temperature: float) -> tuple[CompressionRule, ...]:
-        return tuple(
-            replace(rule, tables=each.name, maps=file, shares=SHARES, temperature=temperature,
+    def found(temperature: float) -> Compressed:
+        rules = [
+            replace(rule, tables=each.name, maps=wanted.maps, shares=SHARES, temperature=temperature,
                     widths=block_widths(counts[each.name], each.embedding_dim, temperature))
             for each in mine
-        )  # fmt: skip
+        ]  # fmt: skip
+        return compress(wanted.workload, rules)
 
-    low, high = 0.0, STEEPEST
-    most = compress(workload, found(high)).factor
-    if most < CLOSE * target:
-        raise UsageError(
-            f"mixed_dimension makes these tables at most {most:.3g} times smaller, and the target is {target:g}; lower "
-            "the target or above_rows, or take another method"
-        )
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if compress(workload, found(middle)).factor >= CLOSE * target else (middle, high)
-    return made, found(high)
+    return made, mildest(MixedDimensions.dial, wanted.target, found, rule.method).rules
 
 
 def block_widths(counts: Ints, embedding_dim: int, temperature: float) -> tuple[int, ...]:

@@ -24,10 +24,10 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     require_torchrec()
     from recsmith.planning.simulate import simulate
     from recsmith.training.datasets import open_data
-    from recsmith.training.dedup_parts import deduplication_of
     from recsmith.training.models import build_task
     from recsmith.training.planned import check_sequences, with_collections
     from recsmith.training.starting import plan_here, starting_words
+    from recsmith.training.tables.dedup_parts import deduplication_of
     from recsmith.verifying.jobs.predicted_memory import predicted_bytes
 
     environment = launcher_environment()

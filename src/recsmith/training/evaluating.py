@@ -4,10 +4,11 @@ import torch
 import torch.distributed as dist
 
 from recsmith.data import Dataset
-from recsmith.training.batches import Features, evaluation_batches
+from recsmith.training.batches import evaluation_batches
 from recsmith.training.metrics import Window
 from recsmith.training.scores import Scores
 from recsmith.training.sharded import ShardedJob
+from recsmith.training.tables.features import Features
 
 
 def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int) -> Scores:

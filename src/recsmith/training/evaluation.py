@@ -53,9 +53,10 @@ def evaluate_on_rank(run: Raw) -> Raw:
     from recsmith.training.datasets import open_data
     from recsmith.training.evaluating import score
     from recsmith.training.exporting import MODEL, WEIGHTS, load_into
-    from recsmith.training.models import build_task, features_of
+    from recsmith.training.models import build_task
     from recsmith.training.sharded import rank_device, shard
     from recsmith.training.starting import agreed_plan
+    from recsmith.training.tables.plain import features_of
 
     made = run_from_raw(run, "the run")
     dataset = open_data(made.data.test, "data.test")

@@ -19,10 +19,10 @@ from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, dump_json, encode, parse_json, write_text
 from recsmith.training.card import CARD, SCHEMA
-from recsmith.training.deduplicated import undivided
 from recsmith.training.kept_maps import keep_maps
 from recsmith.training.run import Run
 from recsmith.training.sharded import ShardedJob
+from recsmith.training.tables.plain import exported_name
 
 WEIGHTS, MODEL = "weights.safetensors", "model"
 WORDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64"}
@@ -36,7 +36,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
     Raises:
         RecSmithError: the disk refuses it.
     """
-    weights = {undivided(name): value for name, value in job.model.state_dict().items()}
+    weights = {exported_name(job.model, name): value for name, value in job.model.state_dict().items()}
     partial = folder.with_name(folder.name + ".partial")
     if dist.get_rank() == 0:
         try:
@@ -68,7 +68,7 @@ def load_into(job: ShardedJob, file: Path) -> None:
     """Read exported weights into this rank's shards."""
     arrays = mapped(file, writing=False)
     with torch.no_grad():
-        weights = {undivided(name): value for name, value in job.model.state_dict().items()}
+        weights = {exported_name(job.model, name): value for name, value in job.model.state_dict().items()}
         for name, corner, tensor in _pieces(weights, every_rank=True):
             if name not in arrays or len(arrays[name].shape) != tensor.dim():
                 raise CorruptFile(f"'{file}' is of another model: it has no '{name}' of {tensor.dim()} dimensions")

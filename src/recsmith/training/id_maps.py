@@ -14,7 +14,7 @@ from safetensors import safe_open
 from recsmith._types import Floats, Ints
 from recsmith.data import Dataset
 from recsmith.embeddings import IdMap, by_popularity, learn_hash
-from recsmith.embeddings.learned_hash import KNOWN
+from recsmith.embeddings.hashing import KNOWN
 from recsmith.errors import UsageError
 from recsmith.training.datasets import open_data
 from recsmith.training.launching import train

@@ -24,10 +24,9 @@ from recsmith.training.broken_loss import LossGuard
 from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
-from recsmith.training.dedup_parts import deduplication_of
 from recsmith.training.kept_maps import check_maps, keep_maps
 from recsmith.training.metrics import Window
-from recsmith.training.models import build_task, features_of, find_function
+from recsmith.training.models import build_task, find_function
 from recsmith.training.reading import run_from_raw, save_run
 from recsmith.training.resharding import check_loadable
 from recsmith.training.run import Checkpointing, Run
@@ -35,6 +34,8 @@ from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, set
 from recsmith.training.starting import agreed_plan, starting_words
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
+from recsmith.training.tables.dedup_parts import deduplication_of
+from recsmith.training.tables.plain import features_of
 from recsmith.training.telling import Diary, StepTimes, tell_pid
 from recsmith.training.timing import time_forward, timed
 from recsmith.training.underway import Reached, Underway, evaluate_underway, finish, reached_by, save, tell_progress

@@ -19,9 +19,9 @@ from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Constraints, Space, TableRule
 from recsmith.training.collectives import collectives_of, sharders_of
-from recsmith.training.models import configs_of, features_of
 from recsmith.training.resharding import loadable_rules
 from recsmith.training.run import Run
+from recsmith.training.tables.plain import configs_of, features_of
 from recsmith.training.this_cluster import this_cluster
 from recsmith.training.torchrec_plans import TORCHREC, plan_as_torchrec
 
@@ -135,8 +135,7 @@ def _lookups(model: nn.Module, schema: DataSchema, sample: Batch, batch_size: in
     """
     features = features_of(model)
     known = {feature.name: feature.pooling_factor for feature in schema.features}
-    bags = dict(zip(features.plain, features.jagged(sample), strict=True)) | sample.ids
-    repeated = features.deduplication.factors
+    bags, repeated = features.bags(sample), features.repeats
 
     def factor(feature: str) -> float:
         counted = known.get(feature)

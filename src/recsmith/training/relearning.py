@@ -20,8 +20,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from recsmith._types import Ints
 from recsmith.embeddings import IdMap, load_maps, physical, save_maps
-from recsmith.embeddings.carried_rows import carried_rows
 from recsmith.embeddings.compression import CompressionRule
+from recsmith.embeddings.id_maps import carried_rows
 from recsmith.errors import UsageError
 from recsmith.training.checkpoints import PLAN_FILE, PROGRESS, RUN_FILE, STATE
 from recsmith.training.datasets import open_data

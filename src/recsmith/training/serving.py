@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from recsmith.data import Batch, DataSchema, JaggedIds
-from recsmith.embeddings.unfolding import vectors_of
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Source, decode, source_text
 from recsmith.training.batches import as_tensors
 from recsmith.training.card import exported_model, read_card
 from recsmith.training.exporting import WEIGHTS
-from recsmith.training.models import Task, build_task, features_of
+from recsmith.training.models import Task, build_task
+from recsmith.training.tables.plain import features_of, vectors_of
 
 
 class Predictor:

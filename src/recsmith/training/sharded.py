@@ -7,25 +7,24 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from recsmith.adapters.convert import to_sharding_plan
-from recsmith.embeddings import physical
-from recsmith.embeddings.combining import StoredTables
 from recsmith.errors import UsageError
 from recsmith.jobs.sharded_model import table_of
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
-from recsmith.training.models import Task, configs_of
+from recsmith.training.models import Task
 from recsmith.training.optimizers.building import check_device, combined_optimizer, fuse
 from recsmith.training.planned import check_sequences, with_collections
 from recsmith.training.run import Run
-from recsmith.training.weights import Drawn, draw_tables, drawn
+from recsmith.training.tables.plain import initial_weights_of
+from recsmith.training.tables.protocol import InitialWeights
+from recsmith.training.weights import draw_tables
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class ShardedJob:
 
     model: DistributedModelParallel
     optimizer: CombinedOptimizer
-    sizes: dict[str, Drawn]
+    sizes: dict[str, InitialWeights]
     device: torch.device
 
 
@@ -47,7 +46,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
         raise UsageError(reason)
     plan = with_collections(plan, run, task)
     check_sequences(plan)
-    sizes = sizes_of(task)
+    sizes = initial_weights_of(task)
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     names = [name for name, _ in task.named_parameters() if table_of(name) in sizes]
     parameters = dict(task.named_parameters())
@@ -102,16 +101,3 @@ def rank_device() -> torch.device:
     if torch.cuda.is_available():
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", dist.get_rank() % torch.cuda.device_count())))
     return torch.device("cpu")
-
-
-def sizes_of(task: nn.Module) -> dict[str, Drawn]:
-    """Rows, columns and weights at the start of each table of a model."""
-    parts = {
-        physical(table.config.name, part.name): part
-        for module in task.modules()
-        if isinstance(module, StoredTables)
-        for table in module.stored
-        if table.transform is not None
-        for part in table.transform.parts
-    }
-    return {config.name: drawn(config, parts.get(config.name)) for config in configs_of(task)}

@@ -13,7 +13,6 @@ from recsmith.data import Dataset, Position
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan
 from recsmith.training.agreement import Agreement
-from recsmith.training.batches import Features
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
 from recsmith.training.evaluating import score
@@ -21,6 +20,7 @@ from recsmith.training.exporting import MODEL, export
 from recsmith.training.run import Run
 from recsmith.training.scores import Scores
 from recsmith.training.sharded import ShardedJob, rank_device
+from recsmith.training.tables.features import Features
 from recsmith.training.telling import Diary, StepTimes
 
 

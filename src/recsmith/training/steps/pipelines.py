@@ -10,9 +10,9 @@ from torchrec.distributed.types import ShardedModule
 
 from recsmith.errors import UsageError
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.deduplicated import DeduplicatedTables
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.tables import plain as tables
 
 
 class BasePipeline:
@@ -65,8 +65,9 @@ def why_not_ahead(model: nn.Module) -> str | None:
     TorchRec finds what a table is given by following the code of modules with tables symbolically (torch.fx), where
     Python can neither branch on a batch nor iterate over it.
     """
-    if any(isinstance(module, DeduplicatedTables) for module in model.modules()):
-        return "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
+    reason = tables.why_not_ahead(model)
+    if reason is not None:
+        return reason
     try:
         _ToTables().trace(model)
     except Exception as error:  # whatever the model's own code raises when it meets a symbol in place of a batch

@@ -1,6 +1,6 @@
 """The embedding tables of a run: those that it names, or one for each feature of its data; what they are built as.
 
-A table module (protocol.py) builds, feeds, combines and exports the tables of a model. Nothing in this file needs torch.
+A table module (protocol.py) builds, feeds, combines and exports the tables of a model. This file needs no torch.
 """
 
 from dataclasses import replace

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
-from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
+from torchrec import EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 from torchrec.streamable import Pipelineable
 
@@ -27,7 +27,6 @@ from recsmith.training.tables.dedup_parts import Deduplication
 from recsmith.training.tables.features import Features, keyed_jagged
 from recsmith.training.tables.plain import plain
 from recsmith.training.tables.protocol import TableModule
-
 
 _COLLECTION = re.compile(r"\.(plain|distinct\.\d+)$")  # of these tables, at the end of its place in a model
 

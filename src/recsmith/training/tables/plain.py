@@ -11,7 +11,7 @@ from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.tables.features import Features, joined
-from recsmith.training.tables.protocol import Start, TableModule
+from recsmith.training.tables.protocol import InitialWeights, TableModule
 
 
 def plain(configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool) -> EmbeddingBagCollection:
@@ -74,9 +74,9 @@ def configs_of(model: nn.Module) -> list[BaseEmbeddingConfig]:
     return [config for tables in table_modules(model) for config in tables.stored()]
 
 
-def starts_of(model: nn.Module) -> dict[str, Start]:
+def initial_weights_of(model: nn.Module) -> dict[str, InitialWeights]:
     """How the weights of each stored table of a model start."""
-    return {name: start for tables in table_modules(model) for name, start in tables.starts().items()}
+    return {name: start for tables in table_modules(model) for name, start in tables.initial().items()}
 
 
 def vectors_of(model: nn.Module, name: str) -> torch.Tensor:

@@ -14,7 +14,7 @@ from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 from recsmith.training.tables.features import Features
 
 
-class Start(NamedTuple):
+class InitialWeights(NamedTuple):
     """How the weights of a stored table start: drawn uniformly within `reach` of `center`."""
 
     rows: int
@@ -35,9 +35,9 @@ class TableModule(Protocol):
         """TorchRec's configs of the tables that are stored, before they are sharded."""
         ...
 
-    def starts(self) -> dict[str, Start]:
+    def initial(self) -> dict[str, InitialWeights]:
         """How the weights of each stored table start: as torchrec's models have it, where nothing else is said."""
-        return {config.name: torchrec_start(config) for config in self.stored()}
+        return {config.name: torchrec_initial(config) for config in self.stored()}
 
     def vectors(self, name: str) -> torch.Tensor | None:
         """The vectors of all ids of a logical table (rows, columns), not sharded; None where it has no such table."""
@@ -56,6 +56,6 @@ class TableModule(Protocol):
         return None
 
 
-def torchrec_start(config: BaseEmbeddingConfig) -> Start:
+def torchrec_initial(config: BaseEmbeddingConfig) -> InitialWeights:
     """Within 1 / sqrt(rows) of zero."""
-    return Start(config.num_embeddings, config.embedding_dim, 0.0, config.num_embeddings**-0.5)
+    return InitialWeights(config.num_embeddings, config.embedding_dim, 0.0, config.num_embeddings**-0.5)

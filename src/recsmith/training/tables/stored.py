@@ -17,7 +17,7 @@ from recsmith.data import JaggedIds
 from recsmith.embeddings import EmbeddingTransform, Part, physical
 from recsmith.embeddings.combining import Same
 from recsmith.training.tables.features import Features
-from recsmith.training.tables.protocol import Start, TableModule, torchrec_start
+from recsmith.training.tables.protocol import InitialWeights, TableModule, torchrec_initial
 
 CHUNK = 65_536  # ids whose vectors are put together at once: some megabytes at any width
 
@@ -101,10 +101,10 @@ class StoredTables(nn.Module, TableModule):
         """The physical tables."""
         return [config for table in self.logical for config in table.physical_configs()]
 
-    def starts(self) -> dict[str, Start]:
+    def initial(self) -> dict[str, InitialWeights]:
         """As the parts of transforms say."""
         return {
-            config.name: _start(config, part)
+            config.name: _initial(config, part)
             for table in self.logical
             for config, part in zip(table.physical_configs(), table.parts, strict=True)
         }
@@ -172,9 +172,9 @@ def _vector(
     return vector / lengths.clamp(min=1).unsqueeze(1)
 
 
-def _start(config: EmbeddingBagConfig, part: Part | None) -> Start:
+def _initial(config: EmbeddingBagConfig, part: Part | None) -> InitialWeights:
     """Within reach of the part's center; a reach that it does not say is torchrec's."""
-    usual = torchrec_start(config)
+    usual = torchrec_initial(config)
     if part is None:
         return usual
     return usual._replace(center=part.center, reach=usual.reach if part.reach is None else part.reach)
