@@ -26,10 +26,9 @@ from torch.nn.functional import mse_loss, smooth_l1_loss
 from recsmith._types import Floats
 from recsmith.costs.neural_comm import INPUTS, WORK
 from recsmith.costs.neural_comm_files import comm_model_of, load_comm_model
-from recsmith.learning.comm.baselines import WaitedAlphaBeta
-from recsmith.learning.comm.data import Exchanges, comm_noise, digest, read_exchanges, split_blocks
-from recsmith.learning.comm.network import CommNetwork
-from recsmith.learning.comm.training import CommRecipe, predict_comm, train_comm
+from recsmith.learning.comm import Exchanges, comm_noise, digest, read_exchanges, split_blocks
+from recsmith.learning.comm.learn import WaitedAlphaBeta
+from recsmith.learning.comm.training import CommNetwork, CommRecipe, predict_comm, train_comm
 from recsmith.learning.training_loop import LINEAR_FROM
 from recsmith.measuring.shipped_folders import locate
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from recsmith._types import Bools, Floats
 from recsmith.costs.neural.files import weights_of
-from recsmith.learning.costs.data import Groups, groups_of, mapped, noise_floor
+from recsmith.learning.costs import Groups, groups_of, mapped, noise_floor
 from recsmith.learning.costs.learn import predict
-from recsmith.learning.costs.training import Recipe, train
-from recsmith.learning.scores import errors
-from recsmith.learning.splits import split
+from recsmith.learning.costs.training import CostRecipe, train
+from recsmith.learning.preparation import errors, split
 from recsmith.measuring.compute import samples
 from recsmith.measuring.compute.steady_samples import read_samples
 from recsmith.measuring.rows import read_columns
@@ -40,7 +39,7 @@ def read(folder: str) -> tuple[Groups, Floats]:
 
 def row(threshold: float, groups: Groups, over: Floats, parts: Sequence[Bools], epochs: int) -> str:
     kept = over <= threshold
-    network, _ = train(Recipe(epochs=epochs), groups.take(kept & parts[0]), groups.take(kept & parts[1]))
+    network, _ = train(CostRecipe(epochs=epochs), groups.take(kept & parts[0]), groups.take(kept & parts[1]))
     weights, words = weights_of(network.tensors(), "convex", ""), list[str]()
     for limit in JUDGED:
         judging = groups.take((over <= limit) & parts[2])

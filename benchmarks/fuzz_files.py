@@ -142,14 +142,14 @@ def go_on(folder: Path) -> None:
 
 def read_compute(folder: Path) -> None:
     """What training reads of compute measurements."""
-    from recsmith.learning.costs.data import read_groups
+    from recsmith.learning.costs import read_groups
 
     read_groups([folder])
 
 
 def read_comm(folder: Path) -> None:
     """What training reads of all-to-alls, and the model that measuring fits."""
-    from recsmith.learning.comm.data import read_exchanges
+    from recsmith.learning.comm import read_exchanges
     from recsmith.measuring.comm.alpha_beta import fit_alpha_beta
 
     fit_alpha_beta(folder)
@@ -158,7 +158,7 @@ def read_comm(folder: Path) -> None:
 
 def read_bench(folder: Path) -> None:
     """What a benchmark that goes on reads of its folder."""
-    from recsmith.bench.run_store import load_settings, open_run_store
+    from recsmith.bench.journal import load_settings, open_run_store
 
     with open_run_store(folder, load_settings(folder)):
         pass
@@ -203,7 +203,7 @@ def read_comm_weights(file: Path) -> None:
 
 def read_kernel_times(file: Path) -> None:
     """The kernel times of a file, and the curves of its collectives."""
-    from recsmith.learning.kernels.learn import curves_of
+    from recsmith.learning.kernels import curves_of
     from recsmith.prediction.kernels.times import load_times
 
     curves_of(load_times(file))

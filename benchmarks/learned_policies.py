@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from recsmith.costs import Evaluator, cost_model
+from recsmith.learning.policies import PolicySettings
 from recsmith.learning.policies.learn import KINDS, learn_policy
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
-from recsmith.learning.policies.settings import PolicySettings
 from recsmith.learning.policies.tasks import BOTH, SEEN, TESTING, PlacementTask, draw_placement_tasks, parse_size
 from recsmith.planners.placing import TRAINED, items_of
 from recsmith.planning import find_planner

@@ -16,11 +16,10 @@ import numpy as np
 from learned_policies import BATCH, DEVICE, HARDWARE, MODEL, ROW, SEED, interval
 
 from recsmith.costs import cost_model
-from recsmith.learning.policies.dreamshard import Recipe, Training
-from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
-from recsmith.learning.policies.settings import TRAINING_SEED
+from recsmith.learning.policies import TRAINING_SEED
+from recsmith.learning.policies.dreamshard import DreamShardRecipe, DreamShardTraining
+from recsmith.learning.policies.measured import PlacementMeter, evaluator_of, training_tasks
 from recsmith.learning.policies.tasks import TESTING, TRAINING, PlacementTask, draw_placement_tasks, parse_size
-from recsmith.learning.policies.training_tasks import training_tasks
 from recsmith.planners.dreamshard.files import find_policy, load_policy
 from recsmith.planners.dreamshard.network import DreamShardNetwork
 from recsmith.planners.placing.drafts import plan_by_policy
@@ -51,10 +50,10 @@ def tasks_of(variant: str, number: int, seed: int, half: str) -> list[PlacementT
     return [replace(each, workload=VARIANTS[variant](each.workload)) for each in drawn]
 
 
-def trained_on(variant: str, recipe: Recipe) -> DreamShardNetwork:
+def trained_on(variant: str, recipe: DreamShardRecipe) -> DreamShardNetwork:
     """A policy trained as the one that ships, on tasks with a change."""
     tasks = tasks_of(variant, TRAINING_TASKS, TRAINING_SEED, TRAINING)
-    training = Training(recipe, training_tasks(tasks), PlacementMeter(HARDWARE, tasks))
+    training = DreamShardTraining(recipe, training_tasks(tasks), PlacementMeter(HARDWARE, tasks))
     training.run(lambda _: None)
     return training.networks.frozen()
 
@@ -73,14 +72,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
     parser.add_argument("--tasks", type=int, default=20)
-    parser.add_argument("--iterations", type=int, default=Recipe().iterations)
+    parser.add_argument("--iterations", type=int, default=DreamShardRecipe().iterations)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     shipped, _ = load_policy(find_policy("simulated-h100"))
     print(f"{ROW} with  tasks  the policy that ships takes longer than one trained on such tasks")
     for variant in options.variants:
         tasks = tasks_of(variant, options.tasks, SEED, TESTING)
-        own = trained_on(variant, Recipe(iterations=options.iterations))
+        own = trained_on(variant, DreamShardRecipe(iterations=options.iterations))
         print(f"{variant:<9} {len(tasks):>5}  {interval(steps(shipped, tasks) / steps(own, tasks) - 1)}", flush=True)
 
 

@@ -17,12 +17,11 @@ import numpy as np
 
 from recsmith._types import Bools, Floats
 from recsmith.costs.neural.files import weights_of
+from recsmith.learning.costs import Groups, Origin, noise_floor, read_groups, work_of_case
 from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
-from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups, work_of_case
 from recsmith.learning.costs.learn import predict
-from recsmith.learning.costs.training import Recipe, train
-from recsmith.learning.scores import bands, errors, held_out
-from recsmith.learning.splits import split
+from recsmith.learning.costs.training import CostRecipe, train
+from recsmith.learning.preparation import bands, errors, held_out, split
 from recsmith.measuring.rank_correlation import kendall_tau
 from recsmith.measuring.shipped_folders import locate
 
@@ -53,7 +52,7 @@ def main() -> None:
 
 def models_of(epochs: int, seed: int, origin: Origin) -> dict[str, Learn]:
     def learned(**words: object) -> Learn:
-        recipe = Recipe(epochs=epochs, seed=seed, **words)  # pyright: ignore[reportArgumentType]
+        recipe = CostRecipe(epochs=epochs, seed=seed, **words)  # pyright: ignore[reportArgumentType]
 
         def learn(training: Groups, choosing: Groups) -> Predict:
             weights = weights_of(train(recipe, training, choosing)[0].tensors(), recipe.variant, "")

@@ -17,11 +17,10 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs.neural.files import Card, Weights, find_model, load_model, weights_of
-from recsmith.learning.costs.data import Groups, read_groups, work_of_case
+from recsmith.learning.costs import Groups, read_groups, work_of_case
 from recsmith.learning.costs.learn import predict
-from recsmith.learning.costs.training import Recipe, train
-from recsmith.learning.scores import errors
-from recsmith.learning.splits import split
+from recsmith.learning.costs.training import CostRecipe, train
+from recsmith.learning.preparation import errors, split
 from recsmith.measuring.shipped_folders import locate
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
@@ -177,7 +176,7 @@ def curve(parts: Sequence[Groups], weights: Weights, card: Card) -> tuple[list[i
     learning, choosing, judging = parts
     sizes, scores = list[int](), list[Floats]()
     order = np.random.default_rng(card.seed).permutation(len(learning))
-    recipe = Recipe(variant=card.variant, seed=card.seed)
+    recipe = CostRecipe(variant=card.variant, seed=card.seed)
     for size in (*(size for size in SIZES if size < len(learning)), len(learning)):
         found = weights
         if size < len(learning):

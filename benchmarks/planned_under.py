@@ -26,7 +26,7 @@ from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model, price
 from recsmith.hardware import Measurement, load_hardware
 from recsmith.hardware.loads import Load, loads_of, scale_for
-from recsmith.learning.costs.regions import region_name, regions_of
+from recsmith.learning.costs.learn import region_name, regions_of
 from recsmith.measuring.intervals import draw_visits, interval
 from recsmith.plans import Plan
 from recsmith.problems import Space, build_problem, footprint_of

@@ -24,11 +24,10 @@ from learning_pictures import PICTURES, Axis, Panel, picture
 
 from recsmith._types import Floats
 from recsmith.costs import Evaluator
-from recsmith.learning.policies.dreamshard import Recipe, Training
-from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
-from recsmith.learning.policies.settings import PolicySettings
+from recsmith.learning.policies import PolicySettings
+from recsmith.learning.policies.dreamshard import DreamShardRecipe, DreamShardTraining
+from recsmith.learning.policies.measured import PlacementMeter, evaluator_of, training_tasks
 from recsmith.learning.policies.tasks import TESTING, PlacementTask, draw_placement_tasks, parse_size
-from recsmith.learning.policies.training_tasks import training_tasks
 from recsmith.planners.dreamshard.network import DreamShardNetwork
 from recsmith.planners.placing import TRAINED, ItemBatch, items_of
 from recsmith.training.variants import STUDENT
@@ -72,10 +71,10 @@ def curve(reward: str, greed: float, seed: int, judge: Judge) -> list[float]:
     """Seconds of a step before training, and after each iteration."""
     settings = PolicySettings(hardware=HARDWARE, row=ROW)
     tasks = settings.draw(settings.tasks)
-    recipe = Recipe(
+    recipe = DreamShardRecipe(
         iterations=ITERATIONS, placements=PLACEMENTS, episodes=EPISODES, seed=seed, reward=reward, greed=greed
     )
-    training = Training(recipe, training_tasks(tasks), PlacementMeter(HARDWARE, tasks))
+    training = DreamShardTraining(recipe, training_tasks(tasks), PlacementMeter(HARDWARE, tasks))
     steps = [judge.step_s(training.networks.frozen())]
 
     training.run(lambda _: steps.append(judge.step_s(training.networks.frozen())))

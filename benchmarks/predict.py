@@ -39,17 +39,17 @@ from recsmith.errors import RecSmithError
 from recsmith.files import encode
 from recsmith.jobs.launch import launch
 from recsmith.plans import Plan, plan_to_raw
-from recsmith.prediction.calibration import calibrate
-from recsmith.prediction.capture_files import trace_name
+from recsmith.prediction.captures import trace_name
 from recsmith.prediction.extraction import usual
 from recsmith.prediction.graph import Graph
-from recsmith.prediction.kernels.inputs import geometric_error
+from recsmith.prediction.kernels import geometric_error
 from recsmith.prediction.kineto import load_trace
 from recsmith.prediction.machine import Machine, load_machine
+from recsmith.prediction.models import Model
 from recsmith.prediction.models.build import model_graph
-from recsmith.prediction.models.description import Model
 from recsmith.prediction.overheads import extract_overheads
 from recsmith.prediction.predict import Prediction, predict_graph
+from recsmith.prediction.predictions import calibrate
 from recsmith.prediction.traces import load_capture
 
 MODELS = {

@@ -19,11 +19,11 @@ from predict import BATCHES, MODELS, PLAIN, STEPS, plan_of
 from recsmith.files import encode
 from recsmith.jobs.launch import launch
 from recsmith.plans import plan_to_raw
-from recsmith.prediction.calibration import calibrate
-from recsmith.prediction.kernels.inputs import geometric_error
+from recsmith.prediction.kernels import geometric_error
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models.build import model_graph
 from recsmith.prediction.predict import predict_graph
+from recsmith.prediction.predictions import calibrate
 from recsmith.prediction.traces import load_capture
 
 THREADS = 2

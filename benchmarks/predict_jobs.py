@@ -18,7 +18,7 @@ from recsmith.files import decode
 from recsmith.plans import plan_from_raw
 from recsmith.prediction.capturing import capture
 from recsmith.prediction.extraction import usual
-from recsmith.prediction.models.description import Model
+from recsmith.prediction.models import Model
 from recsmith.training.sharded import rank_device
 
 BATCHES = 4  # that a job repeats

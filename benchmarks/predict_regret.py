@@ -26,8 +26,8 @@ from recsmith._types import Floats
 from recsmith.files import encode
 from recsmith.jobs.launch import launch
 from recsmith.plans import Plan, plan_to_raw
-from recsmith.prediction.captured_steps import predict_capture
-from recsmith.prediction.models.description import Model
+from recsmith.prediction.models import Model
+from recsmith.prediction.predictions import predict_capture
 
 ROWS = (40_000, 20_000, 30_000, 10_000, 50_000, 5_000, 20_000)
 POOLING = (100, 50, 30, 20, 10, 4, 2)

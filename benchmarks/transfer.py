@@ -15,11 +15,10 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs.neural.files import find_model, load_model, load_tensors, weights_of
-from recsmith.learning.costs.data import Groups, noise_floor, read_groups
+from recsmith.learning.costs import Groups, noise_floor, read_groups
 from recsmith.learning.costs.learn import predict
-from recsmith.learning.costs.training import Recipe, train
-from recsmith.learning.scores import held_out
-from recsmith.learning.splits import split
+from recsmith.learning.costs.training import CostRecipe, train
+from recsmith.learning.preparation import held_out, split
 from recsmith.measuring.shipped_folders import locate
 
 SEEDS = (0, 1, 2)
@@ -56,7 +55,7 @@ def _scores(groups: Groups, count: int, seed: int, options: argparse.Namespace) 
     factor = float(np.median(some.total / predict(weights, some).sum(axis=1)))
     yield _score(factor * predict(weights, judging), judging)
     for start in (None, load_tensors(path)[0]):
-        recipe = Recipe(variant=card.variant, seed=seed, epochs=options.epochs, start=start)
+        recipe = CostRecipe(variant=card.variant, seed=seed, epochs=options.epochs, start=start)
         tensors = train(recipe, some, choosing)[0].tensors()
         yield _score(predict(weights_of(tensors, card.variant, ""), judging), judging)
 

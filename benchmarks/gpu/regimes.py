@@ -19,8 +19,8 @@ from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.errors import RecSmithError
 from recsmith.hardware import Case, load_hardware
 from recsmith.hardware.simulated import SM_COUNTS
+from recsmith.learning.costs import Groups, read_groups
 from recsmith.learning.costs.baselines import analytic_seconds, cluster_of, workload_of
-from recsmith.learning.costs.data import Groups, read_groups
 from recsmith.measuring.shipped_folders import locate
 
 MOST_GROUPS = 2000

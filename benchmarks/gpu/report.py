@@ -13,7 +13,7 @@ from typing import Any
 import bandwidth
 import regimes
 
-from recsmith.bench.run_store import load_settings
+from recsmith.bench.journal import load_settings
 from recsmith.bench.sharding import bench_sharding
 from recsmith.costs.neural.files import Card, find_model, load_model
 from recsmith.errors import RecSmithError

@@ -13,7 +13,7 @@ import pytest
 
 from recsmith.cli.learn import learn_command
 from recsmith.costs.neural_comm_files import load_comm_model
-from recsmith.learning.costs import data
+from recsmith.learning import costs
 
 Run = Callable[..., Any]
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
@@ -22,7 +22,7 @@ needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(data, "LEAST_SAMPLES", 20)
+    monkeypatch.setattr(costs, "LEAST_SAMPLES", 20)
 
 
 @pytest.fixture

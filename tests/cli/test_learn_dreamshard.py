@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recsmith.learning.policies.checkpoints import RunFolder
+from recsmith.learning.policies.learn import RunFolder
 
 Run = Callable[..., Any]
 SMALL = ("--row", "2x8", "--tasks", 2, "--iterations", 1, "--placements", 3)

@@ -11,12 +11,11 @@ from support.synthetic_traces import write_capture
 
 from recsmith.cli.app import app
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.prediction.capture_files import CaptureSettings
+from recsmith.prediction.captures import CaptureSettings, capture_command
 from recsmith.prediction.capturing import capture
-from recsmith.prediction.commands import capture_command
-from recsmith.prediction.described import predict_model
 from recsmith.prediction.graph import Kind, Tape
-from recsmith.prediction.models.description import Model
+from recsmith.prediction.models import Model
+from recsmith.prediction.predictions import predict_model
 from recsmith.prediction.traces import load_capture
 
 SCRIPT = """

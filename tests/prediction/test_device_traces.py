@@ -9,10 +9,8 @@ import pytest
 from support.synthetic_traces import write_device_capture
 
 from recsmith.errors import CorruptFile
-from recsmith.prediction.accounts import account
-from recsmith.prediction.critical_path import critical_path, terms_of
 from recsmith.prediction.graph import Kind
-from recsmith.prediction.predict import predict_graph
+from recsmith.prediction.predict import account, critical_path, predict_graph, terms_of
 from recsmith.prediction.traces import load_capture
 from recsmith.prediction.walk import walk
 from recsmith.prediction.what_if import parse_what_ifs

@@ -15,15 +15,13 @@ import recsmith
 from recsmith.cli.app import app
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.plans import Plan, save_plan
-from recsmith.prediction.calibration import calibrate
-from recsmith.prediction.described import predict_model
-from recsmith.prediction.graph import Kernel, Kind
-from recsmith.prediction.kernels.curves import Curve, fit_curve
-from recsmith.prediction.kernels.inputs import LEARNED, geometric_error
-from recsmith.prediction.kernels.times import CollectiveTime, KernelTime, KernelTimes, load_times, save_times
-from recsmith.prediction.machine import load_machine, save_machine
+from recsmith.prediction.graph import KernelShape, Kind
+from recsmith.prediction.kernels import LEARNED, geometric_error
+from recsmith.prediction.kernels.times import CollectiveTime, KernelMeasurements, KernelTime, load_times, save_times
+from recsmith.prediction.machine import Curve, fit_curve, load_machine, save_machine
+from recsmith.prediction.models import Model, load_model
 from recsmith.prediction.models.build import model_graph
-from recsmith.prediction.models.description import Model, load_model
+from recsmith.prediction.predictions import calibrate, predict_model
 
 MLP = Model(kind="mlp", dense_features=16, layers=(32, 8))
 MODELS = [MLP, Model(kind="transformer"), Model(kind="dlrm"), Model(kind="dlrm_dcn")]
@@ -88,18 +86,18 @@ def test_calibration_finds_how_much_slower_a_machine_is(slower: float):
     done = calibrate(a_machine(), graph, "made")
     assert done.factors["gemm"] == pytest.approx(slower)
     assert done.after <= done.before + 1e-9
-    kernel = [Kernel("gemm", (1.0, 64.0, 64.0, 64.0, 0.0, 1.0))]
+    kernel = [KernelShape("gemm", (1.0, 64.0, 64.0, 64.0, 0.0, 1.0))]
     assert done.machine.kernels.seconds(kernel) == pytest.approx(a_machine(slower).kernels.seconds(kernel))
 
 
 def test_kernels_without_a_model_are_priced_by_their_bytes_and_counted():
     kernels = a_machine().kernels
-    strange = [Kernel("other", (4e6, 4e6, 1.0, 0.0, 0.0))]
+    strange = [KernelShape("other", (4e6, 4e6, 1.0, 0.0, 0.0))]
     assert kernels.seconds(strange) == pytest.approx(
         kernels.models["elementwise"].roofline(np.array([strange[0].shape]))
     )
     assert kernels.unknown(strange) == {"other": 1}
-    assert kernels.seconds([Kernel("copy", (0.0, 0.0, 1.0, 0.0, 0.0))])[0] == pytest.approx(CALL_S)
+    assert kernels.seconds([KernelShape("copy", (0.0, 0.0, 1.0, 0.0, 0.0))])[0] == pytest.approx(CALL_S)
 
 
 def test_a_curve_in_three_pieces_is_found_again():
@@ -120,7 +118,7 @@ def test_a_machine_is_written_and_read_and_damage_is_named(tmp_path: Path):
     save_machine(str(target), models, a_card())
     read = load_machine(target)
     assert read.card == a_card()
-    kernel = [Kernel("softmax", (4e4, 4e4, 1.0, 8.0, 0.0))]
+    kernel = [KernelShape("softmax", (4e4, 4e4, 1.0, 8.0, 0.0))]
     assert read.kernels.seconds(kernel) == pytest.approx(a_machine().kernels.seconds(kernel), rel=1e-5)
     models["gemm"] = a_model("softmax")
     save_machine(str(target), models, a_card())
@@ -132,7 +130,7 @@ def test_a_machine_is_written_and_read_and_damage_is_named(tmp_path: Path):
 
 def test_kernel_times_are_written_and_read(tmp_path: Path):
     kernels = (KernelTime(kind="copy", shape=(1.0, 1.0, 1.0, 0.0, 0.0), seconds=1e-6),)
-    made = KernelTimes(device="d", versions="v", seed=1, kernels=kernels,
+    made = KernelMeasurements(device="d", versions="v", seed=1, kernels=kernels,
                        collectives=(CollectiveTime(name="all_reduce", ranks=2, bytes=8.0, seconds=1e-4),))  # fmt: skip
     save_times(made, tmp_path / "times.json")
     assert load_times(tmp_path / "times.json") == made

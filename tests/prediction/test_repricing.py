@@ -15,9 +15,9 @@ from support.synthetic_traces import write_capture
 from recsmith.cli.app import app
 from recsmith.errors import UsageError
 from recsmith.plans import Plan, save_plan
-from recsmith.prediction.graph import Graph, Kernel
+from recsmith.prediction.graph import Graph, KernelShape
+from recsmith.prediction.models import Model
 from recsmith.prediction.models.build import model_graph
-from recsmith.prediction.models.description import Model
 from recsmith.prediction.predict import predict_graph
 from recsmith.prediction.repricing import grown, held_tables, reprice
 
@@ -71,7 +71,7 @@ def test_times_of_a_slower_machine_stay_slower():
      ((64, 5, 8, 5, 0, 1), (128, 5, 8, 5, 0, 1))],
 )  # fmt: skip
 def test_products_grow_where_their_samples_are(shape: tuple[float, ...], larger: tuple[float, ...]):
-    assert grown(Kernel("gemm", shape), 2.0).shape == larger
+    assert grown(KernelShape("gemm", shape), 2.0).shape == larger
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {

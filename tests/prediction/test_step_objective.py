@@ -14,7 +14,7 @@ from recsmith.cli.app import app
 from recsmith.costs import cost_model
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.prediction.kernels.inputs import LEARNED
+from recsmith.prediction.kernels import LEARNED
 from recsmith.prediction.machine import save_machine
 from recsmith.prediction.step_objective import WEIGHTS, WeighedModel, plan_for_step
 from recsmith.problems import build_problem

@@ -8,9 +8,9 @@ import pytest
 from support.synthetic_traces import write_capture
 
 from recsmith.errors import CorruptFile, RecSmithError
-from recsmith.prediction.captured_steps import predict_capture
-from recsmith.prediction.critical_path import critical_path, terms_of
 from recsmith.prediction.graph import Kind
+from recsmith.prediction.predict import critical_path, terms_of
+from recsmith.prediction.predictions import predict_capture
 from recsmith.prediction.traces import load_capture
 from recsmith.prediction.walk import walk
 

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsmith.errors import UsageError
-from recsmith.prediction.accounts import account, covered
-from recsmith.prediction.critical_path import critical_path, terms_of
-from recsmith.prediction.graph import Collective, Event, Graph, Kind, Tape, check_graph
+from recsmith.prediction.graph import CollectiveRun, Event, Graph, Kind, Tape, check_graph
+from recsmith.prediction.predict import account, covered, critical_path, terms_of
 from recsmith.prediction.walk import STREAM_GAP_S, walk
 
 
@@ -35,8 +34,8 @@ def wait(collective: int) -> Event:
     return Event(Kind.AWAIT, 0.0, "wait", "wait", collective=collective)
 
 
-def meeting(seconds: float, ranks: int) -> Collective:
-    return Collective(name="all_reduce", bytes=1.0, seconds=seconds, ranks=tuple(range(ranks)))
+def meeting(seconds: float, ranks: int) -> CollectiveRun:
+    return CollectiveRun(name="all_reduce", bytes=1.0, seconds=seconds, ranks=tuple(range(ranks)))
 
 
 def test_hosts_meet_at_a_collective_when_the_last_has_come():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.benched import SETTINGS
 
-from recsmith.bench.gains import Verdict
+from recsmith.bench.gains import GainVerdict
 from recsmith.bench.plans import Attempt
 from recsmith.bench.sharding import BenchResults
 from recsmith.reports.benchmarks import bench_lines, bench_to_raw, verdict_words
@@ -77,7 +77,7 @@ def test_failures_are_counted_and_left_out(whole: tuple[Path, BenchResults]):
     ],
 )
 def test_a_verdict_counts_the_greedies_that_ran(classics: int, which: str):
-    said = Verdict(reference="auto", worse=(), better=(), rows=1)
+    said = GainVerdict(reference="auto", worse=(), better=(), rows=1)
     begin = "significantly worse than: none"
     assert verdict_words(said, 0) == begin
     assert verdict_words(said, classics) == f"{begin}; significantly better than {which} in 0 of 1 row"

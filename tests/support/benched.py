@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from recsmith.bench.run_store import BenchSettings
+from recsmith.bench.journal import BenchSettings
 from recsmith.bench.sharding import BenchResults, bench_sharding
 from recsmith.bench.tasks import TaskRow, draw_tasks
 

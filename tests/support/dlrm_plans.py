@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import recsmith
 from recsmith.plans import Plan
-from recsmith.prediction.models.description import Model
+from recsmith.prediction.models import Model
 
 DLRM = Model(kind="dlrm")
 ROWS = (1000, 4000, 500, 20_000, 800)

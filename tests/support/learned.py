@@ -16,7 +16,7 @@ from recsmith.costs.neural.inputs import (
     inputs_of,
     work_of,
 )
-from recsmith.learning.costs.data import Groups
+from recsmith.learning.costs import Groups
 
 TERMS, HINGES, HIDDEN, GATES = 3, 2, 5, 2
 RANGES = {

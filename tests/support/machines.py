@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from recsmith.prediction.kernels.curves import Curve
-from recsmith.prediction.kernels.inputs import LEARNED, figures_of, inputs_of
-from recsmith.prediction.kernels.models import KernelModel, Kernels
-from recsmith.prediction.machine import Machine, MachineCard
+from recsmith.prediction.kernels import LEARNED, KernelModel, Kernels, figures_of, inputs_of
+from recsmith.prediction.machine import Curve, Machine, MachineCard
 from recsmith.prediction.overheads import TERMS, Overhead, Overheads
 
 CALL_S, BYTE_S, FLOP_S = 1e-6, 1e-10, 1e-11

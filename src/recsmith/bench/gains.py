@@ -13,13 +13,16 @@ for all planners.
 Legend: T tasks, V visits, W ranks, B resamples.
 """
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from zlib import crc32
 
 import numpy as np
 
 from recsmith._types import Floats, noun
-from recsmith.bench.journal_lines import MeasuredVisit
+from recsmith.bench.journal import MeasuredVisit
+from recsmith.bench.sharding import BenchResults
+from recsmith.bench.tasks import DrawnTasks
 from recsmith.measuring.intervals import Interval, draw_visits, interval
 from recsmith.verifying.kernels.steps import resampled_steps
 
@@ -82,7 +85,7 @@ class RowGains:
 
 
 @noun
-class Verdict:
+class GainVerdict:
     """Where a reference is significantly worse, and where it is significantly better.
 
     worse: (row, planner) where it is significantly worse. better: rows where it is significantly better than the best
@@ -140,12 +143,96 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def verdict(rows: Sequence[RowGains], reference: str) -> Verdict:
+def verdict(rows: Sequence[RowGains], reference: str) -> GainVerdict:
     """The verdict on a reference from the gains of all rows."""
     greedy = {row.row: row.best_greedy for row in rows}
-    return Verdict(
+    return GainVerdict(
         reference=reference,
         worse=tuple((row.row, gain.planner) for row in rows for gain in row.gains if gain.worse),
         better=tuple(name for name, best in greedy.items() if best and best.better),
         rows=sum(best is not None for best in greedy.values()),
     )
+
+
+ALL = "all"  # name of the row that holds the tasks of all rows
+
+
+@noun
+class GainTable:
+    """Gains of a reference: of every row, and of all rows together, by each of ESTIMATES."""
+
+    reference: str
+    rows: dict[str, tuple[RowGains, ...]]
+
+    @property
+    def main_rows(self) -> tuple[RowGains, ...]:
+        """The rows by the first of ESTIMATES."""
+        return self.rows[ESTIMATES[0]]
+
+    def verdict(self, estimate: str) -> GainVerdict:
+        """The verdict from all rows but that of all together."""
+        return verdict([row for row in self.rows[estimate] if row.row != ALL], self.reference)
+
+
+def references(results: BenchResults) -> tuple[str, ...]:
+    """The planners that others are compared with: auto and the family's under any cost model, or the run's first."""
+    own = ("neuroshard",) if results.settings.family == "sharding" else ("dreamshard", "autoshard")
+    names = [word for name in (REFERENCE, *own) for word in results.settings.planners if word.split("@")[0] == name]
+    return tuple(names or results.settings.planners[:1])
+
+
+def tables_of(results: BenchResults) -> tuple[GainTable, ...]:
+    """The tables of what was measured, one for each reference."""
+    visits = {name: found for row in results.drawn for name, found in _visits(results, row)}
+    least = min(map(len, visits.values()), default=0)  # of all tasks as many visits as the task with the fewest has
+    steps = {each: {name: steps_of(found[:least], each) for name, found in visits.items()} for each in ESTIMATES}
+    return tuple(
+        GainTable(reference=name, rows={each: _rows(results, found, name) for each, found in steps.items()})
+        for name in references(results)
+    )
+
+
+def _visits(results: BenchResults, row: DrawnTasks) -> Iterator[tuple[str, list[MeasuredVisit]]]:
+    """The visits of each task that was visited."""
+    for task in row.tasks:
+        found = [results.measured.get((task.name, visit)) for visit in range(results.settings.visits)]
+        if found[0] is not None:
+            yield task.name, [each for each in found if each is not None]
+
+
+def _rows(results: BenchResults, steps: Mapping[str, Mapping[str, Resampled]], reference: str) -> tuple[RowGains, ...]:
+    """The gains of every row, and of all tasks."""
+    groups = [(str(row.row), [task.name for task in row.tasks]) for row in results.drawn]
+    if len(groups) > 1:
+        groups.append((ALL, [name for _, names in groups for name in names]))
+    planners = results.settings.planners
+    return tuple(
+        row_gains(row, [steps[name] for name in names if name in steps], reference, planners) for row, names in groups
+    )
+
+
+def planning_medians(results: BenchResults) -> dict[str, float]:
+    """Median CPU seconds of planning a task, by planner; NaN of a planner that has planned none."""
+    spent: dict[str, list[float]] = {word: [] for word in results.settings.planners}
+    for each in results.attempts.values():
+        spent[each.planner].append(each.plan_s)
+    return {word: statistics.median(seconds) if seconds else float("nan") for word, seconds in spent.items()}
+
+
+def row_gaps(results: BenchResults, row: DrawnTasks) -> dict[str, float]:
+    """The mean gap of each planner over a row's tasks: seconds by the cost model / bound - 1.
+
+    Planners that search under another cost model, and tasks without a bound, are left out; bounds are sought of a
+    row's first tasks (bench/sharding.py).
+    """
+    found: dict[str, float] = {}
+    for word in results.settings.planners:
+        gaps = [gap for task in row.tasks if (gap := _gap(results, task.name, word)) is not None]
+        if gaps and "@" not in word:
+            found[word] = sum(gaps) / len(gaps)
+    return found
+
+
+def _gap(results: BenchResults, task: str, planner: str) -> float | None:
+    attempt, bound = results.attempts.get((task, planner)), results.bounds.get(task, 0.0)
+    return attempt.model_s / bound - 1 if attempt and attempt.model_s and bound > 0 else None

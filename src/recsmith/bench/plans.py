@@ -15,7 +15,7 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.adapters.installed import require_torchrec
 from recsmith.adapters.torchrec_settings import fair_settings
-from recsmith.bench.tasks import SPACE, Task
+from recsmith.bench.tasks import SPACE, ShardingTask
 from recsmith.bounds import lower_bound
 from recsmith.costs import DEFAULT_COST_MODEL, Evaluator, cost_model
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
@@ -65,7 +65,7 @@ def default_model(hardware: str) -> str:
     return name
 
 
-def check_planners(words: Sequence[str], model: str, task: Task) -> None:
+def check_planners(words: Sequence[str], model: str, task: ShardingTask) -> None:
     """UsageError where a planner's word is unknown, or its cost model is, or does not price such tasks."""
     models: dict[str, None] = {}
     for word in words:
@@ -80,7 +80,7 @@ def check_planners(words: Sequence[str], model: str, task: Task) -> None:
         _compiled(own, build_problem(task.workload, task.cluster, SPACE))
 
 
-def attempt(word: str, task: Task, model: str, seed: int) -> Attempt:
+def attempt(word: str, task: ShardingTask, model: str, seed: int) -> Attempt:
     """The planner's placements of a task. seed: of planners that draw at random."""
     name, own = _split(word, model)
     if name in (TORCHREC, TORCHREC_BEST):
@@ -108,12 +108,12 @@ def _timed(word: str, make: Callable[[], tuple[tuple[Placement, ...], float | No
     return Attempt(planner=word, placements=placements, error=error, plan_s=spent, model_s=model_s)
 
 
-def bound_of(task: Task, model: str) -> float:
+def bound_of(task: ShardingTask, model: str) -> float:
     """Seconds that no plan of a task goes below by a cost model; 0 where it proves none."""
     return lower_bound(_compiled(model, build_problem(task.workload, task.cluster, SPACE))).bound.value_s or 0.0
 
 
-def _placements(name: str, task: Task, model: str, seed: int) -> tuple[tuple[Placement, ...], float]:
+def _placements(name: str, task: ShardingTask, model: str, seed: int) -> tuple[tuple[Placement, ...], float]:
     problem = build_problem(task.workload, task.cluster, SPACE)
     found = find_planner(name).plan(problem, _compiled(model, problem), seed=seed)
     if found.truncated:  # without a budget only Ctrl-C ends a search early, and then the run as well
@@ -127,7 +127,7 @@ def _compiled(model: str, problem: Problem) -> Evaluator:
         return cost_model(model).compile(problem)
 
 
-def _torchrec_planner(best: bool) -> Callable[[Task, str], tuple[Placement, ...]]:
+def _torchrec_planner(best: bool) -> Callable[[ShardingTask, str], tuple[Placement, ...]]:
     """TorchRec's planner, stock or the best of its settings, imported before its time is taken."""
     require_torchrec()
     if best:
@@ -136,8 +136,8 @@ def _torchrec_planner(best: bool) -> Callable[[Task, str], tuple[Placement, ...]
     return lambda task, _: plan(task.workload, task.cluster, SPACE)
 
 
-def _best_of_torchrec(best_of_settings: Callable[..., Any]) -> Callable[[Task, str], tuple[Placement, ...]]:
-    def make(task: Task, model: str) -> tuple[Placement, ...]:
+def _best_of_torchrec(best_of_settings: Callable[..., Any]) -> Callable[[ShardingTask, str], tuple[Placement, ...]]:
+    def make(task: ShardingTask, model: str) -> tuple[Placement, ...]:
         evaluator = _compiled(model, build_problem(task.workload, task.cluster, SPACE))
         dims = [table.embedding_dim for table in task.workload.tables]
         return best_of_settings(evaluator, fair_settings(SPACE, dims, task.cluster.device.kind))[0]

@@ -10,11 +10,9 @@ from pathlib import Path
 
 from recsmith._types import noun
 from recsmith.adapters.installed import require_fbgemm
-from recsmith.bench.families import draw_family_tasks
-from recsmith.bench.journal_lines import MeasuredVisit
+from recsmith.bench.journal import BenchSettings, MeasuredVisit, RunStore, open_run_store
 from recsmith.bench.plans import Attempt, attempt, bound_of, check_planners
-from recsmith.bench.run_store import BenchSettings, RunStore, open_run_store
-from recsmith.bench.tasks import DrawnTasks, Task
+from recsmith.bench.tasks import DrawnTasks, ShardingTask, draw_family_tasks
 from recsmith.bench.visits import PlacedTask, measure_visit, place_task
 from recsmith.clusters import load_cluster
 from recsmith.errors import UsageError
@@ -106,7 +104,7 @@ def _draw(settings: BenchSettings, device: str) -> list[DrawnTasks]:
     ]
 
 
-def _by_turns(drawn: Sequence[DrawnTasks]) -> list[Task]:
+def _by_turns(drawn: Sequence[DrawnTasks]) -> list[ShardingTask]:
     """The first task of every row, then the second ..., so that a run that is ended has seen all rows."""
     return [task for place in zip(*(row.tasks for row in drawn), strict=True) for task in place]
 
@@ -122,7 +120,7 @@ class _BenchRun:
         self,
         store: RunStore,
         settings: BenchSettings,
-        tasks: list[Task],
+        tasks: list[ShardingTask],
         ends: float | None,
         on_progress: Callable[[BenchProgress], None],
     ) -> None:
@@ -168,7 +166,7 @@ class _BenchRun:
             self._store.add_visit(measure_visit(hardware, placed[task.name], visit))
         return True
 
-    def _placed(self, task: Task) -> PlacedTask:
+    def _placed(self, task: ShardingTask) -> PlacedTask:
         attempts = [self._store.attempts[task.name, word] for word in self._settings.planners]
         return place_task(task, [each for each in attempts if each.placements], self._settings.seed)
 

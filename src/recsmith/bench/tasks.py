@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Literal
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from recsmith._types import Floats, Ints, noun
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, UsageError
-from recsmith.learning.policies.tasks import SizeRow
+from recsmith.learning.policies.tasks import SizeRow, draw_placement_tasks, parse_size
 from recsmith.measuring.compute.cases import MOST_ROWS
 from recsmith.planning.feasibility import check_feasible
 from recsmith.problems import Problem, Space, build_problem
@@ -56,7 +57,7 @@ class TaskRow:
 
 
 @noun
-class Task:
+class ShardingTask:
     """Tables to place on devices. attempt: which of the row's drawn tasks it is."""
 
     row: TaskRow | SizeRow
@@ -75,7 +76,7 @@ class DrawnTasks:
     """The tasks of a row, and how many more were rejected: degenerate ones, and ones proved to have no plan."""
 
     row: TaskRow | SizeRow
-    tasks: tuple[Task, ...]
+    tasks: tuple[ShardingTask, ...]
     degenerate: int
     infeasible: int
 
@@ -103,7 +104,7 @@ def draw_tasks(row: TaskRow, number: int, seed: int, device: str, global_batch: 
 
     device: of the catalogue. global_batch: samples of all devices and a step.
     """
-    tasks: list[Task] = []
+    tasks: list[ShardingTask] = []
     degenerate = infeasible = 0
     for attempt in range(MOST_ATTEMPTS):
         if len(tasks) == number:
@@ -163,7 +164,7 @@ def _workload(tables: Ints, dims: Ints, batch_size: int) -> Workload:
     )
 
 
-def _task(row: TaskRow, attempt: int, workload: Workload, device: str) -> Task | None:
+def _task(row: TaskRow, attempt: int, workload: Workload, device: str) -> ShardingTask | None:
     """The task with its memory; None where no plan exists, proved."""
     roomy = load_cluster(f"{device}:{row.devices}")
     cluster = roomy.with_memory(device_bytes(build_problem(workload, roomy, SPACE)))
@@ -171,7 +172,7 @@ def _task(row: TaskRow, attempt: int, workload: Workload, device: str) -> Task |
         check_feasible(cost_model("analytic").compile(build_problem(workload, cluster, SPACE)), cost_model("analytic"))
     except Infeasible:
         return None
-    return Task(row=row, attempt=attempt, workload=workload, cluster=cluster)
+    return ShardingTask(row=row, attempt=attempt, workload=workload, cluster=cluster)
 
 
 def device_bytes(problem: Problem) -> int:
@@ -184,3 +185,36 @@ def device_bytes(problem: Problem) -> int:
     devices = problem.cluster.world_size
     even = SLACK * weights.sum() / devices + BUFFERS * (whole - weights).sum() / devices
     return math.ceil(max(even, SLACK * half.max()))
+
+
+Family = Literal["sharding", "learned"]
+LEARNED_ROWS = tuple(
+    str(SizeRow(devices=devices, tables=tables)) for devices in (2, 4, 8) for tables in (20, 50, 100, 200)
+)
+"""The grid of the DreamShard paper: 20 to 200 tables, 2 to 8 devices."""
+
+
+def parse_family_rows(family: Family, words: Sequence[str]) -> tuple[TaskRow | SizeRow, ...]:
+    """The rows of words, in order; UsageError for a word that is none, or for none at all."""
+    if family == "sharding":
+        return parse_rows(words)
+    if not words:
+        raise UsageError("no rows are named; write <devices>x<tables>, such as 4x50")
+    sizes: list[SizeRow] = sorted({parse_size(word) for word in words}, key=_size)
+    return tuple(sizes)
+
+
+def _size(row: SizeRow) -> tuple[int, int]:
+    return row.devices, row.tables
+
+
+def draw_family_tasks(family: Family, word: str, number: int, seed: int, device: str, global_batch: int) -> DrawnTasks:
+    """The first `number` tasks of a row that are not degenerate."""
+    if family == "sharding":
+        return draw_tasks(parse_rows([word])[0], number, seed, device, global_batch)
+    drawn = draw_placement_tasks(parse_size(word), number, seed, device, global_batch)
+    tasks = tuple(
+        ShardingTask(row=task.row, attempt=task.attempt, workload=task.workload, cluster=task.cluster)
+        for task in drawn.tasks
+    )
+    return DrawnTasks(row=drawn.row, tasks=tasks, degenerate=drawn.degenerate, infeasible=0)

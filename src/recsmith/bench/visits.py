@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from recsmith._types import Floats, noun
-from recsmith.bench.journal_lines import MeasuredVisit
+from recsmith.bench.journal import MeasuredVisit
 from recsmith.bench.plans import Attempt
-from recsmith.bench.tasks import SPACE, Task
+from recsmith.bench.tasks import SPACE, ShardingTask
 from recsmith.costs import Evaluator, cost_model, price
 from recsmith.hardware import Hardware
 from recsmith.hardware.loads import Load, loads_of
@@ -42,7 +42,7 @@ class PlacedTask:
         return (load for ranks in self.loads.values() for load in ranks)
 
 
-def place_task(task: Task, attempts: Sequence[Attempt], seed: int) -> PlacedTask:
+def place_task(task: ShardingTask, attempts: Sequence[Attempt], seed: int) -> PlacedTask:
     """The loads and collectives of a task's plans. seed: of the ids."""
     evaluator = cost_model(COMM_MODEL).compile(build_problem(task.workload, task.cluster, SPACE))
     plans = {each.planner: _plan(task, each, evaluator) for each in attempts}
@@ -53,7 +53,7 @@ def place_task(task: Task, attempts: Sequence[Attempt], seed: int) -> PlacedTask
     )
 
 
-def _plan(task: Task, attempt: Attempt, evaluator: Evaluator) -> Plan:
+def _plan(task: ShardingTask, attempt: Attempt, evaluator: Evaluator) -> Plan:
     """An attempt as a plan, priced by COMM_MODEL; no bound is sought."""
     return Plan(
         workload=task.workload, cluster=task.cluster, constraints=constraints_to_raw(SPACE, Constraints()),

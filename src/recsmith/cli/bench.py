@@ -94,11 +94,10 @@ def _run(
 
 def _settings(family: Any, **options: Any) -> Any:
     """The options as settings."""
-    from recsmith.bench.families import LEARNED_ROWS
+    from recsmith.bench.journal import BenchSettings
     from recsmith.bench.plans import DEFAULT_PLANNERS, LEARNED_PLANNERS, default_model
-    from recsmith.bench.run_store import BenchSettings
     from recsmith.bench.sharding import global_batch_of
-    from recsmith.bench.tasks import ROWS
+    from recsmith.bench.tasks import LEARNED_ROWS, ROWS
 
     hardware = options["hardware"]
     rows, planners = (LEARNED_ROWS, LEARNED_PLANNERS) if family == "learned" else (ROWS, DEFAULT_PLANNERS)

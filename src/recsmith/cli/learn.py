@@ -107,7 +107,7 @@ def kernels(data: str, traces: str | None, output: str, seed: int, force: bool) 
     \b
     recsmith learn kernels --data kernels.json --traces trace/ -o here.safetensors
     """
-    from recsmith.learning.kernels.learn import learn_kernels
+    from recsmith.learning.kernels import learn_kernels
     from recsmith.learning.preparation import check_outputs
     from recsmith.prediction.machine import MACHINE_SCHEMA
     from recsmith.reports.learned_models import machine_lines
@@ -183,8 +183,8 @@ def _learn(
     planner: Any, hardware: str, output: str, row: str, tasks: int, budget: float | None, force: bool, **options: Any
 ) -> None:  # fmt: skip
     """Train a policy, and say how it does."""
+    from recsmith.learning.policies import PolicySettings
     from recsmith.learning.policies.learn import KINDS, iterations_of, learn_policy
-    from recsmith.learning.policies.settings import PolicySettings
     from recsmith.learning.preparation import check_outputs
     from recsmith.reports.learned_models import policy_card_lines
 

@@ -29,8 +29,7 @@ def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: in
     """
     from pathlib import Path
 
-    from recsmith.prediction.capture_files import CaptureSettings
-    from recsmith.prediction.commands import capture_command
+    from recsmith.prediction.captures import CaptureSettings, capture_command
 
     settings = CaptureSettings(steps=steps, plain=plain, skip=skip)
     written = capture_command(Path(output), command_, settings, force=force)
@@ -75,7 +74,7 @@ def predict_command(model: str, format_: str, **options: Any) -> None:
 
 def _of_trace(folder: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
     from recsmith.errors import UsageError
-    from recsmith.prediction.captured_steps import predict_capture
+    from recsmith.prediction.predictions import predict_capture
 
     odd = next((name for name in ("ranks", "calibrate", "cost_model") if options[name] is not None), None)
     if odd is not None:
@@ -101,7 +100,7 @@ def _batches(sizes: tuple[str, ...] | None) -> list[int]:
 
 def _of_model(model: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
     from recsmith.errors import UsageError
-    from recsmith.prediction.described import predict_model
+    from recsmith.prediction.predictions import predict_model
 
     if options["plan"] and options["ranks"] is not None:
         raise UsageError("--plan says how many ranks there are; leave out --ranks")
@@ -117,7 +116,7 @@ def _show(rows: list[Any], timeline: str | None, format_: str) -> None:
 
     from recsmith.errors import UsageError
     from recsmith.files import write_text
-    from recsmith.prediction.timeline import timeline as made_timeline
+    from recsmith.prediction.predict import timeline as made_timeline
     from recsmith.reports.predictions import prediction_report, prediction_to_raw, sweep_report, sweep_to_raw
 
     if timeline and len(rows) > 1:

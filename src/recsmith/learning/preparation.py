@@ -1,13 +1,21 @@
-"""What is checked before a model is trained: the output file, and that PyTorch is installed."""
+"""What all trainings share without PyTorch: checks of the output, what is held out, least squares, and scores.
+
+Legend: N measurements or equations, f figures.
+"""
 
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from recsmith._install import TRAINING
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs.neural.files import HeldOut, NoiseFloor
 from recsmith.costs.weight_files import SUFFIX, card_path, starts_with_card
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import check_target, starts_with_schema
+from recsmith.measuring.rank_correlation import kendall_tau
 
 
 def check_output(output: str) -> None:
@@ -35,3 +43,74 @@ def import_training(module: str) -> Any:
         if error.name != "torch":
             raise
         raise MissingExtra(f"training needs PyTorch: {TRAINING}") from None
+
+
+PARTS = (0.8, 0.1)  # of the cases: to train, to choose the best epoch; the other tenth judges
+SEEDS_APART = 2**32  # what a seed adds to the numbers of its cases, so that folders of several seeds share none
+
+
+def split(case: Ints, seed: int) -> tuple[Bools, Bools, Bools]:
+    """(train, validation, test), each (N,): by case, so that no two measurements of a case are in different parts.
+
+    case (N,): measurements of one case have the same number.
+    """
+    cases = np.unique(case)
+    draw = np.random.default_rng(seed).permutation(len(cases)) / len(cases)
+    place = draw[np.searchsorted(cases, case)]
+    train = place < PARTS[0]
+    return train, ~train & (place < sum(PARTS)), place >= sum(PARTS)
+
+
+def repeat_differences(case: Ints, seconds: Floats) -> Floats:
+    """|second / first - 1| of every case that was measured twice, of seconds (N, ...)."""
+    order = np.argsort(case, kind="stable")
+    twice = np.flatnonzero(np.diff(case[order]) == 0)
+    return np.abs(seconds[order[twice + 1]] / seconds[order[twice]] - 1)
+
+
+def noise_floor_of(differences: Floats) -> NoiseFloor:
+    """The noise floor of a model's card: median and mean of differences of repeats; None without any."""
+    if not len(differences):
+        return NoiseFloor(pairs=0)
+    return NoiseFloor(pairs=len(differences), median=float(np.median(differences)), mean=float(differences.mean()))
+
+
+STEPS = 3000  # of the descent at most; it ends earlier where it no longer moves
+STILL = 1e-9  # change of a weight, relative to the largest, below which nothing moves
+
+
+def non_negative_fit(figures: Floats, target: Floats) -> Floats:
+    """Weights (f,) of 0 or more whose sums of figures (N, f) are nearest to a target (N,), by coordinate descent."""
+    normal, right = figures.T @ figures, figures.T @ target
+    weights = np.zeros(figures.shape[1])
+    for _ in range(STEPS):
+        before = weights.copy()
+        for i in np.flatnonzero(normal.diagonal() > 0):
+            weights[i] = max(0.0, weights[i] + (right[i] - normal[i] @ weights) / normal[i, i])
+        if np.abs(weights - before).max() <= STILL * weights.max(initial=0.0):
+            break
+    return weights
+
+
+TINY = 1e-300  # in place of no work, which has no logarithm
+BANDS_PER_E = 20  # bands for a factor of e: groups whose work differs by less than 5 % are in one band
+
+
+def errors(predicted: Floats, measured: Floats) -> Floats:
+    """Relative errors |predicted / measured - 1|, of the shape of both."""
+    return np.abs(predicted / measured - 1)
+
+
+def bands(work: Floats) -> Ints:
+    """The band (N,) of each group; groups of one band have equal work, within 5 %."""
+    return np.floor(np.log(np.maximum(work, TINY)) * BANDS_PER_E).astype(np.int64)
+
+
+def held_out(predicted: Floats, measured: Floats) -> HeldOut:
+    """The scores of predictions (N, 2) of seconds forward and backward."""
+    off, parts = errors(predicted.sum(axis=1), measured.sum(axis=1)), errors(predicted, measured)
+    return HeldOut(
+        samples=len(off), median=float(np.median(off)), mean=float(off.mean()),
+        forward_median=float(np.median(parts[:, 0])), backward_median=float(np.median(parts[:, 1])),
+        tau=kendall_tau(predicted.sum(axis=1), measured.sum(axis=1)),
+    )  # fmt: skip

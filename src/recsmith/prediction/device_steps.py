@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from recsmith.errors import CorruptFile
-from recsmith.prediction.dataflow import ISSUING
-from recsmith.prediction.graph import Kernel, Kind
-from recsmith.prediction.host_steps import Mark, Node, tops_of
-from recsmith.prediction.kineto import MICRO, Span, Trace
+from recsmith.prediction.graph import KernelShape, Kind
+from recsmith.prediction.host_steps import Mark, OperatorNode, tops_of
+from recsmith.prediction.kineto import ISSUING, MICRO, Trace, TraceSpan
 from recsmith.prediction.operators import kernel_of, kind_of
 
 RUNS = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -40,7 +39,7 @@ class DeviceRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class TracedDevice:
     """Runs by correlation; calls of the runtime by their begin; the stream of most kernels, and all streams.
 
     spans: the calls that launch something or wait, as spans of the host.
@@ -48,7 +47,7 @@ class Device:
 
     runs: dict[int, DeviceRun]
     calls: dict[float, tuple[str, int]]
-    spans: tuple[Span, ...]
+    spans: tuple[TraceSpan, ...]
     main: str
     streams: tuple[str, ...]
 
@@ -58,7 +57,7 @@ def has_device(trace: Trace) -> bool:
     return any(event.get("cat") == "kernel" for event in trace.device)
 
 
-def device_of(trace: Trace) -> Device:
+def device_of(trace: Trace) -> TracedDevice:
     """What the device of a trace did.
 
     Raises:
@@ -66,7 +65,7 @@ def device_of(trace: Trace) -> Device:
     """
     runs: dict[int, DeviceRun] = {}
     calls: dict[float, tuple[str, int]] = {}
-    spans: list[Span] = []
+    spans: list[TraceSpan] = []
     try:
         for event in trace.device:
             words = event["args"]
@@ -89,21 +88,23 @@ def device_of(trace: Trace) -> Device:
         busy[run.stream] = busy.get(run.stream, 0.0) + (0.0 if run.of_nccl else run.seconds)
     known = tuple(span for span in spans
                   if calls[span.begin][1] in runs or span.name in (*ONE_STREAM, *ALL_STREAMS))  # fmt: skip
-    return Device(runs, calls, known, max(busy, key=busy.__getitem__), tuple(busy))
+    return TracedDevice(runs, calls, known, max(busy, key=busy.__getitem__), tuple(busy))
 
 
-def calls_within(device: Device, step: Span) -> list[Span]:
+def calls_within(device: TracedDevice, step: TraceSpan) -> list[TraceSpan]:
     """Calls of a step that launch something or wait."""
     return [span for span in device.spans if step.begin <= span.begin <= step.end]
 
 
-def _span(event: dict[str, Any]) -> Span:
+def _span(event: dict[str, Any]) -> TraceSpan:
     begin = float(event["ts"]) * MICRO
     end = begin + float(event.get("dur", 0)) * MICRO
-    return Span(str(event["name"]), begin, end, str(event["tid"]), -1, [], [], [], [])
+    return TraceSpan(str(event["name"]), begin, end, str(event["tid"]), -1, [], [], [], [])
 
 
-def device_marks(nodes: list[Node], device: Device, waits: dict[int, int]) -> tuple[list[Mark], list[DeviceRun | None]]:
+def device_marks(
+    nodes: list[OperatorNode], device: TracedDevice, waits: dict[int, int]
+) -> tuple[list[Mark], list[DeviceRun | None]]:
     """The marks of a step in order, and for each collective that it starts its run on the device, if there is one.
 
     waits: {place of an operator: collective}, as of a step on CPU; here the main stream waits, and not the host.
@@ -134,7 +135,7 @@ def device_marks(nodes: list[Node], device: Device, waits: dict[int, int]) -> tu
     return marks, issued
 
 
-def _kernel(nodes: Sequence[Node], place: int, run: DeviceRun) -> Kernel:
+def _kernel(nodes: Sequence[OperatorNode], place: int, run: DeviceRun) -> KernelShape:
     """What a kernel works on, as the innermost operator around it that is known says."""
     outer = nodes[place].outer
     while outer >= 0 and not run.copies:
@@ -143,4 +144,4 @@ def _kernel(nodes: Sequence[Node], place: int, run: DeviceRun) -> Kernel:
         if kind is not None:
             return kernel_of(span.name, kind, span.dims, span.strides, span.types, span.values)
         outer = nodes[outer].outer
-    return Kernel("copy" if run.copies else "other", NO_SHAPE)
+    return KernelShape("copy" if run.copies else "other", NO_SHAPE)

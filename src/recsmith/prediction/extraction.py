@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.prediction.caches import with_caches
-from recsmith.prediction.capture_files import CaptureAbout, graph_name
-from recsmith.prediction.dataflow import ISSUING, LANE, first_uses
-from recsmith.prediction.device_steps import Device, DeviceRun, calls_within, device_marks, device_of, has_device
-from recsmith.prediction.graph import Collective, Event, Graph, Kind, Tape, check_graph
+from recsmith.prediction.captures import CaptureAbout, graph_name
+from recsmith.prediction.device_steps import DeviceRun, TracedDevice, calls_within, device_marks, device_of, has_device
+from recsmith.prediction.graph import CollectiveRun, Event, Graph, Kind, Tape, check_graph
 from recsmith.prediction.host_steps import LABELS, Piece, marks_of, nodes_of, pieces_of
-from recsmith.prediction.kineto import Span, Trace
+from recsmith.prediction.kernels import with_caches
+from recsmith.prediction.kineto import ISSUING, LANE, Trace, TraceSpan, first_uses
 from recsmith.prediction.operators import BYTES
 
 NAMES = {"alltoall_base_": "all_to_all", "alltoall_": "all_to_all", "allreduce_": "all_reduce",
@@ -82,7 +81,7 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
     )  # fmt: skip
 
 
-def _host_spans(trace: Trace, step: Span, device: Device | None) -> list[Span]:
+def _host_spans(trace: Trace, step: TraceSpan, device: TracedDevice | None) -> list[TraceSpan]:
     """Operators of a step, and of a GPU job calls of the runtime; of its own thread and of those that autograd runs on.
 
     On a GPU backward runs on a thread of its own, while the step's thread waits for it.
@@ -101,11 +100,11 @@ def _nccl_s(trace: Trace, run: DeviceRun | None) -> float:
     return run.seconds
 
 
-def _names(spans: Sequence[Span]) -> list[str]:
+def _names(spans: Sequence[TraceSpan]) -> list[str]:
     return [span.name for span in spans]
 
 
-def _with_inputs(spans: Sequence[Span], reference: Sequence[Span]) -> list[Span]:
+def _with_inputs(spans: Sequence[TraceSpan], reference: Sequence[TraceSpan]) -> list[TraceSpan]:
     """Operators of a timed step with the inputs that the graph's step had; profilers are faster without them."""
     return [
         span._replace(dims=one.dims, strides=one.strides, types=one.types, values=one.values)
@@ -113,11 +112,11 @@ def _with_inputs(spans: Sequence[Span], reference: Sequence[Span]) -> list[Span]
     ]
 
 
-def _runs(trace: Trace, cut: Sequence[tuple[Span, Sequence[Span]]]) -> dict[float, list[Span]]:
+def _runs(trace: Trace, cut: Sequence[tuple[TraceSpan, Sequence[TraceSpan]]]) -> dict[float, list[TraceSpan]]:
     """The run of each collective of each step (by its begin) on gloo's threads: the first run after its start."""
-    free, found = list(trace.collectives), dict[float, list[Span]]()
+    free, found = list(trace.collectives), dict[float, list[TraceSpan]]()
     for step, spans in cut:
-        runs: list[Span] = []
+        runs: list[TraceSpan] = []
         for span in spans:
             if not span.name.startswith(ISSUING):
                 continue
@@ -133,7 +132,7 @@ def _runs(trace: Trace, cut: Sequence[tuple[Span, Sequence[Span]]]) -> dict[floa
     return found
 
 
-def _waits(reference: Sequence[Span], uses: dict[int, int]) -> dict[int, int]:
+def _waits(reference: Sequence[TraceSpan], uses: dict[int, int]) -> dict[int, int]:
     """{place of the operator that first uses a collective's result: place of the collective}."""
     place = {span.record: i for i, span in enumerate(reference)}
     issues = [span.record for span in reference if span.name.startswith(ISSUING)]
@@ -145,12 +144,12 @@ def _waits(reference: Sequence[Span], uses: dict[int, int]) -> dict[int, int]:
     return {place[uses[record]]: i for i, record in enumerate(issues) if uses.get(record) in place}
 
 
-def _collective_name(span: Span) -> str:
+def _collective_name(span: TraceSpan) -> str:
     word = span.name.removeprefix(ISSUING)
     return NAMES.get(word, word.strip("_"))
 
 
-def _bytes(span: Span) -> float:
+def _bytes(span: TraceSpan) -> float:
     """The larger one of what a rank gives and gets, in bytes."""
     sizes = [0.0]
     for dims, type_ in zip(span.dims, span.types, strict=False):
@@ -180,7 +179,9 @@ def joined(ranks: Sequence[RankSteps], abouts: Sequence[CaptureAbout]) -> Graph:
         )
     everyone = tuple(range(len(ranks)))
     collectives = [
-        Collective(name=name, bytes=max(rank.bytes[i] for rank in ranks), seconds=_shortest(ranks, i), ranks=everyone)
+        CollectiveRun(
+            name=name, bytes=max(rank.bytes[i] for rank in ranks), seconds=_shortest(ranks, i), ranks=everyone
+        )
         for i, name in enumerate(first.names)
     ]
     graph = Graph(

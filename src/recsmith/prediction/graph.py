@@ -32,10 +32,10 @@ class Kind(IntEnum):
     SYNC = 6
 
 
-class Kernel(NamedTuple):
+class KernelShape(NamedTuple):
     """What a kernel works on. kind, shape: as operators.py has them.
 
-    between: bytes that the step moves from one use of the kernel's data to the next (caches.py).
+    between: bytes that the step moves from one use of the kernel's data to the next (kernels/__init__.py).
     """
 
     kind: str
@@ -56,11 +56,11 @@ class Event(NamedTuple):
     work_s: float = 0.0
     stream: str = ""
     collective: int = -1
-    kernel: Kernel | None = None
+    kernel: KernelShape | None = None
 
 
 @record
-class Collective:
+class CollectiveRun:
     """A meeting of ranks: it begins when the last of them has come, and takes as long on each.
 
     bytes: the most that a rank sends or receives (of all_reduce: of the reduced tensor).
@@ -80,7 +80,7 @@ class Graph:
     """A step of all ranks. lanes: collectives that a rank runs at a time; measured_s: of the steps it was read from."""
 
     ranks: tuple[Tape, ...]
-    collectives: tuple[Collective, ...]
+    collectives: tuple[CollectiveRun, ...]
     lanes: int = 1
     measured_s: float | None = None
     batch_size: int | None = None

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from recsmith.prediction.graph import Kernel, Kind
-from recsmith.prediction.kineto import Span
+from recsmith.prediction.graph import KernelShape, Kind
+from recsmith.prediction.kineto import TraceSpan
 from recsmith.prediction.operators import is_arranging, kernel_of, kind_of
 
 BEFORE, AFTER = "start of step", "end of step"
@@ -31,21 +31,21 @@ class Piece(NamedTuple):
     label: str
     seconds: float
     collective: int = -1
-    kernel: Kernel | None = None
+    kernel: KernelShape | None = None
     work_s: float = 0.0
     stream: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class OperatorNode:
     """An operator of a step: its place among all, the place of the operator around it, and how many are inside it."""
 
-    span: Span
+    span: TraceSpan
     outer: int
     inside: int
 
 
-def nodes_of(spans: Sequence[Span]) -> list[Node]:
+def nodes_of(spans: Sequence[TraceSpan]) -> list[OperatorNode]:
     """The tree of a step's operators, which are in the order of their begins; outer is -1 at the top level."""
     stack, outer, inside = list[int](), list[int](), [0] * len(spans)
     for place, span in enumerate(spans):
@@ -56,7 +56,7 @@ def nodes_of(spans: Sequence[Span]) -> list[Node]:
         stack.append(place)
     for still_open in stack:
         inside[still_open] = len(spans) - still_open - 1
-    return [Node(span, outer[i], inside[i]) for i, span in enumerate(spans)]
+    return [OperatorNode(span, outer[i], inside[i]) for i, span in enumerate(spans)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class Mark:
     top: int
     collective: int = -1
     resumed: float = 0.0  # when a wait's host went on
-    kernel: Kernel | None = None
+    kernel: KernelShape | None = None
     cost: int = 0  # operators inside, of the profiler's cost
     work_s: float = 0.0
     stream: str = ""
 
 
-def marks_of(nodes: list[Node], waits: dict[int, int], ended: Sequence[float]) -> list[Mark]:
+def marks_of(nodes: list[OperatorNode], waits: dict[int, int], ended: Sequence[float]) -> list[Mark]:
     """The marks of a step in order. waits: {place of an operator: collective}; ended: when collectives did."""
     marks, skip_to, issued, tops = list[Mark](), -1.0, 0, tops_of(nodes)
     waits = {_outermost(nodes, place): each for place, each in sorted(waits.items(), reverse=True)}
@@ -107,13 +107,13 @@ def marks_of(nodes: list[Node], waits: dict[int, int], ended: Sequence[float]) -
     return marks
 
 
-def _unknown(node: Node) -> str | None:
+def _unknown(node: OperatorNode) -> str | None:
     """Kind `other` of an operator that nobody has described: it has tensors and nothing inside, and is not known."""
     span = node.span
     return "other" if not node.inside and any(span.dims) and not is_arranging(span.name) else None
 
 
-def _outermost(nodes: list[Node], place: int) -> int:
+def _outermost(nodes: list[OperatorNode], place: int) -> int:
     """The outermost kernel around an operator, or itself: nobody waits inside a kernel."""
     found, outer = place, nodes[place].outer
     while outer >= 0:
@@ -123,7 +123,7 @@ def _outermost(nodes: list[Node], place: int) -> int:
     return found
 
 
-def tops_of(nodes: Sequence[Node]) -> list[int]:
+def tops_of(nodes: Sequence[OperatorNode]) -> list[int]:
     """The top-level operator around each operator, or itself."""
     tops: list[int] = []
     for place, node in enumerate(nodes):
@@ -132,7 +132,12 @@ def tops_of(nodes: Sequence[Node]) -> list[int]:
 
 
 def pieces_of(
-    step: Span, nodes: list[Node], marks: list[Mark], named: Sequence[Span], event_s: float, annotation_s: float
+    step: TraceSpan,
+    nodes: list[OperatorNode],
+    marks: list[Mark],
+    named: Sequence[TraceSpan],
+    event_s: float,
+    annotation_s: float,
 ) -> list[Piece]:
     """The events of a step. named: annotations. event_s, annotation_s: the profiler's cost per operator and name."""
     by_top: dict[int, list[Mark]] = {}
@@ -156,7 +161,7 @@ def pieces_of(
     return cut.pieces
 
 
-def _edges(spans: Sequence[Span]) -> list[float]:
+def _edges(spans: Sequence[TraceSpan]) -> list[float]:
     return sorted(edge for span in spans for edge in (span.begin, span.end))
 
 
@@ -189,7 +194,7 @@ class _Cutter:
         self.pieces.append(Piece(Kind.AWAIT, "wait", label.removeprefix(LABELS), 0.0, mark.collective))
         self.host(term, label, mark.resumed, until, 1)
 
-    def operator(self, span: Span, marks: list[Mark]) -> None:
+    def operator(self, span: TraceSpan, marks: list[Mark]) -> None:
         """An operator of the top level with its marks."""
         if not marks:
             return self.host("T5", span.name, span.begin, span.end, 0)

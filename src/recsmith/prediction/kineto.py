@@ -1,4 +1,7 @@
-"""Reads a trace of torch.profiler (Kineto's Chrome JSON, also gzipped): what each thread of a rank did, and when."""
+"""Reads what PyTorch writes of a rank: what each thread did and when, and who first uses what a collective made.
+
+The trace is torch.profiler's (Kineto's Chrome JSON, also gzipped), the execution graph ExecutionTraceObserver's.
+"""
 
 import gzip
 import json
@@ -9,14 +12,15 @@ from typing import Any, NamedTuple, cast
 
 from recsmith._types import record
 from recsmith.errors import CorruptFile
-from recsmith.files import LARGEST_FILE, read_bytes
+from recsmith.files import LARGEST_FILE, read_bytes, read_text
+from recsmith.files.parsing import parse_json
 
 MICRO = 1e-6  # seconds of Chrome's unit
 STEP = "ProfilerStep#"
 KNOWN_SCHEMA = 1  # Kineto's schemaVersion
 
 
-class Span(NamedTuple):
+class TraceSpan(NamedTuple):
     """A stretch of a thread: of an operator, an annotation, or a collective of gloo. begin, end: seconds.
 
     record: number of the operator in the execution graph. dims, strides, types, values: of its inputs.
@@ -44,10 +48,10 @@ class Trace:
     source: str
     rank: int
     ranks: int
-    steps: tuple[Span, ...]
-    operators: tuple[Span, ...]
-    annotations: tuple[Span, ...]
-    collectives: tuple[Span, ...]
+    steps: tuple[TraceSpan, ...]
+    operators: tuple[TraceSpan, ...]
+    annotations: tuple[TraceSpan, ...]
+    collectives: tuple[TraceSpan, ...]
     device: tuple[dict[str, Any], ...]
 
 
@@ -98,9 +102,9 @@ def _trace(source: str, raw: dict[str, Any], events: list[dict[str, Any]]) -> Tr
                  device=tuple(device))  # fmt: skip
 
 
-def _span(event: dict[str, Any]) -> Span:
+def _span(event: dict[str, Any]) -> TraceSpan:
     begin, words = float(event["ts"]) * MICRO, event.get("args") or {}
-    return Span(
+    return TraceSpan(
         str(event["name"]), begin, begin + float(event.get("dur", 0)) * MICRO, str(event["tid"]),
         int(words.get("Record function id", -1)), words.get("Input Dims") or [], words.get("Input Strides") or [],
         words.get("Input type") or [], [str(value) for value in words.get("Concrete Inputs") or []],
@@ -123,3 +127,71 @@ def _parsed(path: Path) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise CorruptFile(f"'{path}' is no trace of torch.profiler; capture one with recsmith capture")
     return cast(dict[str, Any], raw)
+
+
+KNOWN = "1.1."  # versions of the schema, before '-chakra...': of torch 2.5 and later
+ISSUING = "c10d::"  # begins the operators that start a collective; their first input is what it writes
+LANE = "gloo:"
+
+
+def first_uses(path: Path) -> dict[int, int]:
+    """For each operator that starts a collective, the operator that first uses what it writes: records of both.
+
+    A record is the number that the trace calls 'Record function id'. Collectives whose result no operator uses are
+    left out.
+
+    Raises:
+        UsageError: the file cannot be read.
+        CorruptFile: it is cut short, or of another version of PyTorch.
+    """
+    source = str(path)
+    raw: Any = parse_json(read_text(source), source)
+    schema, nodes = (raw.get("schema"), raw.get("nodes")) if isinstance(raw, dict) else (None, None)
+    if not isinstance(schema, str) or not schema.startswith(KNOWN) or not isinstance(nodes, list):
+        raise CorruptFile(
+            f"'{path}' is no execution graph that is known here (schema {schema!r}, known is {KNOWN}x); "
+            "capture it again with torch 2.5 or later"
+        )
+    try:
+        return _uses(cast(list[dict[str, Any]], nodes))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise CorruptFile(f"'{path}' is damaged: a node has no {error}; capture it again") from None
+
+
+def _uses(nodes: list[dict[str, Any]]) -> dict[int, int]:
+    ordered = sorted((node for node in nodes if _record(node) > 0), key=_record)
+    under = {node["id"]: node["ctrl_deps"] for node in nodes}
+    open_: dict[int, tuple[int, int]] = {}  # storage: (record, id) of the operator that started what writes it
+    uses: dict[int, int] = {}
+    for node in ordered:
+        name, values = node["name"], node["inputs"]["values"]
+        if open_ and not name.startswith(LANE):
+            for storage in _storages(values):
+                if storage in open_ and not _within(node["id"], open_[storage][1], under):
+                    uses.setdefault(open_.pop(storage)[0], _record(node))
+        if name.startswith(ISSUING) and values:
+            open_ |= {storage: (_record(node), node["id"]) for storage in _storages(values[:1])}
+    return uses
+
+
+def _within(node: int, outer: int, under: dict[int, int]) -> bool:
+    """Whether a node runs inside another one."""
+    while node in under and under[node] != node:
+        node = under[node]
+        if node == outer:
+            return True
+    return False
+
+
+def _record(node: dict[str, Any]) -> int:
+    return next((int(each["value"]) for each in node["attrs"] if each["name"] == "rf_id"), -1)
+
+
+def _storages(values: Any) -> list[int]:
+    """Storages of all tensors of nested inputs; a tensor is [tensor, storage, offset, elements, bytes, device]."""
+    if not isinstance(values, list):
+        return []
+    items = cast(list[Any], values)
+    if len(items) == 6 and isinstance(items[5], str) and all(isinstance(each, int) for each in items[:5]):
+        return [int(items[1])]
+    return [storage for each in items for storage in _storages(each)]

@@ -1,9 +1,16 @@
 """What a machine is to predictions: models of its kernels, curves of its collectives, and overheads; and its file.
 
 A machine's file is safetensors with a card (costs/weight_files.py). Machine `cpu` ships.
+
+A curve has three pieces, over the logarithm of the size. Up to `small` bytes it is the latency, from `large` bytes on
+the bandwidth; between them the logarithm of the bandwidth rises along a sigmoid from size / latency to its highest
+(the multi-GPU successor of Lin et al., HiPC 2022, code owensgroup/ml_perf_model). Given where the pieces meet and the
+shape of the sigmoid, the logarithm of seconds is linear in those of latency and bandwidth, so the fit is least squares
+over a grid.
 """
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +18,94 @@ import numpy as np
 
 from recsmith._types import Floats, noun
 from recsmith.costs.weight_files import SUFFIX, check_tensors, damaged, read_weights, write_weights
-from recsmith.errors import UsageError
+from recsmith.errors import UsageError, check_rules
 from recsmith.files import check_schema, decode, encode
-from recsmith.prediction.graph import Collective
-from recsmith.prediction.kernels.curves import Curve
-from recsmith.prediction.kernels.inputs import LEARNED, WORK, figures_of, inputs_of
-from recsmith.prediction.kernels.models import LAYERS, KernelModel, Kernels
+from recsmith.prediction.graph import CollectiveRun
+from recsmith.prediction.kernels import LAYERS, LEARNED, WORK, KernelModel, Kernels, figures_of, inputs_of
 from recsmith.prediction.overheads import Overheads
+
+STEEPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the sigmoid, over the whole middle piece
+MIDDLES = (0.2, 0.35, 0.5, 0.65, 0.8)  # share of the middle piece at which the sigmoid is steepest
+LEAST_SIZES = 8  # that a curve is fitted to
+ENDS = 12  # places tried for either end of the middle piece
+
+
+@noun
+class Curve:
+    """Seconds of a collective on so many ranks.
+
+    small, large: bytes where the pieces meet. error: geometric, of sizes that were held out.
+    """
+
+    name: str
+    ranks: int
+    latency_s: float
+    bytes_per_s: float
+    small: float
+    large: float
+    steepness: float
+    middle: float
+    error: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check signs and order."""
+        values = (self.latency_s, self.bytes_per_s, self.small, self.steepness)
+        check_rules(
+            None if all(0 < each < np.inf for each in values) and self.small < self.large < np.inf and self.ranks > 0
+            else f"curve {self.name} on {self.ranks} ranks holds figures that are not above 0, or small >= large"
+        )  # fmt: skip
+
+    def seconds(self, size: Floats) -> Floats:
+        """Seconds of sizes in bytes."""
+        share = _share(size, self.small, self.large, self.steepness, self.middle)
+        first = np.log(self.small / self.latency_s)
+        speed = first + share * (np.log(self.bytes_per_s) - first)
+        return np.where(size <= self.small, self.latency_s, size / np.exp(speed))
+
+
+def fit_curve(name: str, ranks: int, size: Floats, seconds: Floats) -> Curve:
+    """The curve of measured sizes (N,) and seconds (N,); every fifth size is held out to tell its error.
+
+    Raises:
+        UsageError: there are fewer than 8 sizes.
+    """
+    order = np.argsort(size)
+    size, seconds = np.maximum(size[order], 1.0), seconds[order]
+    if len(size) < LEAST_SIZES:
+        raise UsageError(f"{len(size)} sizes of {name} on {ranks} ranks; a curve takes at least {LEAST_SIZES}")
+    held = np.arange(len(size)) % 5 == 2
+    fitted = _fitted(name, ranks, size[~held], seconds[~held])
+    off = np.abs(fitted.seconds(size[held]) / seconds[held] - 1)
+    error = float(np.exp(np.log(np.maximum(off, 1e-4)).mean()))
+    whole = _fitted(name, ranks, size, seconds)
+    return replace(whole, error=error)
+
+
+def _fitted(name: str, ranks: int, size: Floats, seconds: Floats) -> Curve:
+    best, found = np.inf, None
+    ends = np.exp(np.linspace(np.log(size[0] / 2), np.log(size[-1] * 2), ENDS))
+    for (small, large), k, middle in itertools.product(itertools.combinations(ends, 2), STEEPNESS, MIDDLES):
+        share = _share(size, small, large, k, middle)
+        flat = size <= small
+        # log t = log size - (1 - share) (log small - log latency) - share log bandwidth, or log latency where flat
+        columns = np.stack([np.where(flat, 1.0, 1 - share), np.where(flat, 0.0, -share)], axis=1)
+        known = np.where(flat, 0.0, np.log(size) - (1 - share) * np.log(small))
+        solved, *_ = np.linalg.lstsq(columns, np.log(seconds) - known, rcond=None)
+        miss = float(np.abs(columns @ solved + known - np.log(seconds)).mean())
+        if miss < best and (flat.any() or large < size[-1]):
+            best, found = miss, (small, large, k, middle, *np.exp(solved))
+    assert found is not None  # the grid holds ends inside the sizes
+    small, large, k, middle, latency, bandwidth = map(float, found)
+    return Curve(name=name, ranks=ranks, latency_s=latency, bytes_per_s=bandwidth, small=small, large=large,
+                 steepness=k, middle=middle)  # fmt: skip
+
+
+def _share(size: Floats, small: float, large: float, steepness: float, middle: float) -> Floats:
+    """Share of the way from the first to the last bandwidth, of logarithms: a sigmoid from 0 to 1."""
+    place = np.clip((np.log(size) - np.log(small)) / (np.log(large) - np.log(small)), 0.0, 1.0)
+    low, high = (1 / (1 + np.exp(-steepness * (end - middle))) for end in (0.0, 1.0))
+    return (1 / (1 + np.exp(-steepness * (place - middle))) - low) / (high - low)
+
 
 MACHINE_SCHEMA = "recsmith/machine/2"
 MADE_BY = "recsmith learn kernels"
@@ -76,7 +164,7 @@ class Machine:
         curve = self.curve(name, ranks) or self.curve(name, 2)
         return curve.latency_s * self.comm_factors.get(name, 1.0) if curve else 0.0
 
-    def latency_of(self, made: Collective) -> float:
+    def latency_of(self, made: CollectiveRun) -> float:
         """`latency_s` of a collective of a graph."""
         return self.latency_s(made.name, len(made.ranks))
 

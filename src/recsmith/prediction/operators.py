@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from recsmith.prediction.graph import Kernel
+from recsmith.prediction.graph import KernelShape
 
 Dims = Sequence[Any]
 
@@ -86,14 +86,16 @@ def is_arranging(name: str) -> bool:
     return name in ARRANGING or not name.startswith(("aten::", "fbgemm::")) or name.endswith(("_meta", "_pt2"))
 
 
-def kernel_of(name: str, kind: str, dims: Dims, strides: Dims, types: Sequence[str], values: Sequence[str]) -> Kernel:
+def kernel_of(
+    name: str, kind: str, dims: Dims, strides: Dims, types: Sequence[str], values: Sequence[str]
+) -> KernelShape:
     """The kernel of an operator, from the dims, strides, element types and plain values of its inputs."""
     if kind == "gemm":
         shape = _gemm(name, dims, strides)
-        return Kernel("gemm", shape) if shape else _moved("other", name, dims, types)
+        return KernelShape("gemm", shape) if shape else _moved("other", name, dims, types)
     if kind.startswith("embedding"):
         shape = _embedding(name, kind, dims, values)
-        return Kernel(kind, shape) if shape else _moved("other", name, dims, types)
+        return KernelShape(kind, shape) if shape else _moved("other", name, dims, types)
     if kind == "copy" and len(strides) > 1 and _rearranged(strides):
         kind = "transpose"
     if kind == "transpose":
@@ -137,20 +139,20 @@ def _rearranged(strides: Dims) -> bool:
     )
 
 
-def _moved(kind: str, name: str, dims: Dims, types: Sequence[str]) -> Kernel:
+def _moved(kind: str, name: str, dims: Dims, types: Sequence[str]) -> KernelShape:
     read = [(math.prod(each), BYTES.get(type_, 4)) for each, type_ in _tensors(dims, types)]
     total = float(sum(count * size for count, size in read))
     largest = float(max((count * size for count, size in read), default=0))
     run, way = _last_extent(dims) if kind in ROWWISE else 0.0, WAY_OF.get(name, 0.0)
     if kind == "concat":
-        return Kernel(kind, (total, total, float(len(read)), run, way))
+        return KernelShape(kind, (total, total, float(len(read)), run, way))
     if kind == "copy":
-        return Kernel(kind, (total - largest if len(read) > 1 else 0.0, largest, 1.0, run, way))
+        return KernelShape(kind, (total - largest if len(read) > 1 else 0.0, largest, 1.0, run, way))
     if kind == "reduction":
         shape = list(dims[0]) if dims and dims[0] and not isinstance(dims[0][0], list) else [1]
-        return Kernel(kind, (total, total / max(1.0, float(shape[0])), float(shape[0]), run, way))
+        return KernelShape(kind, (total, total / max(1.0, float(shape[0])), float(shape[0]), run, way))
     written = largest if not name.endswith("_index_put_impl_") else float(_last_bytes(read))
-    return Kernel(kind, (total, written, float(max(1, len(read))), run, way))
+    return KernelShape(kind, (total, written, float(max(1, len(read))), run, way))
 
 
 def _last_extent(dims: Dims) -> float:
@@ -161,7 +163,7 @@ def _last_extent(dims: Dims) -> float:
     return float(first[-1]) if first else 0.0
 
 
-def _transposed(dims: Dims, strides: Dims, types: Sequence[str]) -> Kernel:
+def _transposed(dims: Dims, strides: Dims, types: Sequence[str]) -> KernelShape:
     """A copy into another order: how much of the source is read in one go, and how far apart its next part lies."""
     size = float(math.prod(dims[1]) * BYTES.get(types[1], 4))
     run, apart = 1.0, 1.0
@@ -172,7 +174,7 @@ def _transposed(dims: Dims, strides: Dims, types: Sequence[str]) -> Kernel:
             apart = float(stride)
             break
         run *= extent
-    return Kernel("transpose", (size, size, apart, run, 0.0))
+    return KernelShape("transpose", (size, size, apart, run, 0.0))
 
 
 def _last_bytes(read: list[tuple[int, int]]) -> int:

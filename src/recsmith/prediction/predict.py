@@ -1,12 +1,77 @@
-"""Predicts the time of a step: a graph is changed as asked, walked, and accounted for."""
+"""Predicts the time of a step: walks a graph, changed as asked, and says what each rank does and what takes the time.
+
+The critical path is the chain of events, kernels and collectives without a gap that ends with the step. Its segments
+add up to the step, so its terms say what would make the step shorter: work that is hidden behind other work is on no
+path.
+
+Legend: I intervals of seconds, as (I, 2) arrays of begin and end.
+"""
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from recsmith.prediction.accounts import RankAccount, account
-from recsmith.prediction.critical_path import critical_path, terms_of
-from recsmith.prediction.graph import Collective, Graph
-from recsmith.prediction.walk import Walk, walk
+import numpy as np
+
+from recsmith._types import Floats, record
+from recsmith.prediction.graph import CollectiveRun, Graph, Kind
+from recsmith.prediction.walk import HOST, Cause, Walk, walk
 from recsmith.prediction.what_if import Latency, WhatIf, apply_what_ifs
+
+ROUNDING = 1e-12  # share of a step below which a time is a rounding of sums
+
+
+@record
+class RankAccount:
+    """Seconds of a rank's step: step_s = active_s + exposed_comm_s + idle_s.
+
+    active_s: some kernel runs. exposed_comm_s: a collective runs and no kernel does (unoverlapped communication).
+    idle_s: neither; the host works on overheads, or waits for other ranks.
+    """
+
+    rank: int
+    step_s: float
+    active_s: float
+    exposed_comm_s: float
+    idle_s: float
+
+
+def account(walk: Walk) -> list[RankAccount]:
+    """The account of every rank, each over the whole step of the job."""
+    whole = walk.step_s
+    accounts: list[RankAccount] = []
+    for rank, times in enumerate(walk.ranks):
+        busy = [
+            (times.begin[i], times.end[i]) if event.kind == Kind.RUN else (times.work_begin[i], times.work_end[i])
+            for i, event in enumerate(walk.graph.ranks[rank])
+            if event.kind in (Kind.RUN, Kind.LAUNCH)
+        ]
+        comm = [
+            (meeting.begin, meeting.end)
+            for meeting, made in zip(walk.meetings, walk.graph.collectives, strict=True)
+            if rank in made.ranks
+        ]
+        active, either = covered(_pairs(busy)), covered(_pairs(busy + comm))
+        exposed = either - active if either - active > ROUNDING * whole else 0.0
+        accounts.append(
+            RankAccount(
+                rank=rank, step_s=whole, active_s=active, exposed_comm_s=exposed, idle_s=whole - active - exposed
+            )
+        )
+    return accounts
+
+
+def covered(intervals: Floats) -> float:
+    """Seconds that at least one of the intervals (I, 2) covers."""
+    if not len(intervals):
+        return 0.0
+    ordered = intervals[np.argsort(intervals[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(ordered[:, 1])
+    before = np.concatenate([[-np.inf], reached[:-1]])
+    return float(np.maximum(reached - np.maximum(ordered[:, 0], before), 0.0).sum())
+
+
+def _pairs(intervals: list[tuple[float, float]]) -> Floats:
+    return np.array(intervals, dtype=np.float64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -38,7 +103,7 @@ class Prediction:
         return max(sums, default=0.0) + sum(each.seconds for each in self.walk.graph.collectives)
 
 
-def no_latency(_: Collective) -> float:
+def no_latency(_: CollectiveRun) -> float:
     """Where the latency of collectives is not known, all of their time belongs to the link."""
     return 0.0
 
@@ -51,3 +116,130 @@ def predict_graph(
     unchanged = walk(graph).step_s if what_ifs else None
     return Prediction(walk=walked, ranks=account(walked), terms=terms_of(critical_path(walked)),
                       measured_s=graph.measured_s, notes=notes, unchanged_s=unchanged)  # fmt: skip
+
+
+GAP = "stream gap"  # term of the microsecond between kernels
+
+
+class Segment(NamedTuple):
+    """A stretch of the critical path, in seconds from the start of the step."""
+
+    rank: int
+    begin: float
+    end: float
+    term: str
+    label: str
+
+
+def critical_path(walk: Walk) -> list[Segment]:
+    """The segments of a walk's critical path, first to last; they meet end to begin, from 0 to the end of the step."""
+    path, place = list[Segment](), _last(walk)
+    while place is not None:
+        place = _host(walk, path, *place[1:]) if place[0] == "host" else _elsewhere(walk, path, *place)
+    path.reverse()
+    return [each for each in path if each.end > each.begin]
+
+
+def terms_of(path: list[Segment]) -> dict[str, float]:
+    """Seconds of each term of a path, the largest first."""
+    terms: dict[str, float] = {}
+    for each in path:
+        terms[each.term] = terms.get(each.term, 0.0) + each.end - each.begin
+    return dict(sorted(terms.items(), key=lambda item: -item[1]))
+
+
+Place = tuple[str, int, int]  # ("host" or "stream", rank, event) or ("lane", rank, collective)
+
+
+def _last(walk: Walk) -> Place | None:
+    """What ends last."""
+    ends: list[tuple[float, Place]] = []
+    for rank, times in enumerate(walk.ranks):
+        if times.end:
+            ends.append((times.end[-1], ("host", rank, len(times.end) - 1)))
+            late = max(range(len(times.work_end)), key=times.work_end.__getitem__)
+            ends.append((times.work_end[late], ("stream", rank, late)))
+    ends += [(each.end, ("lane", each.rank, i)) for i, each in enumerate(walk.meetings)]
+    return max(ends, key=lambda pair: pair[0])[1] if ends else None
+
+
+def _host(walk: Walk, path: list[Segment], rank: int, event: int) -> Place | None:
+    """Go back along a host thread until a wait of it was bound by something else, or to its start."""
+    times, tape = walk.ranks[rank], walk.graph.ranks[rank]
+    while event >= 0:
+        kind, cause = tape[event].kind, times.cause[event]
+        if kind in (Kind.AWAIT, Kind.SYNC) and cause != HOST:
+            return _place(rank, cause, event)
+        path.append(Segment(rank, times.begin[event], times.end[event], tape[event].term, tape[event].label))
+        event -= 1
+    return None
+
+
+def _elsewhere(walk: Walk, path: list[Segment], where: str, rank: int, which: int) -> Place | None:
+    """A kernel of a stream, or a collective, and what it began after."""
+    if where == "stream":
+        times, event = walk.ranks[rank], walk.graph.ranks[rank][which]
+        begin, end, cause, after = times.work_begin[which], times.work_end[which], times.cause[which], which
+        path.append(Segment(rank, begin, end, event.term, event.label))
+    else:
+        meeting, made = walk.meetings[which], walk.graph.collectives[which]
+        begin, cause, rank, after = meeting.begin, meeting.cause, meeting.rank, meeting.event
+        path.append(Segment(rank, begin, meeting.end, made.name, made.name))
+    place = _place(rank, cause, after)
+    ended = _end_of(walk, place)
+    path.append(Segment(rank, ended, begin, GAP, GAP))
+    return place
+
+
+def _place(rank: int, cause: Cause, event: int) -> Place:
+    return ("host", rank, event) if cause == HOST else (cause[0], rank, cause[1])
+
+
+def _end_of(walk: Walk, place: Place) -> float:
+    where, rank, which = place
+    if where == "lane":
+        return walk.meetings[which].end
+    return walk.ranks[rank].end[which] if where == "host" else walk.ranks[rank].work_end[which]
+
+
+MICRO = 1e6  # Chrome's unit of a second
+HOST_THREAD, FIRST_LANE = 0, 100  # threads: the host, then streams from 1 on, then lanes of collectives
+
+
+def timeline(walk: Walk) -> dict[str, Any]:
+    """The timeline of all ranks: a process for each, with its host thread, streams and collectives; and the path."""
+    events: list[dict[str, Any]] = []
+    for rank, times in enumerate(walk.ranks):
+        streams: dict[str, int] = {}
+        events += [
+            _named("process_name", rank, HOST_THREAD, f"rank {rank}"),
+            _named("thread_name", rank, HOST_THREAD, "host"),
+        ]
+        for i, event in enumerate(walk.graph.ranks[rank]):
+            if event.kind in (Kind.AWAIT, Kind.SYNC) or times.end[i] > times.begin[i]:
+                events.append(_span(rank, HOST_THREAD, times.begin[i], times.end[i], event.term, event.label))
+            if event.kind == Kind.LAUNCH:
+                stream = streams.setdefault(event.stream, 1 + len(streams))
+                events.append(_span(rank, stream, times.work_begin[i], times.work_end[i], event.term, event.label))
+        events += [_named("thread_name", rank, thread, f"stream {name}") for name, thread in streams.items()]
+    ends: dict[tuple[int, int], float] = {}
+    for meeting, made in zip(walk.meetings, walk.graph.collectives, strict=True):
+        for rank in made.ranks:
+            lane = next(i for i in range(len(walk.meetings)) if ends.get((rank, i), 0.0) <= meeting.begin)
+            ends[rank, lane] = meeting.end
+            label = f"{made.name} {made.bytes:,.0f} bytes"
+            events.append(_span(rank, FIRST_LANE + lane, meeting.begin, meeting.end, made.name, label))
+    ranks = len(walk.ranks)
+    events.append(_named("process_name", ranks, HOST_THREAD, "critical path"))
+    events += [_span(ranks, HOST_THREAD, each.begin, each.end, each.term, f"{each.label} (rank {each.rank})")
+               for each in critical_path(walk)]  # fmt: skip
+    return {"displayTimeUnit": "ms", "traceEvents": events}
+
+
+def _span(rank: int, thread: int, begin: float, end: float, term: str, label: str) -> dict[str, Any]:
+    return {"ph": "X", "pid": rank, "tid": thread, "ts": begin * MICRO, "dur": (end - begin) * MICRO, "name": label,
+            "cat": term}  # fmt: skip
+
+
+def _named(what: str, rank: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "pid": rank, "tid": thread, "name": what, "args": {"name": name}}

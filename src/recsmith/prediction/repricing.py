@@ -12,14 +12,14 @@ import numpy as np
 
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.prediction.caches import LOOKUPS, within_step
-from recsmith.prediction.graph import Collective, Event, Graph, Kernel, Kind, Tape
+from recsmith.prediction.graph import CollectiveRun, Event, Graph, KernelShape, Kind, Tape
 from recsmith.prediction.host_steps import THEN
+from recsmith.prediction.kernels import LOOKUPS, within_step
 from recsmith.prediction.machine import Machine
+from recsmith.prediction.models import Model
 from recsmith.prediction.models.build import tables_of
-from recsmith.prediction.models.description import Model
-from recsmith.prediction.models.sparse import RankTables, sparse_step
 from recsmith.prediction.models.step import GRADIENT
+from recsmith.prediction.models.templates import RankTables, sparse_step
 
 EXCHANGE = "all_to_all"
 EXCHANGES = 5  # of a step with one lookup: splits, lengths, ids, pooled rows, their gradients
@@ -119,14 +119,14 @@ def _seconds(event: Event) -> float:
     return event.work_s or event.seconds
 
 
-def _with_seconds(event: Event, seconds: float, kernel: Kernel) -> Event:
+def _with_seconds(event: Event, seconds: float, kernel: KernelShape) -> Event:
     if event.kind == Kind.LAUNCH:
         return event._replace(work_s=seconds, kernel=kernel)
     return event._replace(seconds=seconds, kernel=kernel)
 
 
 def _tape(
-    tape: Tape, collectives: Sequence[Collective], machine: Machine, ratios: tuple[float, float, float],
+    tape: Tape, collectives: Sequence[CollectiveRun], machine: Machine, ratios: tuple[float, float, float],
     lookup: tuple[float, ...], factors: dict[str, float],
 ) -> Tape:  # fmt: skip
     """A rank's tape with its lookups and all that grows. ratios: of the batch, and of it times ids and columns."""
@@ -134,7 +134,7 @@ def _tape(
     places = [place for place, event in enumerate(tape) if event.kernel is not None]
     kernels = [kernel for event in tape if (kernel := event.kernel)]
     wanted = within_step([
-        Kernel(kernel.kind, lookup) if kernel.kind in LOOKUPS
+        KernelShape(kernel.kind, lookup) if kernel.kind in LOOKUPS
         else kernel if fixed[place] else grown(kernel, ratios[zones[place]])
         for place, kernel in zip(places, kernels, strict=True)
     ])  # fmt: skip
@@ -149,7 +149,7 @@ def _tape(
     return tuple(made)
 
 
-def grown(kernel: Kernel, ratio: float) -> Kernel:
+def grown(kernel: KernelShape, ratio: float) -> KernelShape:
     """A kernel on so many times as many samples.
 
     Of a product these are the batch, the rows, or, where a gradient of weights sums over them, what is summed over.
@@ -162,10 +162,10 @@ def grown(kernel: Kernel, ratio: float) -> Kernel:
         shape[0], shape[2] = shape[0] * ratio, shape[2] * ratio
     else:
         shape[0], shape[1] = shape[0] * ratio, shape[1] * ratio
-    return Kernel(kernel.kind, tuple(shape))
+    return KernelShape(kernel.kind, tuple(shape))
 
 
-def _zones(tape: Tape, collectives: Sequence[Collective]) -> list[int]:
+def _zones(tape: Tape, collectives: Sequence[CollectiveRun]) -> list[int]:
     """What the work at each place grows with: ids between their exchange and the lookup, columns next to the others."""
     zones = [DENSE] * len(tape)
     meets = [place for place, event in enumerate(tape)
@@ -203,11 +203,11 @@ def _exchanged(tables: Sequence[RankTables], batch: int) -> list[float]:
 
 
 def _collectives(
-    collectives: Sequence[Collective], machine: Machine, old: list[float], new: list[float]
-) -> tuple[Collective, ...]:
+    collectives: Sequence[CollectiveRun], machine: Machine, old: list[float], new: list[float]
+) -> tuple[CollectiveRun, ...]:
     """The collectives with all-to-alls of other sizes; those of gradients stay."""
     sizes = iter(zip(old, new, strict=True))
-    made: list[Collective] = []
+    made: list[CollectiveRun] = []
     for each in collectives:
         if each.name != EXCHANGE:
             made.append(each)

@@ -18,10 +18,10 @@ from recsmith.costs import cost_model as find_cost_model
 from recsmith.planning import Result, plan
 from recsmith.planning.simulate import simulate
 from recsmith.plans import PARTS, Plan
-from recsmith.prediction.described import predict_model
 from recsmith.prediction.machine import Machine, load_machine
-from recsmith.prediction.models.description import load_model
+from recsmith.prediction.models import load_model
 from recsmith.prediction.predict import predict_graph
+from recsmith.prediction.predictions import predict_model
 from recsmith.prediction.repricing import reprice
 from recsmith.prediction.traces import is_capture, load_capture
 from recsmith.problems import Problem

@@ -8,7 +8,7 @@ from recsmith._types import Source, record
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import check_schema, decode, parse_json, read_text
 from recsmith.files.parsing import Raw
-from recsmith.prediction.capture_files import ABOUT_SCHEMA, CaptureAbout, about_name, graph_name, trace_name
+from recsmith.prediction.captures import ABOUT_SCHEMA, CaptureAbout, about_name, graph_name, trace_name
 from recsmith.prediction.extraction import joined, rank_steps
 from recsmith.prediction.graph import Graph
 from recsmith.prediction.kineto import load_trace

@@ -17,7 +17,7 @@ Cause = tuple[str, int]
 
 
 @dataclass(slots=True)
-class RankTimes:
+class EventTimes:
     """When the events of a rank began and ended on its host (E,), and what they launched (0 where nothing).
 
     cause: what a launched kernel, a collective or a wait began after.
@@ -31,7 +31,7 @@ class RankTimes:
 
 
 @dataclass(slots=True)
-class Meeting:
+class CollectiveTimes:
     """When a collective ran, which rank came last, at which of its events, and whether a lane held it up."""
 
     begin: float
@@ -46,8 +46,8 @@ class Walk:
     """All times of a graph."""
 
     graph: Graph
-    ranks: list[RankTimes]
-    meetings: list[Meeting]
+    ranks: list[EventTimes]
+    meetings: list[CollectiveTimes]
 
     @property
     def step_s(self) -> float:
@@ -66,13 +66,13 @@ class _Rank:
     """A rank under way: where its host is, when each stream is free, and when each lane is."""
 
     def __init__(self, tape: tuple[Event, ...], lanes: int) -> None:
-        self.tape, self.times = tape, RankTimes()
+        self.tape, self.times = tape, EventTimes()
         self.place, self.host = 0, 0.0
         self.streams: dict[str, tuple[float, Cause]] = {}
         self.lanes: list[tuple[float, int]] = [(0.0, -1)] * lanes  # (free from, by the end of which collective)
         self.issued: dict[int, tuple[float, int, Cause]] = {}
 
-    def advance(self, meetings: list[Meeting]) -> None:
+    def advance(self, meetings: list[CollectiveTimes]) -> None:
         """Go on until the tape ends, or a collective is awaited that has no time yet."""
         times, known, host = self.times, len(meetings), self.host
         begin, end, work_begin, work_end, causes = (
@@ -114,7 +114,7 @@ def walk(graph: Graph) -> Walk:
     Raises:
         UsageError: ranks wait for each other forever.
     """
-    ranks, meetings = [_Rank(tape, graph.lanes) for tape in graph.ranks], list[Meeting]()
+    ranks, meetings = [_Rank(tape, graph.lanes) for tape in graph.ranks], list[CollectiveTimes]()
     while True:
         for rank in ranks:
             rank.advance(meetings)
@@ -136,17 +136,17 @@ def _all_came(graph: Graph, ranks: list[_Rank], collective: int) -> bool:
     return all(collective in ranks[rank].issued for rank in graph.collectives[collective].ranks)
 
 
-def _meet(graph: Graph, ranks: list[_Rank], collective: int) -> Meeting:
+def _meet(graph: Graph, ranks: list[_Rank], collective: int) -> CollectiveTimes:
     """The times of the next collective, which takes the lane of each of its ranks that is free first."""
     made = graph.collectives[collective]
-    last = Meeting(-1.0, 0.0, 0, 0, HOST)
+    last = CollectiveTimes(-1.0, 0.0, 0, 0, HOST)
     chosen = {rank: min(range(graph.lanes), key=lambda lane: ranks[rank].lanes[lane]) for rank in made.ranks}
     for rank in made.ranks:
         came, event, cause = ranks[rank].issued[collective]
         free, holder = ranks[rank].lanes[chosen[rank]]
         begin = max(came, free)
         if begin > last.begin:
-            last = Meeting(begin, 0.0, rank, event, ("lane", holder) if free > came else cause)
+            last = CollectiveTimes(begin, 0.0, rank, event, ("lane", holder) if free > came else cause)
     last.end = last.begin + made.seconds
     for rank in made.ranks:
         ranks[rank].lanes[chosen[rank]] = (last.end, collective)

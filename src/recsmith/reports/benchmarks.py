@@ -4,9 +4,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from recsmith.bench.gain_tables import ALL, GainTable, planning_medians, references, tables_of
-from recsmith.bench.gains import CLASSIC, ESTIMATES, LEAST_TASKS, Gain, RowGains, Verdict
-from recsmith.bench.gaps import row_gaps
+from recsmith.bench.gains import (
+    ALL,
+    CLASSIC,
+    ESTIMATES,
+    LEAST_TASKS,
+    Gain,
+    GainTable,
+    GainVerdict,
+    RowGains,
+    planning_medians,
+    references,
+    row_gaps,
+    tables_of,
+)
 from recsmith.bench.sharding import BenchResults
 from recsmith.bench.visits import COMM_MODEL
 from recsmith.files import Raw, encode
@@ -118,7 +129,7 @@ def _verdict_lines(table: GainTable) -> Iterator[str]:
             yield f"  {words}: {verdict_words(said[name], len(ran))}"
 
 
-def verdict_words(said: Verdict, classics: int) -> str:
+def verdict_words(said: GainVerdict, classics: int) -> str:
     """What is told apart; classics: how many of the classic greedies have a figure."""
     worse = ", ".join(f"{planner} in {row}" for row, planner in said.worse) or "none"
     if not classics:

@@ -7,7 +7,7 @@ from recsmith.units import counted, format_size, format_time
 if TYPE_CHECKING:  # modules that import torch or numpy, which printing help does not need
     from recsmith.adapters.reshard.report import Moving
     from recsmith.bench.sharding import BenchProgress
-    from recsmith.learning.policies.dreamshard import Iteration
+    from recsmith.learning.policies import DreamShardIteration
     from recsmith.learning.training_loop import Epoch
     from recsmith.measuring.compute.run import MeasuringProgress
     from recsmith.verifying.jobs.verification import JobProgress
@@ -40,7 +40,7 @@ def training_words(epoch: "Epoch") -> str:
     return f"epoch {epoch.number} of {epoch.epochs}, {off}{time_left(seconds)}"
 
 
-def policy_words(iteration: "Iteration") -> str:
+def policy_words(iteration: "DreamShardIteration") -> str:
     """Of `recsmith learn dreamshard` and `autoshard`."""
     done = f"iteration {iteration.number} of {iteration.iterations}, {iteration.measured:,} placements measured"
     return f"{done}, steps of {format_time(iteration.measured_s)}, predicted within {iteration.error:.1%}"

@@ -9,8 +9,8 @@ import pytest
 from support.exchanged import exchanged
 
 from recsmith.errors import UsageError
-from recsmith.learning.comm.baselines import WaitedAlphaBeta
-from recsmith.learning.comm.data import comm_noise, digest, read_exchanges, split_blocks
+from recsmith.learning.comm import comm_noise, digest, read_exchanges, split_blocks
+from recsmith.learning.comm.learn import WaitedAlphaBeta
 from recsmith.measuring.about import About
 from recsmith.measuring.comm.exchanges import GPU, draw_exchange
 from recsmith.measuring.folder import open_folder

@@ -11,8 +11,7 @@ pytest.importorskip("torch")
 
 from recsmith.costs.neural_comm_files import comm_model_of, load_comm_model
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.learning.comm import training
-from recsmith.learning.comm.data import Exchanges, read_exchanges
+from recsmith.learning.comm import Exchanges, read_exchanges, training
 from recsmith.learning.comm.learn import learn_comm
 from recsmith.learning.comm.training import CommRecipe, predict_comm, train_comm
 from recsmith.learning.training_loop import Epoch

@@ -5,8 +5,8 @@ import pytest
 from support.learned import groups
 
 from recsmith.clusters import load_cluster
+from recsmith.learning.costs import Origin
 from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
-from recsmith.learning.costs.data import Origin
 
 
 def test_an_affine_model_learns_what_is_affine() -> None:

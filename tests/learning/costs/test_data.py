@@ -11,9 +11,9 @@ from support.measured import Stub, answer
 
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
-from recsmith.learning.costs import data
-from recsmith.learning.costs.data import mapped, noise_floor, read_groups, work_of_case
-from recsmith.learning.splits import split
+from recsmith.learning import costs
+from recsmith.learning.costs import mapped, noise_floor, read_groups, work_of_case
+from recsmith.learning.preparation import split
 from recsmith.measuring.compute.cases import Cases
 from recsmith.measuring.compute.run import measure_compute
 from recsmith.measuring.compute.samples import SLOW_PROBE
@@ -78,7 +78,7 @@ def _measure(folder: Path, seed: int = 0, device: str = "a test", **probes: floa
 
 
 def test_folders_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "LEAST_SAMPLES", 5)
+    monkeypatch.setattr(costs, "LEAST_SAMPLES", 5)
     _measure(tmp_path / "a", case_3=1.01 * SLOW_PROBE, case_4=0.99 * SLOW_PROBE)
     _measure(tmp_path / "b", seed=1)
     found, left_out, origin = read_groups([tmp_path / "a", tmp_path / "b"])
@@ -95,7 +95,7 @@ def test_too_few_samples_and_several_devices_are_refused(tmp_path: Path, monkeyp
     _measure(tmp_path / "a")
     with pytest.raises(UsageError, match="20 of 20 steady samples are usable; training takes at least 50"):
         read_groups([tmp_path / "a"])
-    monkeypatch.setattr(data, "LEAST_SAMPLES", 5)
+    monkeypatch.setattr(costs, "LEAST_SAMPLES", 5)
     _measure(tmp_path / "b", device="another")
     with pytest.raises(UsageError, match=r"several devices: stub \(a test\), stub \(another\)"):
         read_groups([tmp_path / "a", tmp_path / "b"])

@@ -20,7 +20,7 @@ from support.learned import card
 
 from recsmith.errors import RecSmithError
 from recsmith.learning.costs import training
-from recsmith.learning.costs.training import Recipe, train
+from recsmith.learning.costs.training import CostRecipe, train
 from recsmith.learning.training_loop import Epoch
 
 SAMPLES = groups(150)
@@ -34,7 +34,7 @@ def _error(predicted: Any, measured: Any) -> float:
 @pytest.mark.parametrize("variant", ["convex", "linear", "free"])
 def test_it_learns_and_numpy_computes_what_pytorch_does(tmp_path: Path, variant: Any) -> None:
     seen: list[Epoch] = []
-    network, epochs = train(Recipe(variant=variant, epochs=15), SAMPLES, OTHERS, seen.append)
+    network, epochs = train(CostRecipe(variant=variant, epochs=15), SAMPLES, OTHERS, seen.append)
     assert [each.number for each in seen] == list(range(1, epochs + 1))
     assert seen[-1].best == min(each.error for each in seen)
     torch = training.predict(network, OTHERS)
@@ -47,12 +47,12 @@ def test_it_learns_and_numpy_computes_what_pytorch_does(tmp_path: Path, variant:
 
 def test_a_corrected_model_begins_near_analytic_and_numpy_computes_what_pytorch_does(tmp_path: Path) -> None:
     samples = with_corrected_work(groups(40), one_device(load_cluster("h100")))
-    begun = training._first_network(Recipe(variant="corrected"), samples)  # pyright: ignore[reportPrivateUsage]
+    begun = training._first_network(CostRecipe(variant="corrected"), samples)  # pyright: ignore[reportPrivateUsage]
     predicted = training.predict(begun, samples)
     analytic = replace(samples, seconds=analytic_seconds(samples, one_device(load_cluster("h100"))))
     assert _error(predicted, analytic) < 0.4
     truth = replace(samples, seconds=1.5 * predicted)
-    network, _ = train(Recipe(variant="corrected", epochs=30), truth, truth)
+    network, _ = train(CostRecipe(variant="corrected", epochs=30), truth, truth)
     assert _error(training.predict(network, truth), truth) < 0.05
     path = tmp_path / "m.safetensors"
     save_model(str(path), network.tensors(), card(variant="corrected"))
@@ -60,13 +60,13 @@ def test_a_corrected_model_begins_near_analytic_and_numpy_computes_what_pytorch_
 
 
 def test_a_seed_gives_the_same_weights() -> None:
-    one, again, other = (train(Recipe(epochs=2, seed=seed), SAMPLES, OTHERS)[0].tensors() for seed in (1, 1, 2))
+    one, again, other = (train(CostRecipe(epochs=2, seed=seed), SAMPLES, OTHERS)[0].tensors() for seed in (1, 1, 2))
     assert all((one[name] == again[name]).all() for name in one)
     assert any((one[name] != other[name]).any() for name in one)
 
 
 def test_a_budget_ends_training() -> None:
-    assert train(Recipe(epochs=10_000, budget_s=0.2), SAMPLES, OTHERS)[1] < 10_000
+    assert train(CostRecipe(epochs=10_000, budget_s=0.2), SAMPLES, OTHERS)[1] < 10_000
 
 
 def test_ctrl_c_keeps_the_best_so_far() -> None:
@@ -77,7 +77,7 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
         if epoch.number == 3:
             raise KeyboardInterrupt
 
-    network, epochs = train(Recipe(epochs=50), SAMPLES, OTHERS, stop)
+    network, epochs = train(CostRecipe(epochs=50), SAMPLES, OTHERS, stop)
     assert epochs == 3
     mean = np.abs(training.predict(network, OTHERS).sum(axis=1) / OTHERS.total - 1).mean()
     assert mean == pytest.approx(best[-1])
@@ -89,17 +89,17 @@ def test_ctrl_c_before_anything_is_learned_ends_the_command(monkeypatch: pytest.
 
     monkeypatch.setattr(training, "_loss", stop)
     with pytest.raises(KeyboardInterrupt):
-        train(Recipe(epochs=2), SAMPLES, OTHERS)
+        train(CostRecipe(epochs=2), SAMPLES, OTHERS)
 
 
 def test_training_that_diverges_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "_mean_error", lambda *_: float("nan"))
     with pytest.raises(RecSmithError, match="training diverged"):
-        train(Recipe(epochs=2), SAMPLES, OTHERS)
+        train(CostRecipe(epochs=2), SAMPLES, OTHERS)
 
 
 def test_a_linear_head_has_no_hinges() -> None:
-    network, _ = train(Recipe(epochs=2, variant="linear"), SAMPLES, OTHERS)
+    network, _ = train(CostRecipe(epochs=2, variant="linear"), SAMPLES, OTHERS)
     head = weights_of(network.tensors(), "linear", "").head
     sums = np.random.default_rng(0).uniform(0, 1, (2, 9, 6))
     assert head.total(sums.sum(axis=0)) == pytest.approx(head.total(sums[0]) + head.total(sums[1]))
@@ -107,9 +107,9 @@ def test_a_linear_head_has_no_hinges() -> None:
 
 @pytest.mark.parametrize("variant", ["convex", "linear", "free"])
 def test_a_start_is_the_given_model_brought_to_the_samples(variant: Any) -> None:
-    given, _ = train(Recipe(variant=variant, epochs=3), SAMPLES, OTHERS)
+    given, _ = train(CostRecipe(variant=variant, epochs=3), SAMPLES, OTHERS)
     begun = training._first_network(  # pyright: ignore[reportPrivateUsage]
-        Recipe(variant=variant, start=given.tensors()), replace(SAMPLES, seconds=7 * SAMPLES.seconds)
+        CostRecipe(variant=variant, start=given.tensors()), replace(SAMPLES, seconds=7 * SAMPLES.seconds)
     )
     before, after = training.predict(given, OTHERS), training.predict(begun, OTHERS)
     off = np.median(SAMPLES.total / training.predict(given, SAMPLES).sum(axis=1))
@@ -117,10 +117,10 @@ def test_a_start_is_the_given_model_brought_to_the_samples(variant: Any) -> None
 
 
 def test_few_samples_of_another_device_are_learned_sooner_from_a_start() -> None:
-    given, _ = train(Recipe(epochs=20), SAMPLES, OTHERS)
+    given, _ = train(CostRecipe(epochs=20), SAMPLES, OTHERS)
     slower = replace(SAMPLES, seconds=2 * SAMPLES.seconds).take(np.arange(len(SAMPLES)) < 40)
     judging = replace(OTHERS, seconds=2 * OTHERS.seconds)
     alone, started = (
-        train(Recipe(epochs=1, start=start), slower, judging)[0] for start in (None, given.tensors())
+        train(CostRecipe(epochs=1, start=start), slower, judging)[0] for start in (None, given.tensors())
     )  # fmt: skip
     assert 2 * _error(training.predict(started, judging), judging) < _error(training.predict(alone, judging), judging)

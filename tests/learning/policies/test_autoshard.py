@@ -12,10 +12,10 @@ import pytest
 from support.policy_runs import check_that_a_killed_run_goes_on
 
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
+from recsmith.learning.policies import PolicySettings
 from recsmith.learning.policies.actors import Actors
 from recsmith.learning.policies.learn import learn_policy
-from recsmith.learning.policies.settings import PolicySettings
-from recsmith.learning.policies.training_tasks import training_tasks
+from recsmith.learning.policies.measured import training_tasks
 
 torch = pytest.importorskip("torch")
 
@@ -26,9 +26,9 @@ SMALL = ["--row", "2x8", "--tasks", "3", "--iterations", "2", "--answers", "3", 
 
 def trained(lose: bool) -> tuple[Any, list[Any]]:
     """A small training; `lose`: an actor is killed after the first iteration."""
-    from recsmith.learning.policies.autoshard import Recipe, Training
+    from recsmith.learning.policies.autoshard import AutoShardRecipe, AutoShardTraining
 
-    made, heard = Training(Recipe(**WORDS), training_tasks(SETTINGS.draw(3)), SETTINGS), list[Any]()
+    made, heard = AutoShardTraining(AutoShardRecipe(**WORDS), training_tasks(SETTINGS.draw(3)), SETTINGS), list[Any]()
     running = Actors.__enter__
 
     def kill_one(iteration: Any) -> None:
@@ -96,7 +96,7 @@ def test_the_ring_holds_the_newest_shards(training: Any, played: Any) -> None:
 
 
 def test_v_trace_is_the_return_where_chances_agree_and_cuts_where_they_do_not() -> None:
-    from recsmith.learning.policies.autoshard_networks import v_trace
+    from recsmith.learning.policies.networks import v_trace
 
     reward = torch.tensor([[0.0], [0.0], [6.0]])
     value = torch.tensor([[1.0], [2.0], [4.0]])

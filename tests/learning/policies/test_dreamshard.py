@@ -10,11 +10,10 @@ import pytest
 from support.policy_runs import check_that_a_killed_run_goes_on
 
 from recsmith.errors import MissingExtra, UsageError
+from recsmith.learning.policies import PolicySettings
 from recsmith.learning.policies.learn import learn_policy
-from recsmith.learning.policies.measured import PlacementMeter
-from recsmith.learning.policies.settings import PolicySettings
+from recsmith.learning.policies.measured import PlacementMeter, training_tasks
 from recsmith.learning.policies.tasks import TRAINING, SizeRow, draw_placement_tasks
-from recsmith.learning.policies.training_tasks import training_tasks
 from recsmith.planners.placing import TRAINED
 from recsmith.planners.placing.rollouts import REPRESENTED, PolicyView
 
@@ -27,11 +26,11 @@ WORDS: dict[str, Any] = {"iterations": 2, "placements": 4}
 
 @pytest.fixture(scope="module")
 def training() -> Any:
-    from recsmith.learning.policies.dreamshard import Recipe, Training
+    from recsmith.learning.policies.dreamshard import DreamShardRecipe, DreamShardTraining
 
     tasks = draw_placement_tasks(SizeRow(devices=3, tables=12), 3, 0, "h100", 65_536, TRAINING).tasks
-    recipe = Recipe(iterations=2, placements=6, cost_updates=150, policy_updates=3, episodes=4, batch=6)
-    made = Training(recipe, training_tasks(tasks, TRAINED[2:3]), PlacementMeter("simulated:h100", tasks))
+    recipe = DreamShardRecipe(iterations=2, placements=6, cost_updates=150, policy_updates=3, episodes=4, batch=6)
+    made = DreamShardTraining(recipe, training_tasks(tasks, TRAINED[2:3]), PlacementMeter("simulated:h100", tasks))
     made.run(lambda _: None)
     return made
 

@@ -1,4 +1,9 @@
-"""Trains a model of all-to-alls on folders of exchanges and writes it: read, split, train, judge, write."""
+"""Trains a model of all-to-alls on folders of exchanges and writes it: read, split, train, judge, write.
+
+It is judged beside the baseline that it must beat: alpha + most bytes / bandwidth + wait for the last rank.
+
+Legend: N exchanges, W ranks.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,10 +15,8 @@ from recsmith._types import Floats
 from recsmith.costs.neural.files import Range
 from recsmith.costs.neural_comm_files import CommCard, CommHeldOut, comm_model_of, load_comm_model, save_comm_model
 from recsmith.errors import UsageError
-from recsmith.learning.comm.baselines import WaitedAlphaBeta
-from recsmith.learning.comm.data import Exchanges, comm_noise, digest, read_exchanges, split_blocks
-from recsmith.learning.preparation import check_output, import_training
-from recsmith.learning.splits import noise_floor_of
+from recsmith.learning.comm import Exchanges, comm_noise, digest, read_exchanges, split_blocks
+from recsmith.learning.preparation import check_output, import_training, noise_floor_of, non_negative_fit
 
 Predict = Callable[[Exchanges], Floats]
 
@@ -86,3 +89,33 @@ def comm_ranges(blocks: Sequence[Exchanges]) -> dict[str, Range]:
     latest = np.concatenate([block.load.wait_s.max(axis=1) for block in blocks])
     inputs = {"bytes": size, "latest start": latest}
     return {name: Range(least=float(values.min()), most=float(values.max())) for name, values in inputs.items()}
+
+
+class WaitedAlphaBeta:
+    """Alpha-beta of each number of ranks, fitted to exchanges that all ranks start at once; then the wait is added.
+
+    A number of ranks without such exchanges takes the fit of the nearest number (by ratio) that has some.
+    """
+
+    def __init__(self, blocks: Sequence[Exchanges]) -> None:
+        self._fits = {block.ranks: _fit(block.take(block.simultaneous)) for block in blocks if block.simultaneous.any()}
+
+    def predict(self, block: Exchanges) -> Floats:
+        """Seconds (N, W)."""
+        nearest = min(self._fits, key=lambda ranks: abs(np.log(ranks / block.ranks)))
+        alpha, per_byte = self._fits[nearest]
+        return block.load.wait_s + alpha + per_byte * _most(block)
+
+
+def _most(block: Exchanges) -> Floats:
+    """The most bytes that a rank sends or receives (N, 1)."""
+    return np.maximum(block.load.sent, block.load.received).max(axis=1, keepdims=True)
+
+
+def _fit(block: Exchanges) -> tuple[float, float]:
+    """(alpha, seconds a byte) of 0 or more, by least relative squares over exchanges and ranks."""
+    size = np.broadcast_to(_most(block), block.seconds.shape).ravel()
+    seconds = block.seconds.ravel()
+    figures = np.stack([np.full(len(size), seconds.min()), seconds.max() * size / size.max()], axis=1)
+    alpha, slope = non_negative_fit(figures / seconds[:, None], np.ones(len(size)))
+    return float(alpha * seconds.min()), float(slope * seconds.max() / size.max())

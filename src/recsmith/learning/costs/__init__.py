@@ -1,1 +1,182 @@
-"""Learned cost models of fused embedding kernels, trained on compute measurements."""
+"""Steady samples as a cost model sees them: groups of pieces with figures of work, inputs, and seconds.
+
+Legend: N groups (samples), P pieces (tables of all groups together), b figures of work, x inputs.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints, noun
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, inputs_of, work_of
+from recsmith.errors import UsageError
+from recsmith.learning.preparation import SEEDS_APART, repeat_differences
+from recsmith.measuring.about import load_about
+from recsmith.measuring.compute.cases import SLOWER, work_rows
+from recsmith.measuring.compute.steady_samples import Samples, read_samples
+from recsmith.measuring.rows import read_columns
+from recsmith.sharding.memory import OUTPUT_BYTES
+
+MAPPED_BYTES = 2**25  # of outputs on a CPU: glibc mapped larger ones each time when the shipped samples were taken
+LEAST_SAMPLES = 50  # that a model is trained on: fewer leave less than five to judge it
+
+
+@noun
+class Origin:
+    """Where samples were measured."""
+
+    hardware: str
+    device: str
+    versions: str
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Fusion groups: figures of work (P, b) and inputs (P, x) of pieces, and seconds (N, 2), forward and backward.
+
+    start (N + 1,): pieces start[i] to start[i + 1] are those of group i. case (N,): groups of one number are
+    measurements of the same case. zipf, dim, rows, ids, bags, unique (P,), batch, optimizer, data_type (N,): as in the
+    measurements; optimizers and data types are places in the lists of costs/neural/inputs.py.
+    """
+
+    start: Ints
+    work: Floats
+    inputs: Floats
+    seconds: Floats
+    case: Ints
+    batch: Ints
+    optimizer: Ints
+    data_type: Ints
+    rows: Floats
+    dim: Floats
+    ids: Floats
+    unique: Floats
+    zipf: Floats
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.case)
+
+    @property
+    def owner(self) -> Ints:
+        """Index of the group of each piece (P,)."""
+        return np.repeat(np.arange(len(self)), self.tables)
+
+    @property
+    def tables(self) -> Ints:
+        """Number of pieces of each group (N,)."""
+        return np.diff(self.start)
+
+    @property
+    def total(self) -> Floats:
+        """Seconds of each group, forward and backward together (N,)."""
+        return self.seconds.sum(axis=1)
+
+    @property
+    def bags(self) -> Floats:
+        """Bags of each piece (P,)."""
+        return self.batch[self.owner].astype(np.float64)
+
+    @property
+    def outputs(self) -> Floats:
+        """Elements that each group returns (N,)."""
+        return self.summed(self.bags * self.dim)
+
+    def summed(self, values: Floats) -> Floats:
+        """Sums over the pieces of each group (N, ...), of values (P, ...)."""
+        return np.add.reduceat(values, self.start[:-1], axis=0)
+
+    def take(self, chosen: Bools) -> "Groups":
+        """Some of the groups: those where chosen (N,) is true."""
+        pieces = chosen[self.owner]
+        some = {name: getattr(self, name)[chosen if name in GROUP_FIELDS else pieces]
+                for name in self.__dataclass_fields__ if name != "start"}  # fmt: skip
+        return replace(self, start=np.concatenate([[0], np.cumsum(self.tables[chosen])]), **some)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all arrays."""
+        found = hashlib.sha256()
+        for name in self.__dataclass_fields__:
+            found.update(np.ascontiguousarray(getattr(self, name)).tobytes())
+        return found.hexdigest()
+
+
+GROUP_FIELDS = ("seconds", "case", "batch", "optimizer", "data_type")
+
+
+def groups_of(samples: Samples, seed: int = 0, *, planned: bool = False) -> Groups:
+    """Steady samples, measured with cases of a seed, as groups; planned cases share no number with random ones."""
+    owner, batch, case = samples.owner, samples.batch_size, samples.number + seed * SEEDS_APART
+    optimizer = np.array([OPTIMIZERS.index(str(word)) for word in samples.optimizer], dtype=np.int64)
+    data_type = np.array([DATA_TYPES.index(str(word)) for word in samples.data_type], dtype=np.int64)
+    rows, dim, ids, unique = (
+        each.astype(np.float64) for each in (samples.rows, samples.dim, samples.lookups, samples.unique_rows)
+    )
+    piece = PieceWork(ids, batch[owner].astype(np.float64), unique, rows, dim, optimizer[owner], data_type[owner])
+    return Groups(
+        start=samples.start, work=work_of(piece), inputs=inputs_of(piece), case=-1 - case if planned else case,
+        seconds=np.stack([samples.forward_s, samples.backward_s], axis=1), batch=batch, optimizer=optimizer,
+        data_type=data_type, rows=rows, dim=dim, ids=ids, unique=unique, zipf=samples.zipf,
+    )  # fmt: skip
+
+
+def read_groups(folders: Sequence[Path]) -> tuple[Groups, int, Origin]:
+    """(groups of folders, how many samples were left out, where they were measured).
+
+    Left out are those of `mapped`, on a CPU. Samples of a disturbed machine are not steady, and not read at all
+    (measuring/compute/samples.py).
+
+    Raises:
+        UsageError: there are too few, or folders of several devices.
+        CorruptFile, MissingExtra: as read_samples says.
+    """
+    parts, origins, samples_read = list[Groups](), set[tuple[str, str, str]](), 0
+    for folder in folders:
+        samples, about = read_samples(folder), load_about(folder)
+        samples_read += len(samples)
+        columns = read_columns(folder, ["device", "versions"])
+        origins |= {(about.hardware, *pair) for pair in zip(columns["device"], columns["versions"], strict=True)}
+        groups = groups_of(samples, about.seed, planned=bool(about.planned))
+        parts.append(groups.take(~mapped(groups)) if about.hardware == "cpu" else groups)
+    if len({(hardware, device) for hardware, device, _ in origins}) > 1:
+        names = ", ".join(sorted({f"{hardware} ({device})" for hardware, device, _ in origins}))
+        raise UsageError(f"the samples are of several devices: {names}; train a cost model for each")
+    groups = _joined(parts)
+    if len(groups) < LEAST_SAMPLES:
+        raise UsageError(
+            f"{len(groups)} of {samples_read} steady samples are usable; training takes at least {LEAST_SAMPLES}: "
+            "measure more"
+        )
+    hardware, device, _ = next(iter(origins))
+    versions = "; ".join(sorted({each for *_, each in origins}))
+    return groups, samples_read - len(groups), Origin(hardware=hardware, device=device, versions=versions)
+
+
+def mapped(groups: Groups) -> Bools:
+    """Groups (N,) whose outputs malloc may have mapped in every iteration: up to 12 ms that no kernel spends."""
+    return groups.outputs * OUTPUT_BYTES > MAPPED_BYTES
+
+
+def noise_floor(groups: Groups) -> Floats:
+    """|second / first - 1| of every case that was measured twice, forward and backward together."""
+    return repeat_differences(groups.case, groups.total)
+
+
+def work_of_case(groups: Groups) -> Floats:
+    """The work of each group (N,), as cases are drawn by: rows of 64 columns, times what slower kernels take longer."""
+    rows: Floats = groups.summed(work_rows(groups.ids + groups.bags, groups.dim))
+    by_optimizer, by_type = (
+        np.array([SLOWER.get(word, 1.0) for word in words], dtype=np.float64) for words in (OPTIMIZERS, DATA_TYPES)
+    )
+    return rows * by_optimizer[groups.optimizer] * by_type[groups.data_type]
+
+
+def _joined(parts: Iterable[Groups]) -> Groups:
+    parts = list(parts)
+    fields = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Groups.__dataclass_fields__
+              if name != "start"}  # fmt: skip
+    return Groups(start=np.concatenate([[0], np.cumsum(np.concatenate([part.tables for part in parts]))]), **fields)

@@ -14,8 +14,8 @@ from recsmith.costs.analytic import BACKWARD_CACHE, FORWARD_MEMORY
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, corrected_work_of, missing_shares
 from recsmith.costs.neural.model import is_device
 from recsmith.costs.pricing import group_seconds, one_device
-from recsmith.learning.costs.data import Groups, Origin
-from recsmith.learning.least_squares import non_negative_fit
+from recsmith.learning.costs import Groups, Origin
+from recsmith.learning.preparation import non_negative_fit
 from recsmith.problems import Space, build_problem
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.zipf import zipf_hot_share

@@ -1,15 +1,19 @@
 """Trains a cost model on folders of samples and writes it: read, split, train, judge, write.
 
+The card says where the model is right and where it is not, by held-out errors of kinds of groups. A group is of the
+kind of its heaviest table, the one with most ids times columns: its rows, ids a bag, and columns.
+
 Legend: N groups, P pieces.
 """
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from recsmith._types import Floats
+from recsmith._types import Floats, Ints
 from recsmith.costs.neural.files import (
     CELLS,
     Card,
@@ -22,14 +26,11 @@ from recsmith.costs.neural.files import (
     save_model,
     weights_of,
 )
-from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, cells_of
+from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, Region, cells_of, figures_of
 from recsmith.errors import UsageError
+from recsmith.learning.costs import Groups, Origin, noise_floor, read_groups
 from recsmith.learning.costs.baselines import analytic_factor, analytic_seconds, cluster_of, with_corrected_work
-from recsmith.learning.costs.data import Groups, Origin, noise_floor, read_groups
-from recsmith.learning.costs.regions import figures, names_of, regions_of
-from recsmith.learning.preparation import check_output, import_training
-from recsmith.learning.scores import held_out
-from recsmith.learning.splits import noise_floor_of, split
+from recsmith.learning.preparation import check_output, held_out, import_training, noise_floor_of, split
 
 SCALED_BY = 300  # groups, of 10 ms each, that the factor of `analytic` is the median of; not tuned further
 
@@ -41,7 +42,7 @@ def learn_cost(
     on_epoch: Callable[[Any], None] | None = None,
     start: str | None = None,
 ) -> Card:
-    """Train a cost model on the samples of folders and write it; words: the fields of costs/training.Recipe.
+    """Train a cost model on the samples of folders and write it; words: the fields of costs/training.CostRecipe.
 
     start: the model whose weights training begins with, by name or file: those of a similar device help.
     Ctrl-C ends training as a budget would; before the first epoch is done, nothing is written.
@@ -58,7 +59,7 @@ def learn_cost(
     words = words | {"variant": words.get("variant") or "convex"}
     groups, left_out, origin = read_groups(folders)
     training = import_training("recsmith.learning.costs.training")
-    recipe = training.Recipe(**words)
+    recipe = training.CostRecipe(**words)
     digest, groups = groups.digest, _with_figures(groups, origin, recipe.variant)
     parts = [groups.take(part) for part in split(groups.case, recipe.seed)]
     learning, choosing, judging = parts
@@ -126,3 +127,57 @@ def _factor(groups: Groups, origin: Origin) -> float:
         return 1.0
     some = groups.take(np.arange(len(groups)) % max(1, len(groups) // SCALED_BY) == 0)
     return analytic_factor(some.seconds, analytic_seconds(some, cluster))
+
+
+EDGES: dict[str, tuple[int, ...]] = {
+    "rows": (10_000, 1_000_000),
+    "ids a bag": (10, 100),
+    "columns": (33,),
+}  # between kinds of tables
+LEAST_GROUPS = 5  # of a region: fewer say nothing about it
+
+
+def region_name(rows: float, pooling: float, columns: float) -> str:
+    """The kind of a table, in words."""
+    return ", ".join(_words(what, value) for what, value in zip(EDGES, (rows, pooling, columns), strict=True))
+
+
+def regions_of(names: Iterable[str], off: Floats) -> tuple[Region, ...]:
+    """The regions of groups by their names (N,) and predicted / measured - 1 (N,), the worst first."""
+    where = np.array(list(names))
+    found = [(name, off[where == name]) for name in sorted(set(where.tolist()))]
+    regions = [
+        Region(name=name, samples=len(here), mean=float(np.abs(here).mean()), bias=float(here.mean()))
+        for name, here in found
+        if len(here) >= LEAST_GROUPS
+    ]
+    return tuple(sorted(regions, key=lambda region: -region.mean))
+
+
+def names_of(groups: Groups) -> Iterator[str]:
+    """The region of each group (N,)."""
+    heavy = _heaviest(groups)
+    pooling = groups.ids / np.maximum(groups.bags, 1)
+    for figures in zip(groups.rows[heavy], pooling[heavy], groups.dim[heavy], strict=True):
+        yield region_name(*map(float, figures))
+
+
+def figures(groups: Groups) -> Floats:
+    """The figures (P, 4) of all pieces by which a table is told to be near training data or far from it."""
+    return figures_of(groups.rows, groups.ids, groups.bags, groups.dim, groups.unique)
+
+
+def _heaviest(groups: Groups) -> Ints:
+    """The piece (N,) of each group with most ids times columns."""
+    order: Ints = np.lexsort((groups.ids * groups.dim, groups.owner))
+    return order[groups.start[1:] - 1]
+
+
+def _words(what: str, value: float) -> str:
+    edges = EDGES[what]
+    place = bisect_right(edges, value)
+    if place == 0:
+        return f"below {edges[0]:,} {what}"
+    if place == len(edges):
+        return f"{edges[-1]:,} {what} and more"
+    return f"{edges[place - 1]:,} to {edges[place]:,} {what}"

@@ -1,21 +1,185 @@
 # pyright: basic
-"""Trains the network of a cost model: relative loss, the best epoch by validation, on one thread (imports torch).
+"""The network of a cost model in PyTorch, the same as costs/neural/files.py and heads.py in NumPy, and its training.
 
-Legend: N groups.
+The loss is relative, validation chooses the best epoch, and one thread trains. Imports torch.
+
+Legend: N groups, P pieces, b figures of work, x inputs, t learned terms, k = 1 + t, H hinges.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import softplus
 
 from recsmith._types import noun
 from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
-from recsmith.costs.neural.files import Variant
-from recsmith.learning.costs.data import Groups
-from recsmith.learning.costs.network import HINGES, TERMS, Network
+from recsmith.costs.neural.files import BEND, Variant
+from recsmith.costs.neural.heads import LOG_SPAN, LOG_UNIT, REACH
+from recsmith.costs.neural.inputs import CORRECTED, INPUTS, WORK
+from recsmith.learning.costs import Groups
 from recsmith.learning.training_loop import Epoch, TrainingLoop, relative_loss
+
+TERMS = 5  # learned, beside the count of pieces. Trade-off, as of the sizes below: more follow more, and search slower
+WIDTH = 64  # units of both hidden layers
+HINGES = 3  # of head `convex`, forward, and as many backward
+FREE_WIDTH = 16  # hidden units of head `free`
+GATES, GATE_WIDTH = 4, 16  # of head `corrected`: shares between 0 and 1, and hidden units behind them
+FAINT = 1e-3  # first weight, relative to 1, of what a corrected model has that `analytic` has not
+SPREAD = 0.5  # standard deviation of the weights that training begins with, before softplus and exp
+LAST_LAYER, LAST_FREE = 0.3, 0.1  # factors of the last layers' first weights: the network begins near its base
+LEAST_SPREAD = 1e-3  # added to deviations of inputs, which may all be equal
+REACHED = 4  # deviations at which inputs are cut off, as in costs/neural/files.py
+PIECE_S = 1e-6  # scale of the weights of the count of pieces: seconds a piece, where other terms are seconds
+
+
+class CostNetwork(nn.Module):
+    """Turns pieces into terms, and their sums into seconds; `fit_scale` starts it near the data."""
+
+    centre: Tensor
+    spread: Tensor
+
+    def __init__(self, variant: Variant, terms: int = TERMS, hinges: int = HINGES) -> None:
+        super().__init__()
+        self.variant, hinges = variant, hinges if variant == "convex" else 0
+        corrected = variant == "corrected"
+        figures, terms = (CORRECTED, len(CORRECTED) - len(WORK) + 1) if corrected else (WORK, terms)
+        self.register_buffer("centre", torch.zeros(len(INPUTS)))
+        self.register_buffer("spread", torch.ones(len(INPUTS)))
+        self.layers = nn.ModuleList(
+            [nn.Linear(len(INPUTS), WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, terms * len(figures))]
+        )
+        self.base = nn.Parameter(SPREAD * torch.randn(terms, len(figures)) - 1)
+        self.launch = nn.Parameter(torch.zeros(2))  # logarithm
+        self.linear = nn.Parameter(SPREAD * torch.randn(2, 1 + terms) - 1)  # before softplus, as are the hinges
+        self.hinges = nn.Parameter(SPREAD * torch.randn(2, hinges, 1 + terms) - 1)
+        self.offsets = nn.Parameter(torch.zeros(2, hinges))  # logarithm
+        self.hidden, self.out = nn.Linear(1 + terms, FREE_WIDTH), nn.Linear(FREE_WIDTH, 2)
+        gates, peaks = (GATES, 2) if corrected else (0, 0)
+        self.behind = nn.Linear(1 + terms, GATE_WIDTH)
+        self.gate, self.gate_bias = (nn.Parameter(torch.zeros(size)) for size in ((gates, GATE_WIDTH), (gates,)))
+        self.extra = nn.Parameter(SPREAD * torch.randn(2, gates, 1 + terms) - 1)
+        self.peaks = nn.Parameter(SPREAD * torch.randn(2, peaks, 1 + terms) - 1)
+        with torch.no_grad():
+            self.layers[-1].get_parameter("weight").mul_(LAST_LAYER)
+            self.out.weight *= LAST_FREE
+
+    def fit_scale(self, work: np.ndarray, inputs: np.ndarray, start: np.ndarray, seconds: np.ndarray) -> None:
+        """Start near the data: normalised inputs, the scale of seconds, launches below and hinges within them."""
+        scale = np.median(seconds.sum(axis=1) / np.add.reduceat(work.sum(axis=1), start[:-1]))
+        low, *inner = np.quantile(seconds, [0.02, *np.linspace(0.2, 0.8, self.offsets.shape[1])], axis=0)
+        with torch.no_grad():
+            self.centre.copy_(torch.as_tensor(inputs.mean(axis=0)))
+            self.spread.copy_(torch.as_tensor(inputs.std(axis=0) + LEAST_SPREAD))
+            self.base += math.log(scale)
+            self.launch.copy_(torch.as_tensor(np.log(low / 2)))
+            if inner:
+                self.offsets.copy_(torch.as_tensor(np.log(np.stack(inner, axis=1) / 3)))
+
+    def start_analytic(self, launch_s: tuple[float, float]) -> None:
+        """Start at cost model `analytic`, from which training moves on: its four terms, and the larger one of each two.
+
+        Behind them stand terms of what is missed in smaller and smaller caches, and of different rows; they are faint.
+        """
+        known = len(CORRECTED) - len(WORK)
+        with torch.no_grad():
+            self.layers[-1].get_parameter("weight").mul_(FAINT)
+            self.layers[-1].get_parameter("bias").zero_()
+            self.base.fill_(math.log(FAINT**2))
+            self.base[range(known), range(len(WORK), len(CORRECTED))] = 0.0
+            self.base[known, WORK.index("row columns")] = 0.0
+            self.launch.copy_(torch.log(torch.tensor(launch_s)))
+            self.peaks.copy_(softplus_inverse(torch.full_like(self.peaks, FAINT**2)))
+            for direction in (0, 1):
+                for peak in (0, 1):
+                    self.peaks[direction, peak, 1 + 2 * direction + peak] = softplus_inverse(torch.ones(()))
+            self.extra.copy_(softplus_inverse(torch.full_like(self.extra, FAINT)))
+            self.gate.normal_(std=SPREAD)
+
+    def start_from(self, tensors: dict[str, np.ndarray], factor: float) -> None:
+        """Start at the weights of a file (as of `tensors`), with all of its seconds multiplied by a factor."""
+        given = {name: torch.tensor(value, dtype=torch.float32) for name, value in tensors.items()}
+        slopes = {name: given[name] for name in ("linear", "hinges", "extra", "peaks") if name in given}
+        for each in slopes.values():
+            each[..., 0] *= factor  # the count of pieces; the other terms grow with `base`
+        given |= {name: softplus_inverse(each / self._scale(each)) for name, each in slopes.items()}
+        given["base"] += math.log(factor)
+        given |= {name: (factor * given[name]).log() for name in ("launch", "offsets") if name in given}
+        words = {"hidden": "hidden.weight", "hidden_bias": "hidden.bias", "out": "out.weight", "out_bias": "out.bias",
+                 "behind": "behind.weight", "behind_bias": "behind.bias"}  # fmt: skip
+        words |= {f"{kind}{i}": f"layers.{i}.{kind}" for kind in ("weight", "bias") for i in range(len(self.layers))}
+        self.load_state_dict(self.state_dict() | {words.get(name, name): each for name, each in given.items()})
+
+    def terms(self, work: Tensor, inputs: Tensor) -> Tensor:
+        """A one and the learned terms (P, k)."""
+        flow = ((inputs - self.centre) / self.spread).clamp(-REACHED, REACHED)
+        for layer in self.layers[:-1]:
+            flow = layer(flow).relu()
+        bent = BEND * torch.tanh(self.layers[-1](flow) / BEND).view(-1, *self.base.shape)
+        terms = ((self.base + bent).exp() * work[:, None, :]).sum(dim=2)
+        return torch.cat([torch.ones(len(terms), 1), terms], dim=1)
+
+    def forward(self, work: Tensor, inputs: Tensor, owner: Tensor, groups: int) -> Tensor:
+        """Seconds (N, 2) of groups, forward and backward; owner (P,): the group of each piece."""
+        terms = self.terms(work, inputs)
+        sums = torch.zeros(groups, terms.shape[1]).index_add(0, owner, terms)
+        return self.launch.exp() + self.head(sums)
+
+    def head(self, sums: Tensor) -> Tensor:
+        """Seconds (N, 2) beyond the launch of summed terms (N, k)."""
+        if self.variant == "corrected":
+            return self._corrected(sums)
+        linear = sums @ self._slopes(self.linear).T
+        if self.variant == "free":
+            hidden = self.hidden(torch.log1p(sums * LOG_UNIT) / LOG_SPAN).relu()
+            return linear * (REACH * torch.tanh(self.out(hidden) / REACH)).exp()
+        rising = torch.einsum("nk,dhk->ndh", sums, self._slopes(self.hinges)) - self.offsets.exp()
+        return linear + rising.relu().sum(dim=2)
+
+    def _corrected(self, sums: Tensor) -> Tensor:
+        """The largest of all peaks, and shares of extra (N, 2)."""
+        largest = torch.einsum("nk,dpk->ndp", sums, self._slopes(self.peaks)).amax(dim=2)
+        behind = self.behind(torch.log1p(sums * LOG_UNIT) / LOG_SPAN).relu()
+        shares = torch.sigmoid(behind @ self.gate.T + self.gate_bias)
+        return largest + torch.einsum("nk,dgk,ng->nd", sums, self._slopes(self.extra), shares)
+
+    @classmethod
+    def _slopes(cls, unbounded: Tensor) -> Tensor:
+        """Weights of 0 or more."""
+        return softplus(unbounded) * cls._scale(unbounded)
+
+    @staticmethod
+    def _scale(slopes: Tensor) -> Tensor:
+        """Scales of the slopes of terms (k,): that of the count of pieces is 10^6 times smaller than the others."""
+        scale = torch.ones(slopes.shape[-1])
+        scale[0] = PIECE_S
+        return scale
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """The weights as files have them."""
+        tensors = {"centre": self.centre, "spread": self.spread, "base": self.base, "launch": self.launch.exp(),
+                "linear": self._slopes(self.linear)}  # fmt: skip
+        for i, layer in enumerate(self.layers):
+            tensors |= {f"weight{i}": layer.weight, f"bias{i}": layer.bias}
+        if self.variant == "free":
+            tensors |= {"hidden": self.hidden.weight, "hidden_bias": self.hidden.bias, "out": self.out.weight,
+                     "out_bias": self.out.bias}  # fmt: skip
+        elif self.variant == "corrected":
+            del tensors["linear"]
+            tensors |= {"peaks": self._slopes(self.peaks), "extra": self._slopes(self.extra),
+                     "behind": self.behind.weight, "behind_bias": self.behind.bias, "gate": self.gate,
+                     "gate_bias": self.gate_bias}  # fmt: skip
+        else:
+            tensors |= {"hinges": self._slopes(self.hinges), "offsets": self.offsets.exp()}
+        return {name: value.detach().numpy().astype(np.float32) for name, value in tensors.items()}
+
+
+def softplus_inverse(value: Tensor) -> Tensor:
+    """The number whose softplus is value; values below 1e-9 are taken as 1e-9, for 0 has none."""
+    return torch.where(value > 20, value, torch.expm1(value.clamp(1e-9, 20)).log())
+
 
 BATCH, LEAST_BATCHES = 128, 8  # groups of a step, and steps of an epoch at least; not tuned further
 PART_WEIGHT = 0.5  # of the errors of forward and of backward, beside that of both together
@@ -24,7 +188,7 @@ PREDICT_AT_ONCE = 500  # groups; bounds memory, and changes no result beyond rou
 
 
 @noun
-class Recipe:
+class CostRecipe:
     """How to train. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then.
 
     epochs: on shipped:cpu, 100 do what 250 do (docs/learning.md).
@@ -41,8 +205,8 @@ class Recipe:
 
 
 def train(
-    recipe: Recipe, groups: Groups, chosen_by: Groups, on_epoch: Callable[[Epoch], None] | None = None
-) -> tuple[Network, int]:
+    recipe: CostRecipe, groups: Groups, chosen_by: Groups, on_epoch: Callable[[Epoch], None] | None = None
+) -> tuple[CostNetwork, int]:
     """(the network of the best epoch, how many epochs were run). Ctrl-C ends training and keeps the best so far.
 
     Deterministic for a recipe without a budget, on one machine.
@@ -61,9 +225,9 @@ def train(
     return network, loop.run(epoch, lambda: _mean_error(predict(network, chosen_by), chosen_by), on_epoch)
 
 
-def _first_network(recipe: Recipe, groups: Groups) -> Network:
+def _first_network(recipe: CostRecipe, groups: Groups) -> CostNetwork:
     """The network before training: near the data, or the given one with its seconds brought to the data's."""
-    network = Network(recipe.variant, recipe.terms, recipe.hinges)
+    network = CostNetwork(recipe.variant, recipe.terms, recipe.hinges)
     network.fit_scale(groups.work, groups.inputs, groups.start, groups.seconds)
     if recipe.variant == "corrected":
         network.start_analytic(LAUNCHES_S)
@@ -101,7 +265,7 @@ class _GroupTensors:
         return self._work[pieces], self._inputs[pieces], owner, len(chosen)
 
 
-def predict(network: Network, groups: Groups) -> np.ndarray:
+def predict(network: CostNetwork, groups: Groups) -> np.ndarray:
     """Seconds (N, 2) of groups, forward and backward, by PyTorch."""
     data = _GroupTensors(groups)
     with torch.no_grad():

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Trains the model of one kind of kernel in PyTorch, the same as prediction/kernels/models.py in NumPy."""
+"""Trains the model of one kind of kernel in PyTorch, the same as prediction/kernels/__init__.py in NumPy."""
 
 import copy
 
@@ -9,8 +9,7 @@ from torch import nn
 
 from recsmith._types import Bools, Floats
 from recsmith.learning.training_loop import LINEAR_FROM, rate_at
-from recsmith.prediction.kernels.inputs import inputs_of, work_of
-from recsmith.prediction.kernels.models import BEND, REACH, KernelModel
+from recsmith.prediction.kernels import BEND, REACH, KernelModel, inputs_of, work_of
 
 STARTS = 3  # networks whose mean is the model
 WIDTH, STEPS, JUDGED_EVERY = 32, 1500, 25  # hidden units; steps of all kernels at once; steps between two judgements

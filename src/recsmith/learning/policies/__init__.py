@@ -1,16 +1,155 @@
-"""Training of learned planners on measured placements (docs/learned.md).
+"""Training of learned planners: what is trained on which tasks and hardware, and how far it is (docs/learned.md).
 
-tasks.py            tasks of the shared pool, tables of training and of test apart
-settings.py         what is trained on: hardware, and tasks of which size
-measured.py         what placements cost on hardware
-training_tasks.py   tasks as training sees them, with each rule of what is split first
-environment.py      the placement environment under Gymnasium's interface
-cost_networks.py    the cost network with gradients, and what trainings share (imports torch)
-dreamshard.py       DreamShard, from top to bottom (imports torch)
-autoshard.py        AutoShard, from top to bottom (imports torch)
-actors.py           its actors: started, asked, replaced when lost
-actor.py            what an actor does
-messages.py         arrays between learner and actors
-checkpoints.py      a run's folder: checkpoint, journal
-learn.py            trains, judges on unseen tasks, writes the policy
+tasks.py        tasks of the shared pool, tables of training and of test apart
+measured.py     what placements of tasks cost on hardware
+environment.py  the placement environment under Gymnasium's interface
+networks.py     the networks with gradients, and what trainings share (imports torch)
+dreamshard.py   DreamShard, from top to bottom (imports torch)
+autoshard.py    AutoShard, from top to bottom (imports torch)
+actors.py       its actors: what they do; started, asked, replaced when lost
+learn.py        trains, judges on unseen tasks, writes the policy; the run's folder
 """
+
+from typing import ClassVar
+
+from recsmith._types import noun
+from recsmith.errors import UsageError
+from recsmith.learning.policies.tasks import TRAINING, PlacementTask, draw_placement_tasks, parse_size
+
+CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices and a step, as in `recsmith bench sharding`
+TRAINING_SEED = 2  # of tasks; those that judge, and those of the benchmark, have others
+
+
+@noun
+class PolicySettings:
+    """What is trained, beside the recipe: on which hardware, and tasks of which size. row: such as 4x50."""
+
+    hardware: str
+    row: str = "4x50"
+    tasks: int = 50
+
+    def __post_init__(self) -> None:
+        """Check the size and the number."""
+        parse_size(self.row)
+        if self.tasks < 1:
+            raise UsageError(f"tasks is {self.tasks}; training needs at least 1")
+
+    def draw(self, number: int, seed: int = TRAINING_SEED, half: str = TRAINING) -> tuple[PlacementTask, ...]:
+        """So many tasks of the size."""
+        device, batch = device_name(self.hardware), batch_of(self.hardware)
+        return draw_placement_tasks(parse_size(self.row), number, seed, device, batch, half).tasks
+
+
+@noun
+class PolicyRecipe:
+    """How every kind of policy is trained; each kind adds fields of its own .
+
+    episodes: placements of one task, of which an update of the policy learns. entropy: its weight beside the policy's
+    loss. greed: how much a device's predicted seconds, relative to an even share, weigh in the first policy: nearly
+    greedy; 1e-9 begins with an even chance of every device, as the papers do.
+    """
+
+    iterations: int = 15
+    episodes: int = 16
+    cost_rate: float = 2e-3
+    policy_rate: float = 1e-3
+    entropy: float = 1e-3
+    seed: int = 0
+    greed: float = 60.0
+
+
+@noun
+class DreamShardRecipe(PolicyRecipe):
+    """How DreamShard is trained. reward: 'estimated' by the cost network, or 'measured' (the paper's ablation).
+
+    placements: measured in an iteration. cost_updates, policy_updates: of an iteration. batch: placements of a cost
+    update.
+    """
+
+    placements: int = 40
+    cost_updates: int = 300
+    batch: int = 32
+    policy_updates: int = 60
+    reward: str = "estimated"
+
+
+@noun
+class DreamShardIteration:
+    """How far a training of DreamShard is.
+
+    error: of predicted costs of devices, median. entropy: of the policy, mean of a step.
+    measured_s, estimated_s: of the placements measured in it, and of the last policy updates, means. dead: share of
+    episodes that came to a dead end.
+    """
+
+    number: int
+    iterations: int
+    measured: int
+    measured_s: float
+    estimated_s: float
+    error: float
+    entropy: float
+    dead: float
+    elapsed_s: float
+
+
+@noun
+class AutoShardRecipe(PolicyRecipe):
+    """How AutoShard is trained. actors: processes that place and measure.
+
+    answers: of an iteration, each of them one task in so many episodes, and one update of the policy. cost_updates: for
+    each answer, of so many shards; slots: of the ring buffer. baseline: its weight beside the policy's loss. longest:
+    gradients are cut there.
+    """
+
+    answers: int = 14
+    cost_updates: int = 20
+    shards: int = 128
+    slots: int = 5000
+    baseline: float = 0.5
+    longest: float = 1.0
+    actors: int = 2
+    reward: ClassVar[str] = "measured"  # what episodes cost
+
+    def __post_init__(self) -> None:
+        """Check the number of actors."""
+        if not 1 <= self.actors <= 64:
+            raise UsageError(f"actors is {self.actors}; give 1 to 64, not more than there are cores")
+
+
+@noun
+class AutoShardIteration:
+    """How far a training of AutoShard is.
+
+    error: of predicted costs of devices, median. entropy: of the policy, mean of a step.
+    measured_s: of the placements measured in it, mean. value_error: of the baseline, in spreads of a task's episodes.
+    ratio: mean of how far chances of actors and learner are apart. dead: share of episodes that came to a dead end.
+    lost: actors that were replaced so far, in this run.
+    """
+
+    number: int
+    iterations: int
+    measured: int
+    measured_s: float
+    error: float
+    entropy: float
+    value_error: float
+    ratio: float
+    dead: float
+    lost: int
+    elapsed_s: float
+
+
+def batch_of(hardware: str) -> int:
+    """Samples of all devices and a step."""
+    return CPU_BATCH if hardware == "cpu" else GPU_BATCH
+
+
+def device_name(hardware: str) -> str:
+    """The device whose clusters tasks are placed on."""
+    kind, _, source = hardware.partition(":")
+    if kind == "cpu":
+        return "cpu"
+    if kind not in ("cuda", "simulated") or not source:
+        raise UsageError(f"a policy learns on cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03], not '{hardware}'")
+    return source.partition("?")[0]

@@ -23,29 +23,29 @@ Legend: N items, D devices, E episodes, B shards of a batch, k terms, p represen
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from recsmith._types import Floats, Ints, noun
+from recsmith._types import Floats, Ints
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.learning.policies.actor import Played
-from recsmith.learning.policies.actors import Actors
-from recsmith.learning.policies.autoshard_networks import VALUE_SHAPES, Networks, v_trace
-from recsmith.learning.policies.cost_networks import (
+from recsmith.learning.policies import AutoShardIteration, AutoShardRecipe, PolicySettings
+from recsmith.learning.policies.actors import Actors, Played
+from recsmith.learning.policies.measured import PlacementMeter, TrainingTask, training_tasks
+from recsmith.learning.policies.networks import (
+    VALUE_SHAPES,
+    AutoShardNetworks,
     cost_loss,
     descend,
     held_with_item,
     median_error,
     restore_state,
     state_of,
+    v_trace,
 )
-from recsmith.learning.policies.measured import PlacementMeter
-from recsmith.learning.policies.settings import PolicyRecipe, PolicySettings
 from recsmith.learning.policies.tasks import PlacementTask
-from recsmith.learning.policies.training_tasks import TrainingTask, training_tasks
 from recsmith.planners.autoshard.network import SHAPES
 from recsmith.planners.placing.rollouts import NO_ROOM
 
@@ -53,54 +53,8 @@ DEAD = 1.5  # times the worst step of its task: what an episode costs that came 
 LEAST_SPREAD = 0.01  # of the steps of a task's episodes, relative to their mean: smaller differences count less
 
 
-@noun
-class Recipe(PolicyRecipe):
-    """How to train. actors: processes that place and measure.
-
-    answers: of an iteration, each of them one task in so many episodes, and one update of the policy. cost_updates: for
-    each answer, of so many shards; slots: of the ring buffer. baseline: its weight beside the policy's loss. longest:
-    gradients are cut there.
-    """
-
-    answers: int = 14
-    cost_updates: int = 20
-    shards: int = 128
-    slots: int = 5000
-    baseline: float = 0.5
-    longest: float = 1.0
-    actors: int = 2
-    reward: ClassVar[str] = "measured"  # what episodes cost
-
-    def __post_init__(self) -> None:
-        """Check the number of actors."""
-        if not 1 <= self.actors <= 64:
-            raise UsageError(f"actors is {self.actors}; give 1 to 64, not more than there are cores")
-
-
-@noun
-class Iteration:
-    """How far training is. error: of predicted costs of devices, median; entropy: of the policy, mean of a step.
-
-    measured_s: of the placements measured in it, mean. value_error: of the baseline, in spreads of a task's episodes.
-    ratio: mean of how far chances of actors and learner are apart. dead: share of episodes that came to a dead end.
-    lost: actors that were replaced so far, in this run.
-    """
-
-    number: int
-    iterations: int
-    measured: int
-    measured_s: float
-    error: float
-    entropy: float
-    value_error: float
-    ratio: float
-    dead: float
-    lost: int
-    elapsed_s: float
-
-
 @dataclass(frozen=True)
-class Shard:
+class MeasuredShard:
     """What one device held in a measured placement: items of a task, in their order there, and seconds (3,)."""
 
     task: int
@@ -122,17 +76,19 @@ class Outlook:
     placed: Tensor
 
 
-class Training:
+class AutoShardTraining:
     """A run of training, iteration by iteration; its state is what a checkpoint keeps."""
 
-    def __init__(self, recipe: Recipe, tasks: list[TrainingTask], settings: PolicySettings) -> None:
+    def __init__(self, recipe: AutoShardRecipe, tasks: list[TrainingTask], settings: PolicySettings) -> None:
         self.recipe, self.tasks, self.settings = recipe, tasks, settings
-        self.networks = Networks(SHAPES | VALUE_SHAPES, [task.items for task in tasks], recipe.seed, recipe.greed)
+        self.networks = AutoShardNetworks(
+            SHAPES | VALUE_SHAPES, [task.items for task in tasks], recipe.seed, recipe.greed
+        )
         self.adams = self.networks.adams(recipe.cost_rate, recipe.policy_rate)
-        self.ring: list[Shard] = []
+        self.ring: list[MeasuredShard] = []
         self.stored = self.measured = self.iteration = 0  # shards, placements
 
-    def run(self, on_iteration: Callable[[Iteration], None], ends: float | None = None) -> None:
+    def run(self, on_iteration: Callable[[AutoShardIteration], None], ends: float | None = None) -> None:
         """All iterations that are left; `ends` is the monotonic time after which none begins. on_iteration hears."""
         begun = time.monotonic()
         if self.iteration == self.recipe.iterations:
@@ -142,7 +98,7 @@ class Training:
                 means = self._iterate(actors)
                 self.iteration += 1
                 on_iteration(
-                    Iteration(
+                    AutoShardIteration(
                         number=self.iteration, iterations=self.recipe.iterations, measured=self.measured, **means,
                         lost=actors.lost, elapsed_s=time.monotonic() - begun,
                     )
@@ -188,7 +144,7 @@ class Training:
     def _store(self, index: int, played: Played) -> None:
         """Put what every device held into the ring buffer, over the oldest shards."""
         fresh = [
-            Shard(index, np.sort(played.order[target == device]), costs[device])
+            MeasuredShard(index, np.sort(played.order[target == device]), costs[device])
             for target, costs, dead in zip(played.target, played.costs, played.dead, strict=True)
             if not dead
             for device in np.unique(target).tolist()
@@ -216,7 +172,7 @@ class Training:
             errors.append(median_error(costs, wanted))
         return float(np.mean(errors)) if errors else float("nan")
 
-    def _batch(self, shards: list[Shard]) -> tuple[Tensor, Tensor]:
+    def _batch(self, shards: list[MeasuredShard]) -> tuple[Tensor, Tensor]:
         """Costs (B, 3) of shards, predicted and measured."""
         items = [self.tasks[shard.task].items for shard in shards]
         parts = [
@@ -295,7 +251,7 @@ class Training:
         restore_state(kept, self.networks, self.adams)
         items = np.split(kept["ring.items"], np.cumsum(kept["ring.size"])[:-1])
         rows = zip(kept["ring.task"].tolist(), items, kept["ring.costs"], strict=True)
-        self.ring = [Shard(task, held, costs) for task, held, costs in rows]
+        self.ring = [MeasuredShard(task, held, costs) for task, held, costs in rows]
         self.stored, self.measured = kept["counts"].tolist()
         self.iteration = iteration
 
@@ -306,14 +262,14 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(known)) if known else 0.0
 
 
-def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> Recipe:
+def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> AutoShardRecipe:
     """The recipe of some words; without a number of actors two where measurements are simulated, and one elsewhere.
 
     Raises:
         UsageError: several actors would measure on the same real hardware.
     """
     simulated = settings.hardware.startswith("simulated:")
-    recipe = Recipe(**{"actors": 2 if simulated else 1, **words})
+    recipe = AutoShardRecipe(**{"actors": 2 if simulated else 1, **words})
     if recipe.actors > 1 and not simulated:
         raise UsageError(
             f"{recipe.actors} actors would disturb each other's measurements on {settings.hardware}; give --actors 1"
@@ -322,8 +278,8 @@ def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> Recipe:
 
 
 def training_of(
-    recipe: Recipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
-) -> Training:
+    recipe: AutoShardRecipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
+) -> AutoShardTraining:
     """A run on some tasks; actors measure with meters of their own."""
     del meter
-    return Training(recipe, training_tasks(tasks), settings)
+    return AutoShardTraining(recipe, training_tasks(tasks), settings)

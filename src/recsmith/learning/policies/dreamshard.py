@@ -23,9 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recsmith._types import Floats, Ints, noun
+from recsmith._types import Floats, Ints
 from recsmith.errors import RecSmithError
-from recsmith.learning.policies.cost_networks import (
+from recsmith.learning.policies import DreamShardIteration, DreamShardRecipe, PolicySettings
+from recsmith.learning.policies.measured import MeasuredPlacement, PlacementMeter, TrainingTask, training_tasks
+from recsmith.learning.policies.networks import (
     PolicyNetworks,
     cost_loss,
     descend,
@@ -34,10 +36,7 @@ from recsmith.learning.policies.cost_networks import (
     restore_state,
     state_of,
 )
-from recsmith.learning.policies.measured import MeasuredPlacement, PlacementMeter
-from recsmith.learning.policies.settings import PolicyRecipe, PolicySettings
 from recsmith.learning.policies.tasks import PlacementTask
-from recsmith.learning.policies.training_tasks import TrainingTask, training_tasks
 from recsmith.learning.training_loop import relative_loss
 from recsmith.planners.dreamshard.network import SHAPES, STEP_REACH, DreamShardNetwork
 from recsmith.planners.placing import ItemBatch
@@ -47,42 +46,8 @@ from recsmith.planners.placing.rollouts import NO_ROOM, REPRESENTED, Rollout
 DEAD = 1.5  # times the worst step of the batch: what an episode costs that came to a dead end
 
 
-@noun
-class Recipe(PolicyRecipe):
-    """How to train. reward: 'estimated' by the cost network, or 'measured' (the paper's ablation).
-
-    placements: measured in an iteration. cost_updates, policy_updates: of an iteration. batch: placements of a cost
-    update.
-    """
-
-    placements: int = 40
-    cost_updates: int = 300
-    batch: int = 32
-    policy_updates: int = 60
-    reward: str = "estimated"
-
-
-@noun
-class Iteration:
-    """How far training is. error: of predicted costs of devices, median; entropy: of the policy, mean of a step.
-
-    measured_s, estimated_s: of the placements measured in it, and of the last policy updates, means. dead: share of
-    episodes that came to a dead end.
-    """
-
-    number: int
-    iterations: int
-    measured: int
-    measured_s: float
-    estimated_s: float
-    error: float
-    entropy: float
-    dead: float
-    elapsed_s: float
-
-
 @dataclass(frozen=True)
-class Sample:
+class PlacementSample:
     """A measured placement: of which task, where its items went (N,), in their order there, and what it cost."""
 
     task: int
@@ -93,7 +58,7 @@ class Sample:
 # --- the networks: the formulas of planners/dreamshard/network.py, with gradients -----------------------------------
 
 
-class Networks(PolicyNetworks):
+class DreamShardNetworks(PolicyNetworks):
     """Both networks; what devices cost is in cost_networks.py."""
 
     POLICY = ("own0", "own0_bias", "own1", "own1_bias", "score0", "score0_bias", "score1", "log_greed")
@@ -118,17 +83,17 @@ class Networks(PolicyNetworks):
 # --- training -------------------------------------------------------------------------------------------------------
 
 
-class Training:
+class DreamShardTraining:
     """A run of training, iteration by iteration; its state is what a checkpoint keeps."""
 
-    def __init__(self, recipe: Recipe, tasks: list[TrainingTask], meter: PlacementMeter) -> None:
+    def __init__(self, recipe: DreamShardRecipe, tasks: list[TrainingTask], meter: PlacementMeter) -> None:
         self.recipe, self.tasks, self.meter = recipe, tasks, meter
-        self.networks = Networks(SHAPES, [task.items for task in tasks], recipe.seed, recipe.greed)
+        self.networks = DreamShardNetworks(SHAPES, [task.items for task in tasks], recipe.seed, recipe.greed)
         self.adams = self.networks.adams(recipe.cost_rate, recipe.policy_rate)
-        self.samples: list[Sample] = []
+        self.samples: list[PlacementSample] = []
         self.iteration = 0
 
-    def run(self, on_iteration: Callable[[Iteration], None], ends: float | None = None) -> None:
+    def run(self, on_iteration: Callable[[DreamShardIteration], None], ends: float | None = None) -> None:
         """All iterations that are left; `ends` is the monotonic time after which none begins. on_iteration hears."""
         begun = time.monotonic()
         while self.iteration < self.recipe.iterations and (ends is None or time.monotonic() < ends):
@@ -144,7 +109,7 @@ class Training:
             self.iteration += 1
             recent = [sample.measured.step_s for sample in self.samples[-self.recipe.placements :]]
             on_iteration(
-                Iteration(
+                DreamShardIteration(
                     number=self.iteration, iterations=self.recipe.iterations, measured=len(self.samples),
                     measured_s=float(np.mean(recent)), estimated_s=estimated_s, error=error, entropy=entropy, dead=dead,
                     elapsed_s=time.monotonic() - begun,
@@ -178,7 +143,7 @@ class Training:
         """Seconds of the step of a placement of ordered items; it becomes a sample."""
         evaluator, draft = self.tasks[index].evaluator, items.assignment(target)
         measured = self.meter.measure(evaluator, draft.footprint(evaluator.problem), len(self.samples))
-        self.samples.append(Sample(index, draft.target[self.tasks[index].items.row], measured))
+        self.samples.append(PlacementSample(index, draft.target[self.tasks[index].items.row], measured))
         return measured.step_s
 
     def _calibrate(self) -> None:
@@ -199,7 +164,7 @@ class Training:
             errors.append(median_error(costs, wanted))
         return float(np.mean(errors[-20:]))
 
-    def _batch(self, samples: list[Sample]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def _batch(self, samples: list[PlacementSample]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Sums (B, D, k), costs (B, D, 3) and step (B,) predicted of placements, and both as measured."""
         devices = self.tasks[0].items.devices
         items = [self.tasks[sample.task].items for sample in samples]
@@ -293,20 +258,20 @@ class Training:
         for i, index in enumerate(kept["samples.task"].tolist()):
             count = len(self.tasks[index].items)
             measured = MeasuredPlacement(kept["samples.costs"][i], float(kept["samples.step_s"][i]))
-            self.samples.append(Sample(index, kept["samples.target"][place : place + count], measured))
+            self.samples.append(PlacementSample(index, kept["samples.target"][place : place + count], measured))
             place += count
         self.meter.count, self.iteration = len(self.samples), iteration
 
 
-def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> Recipe:
+def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> DreamShardRecipe:
     """The recipe of some words, for any hardware."""
     del settings
-    return Recipe(**words)
+    return DreamShardRecipe(**words)
 
 
 def training_of(
-    recipe: Recipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
-) -> Training:
+    recipe: DreamShardRecipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
+) -> DreamShardTraining:
     """A run on some tasks, which a meter measures."""
     del settings
-    return Training(recipe, training_tasks(tasks), meter)
+    return DreamShardTraining(recipe, training_tasks(tasks), meter)

@@ -1,10 +1,19 @@
 """Trains a policy and writes it: draw tasks, train, judge on unseen tables, write.
 
-The run's folder stands beside the output (NAME.run for NAME.safetensors) and lets a run that was ended go on.
+The run's folder stands beside the output (NAME.run for NAME.safetensors) and lets a run that was ended go on:
+
+    settings.json             what is trained; another run is refused the folder
+    checkpoint.safetensors    networks, optimizers and samples after a number of iterations; replaced whole
+    journal.jsonl             a line for each iteration
+    events.out.tfevents.*     the same for TensorBoard, where it is installed
+
+Everything random follows from the seed and the number of the iteration, so a run that goes on ends as it would have.
 """
 
+import json
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,14 +21,16 @@ import numpy as np
 
 from recsmith.costs import Evaluator
 from recsmith.costs.weight_files import SUFFIX
-from recsmith.errors import NoPlanFound, UsageError
-from recsmith.files import encode
-from recsmith.learning.policies.checkpoints import RunFolder
+from recsmith.errors import CorruptFile, NoPlanFound, UsageError
+from recsmith.files import Raw, dump_json, encode, parse_json, read_raw, replace_file, write_text
+from recsmith.jobs.board import Board, has_tensorboard
+from recsmith.learning.policies import TRAINING_SEED, PolicySettings
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
-from recsmith.learning.policies.settings import TRAINING_SEED, PolicySettings
 from recsmith.learning.policies.tasks import TESTING, PlacementTask, parse_size
 from recsmith.learning.preparation import check_output, import_training
 from recsmith.measuring.folder_lock import lock_folder
+from recsmith.measuring.journal import NAME as JOURNAL
+from recsmith.measuring.journal import Journal, read_journal
 from recsmith.planners.autoshard.files import AUTOSHARD
 from recsmith.planners.dreamshard.files import DREAMSHARD
 from recsmith.planners.greedy import GREEDIES
@@ -37,8 +48,96 @@ PolicyName = Literal["dreamshard", "autoshard"]
 KINDS: dict[PolicyName, PolicyKind] = {"dreamshard": DREAMSHARD, "autoshard": AUTOSHARD}
 
 
+SETTINGS, CHECKPOINT = "settings.json", "checkpoint.safetensors"
+
+
+class RunFolder:
+    """An open folder of a run; who opens it holds its lock (measuring/folder_lock.py)."""
+
+    def __init__(self, path: Path, settings: Raw) -> None:
+        """UsageError where the folder is of a run with other settings, or holds other files."""
+        self.path = path
+        text = dump_json(settings)
+        found = path / SETTINGS
+        if found.exists():
+            _check_same(path, _read(found, settings["schema"]), _plain(settings))
+        else:
+            foreign = sorted(entry.name for entry in path.iterdir())
+            if foreign:
+                raise UsageError(f"'{path}' holds '{foreign[0]}' and no {SETTINGS}; give a new or an empty folder")
+            write_text(str(found), text)
+        self._journal: Journal | None = None
+        self._board: Board | None = None
+
+    def load(self) -> tuple[dict[str, Any], int] | None:
+        """The state of the checkpoint, and how many iterations it is after; None without one."""
+        path = self.path / CHECKPOINT
+        if not path.exists():
+            return None
+        safetensors: Any = import_module("safetensors")
+        try:
+            with safetensors.safe_open(path, framework="np") as file:
+                state = {name: file.get_tensor(name) for name in list(file.keys())}
+                metadata: dict[str, str] = file.metadata() or {}
+                iteration = parse_json(metadata["iteration"], str(path))
+        except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
+            raise CorruptFile(
+                f"'{path}' is no whole checkpoint ({error}); remove it, and training begins anew"
+            ) from None
+        return state, int(str(iteration))
+
+    def save(self, state: dict[str, Any], iteration: int) -> None:
+        """Replace the checkpoint."""
+        from safetensors.numpy import save
+
+        replace_file(self.path / CHECKPOINT, save(state, metadata={"iteration": str(iteration)}))
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Write an iteration to the journal, and to TensorBoard. row: with its `number`."""
+        if self._journal is None:
+            self._open(row["number"])
+        assert self._journal is not None, "it was just opened"
+        self._journal.write(row)
+        if self._board is not None:
+            self._board.write(row["number"], row)
+
+    def _open(self, number: int) -> None:
+        """Open the journal; lines that the checkpoint does not know of, from this number on, are written again."""
+        rows = read_journal(self.path, lambda row: "" if "number" in row else "it has no number")
+        kept = [row for row in rows if row["number"] < number]
+        if len(kept) < len(rows):
+            replace_file(self.path / JOURNAL, b"".join(json.dumps(row).encode() + b"\n" for row in kept))
+        self._journal = Journal(self.path)
+        self._board = Board(self.path, number) if has_tensorboard() else None
+
+    def close(self) -> None:
+        """Flush what TensorBoard has not written."""
+        if self._board is not None:
+            self._board.close()
+
+
+def _read(path: Path, schema: str) -> Raw:
+    return read_raw(str(path), schema)
+
+
+def _plain(settings: Raw) -> Raw:
+    """Settings as they are read again."""
+    return {name: value for name, value in settings.items() if name != "schema"}
+
+
+def _check_same(path: Path, found: Raw, wanted: Raw) -> None:
+    """UsageError where settings differ, with the first one that does."""
+    if found == wanted:
+        return
+    odd = next(name for name in {**wanted, **found} if found.get(name) != wanted.get(name))
+    raise UsageError(
+        f"'{path}' holds a run with {odd} {found.get(odd)} instead of {wanted.get(odd)}; give another --output, or "
+        "remove that folder"
+    )
+
+
 def iterations_of(planner: PolicyName, settings: PolicySettings, words: dict[str, Any]) -> int:
-    """How many iterations a training has. words: the fields of its Recipe."""
+    """How many iterations a training has. words: the fields of its recipe."""
     return _module(planner).recipe_of(settings, words).iterations
 
 
@@ -51,7 +150,7 @@ def learn_policy(
     budget_s: float | None = None,
     on_iteration: Callable[[Any], None] | None = None,
 ) -> PolicyCard:
-    """Train a policy of a planner and write it; words: the fields of its Recipe. A run that was ended goes on.
+    """Train a policy of a planner and write it; words: the fields of its recipe. A run that was ended goes on.
 
     Ctrl-C and the budget end training at the last whole iteration, whose policy is written.
 

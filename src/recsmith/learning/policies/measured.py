@@ -20,6 +20,7 @@ from recsmith.hardware.case import Scale
 from recsmith.hardware.loads import Load, loads_of
 from recsmith.jobs.machine import free_bytes
 from recsmith.learning.policies.tasks import SPACE, PlacementTask
+from recsmith.planners.placing import TRAINED, ItemBatch, SplitRule, items_of
 from recsmith.plans import Bound, Plan
 from recsmith.problems import Footprint, build_problem, constraints_to_raw, placements_of
 from recsmith.problems.constraints import Constraints
@@ -101,3 +102,31 @@ def _scale_for(hardware: str, tasks: Sequence[PlacementTask]) -> Scale:
         name="placements", least_work=usual.least_work, most_work=usual.most_work, lookups=ids + 2**12,
         elements=elements, outputs=outputs,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """A task under a rule: its evaluator (of collectives), and its items before they are ordered.
+
+    number: its place among all tasks under all rules, also those in which a table finds no room.
+    """
+
+    number: int
+    evaluator: Evaluator
+    items: ItemBatch
+
+
+def training_tasks(tasks: Sequence[PlacementTask], rules: Sequence[SplitRule] = TRAINED) -> list[TrainingTask]:
+    """All tasks under all rules whose tables have room."""
+    made = [training_task(tasks, number, rules) for number in range(len(tasks) * len(rules))]
+    return [each for each in made if each is not None]
+
+
+def training_task(
+    tasks: Sequence[PlacementTask], number: int, rules: Sequence[SplitRule] = TRAINED
+) -> TrainingTask | None:
+    """The task under a rule at a place among all; None where a table placed before finds no room."""
+    task, rule = divmod(number, len(rules))
+    evaluator = evaluator_of(tasks[task])
+    items = items_of(evaluator.problem, evaluator, rules[rule])
+    return None if items is None else TrainingTask(number, evaluator, items)

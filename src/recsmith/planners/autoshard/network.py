@@ -5,7 +5,7 @@
 
 The state depends on the items alone, so that it is worked out once for all episodes; what was placed where is in what
 devices hold. What a device costs is for placing/cost_network.py to say, and the step is that of the slowest device. The
-training in learning/policies/autoshard_networks.py has the same formulas in PyTorch; a test holds them together.
+training in learning/policies/networks.py has the same formulas in PyTorch; a test holds them together.
 
 Legend: N items, D devices, E episodes, p = 32, h hidden numbers of a layer of the LSTM.
 """

@@ -2,7 +2,9 @@
 """Measures kernels on one thread of this machine's CPU (imports torch).
 
 Each is what an operator of a real step is to the profiler: tensors are freshly made by it, other code and data have
-passed through the caches, and the thread's own time counts, which other processes disturb least.
+passed through the caches, and the thread's own time counts, which other processes disturb least. A kernel that runs in
+a loop of its own finds its code in the caches. In a step dozens of other operators run before it comes again, and a
+short one then takes up to twice as long.
 """
 
 import time
@@ -11,17 +13,17 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import nn
 
 from recsmith.prediction.extraction import usual
-from recsmith.prediction.graph import Kernel
-from recsmith.prediction.kernels.cases import KernelCase
-from recsmith.prediction.kernels.embeddings import prepare_embedding
-from recsmith.prediction.kernels.other_code import calling_s, other_code, pass_data
-from recsmith.prediction.operators import kernel_of
+from recsmith.prediction.graph import KernelShape
+from recsmith.prediction.kernels import LOOKUPS
+from recsmith.prediction.kernels.times import BETWEEN, KernelCase
+from recsmith.prediction.operators import ADAGRAD, kernel_of, kind_of
 
 REPETITIONS, LEAST_S = 7, 1e-7  # of a visit; what a kernel takes at least
 NAMES = {torch.float32: "float", torch.int64: "long int", torch.int32: "int"}
-Visit = Callable[[], list[tuple[Kernel, float]]]
+Visit = Callable[[], list[tuple[KernelShape, float]]]
 
 
 def prepare_kernel(case: KernelCase) -> Visit:
@@ -49,7 +51,7 @@ def _prepared(case: KernelCase) -> Visit:
 
     between, calling = _between()
 
-    def visit() -> list[tuple[Kernel, float]]:
+    def visit() -> list[tuple[KernelShape, float]]:
         spent: list[float] = []
         for _ in range(REPETITIONS):
             pass_data(case.between)
@@ -184,3 +186,100 @@ def _sparse(case: KernelCase) -> Operator:
     call = torch.ops.fbgemm.permute_2D_sparse_data
     return ("fbgemm::permute_2D_sparse_data", lambda: call(order, lengths, ids, None, ids.numel()),
             [order, lengths, ids])  # fmt: skip
+
+
+LOOKUP_REPETITIONS = 4  # of a visit; the first one warms up
+STEADY = 1.1  # clock over the thread's own time, from which on something else has run in between
+
+
+def prepare_embedding(case: KernelCase) -> Callable[[], list[tuple[KernelShape, float]]]:
+    """What times the forward and the backward kernel of a case on each call; ids are drawn evenly.
+
+    The profiler goes by the clock, so repetitions in which the thread was held up are left out, unless all were.
+    """
+    from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
+    from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+        ComputeDevice,
+        OptimType,
+        SplitTableBatchedEmbeddingBagsCodegen,
+    )
+
+    tables, width, bags, pooling, rows = case.figures
+    plain = case.way % 2 == 1
+    module = SplitTableBatchedEmbeddingBagsCodegen(
+        [(rows, width, EmbeddingLocation.HOST, ComputeDevice.CPU)] * tables,
+        optimizer=OptimType.EXACT_SGD if plain else OptimType.EXACT_ROWWISE_ADAGRAD,
+        learning_rate=0.01, device=torch.device("cpu"),
+    )  # fmt: skip
+    offsets = torch.arange(0, tables * bags * pooling + 1, pooling)
+    ids, all_bags = float(tables * bags * pooling), float(tables * bags)
+    shape = (float(tables), ids, all_bags, float(tables * width), float(tables * rows * width))
+    kernels = [KernelShape(kind, (*shape, way), float(case.between))
+               for kind, way in zip(LOOKUPS, (0.0, 0.0 if plain else ADAGRAD), strict=True)]  # fmt: skip
+    between, gradient = other_code(), torch.ones(bags, tables * width)
+
+    def visit() -> list[tuple[KernelShape, float]]:
+        spent: dict[str, list[float]] = {kind: [] for kind in LOOKUPS}
+        held_up: list[float] = []
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profiler:
+            for _ in range(LOOKUP_REPETITIONS):
+                pass_data(case.between)
+                between()
+                drawn = torch.randint(0, rows, (tables * bags * pooling,))
+                clock, own = time.perf_counter(), time.thread_time()
+                pooled = module(drawn, offsets)
+                pass_data(case.between)
+                gradient.mul_(1.0)  # another kernel has just made it
+                pooled.backward(gradient)
+                held_up.append((time.perf_counter() - clock) / max(time.thread_time() - own, 1e-7))
+        for event in profiler.events() or ():
+            kind = kind_of(event.name)
+            if kind in spent:
+                spent[kind].append(event.time_range.elapsed_us() * 1e-6)
+        steady = [place for place in range(1, LOOKUP_REPETITIONS) if held_up[place] < STEADY] or range(
+            1, LOOKUP_REPETITIONS
+        )
+        return [(kernel, min(spent[kernel.kind][place] for place in steady)) for kernel in kernels
+                if len(spent[kernel.kind]) == LOOKUP_REPETITIONS]  # fmt: skip
+
+    return visit
+
+
+FLOAT = 4  # bytes
+EMPTY = 100  # timed calls that do nothing, to see what calling and timing cost
+
+
+def other_code() -> Callable[[], None]:
+    """A call that runs some small operators, forward and backward."""
+    net = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 16), nn.Sigmoid(), nn.Softmax(-1))
+    inputs = torch.rand(4, 16)
+
+    def call() -> None:
+        with torch.enable_grad():
+            found = net(inputs)
+            found = torch.cat([found, found.transpose(0, 1).reshape(4, 16)], 1)[:, [1, 3, 5]]
+            (found * found).sum().backward()
+
+    return call
+
+
+@cache
+def _data() -> torch.Tensor:
+    return torch.zeros(BETWEEN[1] // FLOAT)
+
+
+def pass_data(size: int) -> None:
+    """Move so many bytes, BETWEEN[1] at most, through the caches: half are read, and half written."""
+    half = size // (2 * FLOAT)
+    _data()[:half].copy_(_data()[half : 2 * half])
+
+
+def calling_s(between: Callable[[], None]) -> float:
+    """Seconds of the thread that it takes to call PyTorch and to be timed, which are no part of a kernel."""
+    tensor, spent = torch.rand(4), list[float]()
+    for _ in range(EMPTY):
+        between()
+        begun = time.thread_time()
+        tensor.is_contiguous()
+        spent.append(time.thread_time() - begun)
+    return sorted(spent)[EMPTY // 2]

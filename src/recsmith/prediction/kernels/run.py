@@ -14,9 +14,16 @@ from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
 from recsmith.jobs.machine import describe_cpu
-from recsmith.prediction.graph import Kernel
-from recsmith.prediction.kernels.cases import KernelCase, draw_case
-from recsmith.prediction.kernels.times import CollectiveTime, KernelTime, KernelTimes, load_times, save_times
+from recsmith.prediction.graph import KernelShape
+from recsmith.prediction.kernels.times import (
+    CollectiveTime,
+    KernelCase,
+    KernelMeasurements,
+    KernelTime,
+    draw_case,
+    load_times,
+    save_times,
+)
 
 QUIET = "KINETO_LOG_LEVEL"  # of the profiler, which else writes two lines to stderr each time it starts
 WORKER = "recsmith.prediction.kernels.rank_worker:measure_collectives"
@@ -28,7 +35,7 @@ AGREE = 0.15  # relative difference of a case's two fastest visits beyond which 
 def measure_kernels(
     target: Path, *, budget_s: float | None, seed: int, cases: int | None = None, ranks: tuple[int, ...] = (),
     on_progress: Callable[[int], object] | None = None,
-) -> KernelTimes:  # fmt: skip
+) -> KernelMeasurements:  # fmt: skip
     """Measure kernels, then collectives between local ranks, and add them to a file, made if need be.
 
     budget_s: of the kernels. cases: that the file shall hold, with those that were disturbed; what is there already is
@@ -63,8 +70,8 @@ def measure_kernels(
     return made
 
 
-def _opened(target: Path, seed: int, version: str) -> KernelTimes:
-    made = KernelTimes(device=describe_cpu(), versions=f"recsmith {__version__}, torch {version}", seed=seed,
+def _opened(target: Path, seed: int, version: str) -> KernelMeasurements:
+    made = KernelMeasurements(device=describe_cpu(), versions=f"recsmith {__version__}, torch {version}", seed=seed,
                        kernels=())  # fmt: skip
     if not target.exists():
         return made
@@ -77,14 +84,14 @@ def _opened(target: Path, seed: int, version: str) -> KernelTimes:
     return old
 
 
-def _visited(block: list[KernelCase], prepare: Any) -> list[list[tuple[Kernel, float]]]:
+def _visited(block: list[KernelCase], prepare: Any) -> list[list[tuple[KernelShape, float]]]:
     """Every kernel of a block with the seconds of its visits: cases take turns, so a disturbance hits many once."""
     visits = [prepare(case) for case in block]
     turns = [[each for visit in visits for each in visit()] for _ in range(VISITS)]
     return [list(same) for same in zip(*turns, strict=True)]
 
 
-def steady(visited: list[list[tuple[Kernel, float]]]) -> list[KernelTime]:
+def steady(visited: list[list[tuple[KernelShape, float]]]) -> list[KernelTime]:
     """Kernels whose two fastest visits agree, each with the middle one."""
     kept: list[KernelTime] = []
     for same in visited:

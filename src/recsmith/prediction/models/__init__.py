@@ -1,1 +1,59 @@
-"""Models that are described by their sizes alone: what operators a step of each runs, without any trace."""
+"""A model as a file describes it: its kind and its sizes."""
+
+from typing import Any, Literal
+
+from recsmith._types import Source, noun
+from recsmith.errors import UsageError, check_rules
+from recsmith.files import check_schema, decode, parse, read_text, source_text
+
+MODEL_SCHEMA = "recsmith/model/1"
+LARGEST = 2**20  # of any size
+ModelKind = Literal["dlrm", "dlrm_dcn", "mlp", "transformer"]
+SPARSE = ("dlrm", "dlrm_dcn")  # kinds that have embedding tables, which a plan describes
+
+
+@noun
+class Model:
+    """A model to predict; batch_size: samples per rank, of an mlp or transformer (a plan says it for the others).
+
+    dense_features: columns of the dense input. bottom, top: layers of dlrm and dlrm_dcn, without their last ones, which
+    follow from the tables' columns and from the one label. cross_layers, cross_rank: of dlrm_dcn. layers: hidden ones
+    of mlp. blocks, width, heads, hidden, sequence: of transformer.
+    """
+
+    kind: ModelKind
+    name: str = ""
+    batch_size: int = 1024
+    dense_features: int = 13
+    bottom: tuple[int, ...] = (64,)
+    top: tuple[int, ...] = (64, 32)
+    cross_layers: int = 3
+    cross_rank: int = 64
+    layers: tuple[int, ...] = (512, 256)
+    blocks: int = 2
+    width: int = 64
+    heads: int = 4
+    hidden: int = 256
+    sequence: int = 16
+
+    def __post_init__(self) -> None:
+        """Check sizes."""
+        single = ("batch_size", "dense_features", "cross_layers", "cross_rank", "blocks", "width", "heads", "hidden",
+                  "sequence")  # fmt: skip
+        sizes = [(name, getattr(self, name)) for name in single]
+        sizes += [(name, each) for name in ("bottom", "top", "layers") for each in getattr(self, name)]
+        check_rules(
+            *(f"{name} of model '{self.name or self.kind}' holds {size}; sizes are 1 to {LARGEST:,}"
+              for name, size in sizes if not 1 <= size <= LARGEST),
+            f"width {self.width} of the transformer is no multiple of its {self.heads} heads"
+            if self.heads > 0 and self.width % self.heads else None,
+        )  # fmt: skip
+
+
+def load_model(source: Source) -> Model:
+    """The model of a YAML or JSON file; UsageError or CorruptFile where it is none."""
+    name = source_text(source, "a model")
+    raw: dict[str, Any] = parse(read_text(name), name)
+    if str(raw.get("schema", "")).startswith("recsmith/") and raw["schema"] != MODEL_SCHEMA:
+        raise UsageError(f"'{name}' is of schema {raw['schema']}; a model is {MODEL_SCHEMA} (docs/predict.md)")
+    return decode(Model, check_schema(raw, MODEL_SCHEMA, name), name)

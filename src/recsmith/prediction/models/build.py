@@ -8,14 +8,13 @@ import numpy as np
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.plans.plan import shards_of
-from recsmith.prediction.caches import within_step
-from recsmith.prediction.graph import Collective, Event, Graph, Kernel, Kind, Tape, check_graph
+from recsmith.prediction.graph import CollectiveRun, Event, Graph, KernelShape, Kind, Tape, check_graph
 from recsmith.prediction.host_steps import AFTER, BEFORE, between
+from recsmith.prediction.kernels import within_step
 from recsmith.prediction.machine import Machine
-from recsmith.prediction.models.dense import mlp_step, transformer_step
-from recsmith.prediction.models.description import SPARSE, Model
-from recsmith.prediction.models.sparse import RankTables, sparse_step
-from recsmith.prediction.models.step import Meet, Op, Step
+from recsmith.prediction.models import SPARSE, Model
+from recsmith.prediction.models.step import CollectiveMark, Op, Step
+from recsmith.prediction.models.templates import RankTables, mlp_step, sparse_step, transformer_step
 from recsmith.prediction.operators import kind_of
 from recsmith.prediction.overheads import Term, overhead_s
 
@@ -82,7 +81,7 @@ def _graph(steps: Sequence[Step], machine: Machine, batch: int) -> Graph:
     sizes = np.array([[size for _, size in step.collectives] for step in steps]).max(axis=0)
     names = [name for name, _ in steps[0].collectives]
     collectives = tuple(
-        Collective(name=name, bytes=float(size), seconds=machine.collective_s(name, float(size), ranks),
+        CollectiveRun(name=name, bytes=float(size), seconds=machine.collective_s(name, float(size), ranks),
                    ranks=tuple(range(ranks)))
         for name, size in zip(names, sizes, strict=True)
     )  # fmt: skip
@@ -96,7 +95,7 @@ def _graph(steps: Sequence[Step], machine: Machine, batch: int) -> Graph:
 def _tape(ops: Sequence[Op], machine: Machine) -> Tape:
     """The events of operators: T1 before each, T2 and T3 around its kernels, T5 between them or instead."""
     known = machine.overheads.by_key()
-    kernels = within_step([part for op in ops for part in op.parts if isinstance(part, Kernel)])
+    kernels = within_step([part for op in ops for part in op.parts if isinstance(part, KernelShape)])
     priced = zip(kernels, machine.kernels.seconds(kernels).tolist(), strict=True)
     events: list[Event] = []
 
@@ -114,7 +113,7 @@ def _tape(ops: Sequence[Op], machine: Machine) -> Tape:
         for place, part in enumerate(parts):
             if not bare:
                 host("T5" if place else "T2", op.name)
-            if isinstance(part, Kernel):
+            if isinstance(part, KernelShape):
                 kernel, seconds = next(priced)
                 events.append(Event(Kind.RUN, seconds, part.kind, op.name, kernel=kernel))
             elif part.kind == Kind.AWAIT:
@@ -130,14 +129,14 @@ def _tape(ops: Sequence[Op], machine: Machine) -> Tape:
     return tuple(events)
 
 
-def _waits_before(op: Op) -> list[Meet]:
+def _waits_before(op: Op) -> list[CollectiveMark]:
     """Waits that stand before an operator, which then is the first to use what was sent; TorchRec's own wait inside."""
     if op.name.startswith("All2All"):
         return []
-    return [part for part in op.parts if isinstance(part, Meet) and part.kind == Kind.AWAIT]
+    return [part for part in op.parts if isinstance(part, CollectiveMark) and part.kind == Kind.AWAIT]
 
 
-def _wait(part: Meet, op: Op) -> Event:
+def _wait(part: CollectiveMark, op: Op) -> Event:
     return Event(Kind.AWAIT, 0.0, "wait", op.name, collective=part.collective)
 
 

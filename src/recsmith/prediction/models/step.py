@@ -2,26 +2,29 @@
 
 The operators and their order are those that torch 2.13 runs on CPU under DistributedDataParallel with plain SGD, as its
 profiler shows them.
+
+Legend: B rows, i columns in, o columns out.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
-from recsmith.prediction.graph import Kernel, Kind
+from recsmith.prediction.graph import KernelShape, Kind
 
 FLOAT = 4  # bytes
 FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20  # bytes of gradients that DistributedDataParallel reduces at once
 GRADIENT = "torch::autograd::AccumulateGrad"
 
 
-class Meet(NamedTuple):
+class CollectiveMark(NamedTuple):
     """The start of a collective (ISSUE), or a wait for it (AWAIT)."""
 
     kind: Kind
     collective: int
 
 
-Part = Kernel | Meet
+Part = KernelShape | CollectiveMark
 
 
 class Op(NamedTuple):
@@ -59,10 +62,10 @@ class Step:
         while self._backward:
             self._backward.pop()()
 
-    def start(self, name: str, size: float) -> Meet:
+    def start(self, name: str, size: float) -> CollectiveMark:
         """A collective that begins."""
         self.collectives.append((name, size))
-        return Meet(Kind.ISSUE, len(self.collectives) - 1)
+        return CollectiveMark(Kind.ISSUE, len(self.collectives) - 1)
 
     def gradient(self, elements: int) -> None:
         """The gradient of a parameter is ready; where a bucket is full, it is reduced over ranks."""
@@ -84,7 +87,7 @@ class Step:
         if self._bucket:
             self._reduce()
         for place, _ in enumerate(self.parameters):
-            waits = [Meet(Kind.AWAIT, each) for each in self._buckets] if place == 0 else []
+            waits = [CollectiveMark(Kind.AWAIT, each) for each in self._buckets] if place == 0 else []
             self.op("aten::as_strided", *waits)
         for elements in self.parameters:
             if copied:
@@ -95,16 +98,97 @@ class Step:
             self.op("aten::add_", moved("elementwise", 2 * elements, elements, 2))
 
 
-def moved(kind: str, read: float, written: float, pieces: float = 1, *, run: float = 0, way: float = 0) -> Kernel:
+def moved(kind: str, read: float, written: float, pieces: float = 1, *, run: float = 0, way: float = 0) -> KernelShape:
     """A kernel that moves so many elements of fp32. run, way: as operators.py has them."""
-    return Kernel(kind, (FLOAT * float(read), FLOAT * float(written), float(pieces), float(run), float(way)))
+    return KernelShape(kind, (FLOAT * float(read), FLOAT * float(written), float(pieces), float(run), float(way)))
 
 
-def summed(rows: float, columns: float) -> Kernel:
+def summed(rows: float, columns: float) -> KernelShape:
     """A sum over rows."""
     return moved("reduction", rows * columns, columns, rows, run=columns)
 
 
-def gemm(batch: int, m: int, k: int, n: int, left: int = 0, right: int = 0) -> Kernel:
+def gemm(batch: int, m: int, k: int, n: int, left: int = 0, right: int = 0) -> KernelShape:
     """A product."""
-    return Kernel("gemm", (float(batch), float(m), float(k), float(n), float(left), float(right)))
+    return KernelShape("gemm", (float(batch), float(m), float(k), float(n), float(left), float(right)))
+
+
+def linear(step: Step, rows: int, inward: int, outward: int, *, first: bool = False, folded: bool = False) -> None:
+    """A linear layer (B, i) -> (B, o). first: its input needs no gradient. folded: inputs have more than two axes."""
+    step.op("aten::linear", gemm(1, rows, inward, outward, 0, 1))
+
+    def backward() -> None:
+        inputs = [] if first else [gemm(1, rows, outward, inward)]
+        weights = gemm(1, outward, rows, inward, int(outward > 1))
+        if folded:
+            step.op("ViewBackward0")
+        step.op("AddmmBackward0", *inputs, weights, summed(rows, outward))
+        step.gradient(outward)
+        step.op("TBackward0")
+        step.gradient(inward * outward)
+        if folded:
+            step.op("ViewBackward0")
+
+    step.then_backward(backward)
+
+
+def plain_product(step: Step, rows: int, inward: int, outward: int, extra: tuple[KernelShape, ...] = ()) -> None:
+    """A linear layer without bias. extra: kernels at the end of its backward, such as sums of gradients that meet."""
+    step.op("aten::linear", gemm(1, rows, inward, outward, 0, 1))
+
+    def backward() -> None:
+        step.op("MmBackward0", gemm(1, outward, rows, inward, 1), gemm(1, rows, outward, inward), *extra)
+        step.op("TBackward0")
+        step.gradient(inward * outward)
+
+    step.then_backward(backward)
+
+
+def relu(step: Step, elements: int) -> None:
+    """A rectifier."""
+    step.op("aten::relu", moved("elementwise", elements, elements, way=2))
+    step.then_backward(lambda: step.op("ReluBackward0", moved("elementwise", 2 * elements, elements, 2, way=2)))
+
+
+def perceptron(step: Step, rows: int, sizes: tuple[int, ...], *, first: bool = False, last_relu: bool = False) -> None:
+    """Linear layers with a rectifier between them, and behind the last where last_relu."""
+    for place, (inward, outward) in enumerate(pairwise(sizes)):
+        linear(step, rows, inward, outward, first=first and place == 0)
+        if last_relu or place < len(sizes) - 2:
+            relu(step, rows * outward)
+
+
+def loss(step: Step, rows: int) -> None:
+    """Binary cross entropy of logits (B, 1), and the start of backward."""
+    step.arrange("squeeze")
+
+    def small(read: int) -> KernelShape:
+        return moved("elementwise", read * rows, rows, read)
+
+    logs = moved("exponential", rows, rows)
+    step.op("aten::binary_cross_entropy_with_logits", logs, moved("copy", 0, rows), small(2), small(2), small(2),
+            moved("reduction", rows, 1, rows, run=rows), small(1))  # fmt: skip
+    step.op("aten::ones_like", moved("copy", 0, 1))
+    step.op("BinaryCrossEntropyWithLogitsBackward0", logs, small(2), small(1), small(1))
+    step.op("SqueezeBackward1")
+
+
+def layer_norm(step: Step, rows: int, width: int, *, adds: bool) -> None:
+    """A normalisation of (B, width). adds: its input's gradient is added to that of a shortcut."""
+    whole = rows * width
+    step.op("aten::layer_norm", moved("normalisation", whole + 2 * width, whole, 3, run=width))
+
+    def backward() -> None:
+        sums = [moved("elementwise", 2 * whole, whole, 2)] if adds else []
+        step.op("NativeLayerNormBackward0", moved("normalisation", 2 * whole + 2 * rows + 2 * width, whole, 6,
+                                                     run=width, way=1), *sums)  # fmt: skip
+        step.gradient(width)
+        step.gradient(width)
+
+    step.then_backward(backward)
+
+
+def shortcut(step: Step, elements: int) -> None:
+    """A sum with an earlier output."""
+    step.op("aten::add", moved("elementwise", 2 * elements, elements, 2))
+    step.then_backward(lambda: step.op("AddBackward0"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.learned import groups
 
-from recsmith.learning.costs.regions import names_of, region_name, regions_of
+from recsmith.learning.costs.learn import names_of, region_name, regions_of
 
 
 def test_a_region_says_what_kind_of_table_it_is():

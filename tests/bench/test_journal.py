@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from support.benched import SETTINGS
 
-from recsmith.bench.journal_lines import MeasuredVisit
+from recsmith.bench.journal import MeasuredVisit, RunStore, load_settings, open_run_store
 from recsmith.bench.plans import Attempt
-from recsmith.bench.run_store import RunStore, load_settings, open_run_store
 from recsmith.bench.sharding import BenchResults, bench_sharding
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.plans import Placement

@@ -1,9 +1,10 @@
 # pyright: basic
-"""The cost network of policies with gradients: the formulas of planners/placing/cost_network.py (imports torch).
+"""The networks of policies with gradients, and what the trainings of all policies share (imports torch).
 
-Here is also what the trainings of all policies share: how devices looked, losses, and what a checkpoint keeps.
+The formulas are those of planners/placing/cost_network.py, planners/dreamshard/network.py and planners/autoshard/
+network.py. What places, in NumPy, is frozen out of these networks; a test holds the two together.
 
-Legend: N items, D devices, x inputs, b figures of work, k terms.
+Legend: N items, D devices, E episodes, x inputs, b figures of work, k terms, p representation, h state, T steps (= N).
 """
 
 import math
@@ -16,8 +17,10 @@ from torch import Tensor
 
 from recsmith._types import Floats, Ints
 from recsmith.learning.training_loop import relative_loss
+from recsmith.planners.autoshard.network import LAYERS, SHAPES, STATE, AutoShardNetwork
 from recsmith.planners.placing import ItemBatch
 from recsmith.planners.placing.cost_network import BEND, LOG_SPAN, MICRO, REACH, TERMS
+from recsmith.planners.placing.rollouts import REPRESENTED
 
 FIRST_LAUNCH = 10.0  # microseconds
 LEAST_SPREAD = 0.05  # of an input that hardly varies
@@ -170,3 +173,63 @@ def restore_state(kept: dict[str, Any], networks: PolicyNetworks, adams: Adams) 
             optimizer.state[parameter] = {
                 name: torch.as_tensor(kept[f"{which}.{i}.{name}"], dtype=torch.float32) for name in names
             }
+
+
+VALUE_SHAPES: dict[str, tuple[int, ...]] = {
+    "value0": (64, 3 * STATE), "value0_bias": (64,), "value1": (1, 64), "value1_bias": (1,),
+}  # fmt: skip
+
+
+class AutoShardNetworks(PolicyNetworks):
+    """Cost network, policy, and the baseline that only training needs."""
+
+    POLICY = tuple(name for name in [*SHAPES, *VALUE_SHAPES] if name.startswith(
+        ("own", "read", "kept", "gate", "device", "score", "log_greed", "value")
+    ))  # fmt: skip
+    SMALL = (*PolicyNetworks.SMALL, "value1")
+
+    def frozen(self) -> AutoShardNetwork:
+        """What places, in NumPy."""
+        return AutoShardNetwork({name: value for name, value in self.tensors().items() if name in SHAPES})
+
+    def states(self, read: Tensor) -> Tensor:  # (N, READ) -> (N, h)
+        """The LSTM's states."""
+        for layer in range(LAYERS):
+            flow = torch.nn.functional.linear(
+                read, self.get_parameter(f"read{layer}"), self.get_parameter(f"gate{layer}_bias")
+            )
+            known, state, kept = self.get_parameter(f"kept{layer}").T, torch.zeros(STATE), torch.zeros(STATE)
+            states: list[Tensor] = []
+            for gates in flow.unbind():
+                let, forget, new, out = (gates + state @ known).chunk(4)
+                kept = forget.sigmoid() * kept + let.sigmoid() * new.tanh()
+                state = out.sigmoid() * kept.tanh()
+                states.append(state)
+            read = torch.stack(states)
+        return read
+
+    def scores_and_values(self, states: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (T, E, D) and baselines (T, E), of states (T, h) and what is seen (T, E, D, p + FIGURES)."""
+        device = self.linear("device", seen).relu()
+        state = states[:, None, None, :].expand_as(device)
+        hidden = self.linear("score0", torch.cat([state, device, state * device], dim=-1)).relu()
+        greed = self.get_parameter("log_greed").exp() * seen[..., REPRESENTED]
+        over = torch.cat([state[:, :, 0], device.amax(dim=2), device.mean(dim=2)], dim=-1)
+        value = self.linear("value1", self.linear("value0", over).relu())[..., 0]
+        return hidden @ self.get_parameter("score1")[0] - greed, value
+
+
+def v_trace(reward: Tensor, value: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor]:  # all (T, E)
+    """Targets of the baseline and advantages of the policy (Espeholt et al., 2018, section 4.1).
+
+    Both cuts are 1, nothing is discounted, and behind the last step nothing follows.
+    """
+    ratio = log_ratio.exp().clamp(max=1.0)
+    after = torch.cat([value[1:], torch.zeros_like(value[:1])])
+    surprise = ratio * (reward + after - value)
+    target, ahead = torch.empty_like(value), torch.zeros_like(value[0])
+    for t in range(len(value) - 1, -1, -1):
+        ahead = surprise[t] + ratio[t] * ahead
+        target[t] = value[t] + ahead
+    following = torch.cat([target[1:], torch.zeros_like(target[:1])])
+    return target, ratio * (reward + following - value)

@@ -1,0 +1,227 @@
+"""Predicts the step of a job: of a captured one, also under another plan, or of a described model.
+
+A captured step corrects the machine that a described model is predicted by.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from recsmith._types import Source, record
+from recsmith.clusters import Cluster, load_cluster
+from recsmith.errors import UsageError
+from recsmith.planning.simulate import simulate
+from recsmith.plans import Plan, load_plan
+from recsmith.prediction.graph import Graph, Kind
+from recsmith.prediction.kernels import Kernels, geometric_error
+from recsmith.prediction.machine import Machine, load_machine
+from recsmith.prediction.models import Model, load_model
+from recsmith.prediction.models.build import model_graph, with_embeddings
+from recsmith.prediction.overheads import Overheads, extract_overheads
+from recsmith.prediction.predict import Prediction, predict_graph
+from recsmith.prediction.repricing import held_tables, reprice
+from recsmith.prediction.traces import Captured, load_capture
+from recsmith.prediction.what_if import WhatIf, on_cluster
+from recsmith.units import format_time
+
+LEAST_SHARE = 0.01  # of the kernels' time: a kind that has less of it is not corrected by itself
+
+
+@record
+class Calibration:
+    """A corrected machine, and what was corrected. errors: of kernels, geometric, before and after."""
+
+    machine: Machine
+    factors: dict[str, float]
+    before: float
+    after: float
+
+
+def calibrate(machine: Machine, graph: Graph, source: str) -> Calibration:
+    """Correct a machine by a captured graph.
+
+    A kind's factor is measured seconds over predicted ones, summed over the kernels of the kind, so that its total
+    becomes right. Kinds that the graph does not have take the factor of all its kernels.
+    """
+    events = [event for _, event in graph.kernels() if event.kernel is not None]
+    kernels = [event.kernel for event in events if event.kernel is not None]
+    measured = np.maximum([event.work_s or event.seconds for event in events], 1e-9)
+    predicted = machine.kernels.seconds(kernels)
+    whole = float(measured.sum() / predicted.sum()) if kernels else 1.0
+    factors = dict.fromkeys((*machine.kernels.models, "other"), whole)
+    kinds = np.array([kernel.kind for kernel in kernels])
+    for kind in sorted(set(kinds.tolist())):
+        chosen = kinds == kind
+        if measured[chosen].sum() >= LEAST_SHARE * measured.sum():
+            factors[kind] = float(measured[chosen].sum() / predicted[chosen].sum())
+    old = machine.kernels.factors
+    corrected = Kernels(machine.kernels.models, {kind: old.get(kind, 1.0) * each for kind, each in factors.items()})
+    heavy = measured >= LEAST_SHARE / 10 * measured.sum()
+    made = replace(machine, kernels=corrected, overheads=_merged(machine.overheads, extract_overheads([graph], source)),
+                   comm_factors=_comm_factors(machine, graph))  # fmt: skip
+    return Calibration(machine=made, factors=factors | made.comm_factors,
+                       before=geometric_error(predicted[heavy], measured[heavy]),
+                       after=geometric_error(corrected.seconds(kernels)[heavy], measured[heavy]))  # fmt: skip
+
+
+def _merged(known: Overheads, own: Overheads) -> Overheads:
+    """The capture's overheads, and for operators that it lacks those of the machine, scaled as those of all are."""
+    mine, theirs = own.by_key(), known.by_key()
+    kept = list(own.overheads)
+    for each in known.overheads:
+        if (each.term, each.operator) not in mine:
+            scale = mine[each.term, ""] / theirs[each.term, ""] if theirs[each.term, ""] > 0 else 1.0
+            kept.append(replace(each, mean_s=each.mean_s * scale, spread_s=each.spread_s * scale))
+    return Overheads(source=own.source, overheads=tuple(kept))
+
+
+def _comm_factors(machine: Machine, graph: Graph) -> dict[str, float]:
+    """Measured over predicted seconds of collectives by name, where the machine has their curve."""
+    sums: dict[str, list[float]] = {}
+    for made in graph.collectives:
+        curve = machine.curve(made.name, len(made.ranks))
+        if curve is not None:
+            both = sums.setdefault(made.name, [0.0, 0.0])
+            both[0] += made.seconds
+            both[1] += machine.collective_s(made.name, made.bytes, len(made.ranks))
+    factors = dict(machine.comm_factors)
+    return factors | {name: factors.get(name, 1.0) * real / max(said, 1e-12) for name, (real, said) in sums.items()}
+
+
+def predict_model(
+    model: Model | Source, *, plan: Plan | Source | None = None, ranks: int = 1, batches: Sequence[int] = (),
+    machine: Machine | Source = "cpu", calibrate_by: Source | None = None, cost_model: str | None = None,
+    cluster: Cluster | Source | None = None, what_ifs: tuple[WhatIf, ...] = (),
+) -> list[tuple[int, Prediction]]:  # fmt: skip
+    """(batch, step) of a described model, for each of some batch sizes a rank, or for its own.
+
+    plan: of its tables, for models that have some; it says how many ranks there are. ranks: of other models. machine: a
+    name that ships, or a file of `recsmith learn kernels`. calibrate_by: a captured step that corrects the machine.
+    cost_model: that prices embedding kernels, instead of the machine. cluster: that the step is carried over to, in
+    proportion to the figures of the plan's own.
+
+    Raises:
+        UsageError: model and plan do not fit together, or nothing is known about so many ranks.
+    """
+    made = model if isinstance(model, Model) else load_model(model)
+    known = machine if isinstance(machine, Machine) else load_machine(str(machine))
+    told = plan if plan is None or isinstance(plan, Plan) else load_plan(plan)
+    if ranks < 1 or any(batch < 1 for batch in batches):
+        raise UsageError(f"ranks are {ranks} and batch sizes {list(batches)}; all must be at least 1")
+    if cost_model is not None and told is None:
+        raise UsageError("--cost-model prices the embedding tables of a plan; add --plan, or leave it out")
+    if cluster is not None and told is None:
+        raise UsageError("--cluster carries the step over from its plan's cluster; add --plan, or leave it out")
+    other = None if cluster is None else load_cluster(cluster)
+    found: list[tuple[int, Prediction]] = []
+    corrected = None if calibrate_by is None else calibrate(known, load_capture(calibrate_by).graph, str(calibrate_by))
+    for batch in batches or (None,):
+        now = _step(
+            made, corrected.machine if corrected else known, told, ranks, batch, cost_model, other, what_ifs, corrected
+        )
+        size = batch or (told.workload.batch_size if told else made.batch_size)
+        if corrected is not None:
+            before = _step(made, known, told, ranks, batch, cost_model, other, what_ifs, None)
+            now = _with_note(now, before, corrected)
+        found.append((size, now))
+    return found
+
+
+def _step(
+    model: Model, machine: Machine, plan: Plan | None, ranks: int, batch: int | None, cost_model: str | None,
+    cluster: Cluster | None, what_ifs: tuple[WhatIf, ...], corrected: Calibration | None,
+) -> Prediction:  # fmt: skip
+    graph = model_graph(model, machine, plan=plan, ranks=ranks, batch=batch)
+    if plan is not None and cost_model is not None:
+        from dataclasses import replace
+
+        workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)
+        cost = simulate(replace(plan, workload=workload, digest=""), cost_model).cost.per_device
+        factors = corrected.machine.kernels.factors if corrected else {}
+        graph = with_embeddings(
+            graph, [each.forward_compute_s * factors.get("embedding_forward", 1.0) for each in cost],
+            [each.backward_compute_s * factors.get("embedding_backward", 1.0) for each in cost],
+        )  # fmt: skip
+    unknown = machine.kernels.unknown([event.kernel for _, event in graph.kernels() if event.kernel])
+    notes = tuple(f"{count} kernels of kind {kind} have no model here; their bytes price them"
+                  for kind, count in unknown.items())  # fmt: skip
+    if cluster is not None and plan is not None:
+        graph, carried = on_cluster(graph, plan.cluster, cluster, machine.latency_of)
+        notes = (*notes, carried)
+    return predict_graph(graph, what_ifs, notes, machine.latency_of)
+
+
+def _with_note(now: Prediction, before: Prediction, corrected: Calibration) -> Prediction:
+    from dataclasses import replace
+
+    note = (
+        f"calibrated: {before.step_s * 1e3:.4g} ms before, {now.step_s * 1e3:.4g} ms after; its kernels were off by "
+        f"{corrected.before:.1%} (geometric mean) and are by {corrected.after:.1%}"
+    )
+    return replace(now, notes=(*now.notes, note))
+
+
+HELD_UP = 0.15  # share of a step that a prediction lacks from which on the reason is looked for
+
+
+def predict_capture(
+    folder: Source, *, plan: Plan | Source | None = None, batches: Sequence[int] = (),
+    machine: Machine | Source = "cpu", cluster: Cluster | Source | None = None, what_ifs: tuple[WhatIf, ...] = (),
+) -> list[tuple[int, Prediction]]:  # fmt: skip
+    """(batch, step) of a captured step, for each of some batch sizes a rank; as it was without a plan and batch sizes.
+
+    plan: that its tables should have instead. machine: whose proportions scale what changes; the captured times decide
+    how fast things are. cluster: that the step is carried over to, in proportion to the figures of the plan's own. The
+    batch is 0 where nothing changes.
+
+    Raises:
+        UsageError: the plan is of other tables or ranks, or the step's lookups are not of a kind that can be scaled;
+            a cluster is given without a plan, or has other ranks than the step.
+    """
+    captured = load_capture(folder)
+    if cluster is not None and plan is None:
+        raise UsageError("--cluster carries the step over from its plan's cluster; add --plan, the plan it ran under")
+    if plan is None and not batches:
+        notes = (*captured.notes, *held_up(captured))
+        return [(0, predict_graph(captured.graph, what_ifs, notes))]
+    if any(batch < 1 for batch in batches):
+        raise UsageError(f"batch sizes are {list(batches)}; all must be at least 1")
+    known = machine if isinstance(machine, Machine) else load_machine(str(machine))
+    told = plan if plan is None or isinstance(plan, Plan) else load_plan(plan)
+    _, own = held_tables(captured.graph)
+    before = predict_graph(captured.graph).step_s
+    known_notes = (*captured.notes, *held_up(captured))
+    note = f"as it was captured, the step of {own:,} samples a rank is predicted at {format_time(before)}"
+    if captured.graph.measured_s is not None:
+        note += f"; measured without the profiler: {format_time(captured.graph.measured_s)}"
+    found: list[tuple[int, Prediction]] = []
+    for batch in batches or (None,):
+        graph, notes = reprice(captured.graph, known, plan=told, batch=batch), (*known_notes, note)
+        if cluster is not None and told is not None:
+            graph, carried = on_cluster(graph, told.cluster, load_cluster(cluster), known.latency_of)
+            notes = (*notes, carried)
+        found.append((batch or own, predict_graph(graph, what_ifs, notes, known.latency_of)))
+    return found
+
+
+def held_up(captured: Captured) -> tuple[str, ...]:
+    """Why a step is predicted much too short, where a rank's host thread did not have its core; none of a GPU's step.
+
+    Such times are in the measured step and not in the predicted one, which goes by the thread's own work and by waits
+    for collectives.
+    """
+    on_gpu = any(event.kind == Kind.LAUNCH for tape in captured.graph.ranks for event in tape)
+    slowest = max(captured.abouts, key=lambda about: about.plain_step_s)
+    step, measured = predict_graph(captured.graph).step_s, slowest.plain_step_s
+    if on_gpu or slowest.plain_host_s is None or measured - step < HELD_UP * measured:
+        return ()
+    waited = step - sum(event.seconds for event in captured.graph.ranks[slowest.rank])
+    rest = measured - slowest.plain_host_s - waited
+    if rest < HELD_UP * measured:
+        return ()
+    return (
+        f"of a step of {format_time(measured)} rank {slowest.rank} worked for {format_time(slowest.plain_host_s)} and "
+        f"waited for ranks for {format_time(waited)}; in the other {format_time(rest)} it waited for data, or other "
+        "threads of the job and other programs had its core, which the prediction leaves out",
+    )
