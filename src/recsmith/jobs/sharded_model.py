@@ -6,7 +6,7 @@ Every function here runs on all ranks of a job (launch.py).
 import os
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torchrec.optim
@@ -64,20 +64,35 @@ def table_of(parameter: str) -> str:
     return parameter.removesuffix(".weight").rpartition(".")[2]
 
 
-def local_shards(sharded: nn.Module) -> Iterator[tuple[str, tuple[int, int], torch.Tensor]]:
-    """(table, (row, column) of its corner, weights) of every shard on this rank; copies are at (0, 0)."""
-    for name, value in sharded.state_dict().items():
+class NamedShard(NamedTuple):
+    """What a rank holds of a parameter. corner: its place in the whole. everywhere: all ranks hold the same."""
+
+    parameter: str
+    corner: tuple[int, ...]
+    tensor: torch.Tensor
+    everywhere: bool
+
+
+def named_shards(model: nn.Module) -> Iterator[NamedShard]:
+    """What this rank holds of each parameter of a model, sharded or whole."""
+    for name, value in model.state_dict().items():
         if isinstance(value, ShardedTensor):
             for shard in value.local_shards():
-                row, column = shard.metadata.shard_offsets
-                yield table_of(name), (row, column), shard.tensor
+                yield NamedShard(name, tuple(shard.metadata.shard_offsets), shard.tensor, everywhere=False)
         elif isinstance(value, DTensor):  # of 2D jobs
             local: Any = value.to_local()
             held = local.local_shards()  # a rank that holds none has an offset all the same
-            for (row, column), tensor in zip(local.local_offsets(), held, strict=bool(held)):
-                yield table_of(name), (row, column), tensor
+            for corner, tensor in zip(local.local_offsets(), held, strict=bool(held)):
+                yield NamedShard(name, tuple(corner), tensor, everywhere=False)
         else:
-            yield table_of(name), (0, 0), value
+            yield NamedShard(name, (0,) * value.dim(), value, everywhere=True)
+
+
+def local_shards(sharded: nn.Module) -> Iterator[tuple[str, tuple[int, int], torch.Tensor]]:
+    """(table, (row, column) of its corner, weights) of every shard of a table on this rank; copies are at (0, 0)."""
+    for name, corner, tensor, _ in named_shards(sharded):
+        row, column = (*corner, 0, 0)[:2]
+        yield table_of(name), (row, column), tensor
 
 
 def shard_of(whole: torch.Tensor, corner: tuple[int, int], shape: torch.Size) -> torch.Tensor:

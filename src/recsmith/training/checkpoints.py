@@ -9,18 +9,22 @@
 A checkpoint is written beside, as step-00001000.partial, and renamed when every rank has written its part.
 """
 
+import base64
 import json
 import os
+import random
 import shutil
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 import torch.distributed as dist
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torch.distributed._shard.sharded_tensor.shard import Shard
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
@@ -28,11 +32,10 @@ from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import Raw, parse_json, read_text
 from recsmith.plans import Plan, load_plan, save_plan
 from recsmith.training.agreement import Agreement
-from recsmith.training.random_states import random_states, restore_random_states
 from recsmith.training.reading import save_run
 from recsmith.training.run import Checkpointing, Run
 from recsmith.training.sharded import ShardedJob
-from recsmith.training.staging import Copies
+from recsmith.training.stores.checkpoint import CheckpointRows
 
 STATE, PROGRESS, PLAN_FILE, RUN_FILE, PARTIAL = "state", "progress.json", "plan.json", "run.json", ".partial"
 
@@ -62,16 +65,13 @@ class Saved:
         Raises:
             CorruptFile: the checkpoint is of another model, or damaged.
         """
-        for name, part in job.optimizer.optimizers:
-            part.step() if name == "sparse" else part.init_state()  # makes the state that is loaded into
-        state = state_of(job)
+        state = job.rows.state_to_load()
         self._check_same(state)
         try:
             load(state, checkpoint_id=self.folder / STATE)
         except CheckpointException as error:
             raise CorruptFile(f"checkpoint '{self.folder}' cannot be read: {_first_cause(error)}; remove it") from None
-        for name, part in job.optimizer.optimizers:
-            part.load_state_dict(state["optimizer"][name])
+        job.rows.load_state_dict(state)
 
     def restore_random(self) -> None:
         """States of random number generators, where this rank had one."""
@@ -81,11 +81,7 @@ class Saved:
 
     def _check_same(self, state: dict[str, Any]) -> None:
         """Refuse a checkpoint whose weights or optimizer state are not those of this job."""
-        saved = {
-            key: tuple(value.size)
-            for key, value in FileSystemReader(self.folder / STATE).read_metadata().state_dict_metadata.items()
-            if isinstance(value, TensorStorageMetadata)
-        }
+        saved = {key: each.shape for key, each in CheckpointRows(self.folder / STATE).whole().items()}
         ours = {f"model.{key}": tuple(value.size()) for key, value in state["model"].items() if hasattr(value, "size")}
         for key in sorted(ours):
             if key not in saved:
@@ -139,7 +135,8 @@ class Checkpoints:
         problem = self._small_files(partial, run, plan, progress)
         if not self.agreement.everywhere(problem is None):
             return self._give_up(partial, problem or "another rank could not write")
-        state = state_of(job)
+        job.rows.flush()
+        state = job.rows.state_dict()
         if self.settings.background:
             stager: Any = Copies()
             future: Any = async_save(
@@ -202,15 +199,78 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def state_of(job: ShardedJob) -> dict[str, Any]:
-    """What torch.distributed.checkpoint writes: weights, and the state of optimizers."""
-    optimizers = {name: {"state": part.state_dict()["state"]} for name, part in job.optimizer.optimizers}
-    return {"model": job.model.state_dict(), "optimizer": optimizers}
-
-
 def _first_cause(error: BaseException) -> str:
     """The cause of DCP's failure in a line: of the rank that failed first."""
     if isinstance(error, CheckpointException) and error.failures:
         rank, (cause, _) = min(error.failures.items())
         return f"{type(cause).__name__} on rank {rank}: {cause}"
     return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+class Copies:
+    """A stager of `async_save` that copies the job's state to host memory, and that nobody waits for afterwards.
+
+    The stager of PyTorch 2.13 cannot copy ShardedTensors (it asks them for a data pointer).
+    """
+
+    should_synchronize_after_execute = False
+
+    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """The same state, its tensors copied to host memory."""
+        return copied(state_dict)
+
+    def synchronize_staging(self) -> None:
+        """The copy is complete when `stage` returns."""
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+def copied(value: Any) -> Any:
+    """A nested state with copies of its tensors in host memory; other values as they are."""
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    if isinstance(value, ShardedTensor):
+        shards = [Shard(_copy(shard.tensor), shard.metadata) for shard in value.local_shards()]
+        return ShardedTensor._init_from_local_shards_and_global_metadata(
+            shards,
+            sharded_tensor_metadata=value.metadata(),
+            process_group=value._process_group,
+        )
+    return _copy(value) if isinstance(value, torch.Tensor) else value
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)
+
+
+def random_states() -> dict[str, Any]:
+    """States of Python's, NumPy's and PyTorch's generators (JSON data)."""
+    version, state, gauss = random.getstate()
+    kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
+    cuda = [_text(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else []
+    return {
+        "python": [version, list(state), gauss],
+        "numpy": [kind, np.asarray(keys).tolist(), place, has_gauss, cached],
+        "torch": _text(torch.get_rng_state()),
+        "cuda": cuda,
+    }
+
+
+def restore_random_states(states: dict[str, Any]) -> None:
+    """Put the generators of this process back into these states."""
+    version, state, gauss = states["python"]
+    random.setstate((version, tuple(state), gauss))
+    kind, keys, place, has_gauss, cached = states["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
+    torch.set_rng_state(_tensor(states["torch"]))
+    if torch.cuda.is_available() and states["cuda"]:
+        torch.cuda.set_rng_state_all([_tensor(state) for state in states["cuda"]])
+
+
+def _text(state: torch.Tensor) -> str:
+    return base64.b64encode(state.numpy().tobytes()).decode()
+
+
+def _tensor(text: str) -> torch.Tensor:
+    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)

@@ -52,7 +52,7 @@ def evaluate_on_rank(run: Raw) -> Raw:
 
     from recsmith.training.datasets import open_data
     from recsmith.training.evaluating import score
-    from recsmith.training.exporting import MODEL, WEIGHTS, load_into
+    from recsmith.training.export import MODEL, WEIGHTS, load_into
     from recsmith.training.models import build_task
     from recsmith.training.sharded import rank_device, shard
     from recsmith.training.starting import agreed_plan

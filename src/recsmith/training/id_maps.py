@@ -51,7 +51,7 @@ def hash_maps(
     Raises:
         UsageError: no table is so large, or what training and clustering raise.
     """
-    from recsmith.training.exporting import MODEL, WEIGHTS  # needs torch, which counting does not
+    from recsmith.training.export import MODEL, WEIGHTS  # needs torch, which counting does not
 
     dataset = open_data(run.data.train, "data.train")
     tables = [

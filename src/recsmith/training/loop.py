@@ -22,9 +22,9 @@ from recsmith.training.agreement import Agreement, Ending, heeding_sigterm
 from recsmith.training.batches import TrainingBatch, pinned, training_batches
 from recsmith.training.broken_loss import LossGuard
 from recsmith.training.bytes_sent import BytesSent
+from recsmith.training.card import check_maps, keep_maps
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
-from recsmith.training.kept_maps import check_maps, keep_maps
 from recsmith.training.metrics import Window
 from recsmith.training.models import build_task, find_function
 from recsmith.training.reading import run_from_raw, save_run

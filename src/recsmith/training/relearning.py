@@ -5,30 +5,25 @@ learned anew, from data of today. The vector of an id is then in another row, sh
 """
 
 import shutil
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 
 from recsmith._types import Ints
 from recsmith.embeddings import IdMap, load_maps, physical, save_maps
 from recsmith.embeddings.compression import CompressionRule
 from recsmith.embeddings.id_maps import carried_rows
 from recsmith.errors import UsageError
+from recsmith.training.card import keep_maps, kept_name
 from recsmith.training.checkpoints import PLAN_FILE, PROGRESS, RUN_FILE, STATE
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import hash_maps, id_counts
-from recsmith.training.kept_maps import keep_maps, kept_name
 from recsmith.training.reading import save_run
 from recsmith.training.run import Run
+from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
 from recsmith.training.tables import tables_of
 
 CHECKPOINTS, MAPS, RUN, HASHED = "checkpoints", "maps.safetensors", "run.yaml", "hashed"
@@ -95,24 +90,14 @@ def _carry(source: Path, target: Path, made: dict[int, Learned]) -> None:
     for file in source.iterdir():
         if file.name in (PROGRESS, PLAN_FILE) or file.name.startswith("random-"):
             shutil.copy2(file, target / file.name)
-    metadata = FileSystemReader(source / STATE).read_metadata().state_dict_metadata
-    state: dict[str, Any] = {
-        key: torch.empty(each.size, dtype=each.properties.dtype)
-        for key, each in metadata.items()
-        if isinstance(each, TensorStorageMetadata)
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that no job is running
-        load(state, checkpoint_id=source / STATE, no_dist=True)
+    state = CheckpointRows(source / STATE).state_dict()
     for before, after, counts in made.values():
         for table in after:
             name = f".{physical(table, HASHED)}.weight"
             rows = next(len(value) for key, value in state.items() if key.startswith("model.") and key.endswith(name))
             for key in [key for key, value in state.items() if name in key and value.dim()]:
                 state[key] = _carried(state[key], before[table], after[table], counts[table], rows)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        save(state, checkpoint_id=target / STATE, no_dist=True)
+    write_checkpoint(target / STATE, state)
 
 
 def _carried(tensor: torch.Tensor, before: IdMap, after: IdMap, counts: Ints, rows: int) -> torch.Tensor:

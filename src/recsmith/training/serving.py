@@ -15,7 +15,7 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Source, decode, source_text
 from recsmith.training.batches import as_tensors
 from recsmith.training.card import exported_model, read_card
-from recsmith.training.exporting import WEIGHTS
+from recsmith.training.export import WEIGHTS
 from recsmith.training.models import Task, build_task
 from recsmith.training.tables.plain import features_of, vectors_of
 

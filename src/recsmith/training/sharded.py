@@ -22,6 +22,8 @@ from recsmith.training.models import Task
 from recsmith.training.optimizers.building import check_device, combined_optimizer, fuse
 from recsmith.training.planned import check_sequences, with_collections
 from recsmith.training.run import Run
+from recsmith.training.stores import store_of
+from recsmith.training.stores.protocol import RowStore
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
 from recsmith.training.weights import draw_tables
@@ -33,6 +35,7 @@ class ShardedJob:
 
     model: DistributedModelParallel
     optimizer: CombinedOptimizer
+    rows: RowStore
     sizes: dict[str, InitialWeights]
     device: torch.device
 
@@ -64,7 +67,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
     dense = {name: parameter for name, parameter in rest.items() if name not in tables}
     optimizer = combined_optimizer(model.fused_optimizer, tables, dense, run.optimizers)
-    return ShardedJob(model, optimizer, sizes, device)
+    return ShardedJob(model, optimizer, store_of("device", model, optimizer), sizes, device)
 
 
 def _ddp_of(model: DistributedModelParallel) -> Any:
@@ -74,7 +77,8 @@ def _ddp_of(model: DistributedModelParallel) -> Any:
 
 def draw_weights(job: ShardedJob, seed: int) -> None:
     """Weights of a fresh start: they depend on the seed alone."""
-    draw_tables(job.model, job.sizes, seed)
+    draw_tables(job.rows, job.sizes, seed)
+    job.rows.flush()
 
 
 def settle(job: ShardedJob, batch: TrainingBatch) -> None:

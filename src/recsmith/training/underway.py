@@ -16,7 +16,7 @@ from recsmith.training.agreement import Agreement
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
 from recsmith.training.evaluating import score
-from recsmith.training.exporting import MODEL, export
+from recsmith.training.export import MODEL, export
 from recsmith.training.run import Run
 from recsmith.training.scores import Scores
 from recsmith.training.sharded import ShardedJob, rank_device

@@ -3,23 +3,24 @@
 import hashlib
 
 import torch
-from torch import nn
 
-from recsmith.jobs.sharded_model import local_shards
+from recsmith.jobs.sharded_model import table_of
+from recsmith.training.stores.protocol import RowStore
 from recsmith.training.tables.protocol import InitialWeights
 
 BLOCK = 4096  # rows drawn at once: few megabytes at any width, and few blocks that a shard uses in part
 
 
-def draw_tables(sharded: nn.Module, starts: dict[str, InitialWeights], seed: int) -> None:
-    """Draw the weights of every table."""
+def draw_tables(rows: RowStore, initial: dict[str, InitialWeights], seed: int) -> None:
+    """Draw the weights of every table that a store holds shards of."""
     with torch.no_grad():
-        for table, corner, tensor in local_shards(sharded):
-            if table in starts:
-                _fill(tensor, table, corner, starts[table], seed)
+        for shard in rows.shards():
+            table = table_of(shard.parameter)
+            if table in initial:
+                _fill(shard.tensor, table, shard.corner, initial[table], seed)
 
 
-def _fill(tensor: torch.Tensor, table: str, corner: tuple[int, int], start: InitialWeights, seed: int) -> None:
+def _fill(tensor: torch.Tensor, table: str, corner: tuple[int, ...], start: InitialWeights, seed: int) -> None:
     """A shard whose first weight is the table's at `corner`, block after block of whole rows."""
     first, left = corner
     for block in range(first // BLOCK, -(-(first + tensor.shape[0]) // BLOCK)):

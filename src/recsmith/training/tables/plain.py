@@ -1,6 +1,7 @@
 """TorchRec's own collections, and the tables of a whole model: each question is asked of all its table modules."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -93,11 +94,10 @@ def vectors_of(model: nn.Module, name: str) -> torch.Tensor:
     return found
 
 
-def exported_name(model: nn.Module, parameter: str) -> str:
-    """The name under which a parameter of a model is exported."""
-    for tables in table_modules(model):
-        parameter = tables.exported(parameter)
-    return parameter
+def exported_names(model: nn.Module, parameters: Iterable[str]) -> dict[str, str]:
+    """The names under which the parameters of a model are exported."""
+    modules = table_modules(model)
+    return {name: reduce(lambda named, tables: tables.exported(named), modules, name) for name in parameters}
 
 
 def why_not_ahead(model: nn.Module) -> str | None:

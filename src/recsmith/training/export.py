@@ -6,28 +6,26 @@ Format: https://github.com/huggingface/safetensors (8 bytes length, JSON header,
 
 import json
 import os
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, dump_json, encode, parse_json, write_text
-from recsmith.training.card import CARD, SCHEMA
-from recsmith.training.kept_maps import keep_maps
+from recsmith.training.card import CARD, SCHEMA, keep_maps
 from recsmith.training.run import Run
 from recsmith.training.sharded import ShardedJob
-from recsmith.training.tables.plain import exported_name
+from recsmith.training.stores.protocol import WholeTensor
+from recsmith.training.tables.plain import exported_names
 
 WEIGHTS, MODEL = "weights.safetensors", "model"
 WORDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64"}
 RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8"}
-Pieces = Iterator[tuple[str, tuple[int, ...], torch.Tensor]]
 
 
 def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Raw) -> None:
@@ -36,12 +34,14 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
     Raises:
         RecSmithError: the disk refuses it.
     """
-    weights = {exported_name(job.model, name): value for name, value in job.model.state_dict().items()}
+    job.rows.flush()
+    whole = job.rows.whole()
+    names = exported_names(job.model, whole)
     partial = folder.with_name(folder.name + ".partial")
     if dist.get_rank() == 0:
         try:
             partial.mkdir(parents=True, exist_ok=True)
-            _make_file(partial / WEIGHTS, weights)
+            _make_file(partial / WEIGHTS, {names[name]: each for name, each in whole.items()})
         except OSError as error:
             raise RecSmithError(
                 f"the trained model cannot be written to '{partial}': {error.strerror or error}; make room, and "
@@ -52,15 +52,16 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
         write_text(str(partial / CARD), dump_json(raw))
     dist.barrier()
     arrays = mapped(partial / WEIGHTS, writing=True)
-    for name, corner, tensor in _pieces(weights):
-        _window(arrays[name], corner, tensor)[...] = _plain(tensor.detach().cpu())
+    for name, corner, tensor, everywhere in job.rows.shards():
+        if not everywhere or dist.get_rank() == 0:
+            _window(arrays[names[name]], corner, tensor)[...] = _plain(tensor.detach().cpu())
     del arrays
     dist.barrier()
     if dist.get_rank() == 0:
         if folder.exists():
             folder.rename(folder.with_name(folder.name + ".old"))
         partial.rename(folder)
-        _remove(folder.with_name(folder.name + ".old"))
+        shutil.rmtree(folder.with_name(folder.name + ".old"), ignore_errors=True)
     dist.barrier()
 
 
@@ -68,12 +69,14 @@ def load_into(job: ShardedJob, file: Path) -> None:
     """Read exported weights into this rank's shards."""
     arrays = mapped(file, writing=False)
     with torch.no_grad():
-        weights = {exported_name(job.model, name): value for name, value in job.model.state_dict().items()}
-        for name, corner, tensor in _pieces(weights, every_rank=True):
+        names = exported_names(job.model, job.rows.whole())
+        for parameter, corner, tensor, _ in job.rows.shards():
+            name = names[parameter]
             if name not in arrays or len(arrays[name].shape) != tensor.dim():
                 raise CorruptFile(f"'{file}' is of another model: it has no '{name}' of {tensor.dim()} dimensions")
             part = np.ascontiguousarray(_window(arrays[name], corner, tensor))
             tensor.copy_(torch.from_numpy(part).view(tensor.dtype).reshape(tensor.shape))
+    job.rows.flush()
 
 
 def mapped(file: Path, *, writing: bool) -> dict[str, Any]:
@@ -97,31 +100,20 @@ def _head(file: Path, count: int) -> bytes:
         return opened.read(count)
 
 
-def _make_file(file: Path, weights: dict[str, Any]) -> None:
+def _make_file(file: Path, weights: dict[str, WholeTensor]) -> None:
     """The header and room for every tensor, which the disk must have now: later, mapped memory could not say so."""
     header: Raw = {}
     end = 0
     for name in sorted(weights):
-        value = weights[name]
-        kind, shape = value.dtype, list(value.size())
+        kind, shape = weights[name]
         begin, end = end, end + int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-        header[name] = {"dtype": WORDS[kind], "shape": shape, "data_offsets": [begin, end]}
+        header[name] = {"dtype": WORDS[kind], "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with file.open("wb") as opened:
         opened.write(len(text).to_bytes(8, "little") + text)
         opened.flush()
         os.posix_fallocate(opened.fileno(), 0, 8 + len(text) + end)
-
-
-def _pieces(weights: dict[str, Any], *, every_rank: bool = False) -> Pieces:
-    """(name, corner, tensor) of what this rank holds; what every rank has is rank 0's, unless every_rank."""
-    for name, value in weights.items():
-        if isinstance(value, ShardedTensor):
-            for piece in value.local_shards():
-                yield name, tuple(piece.metadata.shard_offsets), piece.tensor
-        elif every_rank or dist.get_rank() == 0:
-            yield name, (0,) * value.dim(), value
 
 
 def _window(array: Any, corner: tuple[int, ...], tensor: torch.Tensor) -> Any:
@@ -133,9 +125,3 @@ def _window(array: Any, corner: tuple[int, ...], tensor: torch.Tensor) -> Any:
 def _plain(tensor: torch.Tensor) -> Any:
     """The tensor as an array; bf16, which NumPy lacks, as its 16 bits."""
     return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)

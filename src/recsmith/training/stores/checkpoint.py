@@ -1,0 +1,71 @@
+"""Rows of a checkpoint on disk: read in one process, without a job."""
+
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from recsmith.errors import UsageError
+from recsmith.jobs.sharded_model import NamedShard
+from recsmith.training.stores.protocol import RowStore, WholeTensor
+
+
+class CheckpointRows(RowStore):
+    """The tensors of a checkpoint, whole: weights as `model.*`, state as `optimizer.*`. folder: of its state."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def shards(self) -> Iterator[NamedShard]:
+        """All tensors, which are read when the first one is asked for."""
+        for name, tensor in self.state_dict().items():
+            yield NamedShard(name, (0,) * tensor.dim(), tensor, everywhere=True)
+
+    @cached_property
+    def _whole(self) -> dict[str, WholeTensor]:
+        metadata = FileSystemReader(self.folder).read_metadata().state_dict_metadata
+        return {
+            name: WholeTensor(each.properties.dtype, tuple(each.size))
+            for name, each in metadata.items()
+            if isinstance(each, TensorStorageMetadata)
+        }
+
+    def whole(self) -> dict[str, WholeTensor]:
+        """As its metadata says; nothing else is read."""
+        return self._whole
+
+    def prefetch(self, batch: Any) -> None:
+        """Nobody trains on it."""
+
+    def flush(self) -> None:
+        """It is never changed."""
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """All tensors by name, in host memory."""
+        state = {name: torch.empty(each.shape, dtype=each.dtype) for name, each in self._whole.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that no job is running
+            load(state, checkpoint_id=self.folder, no_dist=True)
+        return state
+
+    def state_to_load(self) -> dict[str, Any]:
+        """Refused, as `load_state_dict` is: a checkpoint stays as it was written."""
+        raise UsageError(f"checkpoint '{self.folder}' is only read; write another one (write_checkpoint)")
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Refused."""
+        self.state_to_load()
+
+
+def write_checkpoint(folder: Path, state: dict[str, torch.Tensor]) -> None:
+    """Write tensors as the state of a checkpoint, in one process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that no job is running
+        save(state, checkpoint_id=folder, no_dist=True)

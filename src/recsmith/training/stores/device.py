@@ -1,0 +1,50 @@
+"""Rows in the memory of the device, where TorchRec puts them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+from torchrec.optim.keyed import CombinedOptimizer
+
+from recsmith.jobs.sharded_model import NamedShard, named_shards
+from recsmith.training.stores.protocol import RowStore, WholeTensor
+
+
+class DeviceRows(RowStore):
+    """The shards of a model that TorchRec holds, or its whole tables where it is not sharded."""
+
+    def __init__(self, model: nn.Module, optimizer: CombinedOptimizer | None = None) -> None:
+        self.model, self.optimizer = model, optimizer
+
+    def shards(self) -> Iterator[NamedShard]:
+        """The model's own tensors."""
+        return named_shards(self.model)
+
+    def whole(self) -> dict[str, WholeTensor]:
+        """By the model's state."""
+        return {name: WholeTensor(each.dtype, tuple(each.size())) for name, each in self.model.state_dict().items()}
+
+    def prefetch(self, batch: Any) -> None:
+        """All rows are there."""
+
+    def flush(self) -> None:
+        """All rows are there."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, and the state of optimizers."""
+        parts = {name: {"state": part.state_dict()["state"]} for name, part in self._optimizers()}
+        return {"model": self.model.state_dict(), "optimizer": parts}
+
+    def state_to_load(self) -> dict[str, Any]:
+        """The same, where optimizers have made their state."""
+        for name, part in self._optimizers():
+            part.step() if name == "sparse" else part.init_state()
+        return self.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Weights are there already; optimizers are told theirs."""
+        for name, part in self._optimizers():
+            part.load_state_dict(state["optimizer"][name])
+
+    def _optimizers(self) -> list[Any]:
+        return [] if self.optimizer is None else list(self.optimizer.optimizers)
