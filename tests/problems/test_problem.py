@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from support.cases import Case, cluster, drawn, make_workload, medium_case, seeded, table, workload
 
-from recsmith.errors import UsageError
+from recsmith.clusters import sharding_group
+from recsmith.errors import PlanMismatch, UsageError
+from recsmith.plans import Placement, check_placements
 from recsmith.problems import (
     NO_PIECE,
     Constraints,
@@ -24,6 +26,8 @@ from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, TYPE_NAMES, UVM_CACH
 
 CASES = [medium_case(seeded(seed)) for seed in range(60)]
 SOME = workload(table("a", 100, 16), table("b", 50, 8, pooling="none"), table("c", 10, 4))
+JOB = cluster(4, 2, ddr_bytes_per_host=2**40)
+GROUP = sharding_group(JOB, 4)
 
 
 # --- order --------------------------------------------------------------------------------------------------------
@@ -340,3 +344,32 @@ def test_keep_exact_leaves_no_column_split_under_row_wise_optimizers() -> None:
         work = workload(table("a", 100, 64), optimizer=optimizer)
         options = build_problem(work, cluster(2, 2), constraints=Constraints(keep_exact=True)).options
         assert (options.count.sum(axis=1) > 1).any() == split
+
+
+@pytest.mark.parametrize(
+    ("work", "space", "message"),
+    [
+        ({"optimizer": "adam"}, {}, "optimizer adam in a 2D job: .* take sgd, adagrad, rowwise_adagrad"),
+        ({}, {"kernels": ("fused", "fused_uvm_caching")}, "kernel fused_uvm_caching in a 2D job: .* replicas drift"),
+        ({"data_type": "int8"}, {}, "table 'a' is int8 in a 2D job"),
+    ],
+)
+def test_what_sync_would_break_is_refused(work: dict[str, Any], space: dict[str, Any], message: str) -> None:
+    data_type = {name: work.pop(name) for name in ("data_type",) if name in work}
+    made = workload(table("a", 1000, 16, **data_type), **work)
+    build_problem(made, JOB, Space(**space))
+    with pytest.raises(UsageError, match=message):
+        build_problem(made, GROUP, Space(**space))
+
+
+def test_table_column_wise_is_not_in_the_space() -> None:
+    made = workload(table("a", 1000, 16))
+    kinds = {TYPE_NAMES[kind] for kind in build_problem(made, GROUP).modes.type}
+    assert "table_column_wise" not in kinds
+    assert {"column_wise", "table_row_wise", "row_wise", "table_wise", "data_parallel"} <= kinds
+    placement = Placement(
+        table="a", sharding_type="table_column_wise", compute_kernel="fused", ranks=(0, 1), widths=(8, 8)
+    )
+    check_placements((placement,), made, JOB)
+    with pytest.raises(PlanMismatch, match="table_column_wise does not run in TorchRec's DMPCollection"):
+        check_placements((placement,), made, GROUP)

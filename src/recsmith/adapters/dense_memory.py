@@ -17,7 +17,7 @@ from recsmith.adapters.embedding_collections import Collection
 from recsmith.adapters.module_types import remaps_ids
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
-from recsmith.problems.local_batch import local_batch_bytes
+from recsmith.problems.memory import local_batch_bytes
 from recsmith.sharding.memory import PIPELINE_DEPTH
 from recsmith.units import format_size
 from recsmith.workloads import Workload

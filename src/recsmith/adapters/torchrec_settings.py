@@ -14,7 +14,7 @@ from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.problems import Space
-from recsmith.problems.widths import torchrec_width
+from recsmith.problems.space import torchrec_width
 from recsmith.sharding import WIDTH_STEP
 
 PROPOSERS = ("default", "greedy", "greedy_sum", "uniform", "grid", "dynamic_programming")

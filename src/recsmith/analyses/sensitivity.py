@@ -20,7 +20,7 @@ from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, sum_per_rank
-from recsmith.problems.demand import Demand
+from recsmith.problems.modes import Demand
 from recsmith.problems.problem import Modes
 
 OFF = 0.2  # share by which pooling factors are off at most: a convention, not measured

@@ -6,14 +6,17 @@ from recsmith.problems.footprint import (
     Footprint,
     fits,
     footprint_of,
+    in_space,
     memory_used,
     option_pieces,
     ordered_footprint,
     placements_of,
+    problem_holding,
+    problem_of,
+    space_holding,
     sum_per_rank,
 )
 from recsmith.problems.legality import Legality
-from recsmith.problems.of_plans import in_space, problem_holding, problem_of, space_holding
 from recsmith.problems.problem import NO_PIECE, Problem, build_problem
 from recsmith.problems.space import Space
 

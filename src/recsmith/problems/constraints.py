@@ -12,7 +12,7 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
-from recsmith.problems.table_rules import PLACES, NoChoiceLeft, Pin, TableRule, wrong_count
+from recsmith.problems.space import PLACES, NoChoiceLeft, Pin, TableRule, wrong_count
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 
 Part = tuple[Literal["rules", "together", "apart", "per_rank"], int]  # a constraint: its list, and its place there

@@ -1,6 +1,8 @@
 """The bytes of pieces in the accounting of the constraints, and caches that save no memory.
 
 Legend: N pieces, M modes.
+
+Bytes of what a rank has of a batch wherever tables are stored: its own samples' ids, and the embeddings for them.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -10,15 +12,16 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.problems.constraints import Constraints
-from recsmith.problems.demand import Demand
-from recsmith.problems.modes import Modes
+from recsmith.problems.modes import Demand, Modes
 from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import ACCOUNTINGS, Bytes, Pieces, device_parts
-from recsmith.workloads import Workload
+from recsmith.workloads import Table, Workload
 
 ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding moves an accounting off a straight line over widths
 
 _SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
+BAG_BYTES = 16  # a length and an offset of each bag, int64 each
+OUTPUT_BYTES = 4  # embeddings arrive as fp32
 
 
 @dataclass(frozen=True)
@@ -108,3 +111,14 @@ class MemoryModel:
 def kept_modes(modes: Modes, kept: Bools) -> Modes:
     """Only these modes."""
     return replace(modes, **{field.name: getattr(modes, field.name)[kept] for field in fields(modes)})
+
+
+# --- a rank's own batch -----------------------------------------------------------------------------------------------
+
+
+def local_batch_bytes(table: Table, workload: Workload) -> tuple[float, float]:
+    """(bytes of ids, lengths and offsets, bytes of outputs) that a table adds to the local batch of a step."""
+    asked = Demand.of(workload, (table,))
+    ids, bags = float(asked.ids[0]), float(workload.batch_size * len(table.features))
+    given = float(asked.bags[0]) * table.embedding_dim * OUTPUT_BYTES
+    return ids * (12 if table.weighted else 8) + bags * BAG_BYTES, given

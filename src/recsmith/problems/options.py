@@ -9,11 +9,9 @@ import numpy as np
 
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
-from recsmith.problems.demand import Demand
-from recsmith.problems.modes import Modes
-from recsmith.problems.space import Space
+from recsmith.problems.modes import Demand, Modes
+from recsmith.problems.space import Space, Split, column_splits
 from recsmith.problems.table_limits import SplitRule
-from recsmith.problems.widths import Split, column_splits
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP, ShardingType
 from recsmith.sharding.memory import Bytes
 from recsmith.workloads import Table

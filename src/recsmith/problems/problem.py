@@ -7,6 +7,11 @@ Legend: T tables (in canonical order), M modes, P pieces, O options, W ranks, H 
     option  a mode with its columns split into pieces              (mode, up to two (piece, count) pairs)
 
 A plan chooses one option per table and a target (rank, host or the world) for each of its pieces.
+
+What the synchronisation of TorchRec's DMPCollection cannot keep equal between replicas, and so is refused.
+
+Source: torchrec 1.8, distributed/model_parallel.py, DMPCollection._cache_sync_tensors: it averages what
+`split_embedding_weights()` and the state called `sum` of `get_optimizer_state()` of FBGEMM's fused modules return.
 """
 
 from collections.abc import Iterator
@@ -18,16 +23,12 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
+from recsmith.problems.barred_options import barred_options, beside_partners, fits_alone, other_openings
 from recsmith.problems.constraints import Constraints, NoChoiceLeft, TableRule, told
-from recsmith.problems.demand import Demand
-from recsmith.problems.empty_cluster import fits_alone
 from recsmith.problems.legality import Legality
 from recsmith.problems.memory import MemoryModel, kept_modes
-from recsmith.problems.modes import Modes, Rules, build_modes, no_mode
+from recsmith.problems.modes import Demand, Modes, Rules, build_modes, no_mode
 from recsmith.problems.options import NO_PIECE, Options, PieceTable, build_options
-from recsmith.problems.partners import beside_partners
-from recsmith.problems.replicated import check_replicated
-from recsmith.problems.sequences import barred_options, other_openings
 from recsmith.problems.space import LARGEST_WIDTH, Space
 from recsmith.problems.table_limits import NO_LIMITS, TableLimits
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
@@ -38,6 +39,7 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 LARGEST_DIM = LARGEST_WIDTH  # columns: a guard for the search over splits, in steps of 4; not a limit of TorchRec
 LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: integers sum up no more
 BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting charges
+SYNCED_OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")  # without state, or with one called `sum`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,3 +231,32 @@ __all__ = [
     "build_problem",
     "canonical_order",
 ]
+
+
+# --- 2D jobs ----------------------------------------------------------------------------------------------------------
+
+
+def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None:
+    """Refuse a workload or space on a cluster with replicas that TorchRec could not synchronise.
+
+    Raises:
+        UsageError: an optimizer with other state, a cache whose rows sync does not reach, or int8 weights.
+    """
+    if cluster.replication is None:
+        return
+    if workload.optimizer not in SYNCED_OPTIMIZERS:
+        raise UsageError(
+            f"optimizer {workload.optimizer} in a 2D job: TorchRec's DMPCollection synchronises no state but Adagrad's"
+            f"; take {', '.join(SYNCED_OPTIMIZERS)}, or one sharding group"
+        )
+    if UVM_CACHING.name in space.kernels:
+        raise UsageError(
+            f"kernel {UVM_CACHING.name} in a 2D job: TorchRec's DMPCollection averages the rows in host memory and not "
+            "those in the caches, so replicas drift apart; leave the kernel out, or plan for one sharding group"
+        )
+    int8 = next((table.name for table in workload.tables if table.data_type == "int8"), None)
+    if int8 is not None:
+        raise UsageError(
+            f"table '{int8}' is int8 in a 2D job: TorchRec's DMPCollection would average its quantised bytes; "
+            "take another data type, or plan for one sharding group"
+        )

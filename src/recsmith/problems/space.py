@@ -1,16 +1,32 @@
-"""What a search may choose from: the words that travel with every bound."""
+"""What a search may choose from: the words that travel with every bound.
 
+How the columns of a table may be split.
+
+Legend: a split is a tuple of (width, count) pairs, wide first, of at most two different widths.
+
+Rules for single tables: what they may choose from (table_limits.py says what that leaves them).
+"""
+
+from functools import cache
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import check_rules
+from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
+from recsmith.plans import Cache, Placement
 from recsmith.plans.plan import wrong_load_factor
-from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
+from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 
 LARGEST_WIDTH = 65_536  # columns of the widest table that can be planned
 CACHE_FACTORS = (0.05, 0.1, 0.2, 0.5)  # CACHE_LOAD_FACTOR, TorchRec's only one, and some that weigh less or miss less
+Split = tuple[tuple[int, int], ...]
+
+TORCHREC_MIN_PARTITION = 128  # MIN_CW_DIM of torchrec/distributed/planner/constants.py
+KERNEL_BLOCKS = (128, 64, 32)  # widths at which FBGEMM's kernels change their thread layout
+DENSE_COUNTS = 8  # every number of pieces up to this; beyond, four per doubling
+MOST_ALIKE = 3  # pieces of one width beside which a fine split has one of another width
+FINE_STEP = 8  # columns by which fine splits differ: a sector of memory in fp32
 
 
 def wrong_words(words: tuple[str, ...] | None, known: tuple[str, ...], what: str) -> str | None:
@@ -64,3 +80,193 @@ class Space:
         factors = ", ".join(f"{factor:g}" for factor in self.cache_factors)
         kernels = [f"{kernel} at {factors}" if kernel == UVM_CACHING.name else kernel for kernel in self.kernels]
         return f"{types}; widths {self.widths}; kernels {', '.join(kernels)}"
+
+
+# --- splits of columns ------------------------------------------------------------------------------------------------
+
+
+def torchrec_width(dim: int, min_partition: int | None = None) -> int:
+    """The one column width that TorchRec's planner proposes: _find_base_dim in distributed/sharding_plan.py."""
+    candidates = range(min_partition or TORCHREC_MIN_PARTITION, dim)
+    return next((width for width in candidates if dim % width == 0 and width % WIDTH_STEP == 0), dim)
+
+
+def piece_counts(least: int, most: int) -> list[int]:
+    """Numbers of pieces worth trying between two limits: all small ones, then four per doubling."""
+    counts = set(range(least, min(most, DENSE_COUNTS) + 1)) | {most}
+    octave = DENSE_COUNTS
+    while octave < most:
+        counts |= {octave * quarter // 4 for quarter in (5, 6, 7, 8)}
+        octave *= 2
+    return sorted(count for count in counts if least <= count <= most)
+
+
+@cache
+def column_splits(
+    dim: int, least: int, most: int, rule: str, min_width: int | None, *, equal: bool = False, fine: bool = False
+) -> tuple[Split, ...]:
+    """The splits of `dim` columns into `least` .. `most` pieces that a search tries.
+
+    rule 'torchrec': the planner's one width. rule 'any': for each count the most even split, and splits that follow
+    the blocks of the kernels (such as 128 + 64 for 192 columns). Bounds cover every split, not only these.
+    equal: every split into pieces of one width, and no other. fine: also up to MOST_ALIKE pieces of any width and a
+    rest.
+    """
+    if rule == "torchrec":
+        width = torchrec_width(dim, min_width)
+        return (((width, dim // width),),) if least <= dim // width <= most else ()
+    if equal:
+        splits = [_even(dim, count) for count in range(least, most + 1) if dim % (count * WIDTH_STEP) == 0]
+    else:
+        splits = [_even(dim, count) for count in piece_counts(least, most)]
+        splits += [_blocks(dim, block, dim // block) for block in KERNEL_BLOCKS if block < dim and dim % block]
+        splits += [_blocks(dim, width, count) for count, width in _fine(dim)] if fine else []
+    fitting = (split for split in splits if split[-1][0] >= min(min_width or WIDTH_STEP, dim))
+    legal = {split for split in fitting if least <= sum(count for _, count in split) <= most}
+    return tuple(sorted(legal, key=_split_order))
+
+
+def _split_order(split: Split) -> tuple[int, Split]:
+    return sum(count for _, count in split), split
+
+
+def _even(dim: int, count: int) -> Split:
+    base, extra = divmod(dim // WIDTH_STEP, count)
+    pairs = ((WIDTH_STEP * (base + 1), extra), (WIDTH_STEP * base, count - extra))
+    return tuple(pair for pair in pairs if pair[1])
+
+
+def _blocks(dim: int, block: int, count: int) -> Split:
+    """Some blocks and a rest of another width, wide first."""
+    pairs = ((block, count), (dim - block * count, 1))
+    return pairs if pairs[0] > pairs[1] else pairs[::-1]
+
+
+def _fine(dim: int) -> list[tuple[int, int]]:
+    """(count, width) of pieces that leave a rest of another width."""
+    widths = range(FINE_STEP, dim, FINE_STEP)
+    return [(n, width) for n in range(1, MOST_ALIKE + 1) for width in widths if dim > n * width != dim - width]
+
+
+# --- rules for single tables ------------------------------------------------------------------------------------------
+
+
+class NoChoiceLeft(UsageError):
+    """The rules for a table leave it no placement at all."""
+
+
+LARGEST_COUNT = 2**31  # of shards and tables: more are taken for a mistake
+
+
+def _wrong_width(width: int | None, field: str, table: str) -> str | None:
+    if width is None or WIDTH_STEP <= width <= LARGEST_WIDTH:
+        return None
+    limits = f"at least {WIDTH_STEP} and at most {LARGEST_WIDTH:,} columns"
+    return f"{field} of rule '{table}' is {width}; it must be {limits}"
+
+
+def _wrong_widths(widths: tuple[int, ...] | None, table: str) -> str | None:
+    if widths == ():
+        return f"widths of rule '{table}' is empty; name at least one width, such as 64"
+    odd = next((width for width in widths or () if width % WIDTH_STEP), None)
+    if odd is not None:
+        return f"widths of rule '{table}' names {odd}; widths are multiples of {WIDTH_STEP}"
+    return next(filter(None, (_wrong_width(width, "widths", table) for width in widths or ())), None)
+
+
+def _wrong_numbers(numbers: tuple[int, ...] | None, field: str, table: str) -> str | None:
+    if numbers == ():
+        return f"{field} of rule '{table}' is empty; leave it out, or name at least one"
+    least = min(numbers or (0,))
+    return f"{field} of rule '{table}' names {least}; the first is 0" if least < 0 else None
+
+
+def wrong_count(count: int | None, field: str) -> str | None:
+    """What is wrong with a largest number; None where nothing is."""
+    if count is None or 1 <= count <= LARGEST_COUNT:
+        return None
+    return f"{field} is {count}; it must be at least 1"
+
+
+@noun
+class Pin:
+    """A placement that a table must have: as in a plan, without the table's name."""
+
+    sharding_type: str
+    ranks: tuple[int, ...]
+    compute_kernel: str = "fused"
+    widths: tuple[int, ...] = ()
+    cache: Cache | None = None
+
+    def __post_init__(self) -> None:
+        """Check the words; write out the cache that FBGEMM makes where nothing is said."""
+        check_rules(
+            wrong_words((self.sharding_type,), TYPE_NAMES, "sharding type"),
+            wrong_words((self.compute_kernel,), KERNEL_NAMES, "compute kernel"),
+        )
+        if self.cache is None and self.compute_kernel == UVM_CACHING.name:
+            object.__setattr__(self, "cache", Cache(load_factor=CACHE_LOAD_FACTOR))
+
+    def placement(self, table: str) -> Placement:
+        """The placement of this table."""
+        return Placement(
+            table=table, sharding_type=self.sharding_type, compute_kernel=self.compute_kernel, ranks=self.ranks,
+            widths=self.widths, cache=self.cache,
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, placement: Placement) -> "Pin":
+        """What keeps a placement as it is."""
+        return cls(
+            sharding_type=placement.sharding_type, compute_kernel=placement.compute_kernel, ranks=placement.ranks,
+            widths=placement.widths, cache=placement.cache,
+        )  # fmt: skip
+
+
+@noun
+class TableRule:
+    """What the tables whose name matches `tables` (a name or a pattern such as 'user_*') may use.
+
+    min_width: no column piece narrower than this. widths: column pieces only as wide as one of these. cache_factors:
+    instead of the space's. max_shards: the most shards of a table, where a shard is what one rank holds of a piece.
+    ranks, hosts: only there; not_ranks, not_hosts: nowhere there. pin: exactly so. optional: it may match no table.
+    """
+
+    tables: str
+    sharding_types: tuple[str, ...] | None = None
+    compute_kernels: tuple[str, ...] | None = None
+    min_width: int | None = None
+    cache_factors: tuple[float, ...] | None = None
+    widths: tuple[int, ...] | None = None
+    max_shards: int | None = None
+    ranks: tuple[int, ...] | None = None
+    not_ranks: tuple[int, ...] | None = None
+    hosts: tuple[int, ...] | None = None
+    not_hosts: tuple[int, ...] | None = None
+    pin: Pin | None = None
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the words."""
+        numbers = (_wrong_numbers(getattr(self, name), name, self.tables) for name in PLACES)
+        check_rules(
+            wrong_words(self.sharding_types, TYPE_NAMES, "sharding type"),
+            wrong_words(self.compute_kernels, KERNEL_NAMES, "compute kernel"),
+            _wrong_width(self.min_width, "min_width", self.tables),
+            wrong_factors(self.cache_factors),
+            _wrong_widths(self.widths, self.tables),
+            wrong_count(self.max_shards, f"max_shards of rule '{self.tables}'"),
+            *numbers,
+        )
+        for name in ("cache_factors", "widths", *PLACES):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, tuple(sorted(set(value))))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The names or patterns of the tables that it speaks of."""
+        return (self.tables,)
+
+
+PLACES = ("ranks", "not_ranks", "hosts", "not_hosts")

@@ -14,7 +14,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans.check import check_placement
 from recsmith.problems.constraints import Constraints, NoChoiceLeft, Pin, TableRule
-from recsmith.problems.widths import Split
+from recsmith.problems.space import Split
 from recsmith.sharding.coverage import by_target
 from recsmith.workloads import Table
 

@@ -15,7 +15,7 @@ from recsmith.planners.annealing.homes import Homes
 from recsmith.planners.annealing.warm import anneal_warm
 from recsmith.plans.moves import moved_bytes, with_columns_kept
 from recsmith.problems import Footprint, Space, fits, footprint_of, placements_of
-from recsmith.problems.of_plans import in_space
+from recsmith.problems.footprint import in_space
 
 COMPILED = pytest.mark.skipif(not kernel.is_compiled(), reason="built without a C compiler")
 TABLES = workload(

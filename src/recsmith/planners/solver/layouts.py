@@ -16,7 +16,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.problems import Footprint, Problem, ordered_footprint
-from recsmith.problems.widths import torchrec_width
+from recsmith.problems.space import torchrec_width
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
 
 Pairs = list[tuple[int, int]]  # (width, count) of the shares of a layout

@@ -3,8 +3,8 @@
 import numpy as np
 
 from recsmith.plans import Plan
-from recsmith.problems.demand import Demand
-from recsmith.problems.local_batch import local_batch_bytes
+from recsmith.problems.memory import local_batch_bytes
+from recsmith.problems.modes import Demand
 from recsmith.sharding import KERNEL_NAMES, Shard
 from recsmith.sharding.memory import Parts, Pieces, real_parts
 

@@ -1,8 +1,20 @@
-"""Column-wise sequence tables: TorchRec runs those of a collection with one width for all.
+"""Whether a piece fits on an empty cluster.
+
+Legend: N pieces, W ranks.
+
+Column-wise sequence tables: TorchRec runs those of a collection with one width for all.
 
 Searches choose for each table alone, so of each collection only one width stays open to them.
 
 Legend: T tables, O options.
+
+Tables that stay together: which of their options searches choose from.
+
+Searches choose an option for each table alone, so of tables that must cover the same ranks only one form stays open:
+whole on one rank where all of them may, else whole on a host, else on all ranks, else any. The others are barred: they
+may still be right, and bounds and planner exact count them.
+
+Legend: O options.
 """
 
 from collections.abc import Iterator
@@ -12,15 +24,38 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
-from recsmith.problems.empty_cluster import fits_alone
+from recsmith.problems.legality import Legality
 from recsmith.problems.modes import Modes
 from recsmith.problems.options import Options, PieceTable
-from recsmith.problems.widths import torchrec_width
-from recsmith.sharding import TYPE_NAMES
+from recsmith.problems.space import torchrec_width
+from recsmith.sharding import TYPE_NAMES, Span
+from recsmith.sharding.memory import Bytes
 from recsmith.workloads import Table
 
+_ENDLESS = np.iinfo(np.int64).max
 MOST_NAMED = 4  # tables in a message
 _COLUMN_WISE = TYPE_NAMES.index("column_wise")
+
+
+# --- pieces on an empty cluster ---------------------------------------------------------------------------------------
+
+
+def fits_alone(cluster: Cluster, span: Ints, head: Bytes, tail: Bytes) -> Bools:
+    """Whether a piece (N,) of this span fits on some target of an empty cluster (device and host memory)."""
+    flat = np.array(cluster.capacities, dtype=np.int64)
+    on_rank = tail.device <= flat.max()
+    on_host = np.zeros(len(span), dtype=bool)
+    for row in np.unique(flat.reshape(cluster.hosts, -1), axis=0):
+        on_host |= (head.device <= row[:-1].min(initial=_ENDLESS)) & (tail.device <= row[-1])
+    everywhere = (head.device <= flat[:-1].min(initial=_ENDLESS)) & (tail.device <= flat[-1])
+    device = np.select([span == Span.RANK, span == Span.HOST], [on_rank, on_host], everywhere)
+    last = (cluster.local_world_size - 1) * head.host + tail.host
+    fullest = last if cluster.hosts == 1 else cluster.local_world_size * head.host
+    held = np.select([span == Span.RANK, span == Span.HOST], [tail.host, last], fullest)
+    return device & (held <= (cluster.ddr_bytes_per_host or 0))
+
+
+# --- column-wise sequences --------------------------------------------------------------------------------------------
 
 
 def barred_options(
@@ -95,3 +130,37 @@ def _room(cluster: Cluster, pieces: PieceTable, piece: Ints) -> Ints:
     """How many of such pieces of a device (N,) the devices of an empty cluster hold."""
     weight = np.maximum(pieces.tail.device[piece], 1)
     return sum((capacity // weight for capacity in cluster.capacities), np.zeros_like(weight))
+
+
+# --- tables that stay together ----------------------------------------------------------------------------------------
+
+
+def beside_partners(legality: Legality, cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options) -> Bools:
+    """Options (O,) of tables that stay together which have another form than the one that is open to all of them."""
+    barred = np.zeros(len(options.mode), dtype=bool)
+    together = [group for group in legality.groups if group.kind == "together"]
+    if not together:
+        return barred
+    fits = options.fits(fits_alone(cluster, modes.span[pieces.mode], pieces.head, pieces.tail)) & ~options.barred
+    whole = options.count.sum(axis=1) == 1
+    span = modes.span[options.mode]
+    for group in together:
+        tables = np.flatnonzero(np.isin(legality.row, group.rows) & (legality.row >= 0))
+        own = np.isin(options.table, tables)
+        for form in (Span.RANK, Span.HOST, Span.WORLD):
+            alike = own & fits & whole & (span == int(form)) & ~barred
+            if np.isin(tables, options.table[alike]).all() and _have_room(
+                form, tables, alike, cluster, pieces, options
+            ):
+                barred |= own & ~alike
+                break
+    return barred
+
+
+def _have_room(form: Span, tables: Ints, alike: Bools, cluster: Cluster, pieces: PieceTable, options: Options) -> bool:
+    """Whether the lightest of these options of all tables fit one rank together; hosts and the world are not asked."""
+    if form != Span.RANK:
+        return True
+    size = pieces.tail.device[options.piece[:, 0]]
+    least = [int(size[alike & (options.table == t)].min()) for t in tables.tolist()]
+    return sum(least) <= max(cluster.capacities)
