@@ -1,9 +1,7 @@
 """The clusters that plans are made for: devices, hosts, links and memory; and the catalogue of known devices."""
 
-from recsmith.clusters.catalogued import catalogue
-from recsmith.clusters.cluster import Cluster, Device, Links
-from recsmith.clusters.files import cluster_from_raw, cluster_to_raw, load_cluster, named_cluster
-from recsmith.clusters.replication import Replication
+from recsmith.clusters.cluster import Cluster, Device, Links, Replication
+from recsmith.clusters.files import catalogue, cluster_from_raw, cluster_to_raw, load_cluster, named_cluster
 from recsmith.clusters.sharding_groups import group_and_rank, larger_groups, replica_ring, sharding_group, whole_job
 
 __all__ = [

@@ -1,17 +1,57 @@
-"""Clusters by name (`h100:8x12`: 12 hosts of 8 devices) or from a YAML or JSON file."""
+"""Clusters by name (`h100:8x12`: 12 hosts of 8 devices) or from a YAML or JSON file.
+
+Short forms of a cluster file, written out: sizes and speeds with units, and devices of the catalogue with changes.
+
+    device: h100                                # the catalogue's figures, links and host
+    device: {base: h100, hbm_bytes: 60GiB}      # the same, but for what is given
+    links: {inter_host_bandwidth: 400Gbit/s}    # the other link is the catalogue's
+
+They are for files that people write: a plan holds its cluster written out.
+
+The catalogue: devices whose figures ship with RecSmith, each with its source, and what to say of other names.
+
+JSON Schema of a cluster: as files that people write hold it, with short forms, and as plans do.
+"""
 
 import re
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any, cast
 
-from recsmith.clusters.catalogued import catalogue, catalogue_raw, unknown_device
 from recsmith.clusters.cluster import Cluster
-from recsmith.clusters.schema import SCHEMA
-from recsmith.clusters.short_forms import write_out
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Given, Raw, Source, check_schema, decode, encode, parse, read_text, source_text
+from recsmith.files import (
+    Given,
+    Raw,
+    Source,
+    check_schema,
+    decode,
+    did_you_mean,
+    encode,
+    json_schema,
+    parse,
+    read_text,
+    source_text,
+)
+from recsmith.units import parse_size, parse_speed
 
 _NAME = re.compile(r"(?P<device>[a-z0-9-]+)(?::(?P<local>[0-9]{1,6})(?:x(?P<hosts>[0-9]{1,6}))?)?")
+SIZES = ("hbm_bytes", "reserve_bytes", "ddr_bytes_per_host", "ssd_bytes_per_host")
+DEVICE_SIZES = ("hbm_bytes", "l2_bytes")
+DEVICE_SPEEDS = ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth")
+LINK_SPEEDS = ("intra_host_bandwidth", "inter_host_bandwidth")
+PARTS = ("device", "links")  # of a cluster; a file may change single figures of each
+OWN_DEVICE = (
+    "A device of your own goes into a YAML file of two lines or more: `schema: recsmith/cluster/1` and, for example, "
+    "`device: {base: h100, name: mine, hbm_bytes: 60GiB}`"
+)
+SCHEMA = "recsmith/cluster/1"
+_SIZE: Raw = {"type": "string", "pattern": "^ *[0-9.]+ *[A-Za-z]+ *$", "description": "a size such as 60GiB"}
+_SPEED: Raw = {"type": "string", "pattern": "^ *[0-9.]+ *[A-Za-z]+/s *$", "description": "450GB/s, or 400Gbit/s"}
 
 
 @cache
@@ -68,3 +108,141 @@ def cluster_from_raw(raw: Raw, source: str) -> Cluster:
 def cluster_to_raw(cluster: Cluster) -> Raw:
     """Plain data of a cluster, as a file holds it."""
     return {"schema": SCHEMA, **encode(cluster)}
+
+
+# --- short forms ------------------------------------------------------------------------------------------------------
+
+
+def write_out(raw: Raw, source: str) -> Raw:
+    """A file's plain data with numbers for quantities, and with all figures of a device of the catalogue.
+
+    Raises:
+        CorruptFile: a quantity has no unit that is known, or the catalogue has no such device.
+    """
+    plain = _numbers(raw, SIZES, parse_size, source, "")
+    for part, sizes, speeds in (("device", DEVICE_SIZES, DEVICE_SPEEDS), ("links", (), LINK_SPEEDS)):
+        if isinstance(plain.get(part), dict):
+            inner = _numbers(cast(Raw, plain[part]), sizes, parse_size, source, f"{part}.")
+            plain[part] = _numbers(inner, speeds, parse_speed, source, f"{part}.")
+    return _with_base(plain, source)
+
+
+def _numbers(raw: Raw, fields: tuple[str, ...], parse: Callable[[str], Any], source: str, place: str) -> Raw:
+    return raw | {name: _number(raw[name], parse, source, place + name) for name in fields if name in raw}
+
+
+def _number(value: Any, parse: Callable[[str], Any], source: str, place: str) -> Any:
+    if isinstance(value, list):
+        return [_number(each, parse, source, place) for each in cast(list[Any], value)]
+    try:
+        return parse(value) if isinstance(value, str) else value
+    except UsageError as error:
+        raise CorruptFile(f"'{source}': {place}: {error}, or a plain number") from None
+
+
+def _with_base(raw: Raw, source: str) -> Raw:
+    """The data over that of the catalogue's device which it names, if it names one."""
+    device = raw.get("device")
+    changes: Raw = dict(cast(Raw, device)) if isinstance(device, dict) else {}
+    base = device if isinstance(device, str) else changes.pop("base", None)
+    if base is None:
+        return raw
+    if not isinstance(base, str) or base.lower() not in catalogue():
+        raise CorruptFile(f"'{source}': no device of the catalogue is called '{base}'{unknown_device(str(base))}")
+    given, host = raw | {"device": changes}, catalogue_raw(base.lower())
+    merged = host | given
+    for part in PARTS:
+        if isinstance(given.get(part), dict):
+            merged[part] = host[part] | given[part]
+    return merged | {"sources": raw.get("sources", [*host["sources"], *_own_figures(given)])}
+
+
+def _own_figures(given: Raw) -> list[str]:
+    """A source that says which figures the file gives, for these are not the catalogue's."""
+    parts = {part: cast(Raw, given[part]) for part in PARTS if isinstance(given.get(part), dict)}
+    names = [f"{part}.{name}" for part, figures in parts.items() for name in figures if name != "name"]
+    names += [name for name in SIZES if name in given]
+    return [f"given in the cluster file: {', '.join(names)}"] if names else []
+
+
+# --- the catalogue ----------------------------------------------------------------------------------------------------
+
+
+def _folder() -> Traversable:
+    return resources.files("recsmith.clusters") / "catalogue"
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    files = (entry.name for entry in _folder().iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
+
+
+def catalogue() -> list[str]:
+    """Names of the devices whose figures ship with RecSmith."""
+    return list(_names())
+
+
+def catalogue_raw(device: str) -> Raw:
+    """Plain data of a catalogue file: one host of a device."""
+    file = _folder() / f"{device}.yaml"
+    return parse(file.read_text("utf-8"), file.name)
+
+
+def unknown_device(name: str) -> str:
+    """The end of an error about a name that is not in the catalogue: the nearest ones, and how to describe a device."""
+    sizes = [known for known in catalogue() if known.startswith(f"{name}-")]
+    if sizes:
+        return f"; did you mean {' or '.join(sizes)}?"
+    hint = did_you_mean(name, catalogue())
+    return f"{hint}{' ' if hint.endswith('?') else '. '}{OWN_DEVICE}"
+
+
+# --- the schema -------------------------------------------------------------------------------------------------------
+
+
+def plain_cluster_schema() -> Raw:
+    """JSON Schema of a cluster that is written out, as plans hold it."""
+    schema = json_schema(Cluster)
+    schema["properties"] = {"schema": {"const": SCHEMA}, **schema["properties"]}
+    schema["required"] = ["schema", *schema["required"]]
+    return schema
+
+
+def cluster_schema() -> Raw:
+    """JSON Schema of a cluster file: numbers or quantities with units, and devices of the catalogue with changes."""
+    schema = plain_cluster_schema()
+    parts, properties = schema["$defs"], schema["properties"]
+    _allow(properties, SIZES, _SIZE)
+    _allow(parts["Device"]["properties"], DEVICE_SIZES, _SIZE)
+    _allow(parts["Device"]["properties"], DEVICE_SPEEDS, _SPEED)
+    _allow(parts["Links"]["properties"], LINK_SPEEDS, _SPEED)
+    base = {"type": "string", "description": "a device of the catalogue (recsmith devices)"}
+    parts["DeviceChanges"] = _changes(parts["Device"], {"base": base}, ["base"])
+    parts["LinksChanges"] = _changes(parts["Links"], {}, [])
+    written_out = {name: properties[name] for name in ("device", "links")}
+    properties |= {"device": {}, "links": {}}
+    by_name = {"anyOf": [base, {"$ref": "#/$defs/DeviceChanges"}]}
+    schema["oneOf"] = [
+        {"properties": written_out, "required": schema["required"]},
+        {"properties": {"device": by_name, "links": {"$ref": "#/$defs/LinksChanges"}}},
+    ]
+    return schema | {"required": ["schema", "device"]}
+
+
+def _allow(properties: Raw, names: tuple[str, ...], text: Raw) -> None:
+    """Let these fields be texts of that form too, alone or in a list."""
+    for name in names:
+        field = properties[name]
+        choices: list[Any] = field.pop("anyOf", None) or [{"type": field.pop("type")}]
+        for choice in choices:
+            if choice.get("type") == "array":
+                choice["items"] = {"anyOf": [choice["items"], text]}
+        properties[name] = {"anyOf": [*choices, text], **field}
+
+
+def _changes(part: Raw, more: Raw, required: list[str]) -> Raw:
+    """The same object with these fields besides, and no others required."""
+    changed = deepcopy(part)
+    changed["properties"] |= more
+    return changed | {"required": required}

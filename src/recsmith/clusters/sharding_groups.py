@@ -8,8 +8,7 @@ replica_ring(group)                                     # the 3 devices with the
 from collections.abc import Iterator
 from dataclasses import replace
 
-from recsmith.clusters.cluster import Cluster
-from recsmith.clusters.replication import Replication
+from recsmith.clusters.cluster import Cluster, Replication
 from recsmith.errors import UsageError
 
 

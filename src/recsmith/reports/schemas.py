@@ -6,7 +6,7 @@ from typing import Any
 from recsmith.analyses.comparison import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
 from recsmith.analyses.scaling import Knee, Point
-from recsmith.clusters.schema import cluster_schema, plain_cluster_schema
+from recsmith.clusters.files import cluster_schema, plain_cluster_schema
 from recsmith.files import Raw, json_schema
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA

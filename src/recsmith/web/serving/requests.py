@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from recsmith._types import noun
 from recsmith.clusters import Cluster, catalogue, named_cluster
-from recsmith.clusters.catalogued import unknown_device
+from recsmith.clusters.files import unknown_device
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
 from recsmith.plans import Plan

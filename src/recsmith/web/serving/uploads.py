@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from recsmith import _plugins
 from recsmith.clusters import Cluster, cluster_from_raw
-from recsmith.clusters.schema import SCHEMA as CLUSTER_SCHEMA
-from recsmith.clusters.short_forms import write_out
+from recsmith.clusters.files import SCHEMA as CLUSTER_SCHEMA
+from recsmith.clusters.files import write_out
 from recsmith.costs import COST_MODELS, DEFAULT_COST_MODEL
 from recsmith.costs.neural.files import shipped_models
 from recsmith.costs.neural.model import PREFIX
