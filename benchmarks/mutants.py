@@ -57,15 +57,15 @@ DENSE = ("adapters/test_dense_memory.py", "adapters/test_reserve.py")
 
 MUTANTS = (
     # --- sharding types ---
-    Mutant("row blocks one row short", "sharding/_base.py",
+    Mutant("row blocks one row short", "sharding/base.py",
            "rows = (top, min(top + block, table.num_embeddings))",
            "rows = (top, min(top + max(block - 1, 1), table.num_embeddings))", SHARDS),
-    Mutant("an empty row block is not refused", "sharding/_base.py",
+    Mutant("an empty row block is not refused", "sharding/base.py",
            "math.ceil(table.num_embeddings / blocks) >= table.num_embeddings:",
            "math.ceil(table.num_embeddings / blocks) > table.num_embeddings:", SHARDS),
-    Mutant("pieces of two widths may meet on a rank", "sharding/_base.py",
+    Mutant("pieces of two widths may meet on a rank", "sharding/base.py",
            "if self.span != Span.RANK or len(set(widths)) == 1:", "if self.span is not None:", SHARDS),
-    Mutant("ranks of a host may come in any order", "sharding/_base.py",
+    Mutant("ranks of a host may come in any order", "sharding/base.py",
            "self.ranks(self.targets(ranks, cluster), cluster) != tuple(ranks):",
            "sorted(self.ranks(self.targets(ranks, cluster), cluster)) != sorted(ranks):", SHARDS),
     # --- cost model and memory of TorchRec ---

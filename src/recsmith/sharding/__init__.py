@@ -2,15 +2,30 @@
 
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
-from recsmith.sharding._base import WIDTH_STEP, Collective, Shard, ShardingType, Span
-from recsmith.sharding.column_wise import ColumnWise
-from recsmith.sharding.data_parallel import DataParallel
-from recsmith.sharding.grid_shard import GridShard
-from recsmith.sharding.kernels import DENSE, FUSED, HOST_KERNELS, KERNEL_NAMES, KERNELS, UVM, UVM_CACHING, Kernel
-from recsmith.sharding.row_wise import RowWise
-from recsmith.sharding.table_column_wise import TableColumnWise
-from recsmith.sharding.table_row_wise import TableRowWise
-from recsmith.sharding.table_wise import TableWise
+from recsmith.sharding.base import (
+    DENSE,
+    FUSED,
+    HOST_KERNELS,
+    KERNEL_NAMES,
+    KERNELS,
+    UVM,
+    UVM_CACHING,
+    WIDTH_STEP,
+    Collective,
+    Kernel,
+    Shard,
+    ShardingType,
+    Span,
+)
+from recsmith.sharding.types import (
+    ColumnWise,
+    DataParallel,
+    GridShard,
+    RowWise,
+    TableColumnWise,
+    TableRowWise,
+    TableWise,
+)
 
 SHARDING_TYPES: tuple[ShardingType, ...] = (
     TableWise(), ColumnWise(), TableColumnWise(), RowWise(), TableRowWise(), GridShard(), DataParallel(),

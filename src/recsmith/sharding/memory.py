@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.sharding.kernels import KERNELS
+from recsmith.sharding.base import KERNELS
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the device where nothing is said: FBGEMM's

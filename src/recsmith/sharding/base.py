@@ -1,4 +1,6 @@
-"""What all sharding types share: how a table is cut into pieces, and where pieces may be placed.
+"""The compute kernels of TorchRec that plans may use, and where each keeps the rows of a table.
+
+What all sharding types share: how a table is cut into pieces, and where pieces may be placed.
 
 A *piece* is a range of columns on one *span*: a rank, a host, or the world. It covers every rank of its span with one
 shard: all rows, one block of rows, or a full copy. A sharding type is three answers: which span, whether columns may
@@ -14,10 +16,41 @@ from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.sharding.coverage import covering_target, first_rank, last_rank
-from recsmith.sharding.kernels import FUSED, UVM, UVM_CACHING
 from recsmith.workloads import Table
 
 WIDTH_STEP = 4  # columns; FBGEMM's kernels read rows in vectors of four elements
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@noun
+class Kernel:
+    """A compute kernel: TorchRec's name, and where the weights live.
+
+    in_host_memory: on the host, read over the link. cached: with a share of the rows in a cache on the device.
+    """
+
+    name: str
+    in_host_memory: bool = False
+    cached: bool = False
+
+    @property
+    def number(self) -> int:
+        """Its place in KERNELS, by which arrays refer to it."""
+        return KERNELS.index(self)
+
+
+FUSED = Kernel(name="fused")  # lookup, and optimizer fused into backward, in device memory
+DENSE = Kernel(name="dense")  # plain gradients for data_parallel copies
+UVM = Kernel(name="fused_uvm", in_host_memory=True)
+UVM_CACHING = Kernel(name="fused_uvm_caching", in_host_memory=True, cached=True)
+KERNELS: tuple[Kernel, ...] = (FUSED, DENSE, UVM, UVM_CACHING)
+KERNEL_NAMES: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS)
+HOST_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.in_host_memory)
+
+
+# --- sharding types ---------------------------------------------------------------------------------------------------
 
 
 class Span(IntEnum):

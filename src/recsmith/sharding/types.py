@@ -1,0 +1,137 @@
+"""table_wise: the whole table on one rank.
+
+column_wise: ranges of columns, each on any rank; widths may differ and ranks may repeat.
+
+table_column_wise: ranges of columns on the ranks of one host.
+
+row_wise: blocks of ceil(rows / world_size) rows, one on every rank.
+
+table_row_wise: blocks of ceil(rows / local_world_size) rows on the ranks of one host.
+
+grid_shard: two or more equal ranges of columns, each row-wise over a host.
+
+data_parallel: a full copy on every rank, gradients all-reduced, stepped by a dense optimizer.
+"""
+
+from collections.abc import Sequence
+
+from recsmith.clusters import Cluster
+from recsmith.errors import PlanMismatch
+from recsmith.sharding.base import DENSE, WIDTH_STEP, Collective, ShardingType, Span
+from recsmith.workloads import Table
+
+
+class TableWise(ShardingType):
+    """One rank looks up the ids of all samples and sends each rank its samples' embeddings."""
+
+    name = "table_wise"
+    span = Span.RANK
+    runs_sequences = True
+    forward = (Collective("all_to_all", "world"),)
+    backward = (Collective("all_to_all", "world"),)
+
+
+class ColumnWise(ShardingType):
+    """Every column piece looks up all ids, so splitting repeats the ids but divides rows, outputs and memory."""
+
+    name = "column_wise"
+    span = Span.RANK
+    splits_columns = True
+    runs_sequences = True
+    forward = (Collective("all_to_all", "world"),)
+    backward = (Collective("all_to_all", "world"),)
+
+    def equal_widths(self, table: Table, cluster: Cluster) -> bool:
+        """On one rank all pieces are neighbours; and TorchRec takes a sequence's first width for all of them.
+
+        Source: torchrec 1.8, distributed/embedding.py, line 574.
+        """
+        return not table.pooled or cluster.world_size == 1
+
+
+class TableColumnWise(ShardingType):
+    """column_wise kept on one host."""
+
+    name = "table_column_wise"
+    span = Span.RANK
+    splits_columns = True
+    forward = (Collective("all_to_all", "world"),)
+    backward = (Collective("all_to_all", "world"),)
+
+    def refusal(self, table: Table, cluster: Cluster) -> str | None:
+        """As of any type; and in a 2D job, where TorchRec 1.8 gives ranks without a shard no shape of the table."""
+        if cluster.replication is not None:
+            return f"{self.name} does not run in TorchRec's DMPCollection"
+        return super().refusal(table, cluster)
+
+    def equal_widths(self, table: Table, cluster: Cluster) -> bool:
+        """On a host of one rank all pieces are neighbours."""
+        return cluster.local_world_size == 1
+
+    def check_targets(self, targets: Sequence[int], where: str, cluster: Cluster) -> None:
+        """All pieces must be on one host."""
+        hosts = sorted({rank // cluster.local_world_size for rank in targets})
+        if len(hosts) > 1:
+            raise PlanMismatch(f"{where}: ranks {list(targets)} lie on hosts {hosts}; all must lie on one host")
+
+
+class RowWise(ShardingType):
+    """Every rank pools the rows it has for all samples; a reduce-scatter adds the partial sums."""
+
+    name = "row_wise"
+    span = Span.WORLD
+    splits_rows = True
+    runs_sequences = True
+    forward = (Collective("reduce_scatter", "world"),)
+    backward = (Collective("all_gather", "world"),)
+
+
+class TableRowWise(ShardingType):
+    """row_wise within a host, all-to-all between hosts."""
+
+    name = "table_row_wise"
+    span = Span.HOST
+    splits_rows = True
+    forward = (Collective("reduce_scatter", "host"), Collective("all_to_all", "across_hosts"))
+    backward = (Collective("all_to_all", "across_hosts"), Collective("all_gather", "host"))
+
+
+class GridShard(ShardingType):
+    """table_row_wise per column piece; with one piece it would be table_row_wise."""
+
+    name = "grid_shard"
+    span = Span.HOST
+    splits_columns = True
+    splits_rows = True
+    forward = (Collective("reduce_scatter", "host"), Collective("all_to_all", "across_hosts"))
+    backward = (Collective("all_to_all", "across_hosts"), Collective("all_gather", "host"))
+
+    def column_counts(self, table: Table, cluster: Cluster) -> tuple[int, int]:
+        """At least two pieces, at most one per host."""
+        return 2, min(table.embedding_dim // WIDTH_STEP, cluster.hosts)
+
+    def equal_widths(self, table: Table, cluster: Cluster) -> bool:
+        """TorchRec's grid takes one block size."""
+        return True
+
+    def refusal(self, table: Table, cluster: Cluster) -> str | None:
+        """Needs two hosts and two column pieces."""
+        if min(table.embedding_dim // WIDTH_STEP, cluster.hosts) < 2:
+            have = f"there are {cluster.hosts} and {table.embedding_dim}"
+            return f"grid_shard needs two hosts and {2 * WIDTH_STEP} columns; {have}"
+        return super().refusal(table, cluster)
+
+
+class DataParallel(ShardingType):
+    """Every rank looks up only its own samples; no embedding travels, the gradient of the whole table does."""
+
+    name = "data_parallel"
+    span = Span.WORLD
+    kernels = (DENSE.name,)
+    runs_sequences = True
+    forward = ()
+    backward = (Collective("all_reduce", "world", "table"),)
+
+    def lookup_share(self, cluster: Cluster) -> tuple[int, int]:
+        """The local batch only."""
+        return 1, 1
