@@ -19,7 +19,7 @@ from production import simplified
 
 import recsmith
 from recsmith.planning.replan import replan
-from recsmith.plans.moves import is_same_table, moved_bytes
+from recsmith.plans.diff import is_same_table, moved_bytes
 from recsmith.units import format_size, format_time, parse_size
 from recsmith.workloads import Table, Workload
 

@@ -11,7 +11,7 @@ from support.build import cluster
 from support.planner_logs import bare
 
 from recsmith.plans import Placement
-from recsmith.plans.running.matching import load_placements
+from recsmith.plans.running import load_placements
 from recsmith.workloads import Workload, load_workload
 
 pytestmark = pytest.mark.usefixtures("torchrec")

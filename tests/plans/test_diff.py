@@ -1,5 +1,6 @@
 """Differences between plans: which tables are placed differently, and the weights that must travel."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +12,16 @@ from support.build import cluster, placed, plan_of, table, workload
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, diff
+from recsmith.plans.diff import moved_bytes, with_columns_kept
 from recsmith.sharding import SHARDING_TYPES, Span
 from recsmith.workloads import Table
 
 ROWS, DIM = 10, 32
 ELEMENTS = ROWS * DIM
 MACHINES = cluster(hosts=2, local=2)
+WORLD = 4
+ONE_TABLE, ONE_HOST = workload(table("a", ROWS, DIM)), cluster(local=WORLD)
+CUTS = ((32,), (16, 16), (24, 8), (8, 8, 16), (8, 8, 8, 8))
 
 
 def one(kind: str, ranks: list[int], widths: tuple[int, ...] = (), kernel: str = "fused", **rest: Any) -> Plan:
@@ -158,3 +163,53 @@ def test_other_tables_clusters_and_batches_are_said():
     other = replace(before, workload=replace(before.workload, batch_size=7), cost_model="other")
     said = diff(before, other).other_problem
     assert [words.split(" differ")[0] for words in said] == ["batch_size", "cost models"]
+
+
+@st.composite
+def column_placements(draw: st.DrawFn) -> Placement:
+    widths = draw(st.permutations(draw(st.sampled_from(CUTS))))
+    ranks = draw(st.permutations(range(WORLD)))[: len(widths)]
+    return placed("a", "column_wise", ranks, widths if len(widths) > 1 else ())
+
+
+def moved(before: Placement, after: Placement) -> int:
+    received = moved_bytes(plan_of(ONE_TABLE, ONE_HOST, before), [after], ONE_TABLE, ONE_HOST)
+    return sum(size for _, size in received["a"])
+
+
+@given(column_placements(), column_placements())
+def test_the_order_of_columns_changes_nothing_but_the_order(old: Placement, new: Placement) -> None:
+    kept = with_columns_kept(new, old, DIM)
+    pairs = [Counter(zip(each.ranks, each.widths_of(DIM), strict=True)) for each in (kept, new)]
+    assert pairs[0] == pairs[1]
+    assert (kept.sharding_type, kept.compute_kernel, kept.table) == (new.sharding_type, new.compute_kernel, "a")
+
+
+@given(column_placements(), st.randoms(use_true_random=False))
+def test_the_same_pieces_in_any_order_move_nothing(old: Placement, chance) -> None:
+    pieces = list(zip(old.ranks, old.widths, strict=False))
+    chance.shuffle(pieces)
+    shuffled = placed("a", "column_wise", [rank for rank, _ in pieces], [width for _, width in pieces])
+    assert moved(old, with_columns_kept(shuffled if pieces else old, old, DIM)) == 0
+
+
+@settings(max_examples=50)
+@given(st.permutations(range(WORLD)), st.integers(0, 3))
+def test_one_of_four_equal_pieces_that_moves_takes_its_own_columns_only(ranks: list[int], goes: int) -> None:
+    """Searches name pieces in order of ranks, so that all columns would seem to move."""
+    old = placed("a", "column_wise", ranks, (8,) * 4)
+    new = sorted(rank if rank != ranks[goes] else ranks[goes - 1] for rank in ranks)
+    kept = with_columns_kept(placed("a", "column_wise", new, (8,) * 4), old, DIM)
+    assert moved(old, kept) == ROWS * 8 * 4
+
+
+def test_ranks_beyond_the_old_world_have_nothing() -> None:
+    before = plan_of(ONE_TABLE, cluster(local=2), placed("a", "row_wise", [0, 1]))
+    after = placed("a", "row_wise", [0, 1, 2, 3])
+    # Blocks of 5 rows become blocks of 3, 3, 3 and 1: rank 1 lacks rows 3 and 4, ranks 2 and 3 all of theirs.
+    assert moved_bytes(before, [after], ONE_TABLE, cluster(local=4))["a"] == [
+        (0, 0),
+        (1, 2 * DIM * 4),
+        (2, 3 * DIM * 4),
+        (3, DIM * 4),
+    ]

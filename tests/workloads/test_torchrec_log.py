@@ -10,7 +10,7 @@ from support.planner_logs import BRACKETS, REPORTS, SHAPES, STDLIB, Shape, bare,
 
 from recsmith.errors import CorruptFile
 from recsmith.plans import Placement
-from recsmith.plans.running.matching import load_placements
+from recsmith.plans.running import load_placements
 from recsmith.workloads import Workload, load_workload, torchrec_log
 from recsmith.workloads.torchrec_log import find_report, refuse_log
 

@@ -24,7 +24,7 @@ from recsmith.planning.feasibility import check_feasible
 from recsmith.planning.plan import check_solution
 from recsmith.planning.registry import PLANNERS, find_planner
 from recsmith.plans import Bound, Placement, Plan, StepCost
-from recsmith.plans.running.matching import load_placements, placements_for
+from recsmith.plans.running import load_placements, placements_for
 from recsmith.problems import (
     Constraints,
     Problem,

@@ -11,7 +11,7 @@ import numpy as np
 from recsmith.costs import Evaluator
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans import Placement, Plan
-from recsmith.plans.moves import is_same_table
+from recsmith.plans.diff import is_same_table
 from recsmith.problems import Problem, in_space
 from recsmith.workloads import Table
 

@@ -17,7 +17,7 @@ from recsmith.planning.carried import Carried, carry_over
 from recsmith.planning.feasibility import check_feasible
 from recsmith.planning.options import SearchOptions
 from recsmith.plans import Placement, Plan
-from recsmith.plans.moves import moved_bytes, with_columns_kept
+from recsmith.plans.diff import moved_bytes, with_columns_kept
 from recsmith.problems import (
     Constraints,
     Problem,

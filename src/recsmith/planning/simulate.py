@@ -16,7 +16,7 @@ from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.planning.assemble import assemble_plan
 from recsmith.plans import PlacedTables, Placement, Plan, StepCost, check_placements, load_placed
-from recsmith.plans.running.matching import load_placements, placements_for
+from recsmith.plans.running import load_placements, placements_for
 from recsmith.problems import (
     Constraints,
     Footprint,

@@ -1,7 +1,6 @@
 """Plans: placements, what they cost, files, differences."""
 
 from recsmith.plans.check import check_placements
-from recsmith.plans.cost import PARTS, Bound, DeviceCost, StepCost
 from recsmith.plans.diff import Change, PlanDiff, diff
 from recsmith.plans.files import (
     PLAN_FILE,
@@ -13,7 +12,18 @@ from recsmith.plans.files import (
     save_plan,
     sorted_by_name,
 )
-from recsmith.plans.plan import Cache, PlacedTables, Placement, Plan, inexact_tables, kernel_words
+from recsmith.plans.plan import (
+    PARTS,
+    Bound,
+    Cache,
+    DeviceCost,
+    PlacedTables,
+    Placement,
+    Plan,
+    StepCost,
+    inexact_tables,
+    kernel_words,
+)
 
 __all__ = [
     "PARTS",

@@ -1,12 +1,25 @@
-"""What changed between two plans."""
+"""What changed between two plans.
 
-from collections.abc import Iterator
+What a job must move to get from one plan to another: bytes of weights that a device does not hold yet.
+
+Ranks keep their numbers: rank r of the new job has what rank r of the old one had. A rank beyond the old world has
+nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import cast
 
 from recsmith._types import noun
+from recsmith.clusters import Cluster
 from recsmith.files import Source
 from recsmith.plans.files import load_plan
-from recsmith.plans.moves import is_same_table, moved_bytes
-from recsmith.plans.plan import Placement, Plan
+from recsmith.plans.plan import Placement, Plan, shards_of
+from recsmith.workloads import Table, Workload
+
+Piece = tuple[tuple[int, ...], int]  # the ranks of a column piece, and its width
+Rectangle = tuple[tuple[int, int], tuple[int, int]]  # rows [a, b) and columns [a, b)
 
 
 @noun
@@ -81,3 +94,109 @@ def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
             yield f"{name} differs: {was}, then {now}"
     if before.cost_model != after.cost_model:
         yield f"cost models differ: {before.cost_model}, then {after.cost_model}"
+
+
+# --- what must move ---------------------------------------------------------------------------------------------------
+
+
+def moved_bytes(
+    before: Plan, after: Sequence[Placement], workload: Workload, cluster: Cluster
+) -> dict[str, list[tuple[int, int]]]:
+    """(rank, bytes of weights that it must receive) of each shard of placements, by table.
+
+    workload, cluster: those of the placements. What a rank held of a table before, it keeps. Tables that `before` does
+    not have, or has in another shape, are received whole.
+    """
+    tables = {table.name: table for table in workload.tables}
+    same = {table.name for table in before.workload.tables if _is_same(table, tables.get(table.name))}
+    wanted = {placement.table for placement in after} & same
+    held: defaultdict[tuple[str, int], list[Rectangle]] = defaultdict(list)
+    for shard in shards_of(
+        [each for each in before.placements if each.table in wanted], before.workload, before.cluster
+    ):
+        held[shard.table, shard.rank].append((shard.rows, shard.columns))
+    moved: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for shard in shards_of(after, workload, cluster):
+        area = _length(shard.rows) * _length(shard.columns)
+        kept = sum(
+            _overlap(rows, shard.rows) * _overlap(columns, shard.columns)
+            for rows, columns in held.get((shard.table, shard.rank), ())
+        )
+        moved[shard.table].append((shard.rank, (area - kept) * tables[shard.table].element_bytes))
+    return dict(moved)
+
+
+def _is_same(before: Table, after: Table | None) -> bool:
+    return after is not None and is_same_table(before, after)
+
+
+def is_same_table(before: Table, after: Table) -> bool:
+    """Whether the weights of one table can serve as those of the other: rows, columns and element type are equal."""
+    return (before.num_embeddings, before.embedding_dim, before.data_type) == (
+        after.num_embeddings, after.embedding_dim, after.data_type,
+    )  # fmt: skip
+
+
+def with_columns_kept(new: Placement, old: Placement, dim: int) -> Placement:
+    """The same pieces on the same ranks, in an order of columns that leaves most of them where they were.
+
+    Searches do not say which columns a rank holds, only how many.
+    """
+    if len(new.widths) < 2:
+        return new
+    mine, before = _pieces(new, dim), _pieces(old, dim)
+    alike = sorted(width for _, width in mine) == sorted(width for _, width in before)
+    ordered = _in_old_places(mine, before) if alike else _in_old_order(mine, before)
+    ranks, widths = tuple(rank for each, _ in ordered for rank in each), tuple(width for _, width in ordered)
+    return replace(new, ranks=ranks, widths=widths)
+
+
+def _pieces(placement: Placement, dim: int) -> list[Piece]:
+    """The ranks and the width of each column piece, from the first column on."""
+    widths = placement.widths_of(dim)
+    size = len(placement.ranks) // len(widths)
+    return [(placement.ranks[i * size : (i + 1) * size], width) for i, width in enumerate(widths)]
+
+
+def _in_old_places(mine: list[Piece], before: list[Piece]) -> list[Piece]:
+    """Pieces of the old widths: those that were there stay in their place, the others fill the gaps."""
+    left, made = list(mine), list[Piece | None]()
+    for place in before:
+        made.append(place if place in left else None)
+        if place in left:
+            left.remove(place)
+    for i, (_, width) in enumerate(before):
+        if made[i] is None:
+            made[i] = next(piece for piece in left if piece[1] == width)
+            left.remove(cast(Piece, made[i]))
+    return cast(list[Piece], made)
+
+
+def _in_old_order(mine: list[Piece], before: list[Piece]) -> list[Piece]:
+    """Pieces of other widths, from the first column on: always the one that keeps most of what its rank held."""
+    held: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    column = 0
+    for ranks, width in before:
+        held[ranks[0]].append((column, column + width))
+        column += width
+    left, made, column = list(mine), list[Piece](), 0
+    while left:
+        best = max(left, key=lambda piece: (*_keeps(piece, held[piece[0][0]], column), piece[1], -piece[0][0]))
+        left.remove(best)
+        made.append(best)
+        column += best[1]
+    return made
+
+
+def _keeps(piece: Piece, held: list[tuple[int, int]], column: int) -> tuple[int, int]:
+    """How good a column is for a piece: not less than its rank could keep elsewhere, then the more it keeps here."""
+    here = max((_overlap(span, (column, column + piece[1])) for span in held), default=0)
+    return here - max((min(_length(span), piece[1]) for span in held), default=0), here
+
+
+def _length(span: tuple[int, int]) -> int:
+    return span[1] - span[0]
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> int:
+    return max(0, min(a[1], b[1]) - max(a[0], b[0]))

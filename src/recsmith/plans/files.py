@@ -1,10 +1,14 @@
-"""Plans to and from files: a plan stands alone, with its workload, cluster, constraints and price inside."""
+"""The fields of plan files, with and without their price.
+
+Plans to and from files: a plan stands alone, with its workload, cluster, constraints and price inside.
+"""
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import cast
 
+from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw
 from recsmith.errors import CorruptFile, PlanMismatch
@@ -21,17 +25,56 @@ from recsmith.files import (
     starts_with_schema,
     write_text,
 )
-from recsmith.plans.bodies import PRICE, Body, PricedBody
 from recsmith.plans.check import check_placements, check_shards
-from recsmith.plans.plan import PlacedTables, Placement, Plan, shards_of
-from recsmith.plans.running.dumped import is_dump
-from recsmith.plans.running.printed import is_printed
+from recsmith.plans.dumped import is_dump
+from recsmith.plans.plan import Bound, PlacedTables, Placement, Plan, StepCost, shards_of
+from recsmith.plans.printed import is_printed
+from recsmith.sharding import Shard
 from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
 from recsmith.workloads.torchrec_log import find_report, refuse_log
 
+PRICE = ("planner", "cost_model", "constraints", "cost", "bound", "gap")  # what a plan written by hand may leave out
 SCHEMA = "recsmith/plan/1"
 PLAN_FILE = starts_with_schema(SCHEMA)  # what `-o` may overwrite
 MOST_SHARDS = 250_000  # a file with more leaves `shards` out: they are derived, and readers could not read them
+
+
+# --- fields -----------------------------------------------------------------------------------------------------------
+
+
+@noun
+class PricedBody:
+    """The part of a plan file that is read by its types alone."""
+
+    placements: tuple[Placement, ...]
+    constraints: Raw
+    planner: str
+    cost_model: str
+    cost: StepCost
+    bound: Bound
+    gap: float | None
+    extrapolated: dict[str, float] = field(default_factory=dict[str, float])
+    digest: str = ""
+    shards: tuple[Shard, ...] | None = None
+
+
+@noun
+class Body:
+    """The same of a plan without a price, or with a part of one, which is then worked out again."""
+
+    placements: tuple[Placement, ...]
+    constraints: Raw | None = None
+    planner: str = ""
+    cost_model: str | None = None
+    cost: StepCost | None = None
+    bound: Bound | None = None
+    gap: float | None = None
+    extrapolated: dict[str, float] = field(default_factory=dict[str, float])
+    digest: str = ""
+    shards: tuple[Shard, ...] | None = None
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def load_plan(source: Plan | Source) -> Plan:

@@ -16,8 +16,8 @@ from recsmith.costs import CostModel
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
 from recsmith.plans import Bound, DeviceCost, Placement, Plan, diff
+from recsmith.plans.diff import is_same_table
 from recsmith.plans.files import workload_digest
-from recsmith.plans.moves import is_same_table
 from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
 from recsmith.reports.plans import hosted_words, inexact_words, overfull_words, placement_words, sync_words

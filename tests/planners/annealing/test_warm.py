@@ -13,7 +13,7 @@ from recsmith.costs import step_seconds
 from recsmith.planners.annealing import kernel
 from recsmith.planners.annealing.homes import Homes
 from recsmith.planners.annealing.warm import anneal_warm
-from recsmith.plans.moves import moved_bytes, with_columns_kept
+from recsmith.plans.diff import moved_bytes, with_columns_kept
 from recsmith.problems import Footprint, Space, fits, footprint_of, placements_of
 from recsmith.problems.footprint import in_space
 

@@ -1,6 +1,6 @@
 """Where tables were before anything moves, as the compiled annealing reads it.
 
-Annealing may then move as many bytes as it is told, and counts them as plans/moves.py does, or a little more: of tables
+Annealing may then move as many bytes as it is told, and counts them as plans/diff.py does, or a little more: of tables
 whose new placement has pieces of another kind (of ranks, of hosts, of all ranks) all bytes count.
 
 Legend: T tables, M modes, U units, S slots for the pieces of a table.

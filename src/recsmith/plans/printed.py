@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from recsmith.errors import CorruptFile
-from recsmith.plans.running.tables import Rectangle, RunningPlan, RunningTable, plan_of, rectangle, table_of
+from recsmith.plans.dumped import Rectangle, RunningPlan, RunningTable, plan_of, rectangle, table_of
 from recsmith.units import counted
 
 _HEADER = re.compile(r"param +\| +sharding type +\| +compute kernel +\| +ranks")

@@ -14,7 +14,7 @@ from support.build import cluster, placed, plan_of, table, workload
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import CorruptFile, PlanMismatch, RecSmithError
 from recsmith.plans import Cache, Placement, save_plan
-from recsmith.plans.running.matching import load_placements
+from recsmith.plans.running import load_placements
 from recsmith.workloads import Workload, load_workload
 
 MACHINES = cluster(hosts=2, local=2)

@@ -7,12 +7,10 @@ from recsmith.clusters import Cluster
 from recsmith.errors import CorruptFile, PlanMismatch
 from recsmith.files import Raw, did_you_mean, parse, read_text
 from recsmith.plans.check import check_placements
+from recsmith.plans.dumped import RunningPlan, RunningTable, is_dump, read_dump, read_report
 from recsmith.plans.files import SCHEMA, placed_from_raw
 from recsmith.plans.plan import Cache, PlacedTables, Placement, Plan
-from recsmith.plans.running.dumped import is_dump, read_dump
-from recsmith.plans.running.printed import is_printed, read_printed
-from recsmith.plans.running.report import read_report
-from recsmith.plans.running.tables import RunningPlan, RunningTable
+from recsmith.plans.printed import is_printed, read_printed
 from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Span, sharding_type
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload

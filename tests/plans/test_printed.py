@@ -9,7 +9,7 @@ from support.build import cluster, placed, table, workload
 from recsmith.clusters import sharding_group
 from recsmith.errors import CorruptFile, PlanMismatch
 from recsmith.plans import Placement, load_plan
-from recsmith.plans.running.matching import load_placements
+from recsmith.plans.running import load_placements
 
 MACHINES = cluster(hosts=2, local=2)
 WORK = workload(
