@@ -18,7 +18,7 @@ import numpy as np
 from production import faithful
 
 import recsmith
-from recsmith.analyses.comparison import PlannerRow
+from recsmith.analyses.compare import PlannerRow
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import RecSmithError

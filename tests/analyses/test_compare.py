@@ -10,8 +10,7 @@ import pytest
 from support.build import placed
 from support.cases import LOOSE, Case, cluster, medium_case, seeded, table, workload
 
-from recsmith.analyses.compare import compare
-from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow, ranked, verdict_on
+from recsmith.analyses.compare import Comparison, Judgement, PlannerRow, compare, ranked, verdict_on
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.planning import PLANNERS
 from recsmith.planning.simulate import simulate

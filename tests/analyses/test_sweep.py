@@ -102,7 +102,7 @@ def test_bad_input_is_refused_before_any_plan(words: dict[str, Any], said: str):
 
 @given(st.integers(1, 10_000), st.lists(st.sampled_from((1, 2, 3, 4, 8, 12, 20)), min_size=1))
 def test_the_global_batches_that_a_refusal_names_suit_all_counts(batch: int, counts: list[int]):
-    from recsmith.analyses.sweep_grid import grid_of
+    from recsmith.analyses.sweep import grid_of
 
     try:
         grid_of((HOST,), counts, "global_batch_size", (batch,))

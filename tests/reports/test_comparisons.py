@@ -8,7 +8,7 @@ import pytest
 from support.explained import PLAN
 from support.printed import line_of, text_of
 
-from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow, ranked, verdict_on
+from recsmith.analyses.compare import Comparison, Judgement, PlannerRow, ranked, verdict_on
 from recsmith.analyses.sensitivity import Spread
 from recsmith.files import dump_json
 from recsmith.reports.comparisons import comparison_report, comparison_to_raw

@@ -12,8 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from recsmith._printable import printable
-from recsmith.analyses.compare import BASELINE
-from recsmith.analyses.comparison import Comparison, Judgement, PlannerRow
+from recsmith.analyses.compare import BASELINE, Comparison, Judgement, PlannerRow
 from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
 from recsmith.analyses.sensitivity import Spread
 from recsmith.files import Raw, encode, starts_with_schema

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from recsmith.analyses.comparison import PlannerRow
+from recsmith.analyses.compare import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
 from recsmith.analyses.scaling import Knee, Point
 from recsmith.clusters.files import cluster_schema, plain_cluster_schema
