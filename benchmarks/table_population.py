@@ -22,10 +22,17 @@ from recsmith import Workload, load_workload
 from recsmith._types import Floats
 from recsmith.files import dump_json, read_text
 from recsmith.units import format_size
-from recsmith.workloads import builtins, table_population, workload_to_raw
+from recsmith.workloads import builtins, sample, workload_to_raw
 from recsmith.workloads.reuse import reads_per_bin, zipf_reuse_bins, zipf_unique_rows
-from recsmith.workloads.sample import POOL_SEED, POOL_TABLES, shared_pool
-from recsmith.workloads.table_population import LEAST_POOLING, AccessRule, TableKind, TablePopulation
+from recsmith.workloads.sample import (
+    LEAST_POOLING,
+    POOL_SEED,
+    POOL_TABLES,
+    AccessRule,
+    TableKind,
+    TablePopulation,
+    shared_pool,
+)
 from recsmith.workloads.torchrec_report import table_rows
 
 Counts = tuple[float, tuple[Floats, Floats]]  # unique ratio; the 17 bins' shares of unique rows, and of reads
@@ -314,8 +321,8 @@ def main() -> None:
     ratios = read_ratios(words.counts)
     print(f"Published unique ratios, {len(ratios)} files: {min(ratios):.4f} to {max(ratios):.4f}.")
     if words.write:
-        (Path(table_population.__file__).parent / "population.yaml").write_text(population_text(drawn), "utf-8")
-        table_population.table_population.cache_clear()
+        (Path(sample.__file__).parent / "population.yaml").write_text(population_text(drawn), "utf-8")
+        sample.table_population.cache_clear()
         PICTURES.mkdir(exist_ok=True)
         (PICTURES / "reuse.svg").write_text(reuse_picture(counts[1], found), "utf-8")
         (PICTURES / "tables.svg").write_text(tables_picture(report[[0, 2]], large[[0, 2]]), "utf-8")

@@ -13,7 +13,6 @@ from support.build import table
 
 from recsmith._types import Floats, Ints
 from recsmith.workloads import AccessProfile
-from recsmith.workloads.access import NUM_REUSE_BINS
 from recsmith.workloads.reuse import (
     DEFAULT_ZIPF,
     Reuse,
@@ -23,6 +22,7 @@ from recsmith.workloads.reuse import (
     zipf_reuse_bins,
     zipf_unique_rows,
 )
+from recsmith.workloads.workload import NUM_REUSE_BINS
 
 ENDS = np.array([0, *(2**k for k in range(NUM_REUSE_BINS - 1)), np.inf])  # of the bins: (0,1], (1,2], (2,4] ...
 SLACK = 1 + 1e-9

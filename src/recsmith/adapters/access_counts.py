@@ -15,7 +15,7 @@ import torch
 from recsmith.adapters.jagged import Jagged, find_jagged, listed
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table
-from recsmith.workloads.access import NUM_REUSE_BINS
+from recsmith.workloads.workload import NUM_REUSE_BINS
 
 _EDGES = 2 ** torch.arange(NUM_REUSE_BINS - 1)  # reads at the upper ends of all bins but the last: 1, 2, 4 ... 32768
 

@@ -29,8 +29,8 @@ from recsmith.plans import Plan
 from recsmith.problems import Problem
 from recsmith.sharding import TYPE_NAMES, UVM, Collective
 from recsmith.sharding.memory import STATE_BYTES
-from recsmith.workloads.optimizers import OPTIMIZERS
-from recsmith.workloads.table import ELEMENT_BYTES
+from recsmith.workloads.types import OPTIMIZERS
+from recsmith.workloads.workload import ELEMENT_BYTES
 
 INTRA_HOST_LATENCY_S = 20e-6  # 10.5 us of an 8-rank all-to-all (deepseek-ai/DeepEP#303), and two kernels to pack it
 INTER_HOST_LATENCY_S = 70e-6  # 61.6 us over hosts of H100 (NVIDIA/nccl#1453), and the same two

@@ -35,7 +35,7 @@ from recsmith.sharding import (
     Collective,
 )
 from recsmith.sharding.memory import ID_BYTES
-from recsmith.workloads.table import ELEMENT_BYTES
+from recsmith.workloads.workload import ELEMENT_BYTES
 
 Seconds = Callable[[Ints, Ints], Floats]
 BACKWARD = 2.0  # BWD_COMPUTE_MULTIPLIER: backward over forward compute

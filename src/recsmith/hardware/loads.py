@@ -20,7 +20,7 @@ from recsmith.plans import Placement, Plan
 from recsmith.sharding import FUSED, Shard
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.reuse import Reuse
-from recsmith.workloads.table import DataType, Pooling
+from recsmith.workloads.workload import DataType, Pooling
 
 SMALLEST = 2**20  # ids, and elements, that a scale has room for in any case: its probe needs some
 

@@ -1,6 +1,6 @@
 """What hardware answers when a case is measured, and the protocol that all hardware follows.
 
-Legend: T tables of a case; G cases that a device runs in one step; 17 bins by reads of a row (workloads/access.py).
+Legend: T tables of a case; G cases that a device runs in one step; 17 bins by reads of a row (workloads/workload.py).
 """
 
 from typing import Literal, Protocol

@@ -34,7 +34,7 @@ from recsmith.problems.table_limits import NO_LIMITS, TableLimits
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.workloads import AccessProfile, Table, Workload
-from recsmith.workloads.optimizers import OPTIMIZERS
+from recsmith.workloads.types import OPTIMIZERS
 
 LARGEST_DIM = LARGEST_WIDTH  # columns: a guard for the search over splits, in steps of 4; not a limit of TorchRec
 LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: integers sum up no more

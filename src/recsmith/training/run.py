@@ -14,7 +14,7 @@ from recsmith.errors import check_rules
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.optimizers.settings import RunOptimizers, positive
 from recsmith.training.run_data import RunData
-from recsmith.workloads.table import DataType
+from recsmith.workloads.workload import DataType
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models

@@ -1,6 +1,5 @@
 """What is trained: features, embedding tables, batch size and optimizer; and their files."""
 
-from recsmith.workloads.access import AccessProfile
 from recsmith.workloads.files import (
     WORKLOAD_FILE,
     builtins,
@@ -10,8 +9,7 @@ from recsmith.workloads.files import (
     workload_schema,
     workload_to_raw,
 )
-from recsmith.workloads.table import Feature, Table
-from recsmith.workloads.workload import Workload
+from recsmith.workloads.workload import AccessProfile, Feature, Table, Workload
 
 __all__ = [
     "WORKLOAD_FILE",

@@ -27,10 +27,9 @@ from recsmith.files import (
     write_text,
 )
 from recsmith.workloads import torchrec_report
-from recsmith.workloads.optimizers import OPTIMIZERS
-from recsmith.workloads.table import Table
 from recsmith.workloads.torchrec_log import find_report, refuse_log
-from recsmith.workloads.workload import Workload
+from recsmith.workloads.types import OPTIMIZERS
+from recsmith.workloads.workload import Table, Workload
 
 SCHEMA = "recsmith/workload/1"
 WORKLOAD_FILE = starts_with_schema(SCHEMA)  # what `-o` may overwrite

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.workloads.access import NUM_REUSE_BINS, AccessProfile
-from recsmith.workloads.table import Table
+from recsmith.workloads.workload import NUM_REUSE_BINS, AccessProfile, Table
 from recsmith.workloads.zipf import fit_zipf, reads_per_bin, zipf_hot_share, zipf_reuse_bins, zipf_unique_rows
 
 __all__ = [

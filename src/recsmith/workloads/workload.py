@@ -1,18 +1,181 @@
-"""A model's embedding tables and the batch that reads them."""
+"""Access profiles: how unevenly the rows of a table are read.
 
+Embedding tables and the sparse features that read them.
+
+A model's embedding tables and the batch that reads them.
+"""
+
+import math
 from collections import Counter
 from dataclasses import replace
 from math import inf
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import check_rules
+from recsmith.errors import UsageError, check_rules
 from recsmith.units import format_size
-from recsmith.workloads.optimizers import OptimizerName
-from recsmith.workloads.table import ELEMENT_BYTES, DataType, Table, wrong_count
+from recsmith.workloads.types import OptimizerName
 
+NUM_REUSE_BINS = 17  # (0,1], (1,2], (2,4] ... (16384,32768], >32768 reads of a row in the counted batch
+STEEPEST_ZIPF = 10.0  # largest exponent of a profile; with it, nearly all reads go to one row
+ROUNDED = 1e-3  # how far shares may be from adding up to 1: files round them
+DataType = Literal["fp32", "fp16", "bf16", "int8"]
+Pooling = Literal["sum", "mean", "none"]
+
+ELEMENT_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}  # of a weight
+LARGEST_COUNT = 2**53  # counts stay exact as floating-point numbers
 MOST_TABLES = 1_000_000  # more are taken for a mistake
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
+
+
+# --- access profiles --------------------------------------------------------------------------------------------------
+
+
+@noun
+class AccessProfile:
+    """How unevenly the rows of a table are read: a Zipf exponent, or 17 counted reuse bins.
+
+    zipf: the i-th most read row is read in proportion to i ** -zipf; 0 is uniform.
+    reuse_bins: share of the unique rows whose reads fall in (0,1], (1,2], (2,4] ... >32768 (NeuroShard's bins),
+        counted over `lookups` reads of `unique_rows` different rows.
+    """
+
+    zipf: float | None = None
+    reuse_bins: tuple[float, ...] | None = None
+    lookups: int | None = None
+    unique_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that exactly one of the two forms is given, and is complete."""
+        if (self.zipf is None) == (self.reuse_bins is None):
+            raise UsageError(
+                "an access profile is either {zipf} or {reuse_bins, lookups, unique_rows}; give one of the two"
+            )
+        if self.zipf is not None and not (math.isfinite(self.zipf) and 0 <= self.zipf <= STEEPEST_ZIPF):
+            raise UsageError(f"zipf is {self.zipf}; it must lie between 0 (uniform) and {STEEPEST_ZIPF:g}")
+        if self.reuse_bins is not None:
+            self._check_bins(self.reuse_bins)
+
+    def _check_bins(self, bins: tuple[float, ...]) -> None:
+        if len(bins) != NUM_REUSE_BINS or any(not 0 <= share <= 1 for share in bins) or abs(sum(bins) - 1) > ROUNDED:
+            raise UsageError(f"reuse_bins must be {NUM_REUSE_BINS} shares of the unique rows that add up to 1")
+        if self.lookups is None or self.unique_rows is None or not 1 <= self.unique_rows <= self.lookups:
+            raise UsageError(
+                "reuse_bins need the `lookups` and `unique_rows` they were counted at (1 <= unique_rows <= lookups)"
+            )
+
+
+# --- features and tables ----------------------------------------------------------------------------------------------
+
+
+def _wrong_name(name: str, what: str) -> str | None:
+    """What is wrong with names that would break a line of text or a file."""
+    if not name:
+        return f"a {what} needs a name; the empty string is not one"
+    bad = next((c for c in name if not c.isprintable()), None)
+    return bad and f"{what} name {name!r} holds the control character {bad!r}; names are printable text"
+
+
+def wrong_count(value: int | None, what: str) -> str | None:
+    """What is wrong with counts outside 1 .. 2^53."""
+    if value is None or 1 <= value < LARGEST_COUNT:
+        return None
+    return f"{what} is {value}; it must be at least 1 and below 2^53"
+
+
+def _wrong_amount(value: float, what: str) -> str | None:
+    if math.isfinite(value) and 0 <= value < LARGEST_COUNT:
+        return None
+    return f"{what} is {value}; it must be a finite number, 0 or more, below 2^53"
+
+
+@noun
+class Feature:
+    """A sparse feature that looks rows up in a table.
+
+    pooling_factor: mean ids per pooling (0 and fractions are legal).
+    num_poolings: poolings per sample.
+    weighted: each id carries a weight.
+    batch_size: samples per device and step, where they differ from the workload's.
+    """
+
+    name: str
+    pooling_factor: float
+    num_poolings: float = 1.0
+    weighted: bool = False
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check names and amounts."""
+        check_rules(
+            _wrong_name(self.name, "feature"),
+            _wrong_amount(self.pooling_factor, f"pooling_factor of feature '{self.name}'"),
+            _wrong_amount(self.num_poolings, f"num_poolings of feature '{self.name}'"),
+            wrong_count(self.batch_size, f"batch_size of feature '{self.name}'"),
+        )
+
+
+def _wrong_features(features: tuple[Feature, ...], table: str) -> str | None:
+    if not features:
+        return f"table '{table}' has no features; give at least one, or a pooling_factor"
+    names = [feature.name for feature in features]
+    twin = next((name for name in names if names.count(name) > 1), None)
+    if twin is not None:
+        return f"table '{table}' lists feature '{twin}' twice; list it once"
+    if len({feature.weighted for feature in features}) > 1:
+        return f"table '{table}' mixes weighted and unweighted features; TorchRec keeps them in two collections"
+    return None
+
+
+@noun
+class Table:
+    """An embedding table: num_embeddings rows of embedding_dim elements, and the features that read it.
+
+    pooling: 'sum' and 'mean' pool each bag; 'none' returns the rows of a sequence.
+    collection: path of the module that owns the table; tables of one collection can share a kernel.
+    access: how unevenly rows are read, where it is known.
+    """
+
+    name: str
+    num_embeddings: int
+    embedding_dim: int
+    features: tuple[Feature, ...]
+    pooling: Pooling = "sum"
+    data_type: DataType = "fp32"
+    collection: str = ""
+    access: AccessProfile | None = None
+
+    def __post_init__(self) -> None:
+        """Check names, counts, and that the features agree."""
+        check_rules(
+            _wrong_name(self.name, "table"),
+            wrong_count(self.num_embeddings, f"num_embeddings of table '{self.name}'"),
+            wrong_count(self.embedding_dim, f"embedding_dim of table '{self.name}'"),
+            _wrong_features(self.features, self.name) if len(self.features) != 1 else None,
+        )
+
+    @property
+    def weighted(self) -> bool:
+        """Whether its ids carry weights."""
+        return self.features[0].weighted
+
+    @property
+    def pooled(self) -> bool:
+        """Whether bags are pooled (EmbeddingBagCollection) or returned as sequences (EmbeddingCollection)."""
+        return self.pooling != "none"
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes per element of a row."""
+        return ELEMENT_BYTES[self.data_type]
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the whole table."""
+        return self.num_embeddings * self.embedding_dim * self.element_bytes
+
+
+# --- workloads --------------------------------------------------------------------------------------------------------
 
 
 @noun

@@ -6,7 +6,7 @@ from recsmith._types import noun
 from recsmith.data.batch import DataFeature, DataSchema
 from recsmith.errors import check_rules
 from recsmith.workloads import AccessProfile
-from recsmith.workloads.table_population import table_population
+from recsmith.workloads.sample import table_population
 
 MOST_ROWS = 2**40  # of a feature
 LONGEST_BAG = 10_000  # mean ids of a bag

@@ -1,6 +1,6 @@
 """The steady samples of a folder as arrays, from which cost models are trained.
 
-Legend: N samples, P tables of all of them together, 17 bins by reads of a row (workloads/access.py).
+Legend: N samples, P tables of all of them together, 17 bins by reads of a row (workloads/workload.py).
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from recsmith.measuring.columns import COMPUTE
 from recsmith.measuring.compute.samples import VISIT_COLUMNS, schedule_of
 from recsmith.measuring.parquet_parts import part_files, read_part
 from recsmith.measuring.rows import read_columns, whole_rows
-from recsmith.workloads.access import NUM_REUSE_BINS
+from recsmith.workloads.workload import NUM_REUSE_BINS
 
 Words = npt.NDArray[np.str_]
 SAMPLE_COLUMNS = ("sample", "number", "optimizer", "data_type", "batch_size", "tables")

@@ -17,7 +17,7 @@ from recsmith.files import did_you_mean
 from recsmith.training.optimizers import KIND
 from recsmith.training.optimizers.protocol import DenseOptimizerClass
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
-from recsmith.workloads.optimizers import CPU_OPTIMIZERS
+from recsmith.workloads.types import CPU_OPTIMIZERS
 
 SPARSE: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
