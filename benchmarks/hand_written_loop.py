@@ -67,20 +67,20 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     from recsmith.training.agreement import Agreement, Ending
     from recsmith.training.checkpoints import Checkpoints
     from recsmith.training.datasets import open_data
+    from recsmith.training.job import Progress, TrainingJob
+    from recsmith.training.log import RunLog
     from recsmith.training.loop import _train  # pyright: ignore[reportPrivateUsage]
     from recsmith.training.run import Checkpointing
     from recsmith.training.tables.features import Features
-    from recsmith.training.telling import Diary
-    from recsmith.training.underway import Reached, Underway
 
     made = replace(run, steps=steps, output=folder)
     agreement = Agreement()
     checkpoints = Checkpoints(Path(folder) / "checkpoints", Checkpointing(), agreement)
-    diary = Diary(Path(folder), dist.get_rank(), tensorboard=False, step=0)
+    log = RunLog(Path(folder), dist.get_rank(), tensorboard=False, step=0)
     dataset = open_data(run.data.train, "data.train")
     # sent_bytes: the first step of a run counts what it sends, which costs as much as a few steps, once
-    training = Underway(
-        made, job.plan, dataset, Features((), {}), job.job, agreement, checkpoints, diary, Reached(sent_bytes=1)
+    training = TrainingJob(
+        made, job.plan, dataset, Features((), {}), job.job, agreement, checkpoints, log, Progress(sent_bytes=1)
     )
     begun, busy = time.perf_counter(), time.process_time()
     _train(training, itertools.cycle(batches), Ending())
@@ -98,9 +98,9 @@ def pairs(run: dict[str, Any], count: int, steps: int, folder: str) -> list[tupl
     from recsmith.training.batches import pinned, training_batches
     from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
-    from recsmith.training.reading import run_from_raw
+    from recsmith.training.plan import agreed_plan
+    from recsmith.training.run import run_from_raw
     from recsmith.training.sharded import draw_weights, rank_device, shard
-    from recsmith.training.starting import agreed_plan
     from recsmith.training.tables.plain import features_of
 
     made = run_from_raw(run, "run")

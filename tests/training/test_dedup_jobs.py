@@ -110,7 +110,7 @@ def test_a_resumed_job_that_is_fed_by_processes_ends_with_the_same_bits(
 def test_what_gains_is_chosen_and_counted_in_the_plan(trained: tuple[Run, dict[str, Any]]) -> None:
     from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
-    from recsmith.training.starting import plan_here
+    from recsmith.training.plan import plan_here
     from recsmith.training.tables.dedup_parts import deduplication_of
 
     run, _ = trained

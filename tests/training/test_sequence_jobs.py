@@ -199,7 +199,7 @@ def test_sequences_that_cannot_be_trained_are_refused(tmp_path: Path, model: Run
 
 
 def test_plans_that_would_pool_a_sequence_table_are_refused(tmp_path: Path):
-    from recsmith.training.dry_run import dry_run
+    from recsmith.training.launching import dry_run
 
     with pytest.raises(PlanMismatch, match="is a pooled one in the plan and a sequence table in the model"):
         dry_run(a_run(tmp_path / "out", plan=a_plan(tmp_path, pooling="sum"), ranks=2))

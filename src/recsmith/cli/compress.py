@@ -98,7 +98,7 @@ def _relearn(data: str | None, folder: str, *, alone: bool) -> None:
     if data is None or not alone:
         raise UsageError("--relearn goes on with the run of --data as it is; give it --data RUN alone")
     from recsmith.adapters.installed import require_torchrec
-    from recsmith.training.reading import load_run
+    from recsmith.training.run import load_run
 
     require_torchrec()
     from recsmith.training.relearning import RUN, relearn
@@ -129,7 +129,7 @@ def _made(
     if data is None or run_file is None:
         return asked, compress_to(asked, options["target"], options["method"], **fields)  # type: ignore[arg-type]
     from recsmith.training.compressing import data_run, propose, run_workload
-    from recsmith.training.reading import save_run
+    from recsmith.training.run import save_run
 
     run = data_run(data, asked)
     asked = run_workload(run) if asked is None else asked

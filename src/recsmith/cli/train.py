@@ -49,15 +49,15 @@ def train_command(
     if capture is not None:
         settings = (*settings, f"capture={capture}")
     if dry_run:
-        from recsmith.training.dry_run import dry_run as show
+        from recsmith.training.launching import dry_run as show
 
         for line in show(run, settings):
             click.echo(line)
         return
     from recsmith.training.launching import train
-    from recsmith.training.progress import progress_words
+    from recsmith.training.log import progress_text
 
-    result = train(run, settings=settings, max_restarts=max_restarts, on_progress=lambda w: say(progress_words(w)))
+    result = train(run, settings=settings, max_restarts=max_restarts, on_progress=lambda w: say(progress_text(w)))
     if os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) == "0":
         _show_result(result, format_)
     if "RANK" in os.environ:

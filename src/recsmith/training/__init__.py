@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
-from recsmith.training.reading import load_run, run_from_raw, run_to_raw, save_run
 from recsmith.training.run import (
     Checkpointing,
     Run,
@@ -19,6 +18,10 @@ from recsmith.training.run import (
     RunMetrics,
     RunModel,
     RunTable,
+    load_run,
+    run_from_raw,
+    run_to_raw,
+    save_run,
 )
 from recsmith.training.run_data import BatchChange, RunData
 from recsmith.training.scores import Scores

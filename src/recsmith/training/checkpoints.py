@@ -32,8 +32,7 @@ from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import Raw, parse_json, read_text
 from recsmith.plans import Plan, load_plan, save_plan
 from recsmith.training.agreement import Agreement
-from recsmith.training.reading import save_run
-from recsmith.training.run import Checkpointing, Run
+from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import CheckpointRows
 

@@ -18,8 +18,7 @@ from recsmith.errors import UsageError
 from recsmith.files import parse, read_text, source_text
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import hash_maps, id_counts
-from recsmith.training.reading import load_run
-from recsmith.training.run import SCHEMA, Run, RunModel, RunTable
+from recsmith.training.run import SCHEMA, Run, RunModel, RunTable, load_run
 from recsmith.training.run_data import RunData
 from recsmith.training.tables import tables_of
 from recsmith.workloads import Feature, Table, Workload

@@ -16,8 +16,7 @@ from recsmith.errors import UsageError
 from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
 from recsmith.training.compressing import propose, run_workload
 from recsmith.training.launching import train
-from recsmith.training.reading import run_to_raw
-from recsmith.training.run import Run
+from recsmith.training.run import Run, run_to_raw
 from recsmith.training.variants import mean_within
 from recsmith.workloads import Workload
 

@@ -10,7 +10,7 @@ from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
 from recsmith.training.card import CARD, exported_model, read_card
 from recsmith.training.launching import local_ranks, names_modules
-from recsmith.training.reading import load_run, run_from_raw, run_to_raw
+from recsmith.training.run import load_run, run_from_raw, run_to_raw
 from recsmith.training.scores import Scores
 
 RANK = "recsmith.training.evaluation:evaluate_on_rank"
@@ -51,11 +51,11 @@ def evaluate_on_rank(run: Raw) -> Raw:
     import torch.distributed as dist
 
     from recsmith.training.datasets import open_data
-    from recsmith.training.evaluating import score
     from recsmith.training.export import MODEL, WEIGHTS, load_into
+    from recsmith.training.metrics import score
     from recsmith.training.models import build_task
+    from recsmith.training.plan import agreed_plan
     from recsmith.training.sharded import rank_device, shard
-    from recsmith.training.starting import agreed_plan
     from recsmith.training.tables.plain import features_of
 
     made = run_from_raw(run, "the run")

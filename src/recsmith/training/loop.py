@@ -1,7 +1,7 @@
 """Training on one rank, from top to bottom: batch -> model -> loss -> backward -> optimizers -> metrics -> checkpoint.
 
 Every rank of a job runs `train_on_rank`. What happens in a step stands in `_train`; what is done beside the steps, in
-underway.py.
+job.py.
 """
 
 import itertools
@@ -25,20 +25,17 @@ from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.card import check_maps, keep_maps
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
+from recsmith.training.job import Progress, evaluate_now, finish, log_progress, progress_of, save
+from recsmith.training.log import RunLog, StepTimes, tell_pid, time_forward, timed
 from recsmith.training.metrics import Window
 from recsmith.training.models import build_task, find_function
-from recsmith.training.reading import run_from_raw, save_run
-from recsmith.training.resharding import check_loadable
-from recsmith.training.run import Checkpointing, Run
+from recsmith.training.plan_rules import check_loadable
+from recsmith.training.run import Checkpointing, Run, run_from_raw, save_run
 from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
-from recsmith.training.starting import agreed_plan, starting_words
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.tables.dedup_parts import deduplication_of
 from recsmith.training.tables.plain import features_of
-from recsmith.training.telling import Diary, StepTimes, tell_pid
-from recsmith.training.timing import time_forward, timed
-from recsmith.training.underway import Reached, Underway, evaluate_underway, finish, reached_by, save, tell_progress
 
 Watcher = Callable[[int, float, Batch], object]  # step, loss, samples of this rank; what a run's watchers are
 CHECKPOINTS = "checkpoints"
@@ -49,16 +46,16 @@ def train_on_rank(run: Raw) -> Raw:
     """Train a run on this rank of a job, from its newest checkpoint if it has one; what came of it (JSON data)."""
     with heeding_sigterm() as ending:
         tell_pid()
-        training, source = _prepared(run_from_raw(run, "the run"))
+        job, source = _prepared(run_from_raw(run, "the run"))
         try:
-            with captured(training.run.capture):
-                ended = _train(training, source, ending)
-            return finish(training, ended=ended)
+            with captured(job.run.capture):
+                ended = _train(job, source, ending)
+            return finish(job, ended=ended)
         finally:
-            training.diary.close()
+            job.log.close()
 
 
-def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
+def _prepared(run: Run) -> tuple[TrainingJob, Iterator[TrainingBatch]]:
     """Data, model, plan and state of a job, fresh or from its newest checkpoint; and the batches that come next."""
     begun, rank, agreement = time.perf_counter(), dist.get_rank(), Agreement()
     output = Path(run.output)
@@ -72,116 +69,116 @@ def _prepared(run: Run) -> tuple[Underway, Iterator[TrainingBatch]]:
     if saved is not None:
         check_maps(run.model, output)
         check_loadable(saved.plan, plan)
-    said = starting_words(run, task, plan, dataset)
-    job, reached = shard(run, plan, task, rank_device()), reached_by(saved)
+    said = starting_lines(run, task, plan, dataset)
+    sharded, progress = shard(run, plan, task, rank_device()), progress_of(saved)
 
     source = training_batches(
-        dataset, run.data, features, rank=rank, ranks=dist.get_world_size(), seed=run.seed, position=reached.position,
-        step=reached.step, endless=run.steps is not None, output=output,
+        dataset, run.data, features, rank=rank, ranks=dist.get_world_size(), seed=run.seed, position=progress.position,
+        step=progress.step, endless=run.steps is not None, output=output,
     )  # fmt: skip
     first = next(source, None)
     if first is not None:
-        settle(job, first)
+        settle(sharded, first)
         source = itertools.chain([first], source)
-    _set_state(job, run, saved, reached)
+    _set_state(sharded, run, saved, progress)
 
-    diary = Diary(output, rank, tensorboard=run.metrics.tensorboard, step=reached.step)
+    log = RunLog(output, rank, tensorboard=run.metrics.tensorboard, step=progress.step)
     if rank == 0:
         keep_maps(run.model, output)
         save_run(run, output / "run.json")
         save_plan(plan, output / "plan.json")
-    for line in [*said, *([f"going on after step {reached.step:,} of '{saved.folder}'"] if saved else [])]:
-        diary.say({"note": line})
-    diary.write("start", {"step": reached.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
-    return Underway(run, plan, dataset, features, job, agreement, checkpoints, diary, reached), source
+    for line in [*said, *([f"going on after step {progress.step:,} of '{saved.folder}'"] if saved else [])]:
+        log.say({"note": line})
+    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
+    return TrainingJob(run, plan, dataset, features, sharded, agreement, checkpoints, log, progress), source
 
 
-def _set_state(job: ShardedJob, run: Run, saved: Saved | None, reached: Reached) -> None:
+def _set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
     """Weights, state of optimizers and random states: of the checkpoint, or of a fresh start."""
     if saved is None:
-        draw_weights(job, run.seed)
+        draw_weights(sharded, run.seed)
         torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # of dropout: every rank draws its own
         return
-    saved.load(job)
-    job.optimizer.set_optimizer_step(reached.step)
+    saved.load(sharded)
+    sharded.optimizer.set_optimizer_step(progress.step)
     saved.restore_random()
 
 
-def _train(training: Underway, source: Iterator[TrainingBatch], ending: Ending) -> bool:
+def _train(job: TrainingJob, source: Iterator[TrainingBatch], ending: Ending) -> bool:
     """Train until steps or samples are used up, or a signal asks to end, which is True."""
-    run, reached, device = training.run, training.reached, training.job.device
+    run, progress, device = job.run, job.progress, job.sharded.device
     times, window, guard = StepTimes(), Window(device), LossGuard(device)
-    step: TrainingStep = step_of(training.job, run.pipeline, lambda text: training.diary.say({"note": text}))
+    step: TrainingStep = step_of(job.sharded, run.pipeline, lambda text: job.log.say({"note": text}))
     batches = timed(pinned(source, device), times)
-    usual_step = reached.step + 1 + step.batches_ahead
-    time_forward(training.job.model, times)
+    usual_step = progress.step + 1 + step.batches_ahead
+    time_forward(job.sharded.model, times)
     watchers: list[Watcher] = [find_function(name) for name in run.watchers]
-    stop, total = False, training.total_steps
-    while not stop and (run.steps is None or reached.step < run.steps):
+    stop, total = False, job.total_steps
+    while not stop and (run.steps is None or progress.step < run.steps):
         try:
-            counting = not reached.sent_bytes and reached.step + 1 >= usual_step
-            outcome = _counted(step, batches, reached) if counting else step(batches)
+            counting = not progress.sent_bytes and progress.step + 1 >= usual_step
+            outcome = _counted(step, batches, progress) if counting else step(batches)
         except StopIteration:
             break
-        reached.step, reached.position = reached.step + 1, outcome.places[-1].position
+        progress.step, progress.position = progress.step + 1, outcome.places[-1].position
         times.steps, times.samples = times.steps + 1, times.samples + outcome.asked
-        reached.corrupt += outcome.corrupt
+        progress.corrupt += outcome.corrupt
         window.add(outcome.logits, outcome.labels)
         for watch in watchers:
             for place in outcome.places:
-                watch(reached.step, float(outcome.loss), expanded(place.samples))
+                watch(progress.step, float(outcome.loss), expanded(place.samples))
 
-        guard.look(reached.step, outcome.loss, outcome.places[-1])
-        due = run.checkpoint is not None and reached.step % run.checkpoint.every == 0
-        if due or reached.step % AGREED_EVERY == 0:
-            stop, due = _agreed(training, ending, guard, due)
+        guard.look(progress.step, outcome.loss, outcome.places[-1])
+        due = run.checkpoint is not None and progress.step % run.checkpoint.every == 0
+        if due or progress.step % AGREED_EVERY == 0:
+            stop, due = _agreed(job, ending, guard, due)
 
-        if reached.step % run.metrics.every == 0:
-            reached.scores = window.scores()
-            tell_progress(training, times, total)
-        if run.metrics.evaluate_every and reached.step % run.metrics.evaluate_every == 0:
+        if progress.step % run.metrics.every == 0:
+            progress.scores = window.scores()
+            log_progress(job, times, total)
+        if run.metrics.evaluate_every and progress.step % run.metrics.evaluate_every == 0:
             step.pause()
-            evaluate_underway(training)
+            evaluate_now(job)
             step.resume()
         if due:
-            save(training)
-        training.checkpoints.poll()
+            save(job)
+        job.checkpoints.poll()
     step.pause()
-    _agreed_at_the_end(training, guard)
+    _agreed_at_the_end(job, guard)
     return stop
 
 
-def _agreed(training: Underway, ending: Ending, guard: LossGuard, due: bool) -> tuple[bool, bool]:
+def _agreed(job: TrainingJob, ending: Ending, guard: LossGuard, due: bool) -> tuple[bool, bool]:
     """Whether all ranks stop here, and whether they save a checkpoint: where one is due, and where they stop.
 
     Raises:
         RecSmithError: a loss of some rank is not finite.
     """
-    agreement = training.agreement
+    agreement = job.agreement
     stop, broken = agreement.heard()  # as told the time before: nobody waits
     agreement.tell(stop=ending.asked, broken=guard.culprit is not None)
-    saves = training.run.checkpoint is not None and (due or stop)
+    saves = job.run.checkpoint is not None and (due or stop)
     if saves and not broken:  # never a state whose loss nobody has looked at
         asked, broken = agreement.heard()
         stop = stop or asked
     if broken:
-        guard.refuse(training.output)
+        guard.refuse(job.output)
     return stop, saves
 
 
-def _agreed_at_the_end(training: Underway, guard: LossGuard) -> None:
+def _agreed_at_the_end(job: TrainingJob, guard: LossGuard) -> None:
     """Refuse what was trained where a loss of some rank is not finite.
 
     Raises:
         RecSmithError: one is not.
     """
-    training.agreement.heard()
-    training.agreement.tell(stop=False, broken=guard.culprit is not None)
-    if training.agreement.heard()[1]:
-        guard.refuse(training.output)
+    job.agreement.heard()
+    job.agreement.tell(stop=False, broken=guard.culprit is not None)
+    if job.agreement.heard()[1]:
+        guard.refuse(job.output)
 
 
-def _counted(step: TrainingStep, batches: Iterator[TrainingBatch], reached: Reached) -> StepOutcome:
+def _counted(step: TrainingStep, batches: Iterator[TrainingBatch], progress: Progress) -> StepOutcome:
     """A step, and the bytes that it gives to collectives: the most of any rank."""
     with BytesSent() as sent:
         outcome = step(batches)

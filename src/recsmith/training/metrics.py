@@ -10,7 +10,11 @@ import torch.distributed as dist
 from torchrec.metrics.calibration import compute_calibration
 from torchrec.metrics.ne import compute_ne, get_ne_states
 
+from recsmith.data import Dataset
+from recsmith.training.batches import evaluation_batches
 from recsmith.training.scores import Scores
+from recsmith.training.sharded import ShardedJob
+from recsmith.training.tables.features import Features
 
 ETA = 1e-12  # of torchrec.metrics: probabilities stay this far from 0 and 1
 BINS = 2**14  # of training's AUC: what falls into one counts as equal; trade-off: finer ones cost time at each line
@@ -116,3 +120,17 @@ def _gathered(values: torch.Tensor) -> torch.Tensor:
     parts = [torch.empty_like(padded) for _ in counts]
     dist.all_gather(parts, padded)
     return torch.cat([part[:count] for part, count in zip(parts, counts.tolist(), strict=True)])
+
+
+def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int) -> Scores:
+    """Scores on all samples of a dataset, with the exact AUC; called on every rank."""
+    window = Window(job.device)
+    job.model.eval()
+    with torch.no_grad():
+        for batch, count in evaluation_batches(
+            dataset, features, rank=dist.get_rank(), ranks=dist.get_world_size(), batch_size=batch_size
+        ):
+            _, (_, logits, labels, _) = job.model(batch.to(job.device))
+            window.add(logits[:count], labels[:count])
+    job.model.train()
+    return window.exact_scores()

@@ -21,8 +21,7 @@ from recsmith.training.card import keep_maps, kept_name
 from recsmith.training.checkpoints import PLAN_FILE, PROGRESS, RUN_FILE, STATE
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import hash_maps, id_counts
-from recsmith.training.reading import save_run
-from recsmith.training.run import Run
+from recsmith.training.run import Run, save_run
 from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
 from recsmith.training.tables import tables_of
 

@@ -1,4 +1,4 @@
-"""Scores of predictions, as files and reports hold them."""
+"""Scores of predictions, as files, logs and reports hold them."""
 
 from recsmith._types import noun
 
@@ -15,3 +15,11 @@ class Scores:
     ne: float
     calibration: float
     auc: float
+
+
+def scores_text(scores: Scores) -> str:
+    """Scores in a line."""
+    return (
+        f"log loss {scores.logloss:.5f}, NE {scores.ne:.4f}, AUC {scores.auc:.5f}, calibration "
+        f"{scores.calibration:.4f} of {scores.samples:,} samples"
+    )

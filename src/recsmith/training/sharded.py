@@ -20,7 +20,8 @@ from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task
 from recsmith.training.optimizers.building import check_device, combined_optimizer, fuse
-from recsmith.training.planned import check_sequences, with_collections
+from recsmith.training.plan import with_collections
+from recsmith.training.plan_rules import check_sequences
 from recsmith.training.run import Run
 from recsmith.training.stores import store_of
 from recsmith.training.stores.protocol import RowStore

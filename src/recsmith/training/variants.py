@@ -26,9 +26,8 @@ from recsmith.files import (
     write_text,
 )
 from recsmith.training.launching import train
-from recsmith.training.reading import load_run
-from recsmith.training.run import Run
-from recsmith.training.telling import LOG
+from recsmith.training.log import LOG
+from recsmith.training.run import Run, load_run
 
 SCHEMA = "recsmith/train-bench/1"
 STUDENT = (

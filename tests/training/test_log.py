@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recsmith.training.telling import LOG, Diary
+from recsmith.training.log import LOG, RunLog
 
 
 @contextmanager
@@ -30,32 +30,32 @@ def steps_of(folder: Path) -> list[int]:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Notes that a diary says."""
+    """Notes that a log says."""
     notes: list[str] = []
-    monkeypatch.setattr(Diary, "say", lambda _, words: notes.append(words["note"]))
+    monkeypatch.setattr(RunLog, "say", lambda _, words: notes.append(words["note"]))
     return notes
 
 
 @pytest.mark.parametrize("room", [0, 10])  # for the next line: none, and a part of it
 def test_a_full_disk_costs_lines_and_not_the_training(tmp_path: Path, said: list[str], room: int):
-    diary = Diary(tmp_path, 0, tensorboard=False, step=0)
-    diary.write("train", {"step": 1})
+    log = RunLog(tmp_path, 0, tensorboard=False, step=0)
+    log.write("train", {"step": 1})
     with files_of_at_most((tmp_path / LOG).stat().st_size + room):
-        diary.write("train", {"step": 2})
-        diary.write("train", {"step": 3})
-    diary.write("train", {"step": 4})
+        log.write("train", {"step": 2})
+        log.write("train", {"step": 3})
+    log.write("train", {"step": 4})
     assert steps_of(tmp_path) == [1, 4]
     assert len(said) == 1
     assert "cannot be written" in said[0]
 
 
 def test_going_on_forgets_lines_after_the_checkpoint_and_half_written_ones(tmp_path: Path):
-    diary = Diary(tmp_path, 0, tensorboard=False, step=0)
+    log = RunLog(tmp_path, 0, tensorboard=False, step=0)
     for step in (1, 2, 3):
-        diary.write("train", {"step": step})
+        log.write("train", {"step": step})
     with (tmp_path / LOG).open("a") as file:
         file.write('{"event": "tra')
-    Diary(tmp_path, 0, tensorboard=False, step=2)
+    RunLog(tmp_path, 0, tensorboard=False, step=2)
     assert steps_of(tmp_path) == [1, 2]
 
 
@@ -63,10 +63,10 @@ def test_tensorboard_gets_the_numbers_of_lines_that_have_a_step(tmp_path: Path):
     pytest.importorskip("tensorboard")
     pytest.importorskip("torch")
     for steps, going_on_after in (((100, 200), 0), ((200, 300), 100)):  # ended after 200, and went on from 100
-        diary = Diary(tmp_path, 0, tensorboard=True, step=going_on_after)
+        log = RunLog(tmp_path, 0, tensorboard=True, step=going_on_after)
         for step in steps:
-            diary.write("train", {"step": step, "logloss": step / 1000 + going_on_after, "note": "no number"})
-        diary.close()
+            log.write("train", {"step": step, "logloss": step / 1000 + going_on_after, "note": "no number"})
+        log.close()
     scalars = read_scalars(tmp_path / "tensorboard")
     assert scalars == {"train/logloss": [(100, 0.1), (200, 100.2), (300, 100.3)]}
 
@@ -93,8 +93,8 @@ def test_a_disk_that_refuses_tensorboard_costs_its_numbers_alone(tmp_path: Path,
 
     made = Full()
     monkeypatch.setattr(board, "import_module", lambda _: SimpleNamespace(SummaryWriter=lambda *_, **__: made))
-    diary = Diary(tmp_path, 0, tensorboard=True, step=0)
-    diary.write("train", {"step": 1, "logloss": 0.5, "auc": 0.7})
-    diary.close()
+    log = RunLog(tmp_path, 0, tensorboard=True, step=0)
+    log.write("train", {"step": 1, "logloss": 0.5, "auc": 0.7})
+    log.close()
     assert made.asked == 1
     assert steps_of(tmp_path) == [1]

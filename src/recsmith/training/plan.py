@@ -1,34 +1,101 @@
-"""The plan of a run: read from its file, or made for the model, its data and this job when it starts."""
+"""The plan of a job: read from its file, or made for the model, its data and these ranks; the same on every rank."""
 
+import logging
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
+import torch.distributed as dist
 from torch import nn
-from torchrec import EmbeddingConfig
-from torchrec.distributed.planner import ParameterConstraints
+from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints, Topology
+from torchrec.distributed.planner.types import PlannerError
+from torchrec.distributed.types import ModuleSharder
 
+from recsmith.adapters.convert import from_sharding_plan
 from recsmith.adapters.drop_in_planner import RecSmithPlanner
-from recsmith.adapters.topology import device_type
+from recsmith.adapters.rank_0 import from_rank_0
+from recsmith.adapters.topology import device_type, read_cluster, to_topology
+from recsmith.adapters.torchrec_planner import quiet
 from recsmith.adapters.workload import read_workload
-from recsmith.clusters import Cluster
+from recsmith.clusters import Cluster, Links
 from recsmith.costs.neural.model import NeuralCostModel
-from recsmith.data import Batch, DataSchema
+from recsmith.data import Batch, DataSchema, Dataset
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
-from recsmith.plans import Plan, load_plan
-from recsmith.problems import Constraints, Space, TableRule
+from recsmith.jobs.machine import free_bytes
+from recsmith.planning.simulate import price
+from recsmith.plans import Plan, load_plan, plan_from_raw, plan_to_raw
+from recsmith.problems import Constraints, Space
 from recsmith.training.collectives import collectives_of, sharders_of
-from recsmith.training.resharding import loadable_rules
+from recsmith.training.plan_rules import plan_limits
 from recsmith.training.run import Run
 from recsmith.training.tables.plain import configs_of, features_of
-from recsmith.training.this_cluster import this_cluster
-from recsmith.training.torchrec_plans import TORCHREC, plan_as_torchrec
+from recsmith.units import format_size
 
+TORCHREC = "torchrec"
 MADE_HERE = ("auto", TORCHREC)  # plans that no file holds
 LEARNED_ON_CPU = "neural:cpu"  # of FBGEMM's kernels, with the caches of a processor; of some optimizers and data types
 UNSPLIT = Space(types=("table_wise", "data_parallel"))  # gloo makes split tables slower than any cost model says
-SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
+TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
+GLOO = Links(
+    intra_host_bandwidth=2.0e9,
+    inter_host_bandwidth=1.0e9,
+    intra_host_latency_s=2e-4,
+    inter_host_latency_s=4e-4,
+)
+"""What processes of one host reach over gloo: the curves of `recsmith measure kernels` that ship for `cpu`, rounded.
+
+An all_to_all of 2 processes takes 0.14 ms and 3.3 GB/s, of 4 on two cores 0.5 ms and 1.8 GB/s; an all_reduce of 2
+0.29 ms and 1.5 GB/s. TorchRec has 600 GiB/s and no latency for it. Between hosts nothing was measured: half is assumed.
+"""
+
+
+def agreed_plan(run: Run, task: nn.Module, dataset: Dataset, before: Plan | None, ranks_per_host: int) -> Plan:
+    """The plan of this job, made or read by rank 0. before: the plan of its checkpoint, kept where it still fits."""
+    ranks = dist.get_world_size()
+
+    def make() -> Plan:
+        if before is not None and run.plan in MADE_HERE and before.cluster.world_size == ranks:
+            return before
+        return plan_here(run, task, dataset, ranks, ranks_per_host, before)
+
+    return plan_from_raw(from_rank_0(lambda: plan_to_raw(make())), "rank 0's plan")
+
+
+def plan_here(
+    run: Run, task: nn.Module, dataset: Dataset, ranks: int, ranks_per_host: int, before: Plan | None = None
+) -> Plan:
+    """The plan of a run for so many ranks, made or read in this process. before: the plan of its checkpoint."""
+    with dataset.batches(rank=0, world_size=1, batch_size=1024, seed=run.seed, shuffle=False) as batches:
+        sample = next(batches, None)
+    if sample is None or not len(sample):
+        raise UsageError("data.train holds no samples; name data that has some")
+    return make_plan(run, task, dataset.schema, sample, ranks=ranks, ranks_per_host=ranks_per_host, before=before)
+
+
+def starting_lines(run: Run, task: nn.Module, plan: Plan, dataset: Dataset) -> list[str]:
+    """Lines about model, data and plan, for people."""
+    tables = plan.workload.tables
+    weights = sum(table.num_embeddings * table.embedding_dim for table in tables)
+    dense = sum(parameter.numel() for parameter in task.parameters()) - weights
+    sizes = [table.num_embeddings for table in tables]
+    types: dict[str, int] = {}
+    for placement in plan.placements:
+        types[placement.sharding_type] = types.get(placement.sharding_type, 0) + 1
+    ranks = plan.cluster.world_size
+    batches = run.data.batch_sizes(ranks).changes
+    local = ", then ".join(f"{size:,}" for _, size in batches)
+    known = dataset.num_samples
+    return [
+        f"model {run.model.name}: {dense:,} dense parameters, and {weights:,} in {len(tables)} tables of "
+        f"{min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
+        f"data: {'unknown number of' if known is None else f'{known:,}'} samples; {local} a rank and step on {ranks} "
+        f"ranks, {run.optimizers.sparse.name} for tables, {run.optimizers.dense.name} for the rest",
+        f"plan {plan.digest[:12]} ({run.plan if run.plan not in MADE_HERE else f'made now, by {plan.planner}'}): "
+        + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),
+    ]
 
 
 def make_plan(
@@ -49,7 +116,7 @@ def make_plan(
     cluster, batch_size = this_cluster(ranks, ranks_per_host), run.data.local_batch_size(ranks)
     lookups = _lookups(model, schema, sample, batch_size)
     if run.plan != TORCHREC:
-        return _auto_plan(run, model, cluster, batch_size, lookups, _limits(run, before, model))
+        return _auto_plan(run, model, cluster, batch_size, lookups, plan_limits(run, before, model))
     return plan_as_torchrec(
         model,
         sharders_of(collectives_of(run.comms)),
@@ -93,16 +160,6 @@ def _auto_plan(
         return plan(learned)
 
 
-def _limits(run: Run, before: Plan | None, model: nn.Module) -> Constraints:
-    """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`."""
-    carried = collectives_of(run.comms).sharding_types()
-    rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
-    if device_type() == "cpu":
-        names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
-        rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in names]
-    return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))
-
-
 def _plan_of_file(file: str, ranks: int) -> Plan:
     plan = load_plan(file)
     if plan.cluster.job_world_size != ranks:
@@ -115,17 +172,6 @@ def _plan_of_file(file: str, ranks: int) -> Plan:
             f"'{file}' is a plan for a 2D job, which `train` does not run yet; plan for one sharding group"
         )
     return plan
-
-
-def check_sequences(plan: Plan) -> None:
-    """UsageError where a sequence table is copied to every rank on CPU: FBGEMM pools its rows there."""
-    sequences = {table.name for table in plan.workload.tables if not table.pooled}
-    for placement in plan.placements if device_type() == "cpu" else ():
-        if placement.table in sequences and placement.sharding_type not in SEQUENCES_ON_CPU:
-            raise UsageError(
-                f"table '{placement.table}' has pooling none and is {placement.sharding_type} in the plan, and "
-                f"FBGEMM pools such a copy on CPU; use a plan of {', '.join(SEQUENCES_ON_CPU)} for it"
-            )
 
 
 def _lookups(model: nn.Module, schema: DataSchema, sample: Batch, batch_size: int) -> dict[str, ParameterConstraints]:
@@ -182,3 +228,43 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
             )
     tables = tuple(replace(table, collection=paths[table.name]) for table in plan.workload.tables)
     return replace(plan, workload=replace(plan.workload, tables=tables))
+
+
+def plan_as_torchrec(
+    model: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]],
+    cluster: Cluster,
+    lookups: Mapping[str, ParameterConstraints],
+    *,
+    batch_size: int,
+    optimizer: str,
+) -> Plan:
+    """TorchRec's plan for a model, priced by RecSmith. lookups: ids of a bag of each feature, by table.
+
+    Raises:
+        NoPlanFound: TorchRec's planner found none.
+    """
+    workload = read_workload(model, sharders, batch_size=batch_size, constraints=lookups, optimizer=optimizer)
+    try:
+        with quiet():
+            planner = EmbeddingShardingPlanner(
+                topology=to_topology(cluster), batch_size=batch_size, constraints=dict(lookups), stats=[], debug=False
+            )
+            found = planner.plan(model, list(sharders))
+    except PlannerError as error:
+        raise NoPlanFound(f"TorchRec's planner: {str(error).splitlines()[0][:200]}; use plan: auto") from None
+    return replace(price(workload, cluster, from_sharding_plan(found, workload, cluster)), planner=TORCHREC)
+
+
+def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
+    """The cluster of a job of so many ranks, started on machines like this one."""
+    kind = device_type()
+    logging.getLogger("torchrec").setLevel(logging.ERROR)  # it warns of topologies that are made directly
+    if kind == "cuda":
+        capacity = torch.cuda.get_device_properties(0).total_memory
+        return read_cluster(
+            Topology(ranks, kind, hbm_cap=int(capacity * TABLES_SHARE), local_world_size=ranks_per_host)
+        )
+    capacity = int((free_bytes() or 2**33) * TABLES_SHARE)
+    topology = Topology(ranks, kind, ddr_cap=capacity // ranks_per_host, local_world_size=ranks_per_host)
+    return replace(read_cluster(topology), links=GLOO)

@@ -21,7 +21,7 @@ DIM, ROW_BYTES = 32, 33 * 4  # under row-wise Adagrad: weights, and one number o
 def planned(folder: Path, **words: Any) -> Plan:
     from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
-    from recsmith.training.starting import plan_here
+    from recsmith.training.plan import plan_here
 
     features = [{"name": name, "num_embeddings": size} for name, size in SIZES.items()]
     data = {"format": "generator", "seed": 1, "dense": 2, "features": features, "num_samples": 500}
@@ -41,7 +41,7 @@ def test_tables_stay_whole_on_a_cpu(tmp_path: Path, optimizer: Any, cost_model: 
 
 def test_a_table_larger_than_a_rank_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_a_rank = SIZES["large"] * ROW_BYTES * 0.8
-    monkeypatch.setattr("recsmith.training.this_cluster.free_bytes", lambda: int(2 * of_a_rank / 0.8))
+    monkeypatch.setattr("recsmith.training.plan.free_bytes", lambda: int(2 * of_a_rank / 0.8))
     plan = planned(tmp_path)
     large = next(placement for placement in plan.placements if placement.table == "large")
     assert large.sharding_type not in ("table_wise", "data_parallel")
@@ -49,6 +49,6 @@ def test_a_table_larger_than_a_rank_is_split(tmp_path: Path, monkeypatch: pytest
 
 
 def test_tables_larger_than_all_ranks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recsmith.training.this_cluster.free_bytes", lambda: SIZES["large"] * ROW_BYTES)
+    monkeypatch.setattr("recsmith.training.plan.free_bytes", lambda: SIZES["large"] * ROW_BYTES)
     with pytest.raises(Infeasible, match="fit"):
         planned(tmp_path)

@@ -1,16 +1,23 @@
-"""What a job says of itself: lines of log.jsonl, TensorBoard, and progress for the person who waits."""
+"""What a job says of itself: lines of log.jsonl, TensorBoard, times of steps, and text for the person who waits."""
 
 import json
 import os
 import sys
 import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from recsmith.files import Raw, write_text
 from recsmith.jobs.board import Board
 from recsmith.jobs.telling import TOLD, tell
+from recsmith.units import format_time
+
+if TYPE_CHECKING:
+    from torch import nn
 
 LOG = "log.jsonl"
+Item = TypeVar("Item")
 
 
 def tell_pid() -> None:
@@ -19,8 +26,8 @@ def tell_pid() -> None:
         tell({"pid": os.getpid()})
 
 
-class Diary:
-    """Rank 0's record of a run; other ranks' words are dropped."""
+class RunLog:
+    """Rank 0's record of a run; other ranks write nothing."""
 
     def __init__(self, folder: Path, rank: int, *, tensorboard: bool, step: int) -> None:
         self.rank = rank
@@ -33,29 +40,27 @@ class Diary:
         if tensorboard:
             self._board = Board(folder / "tensorboard", step + 1)
 
-    def write(self, event: str, words: Raw) -> None:
+    def write(self, event: str, values: Raw) -> None:
         """A line of log.jsonl, and its numbers for TensorBoard where it has a step."""
         if self.rank:
             return
-        self._append(json.dumps({"event": event, **words}) + "\n")
-        if self._board is not None and "step" in words:
-            self._board.write(words["step"], words, event)
+        self._append(json.dumps({"event": event, **values}) + "\n")
+        if self._board is not None and "step" in values:
+            self._board.write(values["step"], values, event)
 
     def close(self) -> None:
         """Write what TensorBoard still keeps in memory."""
         if self._board is not None:
             self._board.close()
 
-    def say(self, words: Raw) -> None:
+    def say(self, message: Raw) -> None:
         """Tell the process that started this job, or stderr where a launcher did."""
         if self.rank:
             return
         if TOLD in os.environ:
-            tell(words)
+            tell(message)
         else:
-            from recsmith.training.progress import progress_words
-
-            print(f"recsmith: {progress_words(words)}", file=sys.stderr, flush=True)  # noqa: T201
+            print(f"recsmith: {progress_text(message)}", file=sys.stderr, flush=True)  # noqa: T201
 
     def _append(self, line: str) -> None:
         """Add a line, whole or not at all; where the disk refuses it, say so once: training goes on without."""
@@ -108,3 +113,47 @@ class StepTimes:
         shares = {**known, "backward": max(0.0, seconds / steps - sum(known.values()))}
         self.__init__()
         return seconds, shares
+
+
+def timed(source: Iterator[Item], times: StepTimes) -> Generator[Item]:
+    """The batches, and how long the loop waited for them."""
+    while True:
+        begun = time.perf_counter()
+        batch = next(source, None)
+        times.add("data", time.perf_counter() - begun)
+        if batch is None:
+            return
+        yield batch
+
+
+def time_forward(model: "nn.Module", times: StepTimes) -> None:
+    """Count the seconds of forward passes (of their launch, on a GPU)."""
+    begun = [0.0]
+
+    def before(*_: object) -> None:
+        begun[0] = time.perf_counter()
+
+    def after(*_: object) -> None:
+        times.add("forward", time.perf_counter() - begun[0])
+
+    model.register_forward_pre_hook(before)
+    model.register_forward_hook(after)
+
+
+def progress_text(message: Raw) -> str:
+    """What a job told as a line for people."""
+    if "note" in message:
+        return str(message["note"])
+    scores = message["scores"]
+    parts = ", ".join(f"{part} {_ms(seconds)}" for part, seconds in message["parts_s"].items())
+    whole = f"/{message['steps']:,}" if message.get("steps") else ""
+    left = f", {format_time(message['left_s'])} left" if message.get("left_s") is not None else ""
+    speed = f"{message['samples_per_s']:,.0f} samples/s (step {_ms(message['step_s'])}: {parts})"
+    return (
+        f"step {message['step']:,}{whole}: log loss {scores['logloss']:.5f}, NE {scores['ne']:.4f}, "
+        f"AUC {scores['auc']:.4f}, {speed}{left}"
+    )
+
+
+def _ms(seconds: Any) -> str:
+    return f"{seconds * 1e3:.1f} ms"

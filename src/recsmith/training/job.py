@@ -1,0 +1,173 @@
+"""A rank's training while it is under way: what it consists of, how far it is, and what is done beside the steps."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from recsmith._process import proc_bytes
+from recsmith.data import Dataset, Position
+from recsmith.files import Raw, decode, encode
+from recsmith.plans import Plan
+from recsmith.training.agreement import Agreement
+from recsmith.training.checkpoints import Checkpoints, Saved
+from recsmith.training.datasets import open_data
+from recsmith.training.export import MODEL, export
+from recsmith.training.log import RunLog, StepTimes
+from recsmith.training.metrics import score
+from recsmith.training.run import Run
+from recsmith.training.scores import Scores, scores_text
+from recsmith.training.sharded import ShardedJob, rank_device
+from recsmith.training.tables.features import Features
+
+
+@dataclass
+class Progress:
+    """How far training is."""
+
+    step: int = 0
+    position: Position | None = None
+    scores: Scores | None = None
+    saved: int = 0  # step of the newest checkpoint
+    corrupt: int = 0  # samples that this rank has left out since the job started
+    sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """All that a rank's training consists of; only `reached` changes."""
+
+    run: Run
+    plan: Plan
+    dataset: Dataset
+    features: Features
+    sharded: ShardedJob
+    agreement: Agreement
+    checkpoints: Checkpoints
+    log: RunLog
+    progress: Progress
+
+    @property
+    def output(self) -> Path:
+        """The run's folder."""
+        return Path(self.run.output)
+
+    @property
+    def total_steps(self) -> int | None:
+        """Steps of the whole run, where the number of samples is known."""
+        run, known = self.run, self.dataset.num_samples
+        if run.steps is not None or known is None:
+            return run.steps
+        ranks = dist.get_world_size()
+        return run.data.batch_sizes(ranks).steps(known, run.data.epochs, ranks)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of this rank in the largest step."""
+        return self.run.data.local_batch_size(dist.get_world_size())
+
+
+def progress_of(saved: Saved | None) -> Progress:
+    """How far a checkpoint is."""
+    if saved is None:
+        return Progress()
+    raw = saved.progress
+    position = raw["position"]
+    return Progress(
+        step=raw["step"],
+        saved=raw["step"],
+        position=None if position is None else decode(Position, position, str(saved.folder)),
+        scores=None if raw["scores"] is None else decode(Scores, raw["scores"], str(saved.folder)),
+    )
+
+
+def save(job: TrainingJob) -> None:
+    """Save the state; where the disk refuses it, say so and train on."""
+    begun, progress, log = time.perf_counter(), job.progress, job.log
+    raw = {
+        "step": progress.step,
+        "ranks": dist.get_world_size(),
+        "position": None if progress.position is None else encode(progress.position),
+        "scores": None if progress.scores is None else encode(progress.scores),
+    }
+    problem = job.checkpoints.save(job.sharded, job.run, job.plan, raw)
+    seconds = time.perf_counter() - begun
+    log.write("checkpoint", {"step": progress.step, "seconds": seconds, **({"problem": problem} if problem else {})})
+    progress.saved = progress.saved if problem else progress.step
+    if problem:
+        log.say({"note": f"no checkpoint of step {progress.step:,}: {problem}; training goes on, older ones stay"})
+
+
+def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
+    """Scores and times since the last line, for the log and for people."""
+    progress, log = job.progress, job.log
+    steps, asked = times.steps, times.samples * dist.get_world_size()
+    seconds, parts = times.take()
+    assert progress.scores is not None
+    corrupt = asked - progress.scores.samples
+    values = {
+        "step": progress.step,
+        **encode(progress.scores),
+        **({"corrupt": corrupt} if corrupt else {}),
+        "samples_per_s": progress.scores.samples / seconds,
+        "step_s": seconds / max(steps, 1),
+        **{f"{part}_s": spent for part, spent in parts.items()},
+    }
+    log.write("train", values)
+    left = None if total is None else (total - progress.step) * seconds / max(steps, 1)
+    told = {name: values[name] for name in ("step", "samples_per_s", "step_s")}
+    log.say({**told, "steps": total, "scores": encode(progress.scores), "parts_s": parts, "left_s": left})
+
+
+def evaluate_now(job: TrainingJob) -> Scores:
+    """Scores on data.test."""
+    dataset = open_data(job.run.data.test, "data.test")
+    scores = score(job.sharded, dataset, job.features, job.batch_size)
+    job.log.write("test", {"step": job.progress.step, **encode(scores)})
+    job.log.say({"note": f"test, step {job.progress.step:,}: {scores_text(scores)}"})
+    return scores
+
+
+def finish(job: TrainingJob, *, ended: bool) -> Raw:
+    """A last checkpoint, scores and the exported model; of a job that a signal ended, which has saved already, none."""
+    run, progress, log = job.run, job.progress, job.log
+    if run.checkpoint is not None and not ended and progress.step > progress.saved:
+        save(job)
+    problem = job.checkpoints.finish()
+    if problem:
+        log.say({"note": f"the last checkpoint failed: {problem}"})
+    corrupt = _over_ranks(progress.corrupt, dist.ReduceOp.SUM)
+    result: Raw = {
+        "step": progress.step, "complete": not ended, "sent_bytes": progress.sent_bytes, "peak_bytes": peak_bytes(),
+        "corrupt": corrupt,
+    }  # fmt: skip
+    if corrupt:
+        log.say({"note": f"{corrupt:,} corrupt samples were left out; `recsmith data check` says which"})
+    if ended:
+        kept = f"saved after step {progress.step:,}; the same command goes on from there"
+        lost = f"ended after step {progress.step:,} with nothing saved, since the run has no checkpoint"
+        log.say({"note": f"asked to end: {lost if run.checkpoint is None else kept}"})
+        return result
+    if run.data.test is not None:
+        result["test"] = encode(evaluate_now(job))
+    folder = job.output / MODEL
+    export(job.sharded, run, job.dataset.schema, folder, {"step": progress.step, "test": result.get("test")})
+    log.say({"note": f"trained {progress.step:,} steps; the model is in '{folder}'"})
+    return result
+
+
+def peak_bytes() -> int:
+    """The most memory that a rank has held: of its GPU, or resident; the most of any rank."""
+    on_gpu = torch.cuda.is_available()
+    mine = torch.cuda.max_memory_allocated() if on_gpu else proc_bytes("self/status", "VmHWM")
+    return _over_ranks(mine, dist.ReduceOp.MAX)
+
+
+def _over_ranks(number: int, how: Any) -> int:
+    """The sum, or the most, of every rank's number."""
+    found = torch.tensor(number, dtype=torch.int64, device=rank_device())
+    dist.all_reduce(found, how)
+    return int(found)

@@ -1,0 +1,94 @@
+"""Which plans a run can train under: with its codecs, on this device, and from the state of its checkpoint.
+
+A checkpoint of one plan is loaded under another shard by shard, as it lies on disk: torch.distributed.checkpoint reads
+any rectangle of a tensor that was saved under the same name and size. Weights always are. State of optimizers is,
+unless a table changes between copied and sharded (another optimizer holds it), or its columns are cut in another way
+under an optimizer that keeps one number a row (each cut has numbers of its own).
+"""
+
+from torch import nn
+from torchrec import EmbeddingConfig
+
+from recsmith.adapters.topology import device_type
+from recsmith.errors import UsageError
+from recsmith.plans import Placement, Plan
+from recsmith.problems import Constraints, TableRule
+from recsmith.sharding import TYPE_NAMES
+from recsmith.training.models import configs_of
+from recsmith.training.run import Run
+
+COPIED = "data_parallel"
+WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose messages are no sums of several ranks
+SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
+BY_ROW = ("rowwise_adagrad", "partial_rowwise_adam")  # optimizers that keep one number a row and shard
+
+
+def check_loadable(saved: Plan, plan: Plan) -> None:
+    """UsageError where state of the saved plan must be rearranged before this one can go on from it."""
+    before = {placement.table: placement for placement in saved.placements}
+    dims = {table.name: table.embedding_dim for table in plan.workload.tables}
+    for placement in plan.placements:
+        old = before.get(placement.table)
+        if old is None:
+            continue  # another model, which the weights' names tell better
+        reason = _reason(old, placement, dims[placement.table], plan.workload.optimizer)
+        if reason:
+            raise UsageError(
+                f"the checkpoint was saved under another plan, and table '{placement.table}' {reason}; reshard the "
+                "checkpoint for the new plan, or give the run a plan that keeps this table as it was (plan: FILE)"
+            )
+
+
+def loadable_rules(saved: Plan) -> tuple[TableRule, ...]:
+    """Rules under which every plan that splits columns exactly can go on from state of the saved one."""
+    copied = [placement.table for placement in saved.placements if placement.sharding_type == COPIED]
+    sharded = [placement.table for placement in saved.placements if placement.sharding_type != COPIED]
+    others = tuple(name for name in TYPE_NAMES if name != COPIED)
+    return tuple(
+        TableRule(tables=table, sharding_types=types)
+        for tables, types in ((copied, (COPIED,)), (sharded, others))
+        for table in tables
+    )
+
+
+def _reason(old: Placement, new: Placement, dim: int, optimizer: str) -> str | None:
+    if (old.sharding_type == COPIED) != (new.sharding_type == COPIED):
+        return f"changes from {old.sharding_type} to {new.sharding_type}"
+    if optimizer in BY_ROW and old.widths_of(dim) != new.widths_of(dim):
+        return f"has columns cut as {old.widths_of(dim)} there and {new.widths_of(dim)} here, under {optimizer}"
+    return None
+
+
+def check_codecs(run: Run, plan: Plan) -> None:
+    """UsageError where embeddings would be summed on their way in int8, which TorchRec's codec cannot encode."""
+    if "int8" in _codecs(run):
+        for placement in plan.placements:
+            if placement.sharding_type not in WITHOUT_SUMS:
+                raise UsageError(
+                    f"comms ask for int8, and table '{placement.table}' is {placement.sharding_type}, whose partial "
+                    f"sums TorchRec cannot send in int8; use fp16 or bf16, or a plan of {', '.join(WITHOUT_SUMS)}"
+                )
+
+
+def check_sequences(plan: Plan) -> None:
+    """UsageError where a sequence table is copied to every rank on CPU: FBGEMM pools its rows there."""
+    sequences = {table.name for table in plan.workload.tables if not table.pooled}
+    for placement in plan.placements if device_type() == "cpu" else ():
+        if placement.table in sequences and placement.sharding_type not in SEQUENCES_ON_CPU:
+            raise UsageError(
+                f"table '{placement.table}' has pooling none and is {placement.sharding_type} in the plan, and "
+                f"FBGEMM pools such a copy on CPU; use a plan of {', '.join(SEQUENCES_ON_CPU)} for it"
+            )
+
+
+def plan_limits(run: Run, before: Plan | None, model: nn.Module) -> Constraints:
+    """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`."""
+    rules = [TableRule(tables="*", sharding_types=WITHOUT_SUMS)] if "int8" in _codecs(run) else []
+    if device_type() == "cpu":
+        names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
+        rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in names]
+    return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))
+
+
+def _codecs(run: Run) -> tuple[str, str]:
+    return run.comms.forward, run.comms.backward
