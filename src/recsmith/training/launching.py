@@ -167,6 +167,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     """
     made = load_run(run, settings)
     require_torchrec()
+    from recsmith.adapters.topology import device_type
     from recsmith.planning.simulate import simulate
     from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
@@ -183,7 +184,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
         open_data(made.data.test, "data.test")
     task = build_task(made.model, dataset.schema, made.seed, deduplication=deduplication_of(made, dataset))
     plan = with_collections(plan_here(made, task, dataset, ranks, ranks), made, task)
-    check_sequences(plan)
+    check_sequences(plan, device_type())
     needed = [shards + base for shards, base in predicted_bytes(plan)]
     step = simulate(plan).cost.total_s
     return [

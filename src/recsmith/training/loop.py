@@ -25,10 +25,11 @@ from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.card import check_maps, keep_maps
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.datasets import open_data
-from recsmith.training.job import Progress, evaluate_now, finish, log_progress, progress_of, save
+from recsmith.training.job import Progress, TrainingJob, evaluate_now, finish, log_progress, progress_of, save
 from recsmith.training.log import RunLog, StepTimes, tell_pid, time_forward, timed
 from recsmith.training.metrics import Window
 from recsmith.training.models import build_task, find_function
+from recsmith.training.plan import agreed_plan, starting_lines
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.run import Checkpointing, Run, run_from_raw, save_run
 from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
@@ -184,7 +185,7 @@ def _counted(step: TrainingStep, batches: Iterator[TrainingBatch], progress: Pro
         outcome = step(batches)
     most = torch.tensor(sum(sent.bytes.values()), dtype=torch.int64, device=outcome.loss.device)
     dist.all_reduce(most, dist.ReduceOp.MAX)
-    reached.sent_bytes = max(1, int(most))
+    progress.sent_bytes = max(1, int(most))
     return outcome
 
 

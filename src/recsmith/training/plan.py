@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+from torchrec import EmbeddingConfig
 from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints, Topology
 from torchrec.distributed.planner.types import PlannerError
 from torchrec.distributed.types import ModuleSharder
@@ -116,7 +117,9 @@ def make_plan(
     cluster, batch_size = this_cluster(ranks, ranks_per_host), run.data.local_batch_size(ranks)
     lookups = _lookups(model, schema, sample, batch_size)
     if run.plan != TORCHREC:
-        return _auto_plan(run, model, cluster, batch_size, lookups, plan_limits(run, before, model))
+        names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
+        limits = plan_limits(run, before, sequences=names, device=device_type())
+        return _auto_plan(run, model, cluster, batch_size, lookups, limits)
     return plan_as_torchrec(
         model,
         sharders_of(collectives_of(run.comms)),

@@ -6,19 +6,16 @@ unless a table changes between copied and sharded (another optimizer holds it), 
 under an optimizer that keeps one number a row (each cut has numbers of its own).
 """
 
-from torch import nn
-from torchrec import EmbeddingConfig
+from collections.abc import Sequence
 
-from recsmith.adapters.topology import device_type
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan
 from recsmith.problems import Constraints, TableRule
 from recsmith.sharding import TYPE_NAMES
-from recsmith.training.models import configs_of
+from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run
 
 COPIED = "data_parallel"
-WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose messages are no sums of several ranks
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
 BY_ROW = ("rowwise_adagrad", "partial_rowwise_adam")  # optimizers that keep one number a row and shard
 
@@ -59,21 +56,10 @@ def _reason(old: Placement, new: Placement, dim: int, optimizer: str) -> str | N
     return None
 
 
-def check_codecs(run: Run, plan: Plan) -> None:
-    """UsageError where embeddings would be summed on their way in int8, which TorchRec's codec cannot encode."""
-    if "int8" in _codecs(run):
-        for placement in plan.placements:
-            if placement.sharding_type not in WITHOUT_SUMS:
-                raise UsageError(
-                    f"comms ask for int8, and table '{placement.table}' is {placement.sharding_type}, whose partial "
-                    f"sums TorchRec cannot send in int8; use fp16 or bf16, or a plan of {', '.join(WITHOUT_SUMS)}"
-                )
-
-
-def check_sequences(plan: Plan) -> None:
+def check_sequences(plan: Plan, device: str) -> None:
     """UsageError where a sequence table is copied to every rank on CPU: FBGEMM pools its rows there."""
     sequences = {table.name for table in plan.workload.tables if not table.pooled}
-    for placement in plan.placements if device_type() == "cpu" else ():
+    for placement in plan.placements if device == "cpu" else ():
         if placement.table in sequences and placement.sharding_type not in SEQUENCES_ON_CPU:
             raise UsageError(
                 f"table '{placement.table}' has pooling none and is {placement.sharding_type} in the plan, and "
@@ -81,14 +67,13 @@ def check_sequences(plan: Plan) -> None:
             )
 
 
-def plan_limits(run: Run, before: Plan | None, model: nn.Module) -> Constraints:
-    """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`."""
-    rules = [TableRule(tables="*", sharding_types=WITHOUT_SUMS)] if "int8" in _codecs(run) else []
-    if device_type() == "cpu":
-        names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
-        rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in names]
+def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], device: str) -> Constraints:
+    """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`.
+
+    sequences: tables that are not pooled.
+    """
+    carried = collectives_of(run.comms).sharding_types()
+    rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
+    if device == "cpu":
+        rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in sequences]
     return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))
-
-
-def _codecs(run: Run) -> tuple[str, str]:
-    return run.comms.forward, run.comms.backward

@@ -49,7 +49,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     if reason is not None:
         raise UsageError(reason)
     plan = with_collections(plan, run, task)
-    check_sequences(plan)
+    check_sequences(plan, device.type)
     sizes = initial_weights_of(task)
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     names = [name for name, _ in task.named_parameters() if table_of(name) in sizes]
