@@ -1,0 +1,116 @@
+"""The table modules of RecSmith, and one whose tables are stored by a method of examples/, keep the contract."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torchrec")
+
+import torch
+from embeddings.stored import TRANSFORMS
+from training.tables.contract import COLUMNS, TableModuleContract, batch, configs
+
+from recsmith.embeddings import CompressionRule, LogicalTable, transforms_of
+from recsmith.errors import UsageError
+from recsmith.training.tables.dedup_parts import Deduplication
+from recsmith.training.tables.deduplicated import DeduplicatedTables
+from recsmith.training.tables.plain import exported_names, features_of, plain, vectors_of, why_not_ahead
+from recsmith.training.tables.stored import StoredTables
+
+CPU = torch.device("cpu")
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+class TestPlain(TableModuleContract):
+    """TorchRec's own collection."""
+
+    def make(self, configs: Any) -> Any:
+        """As it is."""
+        return plain(configs, CPU, False)
+
+
+class TestStoredAsItIs(TableModuleContract):
+    """No table is stored smaller."""
+
+    def make(self, configs: Any) -> Any:
+        """None."""
+        return StoredTables(configs, CPU, transforms={})
+
+
+class TestStoredByAMethodOfOnesOwn(TableModuleContract):
+    """examples/own_storage.py: a method in one file, which nothing else knows of."""
+
+    @pytest.fixture(autouse=True)
+    def examples(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Examples are on the path."""
+        monkeypatch.syspath_prepend(EXAMPLES)
+
+    def make(self, configs: Any) -> Any:
+        """The first table in 40 rows."""
+        rule = CompressionRule(method="own_storage:Bloom", above_rows=0, arguments={"rows": 40, "hashes": 3})
+        sizes = [LogicalTable(each.name, each.num_embeddings, each.embedding_dim) for each in configs]
+        transforms = transforms_of([rule], sizes)
+        assert list(transforms) == ["t"]
+        return StoredTables(configs, CPU, transforms=transforms)
+
+    def test_its_arguments_are_checked(self) -> None:
+        rule = CompressionRule(method="own_storage:Bloom", arguments={"row": 40})
+        with pytest.raises(UsageError, match="'row' is no setting; did you mean 'rows'"):
+            transforms_of([rule], [LogicalTable("t", 900, 8)])
+        with pytest.raises(UsageError, match=r"factor is 8\.0, and own_storage:Bloom does not read it"):
+            transforms_of([CompressionRule(method="own_storage:Bloom", factor=8.0)], [])
+
+
+class TestDeduplicated(TableModuleContract):
+    """Two features share their rows, and are looked up in a collection of their own."""
+
+    def make(self, configs: Any) -> Any:
+        """f and g are deduplicated."""
+        found = Deduplication(groups=(("f", "g"),), parts=(("f", "g"),), factors={"f": (2.0, 2.0), "g": (2.0, 2.0)})
+        return DeduplicatedTables(configs, CPU, deduplication=found)
+
+    def test_it_is_exported_as_one_collection(self) -> None:
+        found = exported_names(torch.nn.Sequential(self.made()), [f"0.{name}" for name in self.made().state_dict()])
+        assert found == {
+            "0.plain.embedding_bags.u.weight": "0.embedding_bags.u.weight",
+            "0.distinct.0.embedding_bags.t.weight": "0.embedding_bags.t.weight",
+        }
+        assert "padded to equal numbers" in (why_not_ahead(self.made()) or "")
+
+
+class StoredContract(TableModuleContract):
+    """Of a table of 90 rows that is stored by a transform."""
+
+    name = ""
+
+    def make(self, configs: Any) -> Any:
+        """The first table is stored smaller, the other as it is."""
+        return StoredTables(configs, CPU, transforms={"t": TRANSFORMS[self.name]})
+
+
+for each in TRANSFORMS:
+    globals()[f"TestStored{each.title()}"] = type(f"TestStored{each.title()}", (StoredContract,), {"name": each})
+
+
+def test_ids_that_are_told_apart_have_vectors_of_their_own() -> None:
+    for name in ("multiply", "add", "concat", "three", "chinese", "blocks", "generate"):
+        made = globals()[f"TestStored{name.title()}"]().made()
+        vectors = vectors_of(made, "t").numpy()
+        assert vectors.shape == (90, COLUMNS * (2 if name == "generate" else 1))
+        assert len(np.unique(vectors, axis=0)) == 90
+    assert len(np.unique(vectors_of(TestStoredHash().made(), "t").numpy(), axis=0)) <= 20  # noqa: F821 (made in a loop)
+
+
+def test_each_partition_is_a_feature_to_the_model_where_it_generates() -> None:
+    made = StoredTables(configs(), CPU, transforms={"t": TRANSFORMS["generate"]})
+    wanted = ["f@partition0", "f@partition1", "g@partition0", "g@partition1", "h"]
+    assert [name for config in made.embedding_bag_configs() for name in config.feature_names] == wanted
+    found = made(features_of(made).tensors(batch()))
+    assert (found.keys(), found.length_per_key()) == (wanted, [COLUMNS] * 5)
+
+
+def test_an_unknown_table_is_named() -> None:
+    with pytest.raises(UsageError, match="there is no table 'tt'; did you mean 't'"):
+        vectors_of(plain(configs(), CPU, False), "tt")
