@@ -26,12 +26,14 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any
 
+from feed_data import BATCH, WINDOW, light, settings
+from feed_losses import kills, life, trainer
+
 from recsmith._process import proc_bytes
-from recsmith.data import Batch, Dataset, Position, open_dataset, spec_from_raw
+from recsmith.data import Batch, Dataset
 from recsmith.feeding import Feed, FeedSettings, engine_of
 from recsmith.feeding.worker import Worker
 
-BATCH, WINDOW, FEATURES = 1024, 16_384, 12
 MIB = 2**20
 SIMULATED_BATCH_S, SIMULATED_START_S = 0.1, 1.0  # of a core, whose processes are not there; until a worker runs
 
@@ -52,8 +54,6 @@ def main() -> None:
     words = parser.parse_args()
     if words.quick:
         words.steps, words.kills, words.minutes = min(words.steps, 80), min(words.kills, 3), 0.2
-    from feed_losses import kills, life, trainer
-
     parts = {
         "stalls": stalls,
         "scaling": scaling,
@@ -64,34 +64,6 @@ def main() -> None:
         "memory": memory,
     }
     parts[words.part](words)
-
-
-def heavy(samples: int) -> dict[str, Any]:
-    """Lists that are drawn, cut, hashed and made pairs and triples of."""
-    names = [f"list_{i}" for i in range(FEATURES)]
-    listed: list[dict[str, Any]] = []
-    for name in names:
-        listed += [{"op": "first", "feature": name, "count": 24}]
-        listed += [
-            {"op": "n_gram", "feature": name, "length": n, "num_embeddings": 10**6, "into": f"{name}_{n}"}
-            for n in (2, 3)
-        ]
-        listed += [{"op": "hash", "feature": name, "num_embeddings": 10**5}]
-    features = [{"name": n, "num_embeddings": 10**7, "pooling_factor": 20, "lengths": "poisson"} for n in names]
-    return {"format": "generator", "num_samples": samples, "dense": 4, "features": features, "transforms": listed}
-
-
-def light(samples: int) -> dict[str, Any]:
-    """Two features of one id."""
-    features = [{"name": name, "num_embeddings": 10**6} for name in ("user", "item")]
-    return {"format": "generator", "num_samples": samples, "dense": 1, "features": features}
-
-
-def settings(samples: int, window: int = WINDOW, *, raw: dict[str, Any] | None = None) -> tuple[FeedSettings, Dataset]:
-    raw = raw or heavy(samples)
-    dataset = open_dataset(spec_from_raw(dict(raw), "a benchmark"))
-    position = Position(epoch=0, used=0, seed=0, shuffle=True, dataset=dataset.source.digest, window=window)
-    return FeedSettings(data=raw, position=position, rank=0, world_size=1, batch_size=BATCH), dataset
 
 
 def local(dataset: Dataset) -> Any:

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feed import BATCH, settings
+from feed_data import BATCH, settings
 
 from recsmith.data import Position
 from recsmith.feeding import Feed, engine_of, read_statuses, status_file

@@ -1,15 +1,23 @@
-"""Who imports whom in src/recsmith: rooms as a table, and circles between modules, if there are any.
+"""Who imports whom in src/recsmith, and how large it is: rooms as a table, circles between modules, and sizes.
 
 python benchmarks/import_graph.py            # the table of docs/architecture.md; what follows from others is left out
 python benchmarks/import_graph.py --circles  # modules that import each other, directly or around a corner
+python benchmarks/import_graph.py --sizes    # lines, imports, closures, small modules, class names, functions
 
-Imports are read from the syntax trees, wherever in a file they stand; those for type checkers alone count too.
+Imports are read from the syntax trees, wherever in a file they stand: within functions too. Those for type checkers
+alone (under `if TYPE_CHECKING`) count for the table and for circles. They do not count for the closure of a module,
+which is what a reader may have to open: the module, all that it imports, directly or through others, and the packages
+around each.
 """
 
 import argparse
 import ast
+import statistics
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
@@ -29,6 +37,9 @@ BASE = {
     "__main__",
 }  # imported from everywhere
 
+STARTS = ("recsmith.planning.plan", "recsmith.training.loop")  # modules whose closures are counted
+SMALL = 60  # lines up to which a module with one importer might be a part of it
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 Graph = dict[str, set[str]]
 
 
@@ -41,9 +52,16 @@ def modules(root: Path) -> dict[str, Path]:
     return found
 
 
-def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    """Modules of the package that a file imports; `from room import name` is `room.name` where that is a module."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+def imported(path: Path, known: dict[str, Path], *, typing: bool = True) -> Iterator[str]:
+    """Modules of the package that a file imports; `from room import name` is `room.name` where that is a module.
+
+    typing: whether imports for type checkers alone count.
+    """
+    tree = _tree(path)
+    skipped = set[ast.AST]() if typing else set(_for_type_checkers(tree))
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names if each.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module in known:
@@ -52,10 +70,25 @@ def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
                 yield inner if inner in known else node.module
 
 
-def module_graph(root: Path) -> Graph:
-    """Modules that each module imports."""
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def _for_type_checkers(tree: ast.Module) -> Iterator[ast.AST]:
+    """All that stands under `if TYPE_CHECKING`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for statement in node.body:
+                yield from ast.walk(statement)
+
+
+def module_graph(root: Path, *, typing: bool = True) -> Graph:
+    """Modules that each module imports. typing: whether imports for type checkers alone count."""
     known = modules(root)
-    return {name: {other for other in imported(path, known) if other != name} for name, path in known.items()}
+    return {
+        name: {other for other in imported(path, known, typing=typing) if other != name} for name, path in known.items()
+    }
 
 
 def room_graph(graph: Graph) -> Graph:
@@ -100,13 +133,90 @@ def circles(graph: Graph) -> list[list[str]]:
     return [list(each) for each in sorted(found)]
 
 
+def closure(graph: Graph, start: str) -> set[str]:
+    """A module, all that it reaches, and the packages around each, with what these import."""
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += [*graph.get(name, ()), *([name.rpartition(".")[0]] if "." in name else [])]
+    return seen
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a source tree is. import_share: of its lines. closures: modules of the closure of each of STARTS.
+
+    single: modules of at most SMALL lines with one importer. twins: class names that stand more than once, each with
+    its modules. functions: lines of each function, methods included.
+    """
+
+    lines: int
+    modules: int
+    import_share: float
+    closures: dict[str, int]
+    single: list[str]
+    twins: dict[str, list[str]]
+    functions: list[int]
+
+
+def sizes(root: Path) -> Sizes:
+    """The sizes of the package below a folder."""
+    known = modules(root)
+    lines = {name: path.read_text("utf-8").count("\n") for name, path in known.items()}
+    nodes = [(name, node) for name, path in known.items() for node in ast.walk(_tree(path))]
+    importers = Counter(other for others in module_graph(root).values() for other in others)
+    classes: dict[str, list[str]] = {}
+    for name, node in nodes:
+        if isinstance(node, ast.ClassDef):
+            classes.setdefault(node.name, []).append(name)
+    graph = module_graph(root, typing=False)
+    return Sizes(
+        lines=sum(lines.values()),
+        modules=len(known),
+        import_share=sum(_lines(node) for _, node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+        / sum(lines.values()),
+        closures={start: len(closure(graph, start)) for start in STARTS if start in known},
+        single=[name for name, path in known.items()
+                if importers[name] == 1 and lines[name] <= SMALL and path.name != "__init__.py"],
+        twins={name: where for name, where in sorted(classes.items()) if len(where) > 1},
+        functions=sorted(_lines(node) for _, node in nodes if isinstance(node, Function)),
+    )  # fmt: skip
+
+
+def _lines(node: ast.stmt) -> int:
+    """Lines of a statement, from its first to its last."""
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def size_lines(found: Sizes) -> Iterator[str]:
+    """The sizes as people read them."""
+    yield f"lines              {found.lines:,} in {found.modules} modules"
+    yield f"imports            {found.import_share:.2%} of all lines"
+    for start, count in found.closures.items():
+        yield f"closure            {count} modules, packages counted: {start}"
+    single = ", ".join(found.single) or "none"
+    yield f"small, 1 importer  {len(found.single)} modules of at most {SMALL} lines: {single}"
+    twins = "; ".join(f"{name} ({', '.join(where)})" for name, where in found.twins.items())
+    yield f"class names twice  {len(found.twins)}: {twins or 'none'}"
+    tenth = found.functions[int(0.9 * (len(found.functions) - 1))] if found.functions else 0
+    median = statistics.median(found.functions) if found.functions else 0
+    yield f"functions          {len(found.functions):,}; median {median:g} lines, 90th percentile {tenth}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--circles", action="store_true")
+    parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--root", type=Path, default=ROOT, help="the src folder of another checkout")
-    words = parser.parse_args()
-    graph = module_graph(words.root)
-    if words.circles:
+    options = parser.parse_args()
+    if options.sizes:
+        print("\n".join(size_lines(sizes(options.root))))
+        return
+    graph = module_graph(options.root)
+    if options.circles:
         found = circles(graph)
         for circle in found:
             print("circle:", " ".join(circle))

@@ -18,18 +18,16 @@ torchrec/docs/wiki/sharding_stats_example.txt of meta-pytorch/torchrec (BSD-3).
 import argparse
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import cache
 from itertools import count
 
 import numpy as np
+from optimality_tasks import GLOBAL_BATCH, LARGEST_SHARE, draw_task, largest_share
 from production import NAMES, SEVEN, TWO, simplified
 from records import Key, Row, resumed
 
 import recsmith
 from recsmith.bounds import lower_bound
 from recsmith.bounds.lower_bound import prove
-from recsmith.bounds.relaxation import Relaxation
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model, step_seconds
 from recsmith.errors import RecSmithError
@@ -37,12 +35,8 @@ from recsmith.planners import Budget
 from recsmith.planning import find_planner
 from recsmith.problems import Constraints, Space, build_problem, footprint_of
 from recsmith.workloads import Workload, load_workload
-from recsmith.workloads.sample import shared_pool
 
-GLOBAL_BATCH = 65_536  # samples over all devices, as in the NeuroShard paper
-LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # of a task
 EXACT_TABLES = 15  # up to which planner exact has a chance at a task
-LARGEST_SHARE = 0.7  # of the mean load: tasks with a larger piece that cannot be split say little about a search
 MARKS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # seconds of search
 # (devices, GiB, types): the rows of benchmarks/production.py with less memory
 TIGHT = (("8x12", 20.0, SEVEN), ("8x12", 14.5, TWO), ("8x12", 14.0, TWO), ("8", 144.2, TWO), ("8", 144.2, SEVEN))
@@ -142,33 +136,6 @@ def _accepted(seed: int, device: str, batch: int) -> Iterator[int]:
         workload, cluster = draw_task(seed, attempt, device, batch)
         if largest_share(_compiled(workload, cluster, "analytic")) < LARGEST_SHARE:
             yield attempt
-
-
-def draw_task(seed: int, attempt: int, device: str = "h100", batch: int = GLOBAL_BATCH) -> tuple[Workload, str]:
-    """Tables of the shared pool, each at most once, and a cluster; batch: samples of all devices."""
-    rng, pool = np.random.default_rng([seed, attempt]), _pool()
-    tables = rng.choice(len(pool.tables), int(rng.integers(LEAST_TABLES, MOST_TABLES + 1)), replace=False)
-    devices = int(rng.choice(DEVICES))
-    chosen = tuple(pool.tables[i] for i in sorted(tables.tolist()))
-    workload = replace(pool, tables=chosen, batch_size=batch // devices, name=f"task-{seed}-{attempt}")
-    return workload, f"{device}:{devices}"
-
-
-@cache
-def _pool() -> Workload:
-    return shared_pool()
-
-
-def largest_share(evaluator: Evaluator) -> float:
-    """The dearest piece that cannot be split, over the mean load of a device with every table at its cheapest.
-
-    Each table counts with the option whose largest piece is cheapest.
-    """
-    relaxation = Relaxation(evaluator)
-    largest = np.where(relaxation.option_fits, relaxation.option_largest, np.inf)
-    unsplittable = np.minimum.reduceat(largest, evaluator.problem.options.start[:-1]).max()
-    mean = relaxation.choose().seconds.sum() / evaluator.problem.cluster.world_size
-    return float(unsplittable / mean)
 
 
 def solve_task(key: Key) -> Row:

@@ -8,8 +8,8 @@ left of the gap is nobody's yet.
 import os
 import time
 
-from optimality import draw_task
 from optimality_large import TARGETS, large_problems
+from optimality_tasks import draw_task
 from records import THREADS, Key, Row, resumed
 
 from recsmith.bounds import lower_bound

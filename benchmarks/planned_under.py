@@ -18,7 +18,7 @@ from functools import cache
 from itertools import count
 
 import numpy as np
-from optimality import LARGEST_SHARE, largest_share
+from optimality_tasks import LARGEST_SHARE, largest_share
 from records import Key, Row, resumed
 
 import recsmith

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from optimality import draw_task
+from optimality_tasks import draw_task
 from records import Key, Row, resumed
 
 from recsmith.bounds import lower_bound

@@ -226,6 +226,41 @@ def test_no_module_imports_another_in_a_circle():
     assert script.circles(script.module_graph(PACKAGE.parent)) == []
 
 
+TWINS_LEFT = {"Agreement", "Block", "CurvePoint", "DenseOptimizer", "Group", "Layout", "Part", "PlacedPieces",
+              "SplitRule"}  # fmt: skip
+
+
+def test_a_class_name_stands_once():
+    assert set(import_graph().sizes(PACKAGE.parent).twins) <= TWINS_LEFT
+
+
+def test_sizes_are_counted_as_the_script_says(tmp_path: Path):
+    package = tmp_path / "recsmith"
+    for name, text in {
+        "__init__.py": "",
+        "a/__init__.py": "from recsmith.b import B\n",
+        "a/one.py": "import os\nfrom typing import (\n    TYPE_CHECKING,\n)\n\n"
+        "if TYPE_CHECKING:\n    from recsmith.c import C\n",
+        "b.py": "class B:\n    def f(self):\n        from recsmith import d\n\n        return d\n",
+        "c.py": "class C:\n    class B: ...\n",
+        "d.py": "from recsmith.a import one\n",
+    }.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    script = import_graph()
+    found = script.sizes(tmp_path)
+    assert (found.lines, found.modules, found.functions) == (16, 6, [4])
+    assert found.import_share == 8 / 16
+    assert found.twins == {"B": ["recsmith.b", "recsmith.c"]}
+    assert found.single == ["recsmith.a.one", "recsmith.b", "recsmith.c", "recsmith.d"]
+    graph = script.module_graph(tmp_path, typing=False)
+    assert script.closure(graph, "recsmith.a.one") == {
+        "recsmith",
+        *(f"recsmith.{name}" for name in ("a", "a.one", "b", "d")),
+    }
+    assert "functions          1; median 4 lines, 90th percentile 4" in list(script.size_lines(found))
+
+
 def test_the_map_of_the_rooms_is_complete():
     text = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text("utf-8")
     told = set(

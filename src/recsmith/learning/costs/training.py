@@ -35,7 +35,7 @@ REACHED = 4  # deviations at which inputs are cut off, as in costs/neural/files.
 PIECE_S = 1e-6  # scale of the weights of the count of pieces: seconds a piece, where other terms are seconds
 
 
-class CostNetwork(nn.Module):
+class FusedKernelNetwork(nn.Module):
     """Turns pieces into terms, and their sums into seconds; `fit_scale` starts it near the data."""
 
     centre: Tensor
@@ -206,7 +206,7 @@ class CostRecipe:
 
 def train(
     recipe: CostRecipe, groups: Groups, chosen_by: Groups, on_epoch: Callable[[Epoch], None] | None = None
-) -> tuple[CostNetwork, int]:
+) -> tuple[FusedKernelNetwork, int]:
     """(the network of the best epoch, how many epochs were run). Ctrl-C ends training and keeps the best so far.
 
     Deterministic for a recipe without a budget, on one machine.
@@ -225,9 +225,9 @@ def train(
     return network, loop.run(epoch, lambda: _mean_error(predict(network, chosen_by), chosen_by), on_epoch)
 
 
-def _first_network(recipe: CostRecipe, groups: Groups) -> CostNetwork:
+def _first_network(recipe: CostRecipe, groups: Groups) -> FusedKernelNetwork:
     """The network before training: near the data, or the given one with its seconds brought to the data's."""
-    network = CostNetwork(recipe.variant, recipe.terms, recipe.hinges)
+    network = FusedKernelNetwork(recipe.variant, recipe.terms, recipe.hinges)
     network.fit_scale(groups.work, groups.inputs, groups.start, groups.seconds)
     if recipe.variant == "corrected":
         network.start_analytic(LAUNCHES_S)
@@ -265,7 +265,7 @@ class _GroupTensors:
         return self._work[pieces], self._inputs[pieces], owner, len(chosen)
 
 
-def predict(network: CostNetwork, groups: Groups) -> np.ndarray:
+def predict(network: FusedKernelNetwork, groups: Groups) -> np.ndarray:
     """Seconds (N, 2) of groups, forward and backward, by PyTorch."""
     data = _GroupTensors(groups)
     with torch.no_grad():
