@@ -66,7 +66,7 @@ def nodes(engine: str) -> Generator[Any]:
     if engine == "local":
         yield None
         return
-    from recsmith.feeding.ray_connection import imported_ray
+    from recsmith.feeding.on_ray import imported_ray
 
     imported_ray(loopback=True)
     from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]

@@ -247,8 +247,8 @@ MUTANTS = (
            ("verifying/kernels/test_collectives.py",)),
     # --- feeds ---
     Mutant("parts of a step are kept again", "feeding/buffer.py", "if part.first >= self.used:", "if True:", FEEDS),
-    Mutant("a worker's end is taken for a whole window", "feeding/threads.py", "    raise WorkerLost\n", "", FEEDS),
-    Mutant("an ended feed tells no end", "feeding/recorder.py", "ended=ended, workers", "ended=False, workers", FEEDS),
+    Mutant("a worker's end is taken for a whole window", "feeding/engines.py", "    raise WorkerLost\n", "", FEEDS),
+    Mutant("an ended feed tells no end", "feeding/status.py", "ended=ended, workers", "ended=False, workers", FEEDS),
     Mutant("one window too many is made ahead", "feeding/buffer.py", "count, count + 1", "count, count + 2", FEEDS),
 )  # fmt: skip
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.errors import RecSmithError
-from recsmith.feeding.buffer import Buffer
-from recsmith.feeding.leases import MOST_LOST, Leases
-from recsmith.feeding.load import Load
+from recsmith.feeding.buffer import MOST_LOST, Buffer, Leases
+from recsmith.feeding.feed import WorkerScaling
 
 
 @given(
@@ -59,7 +58,7 @@ def test_losses_over_the_same_window_are_no_accident() -> None:
         leases.lost(0)
 
 
-def counts_of(load: Load, count: int, most: int, windows: list[tuple[float, float, float]]) -> list[int]:
+def counts_of(load: WorkerScaling, count: int, most: int, windows: list[tuple[float, float, float]]) -> list[int]:
     """How many workers there are after each window, of how long it took, what was waited and how many were idle."""
     counts, now, waited, idle = list[int](), load.at, 0.0, 0.0
     for took, waiting, idling in windows:
@@ -71,19 +70,19 @@ def counts_of(load: Load, count: int, most: int, windows: list[tuple[float, floa
 
 def test_workers_are_as_many_as_the_waiting_asks_for() -> None:
     waiting = [(1.0, 0.86, 0.0)] * 2 + [(1.0, 0.72, 0.0)] * 4 + [(1.0, 0.4, 0.0)] * 8
-    assert counts_of(Load(), 1, 16, waiting) == [1, 2] + [2] * 3 + [4] + [4] * 7 + [7]
-    assert counts_of(Load(), 3, 4, [(1.0, 0.9, 0.0)] * 20)[-1] == 4  # no more than the cores
-    assert counts_of(Load(), 4, 16, [(1.0, 0.03, 0.0)] * 8)[-1] == 5  # one at least
+    assert counts_of(WorkerScaling(), 1, 16, waiting) == [1, 2] + [2] * 3 + [4] + [4] * 7 + [7]
+    assert counts_of(WorkerScaling(), 3, 4, [(1.0, 0.9, 0.0)] * 20)[-1] == 4  # no more than the cores
+    assert counts_of(WorkerScaling(), 4, 16, [(1.0, 0.03, 0.0)] * 8)[-1] == 5  # one at least
 
 
 def test_what_is_waited_while_workers_start_does_not_count() -> None:
-    assert counts_of(Load(), 3, 16, [(9.0, 0.99, 0.0)] * 3 + [(1.0, 0.0, 0.1)] * 60) == [3] * 63
+    assert counts_of(WorkerScaling(), 3, 16, [(9.0, 0.99, 0.0)] * 3 + [(1.0, 0.0, 0.1)] * 60) == [3] * 63
 
 
 def test_a_worker_goes_only_where_the_others_can_do_its_work() -> None:
-    assert counts_of(Load(), 3, 3, [(1.0, 0.0, 1.2)] * 60) == [3] * 60
-    assert counts_of(Load(), 3, 3, [(1.0, 0.0, 1.5)] * 15) == [3] * 14 + [2]  # after four rounds that count
-    assert counts_of(Load(), 1, 3, [(1.0, 0.0, 1.0)] * 60) == [1] * 60  # never the last
+    assert counts_of(WorkerScaling(), 3, 3, [(1.0, 0.0, 1.2)] * 60) == [3] * 60
+    assert counts_of(WorkerScaling(), 3, 3, [(1.0, 0.0, 1.5)] * 15) == [3] * 14 + [2]  # after four rounds that count
+    assert counts_of(WorkerScaling(), 1, 3, [(1.0, 0.0, 1.0)] * 60) == [1] * 60  # never the last
 
 
 def test_a_worker_that_has_nothing_to_do_is_idle() -> None:

@@ -18,8 +18,8 @@ import recsmith
 from recsmith.data import Batch
 from recsmith.errors import MissingExtra, RecSmithError
 from recsmith.feeding import Feed, engine_of
+from recsmith.feeding.engines import parts_in
 from recsmith.feeding.on_ray import FeedActor
-from recsmith.feeding.threads import parts_in
 from recsmith.files import dump_json, encode
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
@@ -29,7 +29,7 @@ LISTENS = "0A"
 
 
 def test_without_ray_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recsmith.feeding.ray_connection.find_spec", lambda name: None)
+    monkeypatch.setattr("recsmith.feeding.on_ray.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"needs Ray: pip install 'ray"):
         engine_of("ray", settings())
 
@@ -50,7 +50,7 @@ def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Generator[Any]:
     """A head without cores, and two nodes; a node is seen to be gone after a second."""
-    from recsmith.feeding.ray_connection import imported_ray
+    from recsmith.feeding.on_ray import imported_ray
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

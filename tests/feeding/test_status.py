@@ -20,7 +20,7 @@ def eventually(look: Callable[[], bool]) -> bool:
 
 
 def test_a_feed_tells_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recsmith.feeding.recorder.EVERY_S", 0.05)
+    monkeypatch.setattr("recsmith.feeding.status.EVERY_S", 0.05)
     with Feed(settings(), workers=1, status=status_file(tmp_path, 1)) as feed:
         given = sum(len(next(feed)) for _ in range(3))
         assert eventually(lambda: (tmp_path / "feed").exists() and read_statuses(tmp_path)[0].windows == 2)
@@ -43,7 +43,7 @@ def test_a_feed_tells_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_disk_that_refuses_does_not_stop_a_feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recsmith.feeding.recorder.EVERY_S", 0.01)
+    monkeypatch.setattr("recsmith.feeding.status.EVERY_S", 0.01)
     (tmp_path / "feed").write_text("no folder")
     with Feed(settings(), workers=1, status=status_file(tmp_path, 1)) as feed:
         assert sum(len(batch) for batch in feed) == 20_000

@@ -2,8 +2,8 @@
 
 from recsmith.feeding.engines import EngineName, engine_of
 from recsmith.feeding.feed import Feed, FeedFigures
-from recsmith.feeding.settings import FeedSettings
 from recsmith.feeding.status import FeedStatus, WorkerStatus, read_statuses, status_file
+from recsmith.feeding.worker import FeedSettings
 
 __all__ = [
     "EngineName",

@@ -1,15 +1,70 @@
-"""What lies between the workers of a feed and its trainer: parts that are made, and windows that are still to make.
+"""What lies between the workers of a feed and its trainer: which window each worker makes, and the parts that are made.
 
 One thread for each worker asks here which window is next and brings what was made; the trainer's thread takes the parts
-of its next step. Everything is guarded by one lock.
+of its next step. Everything is guarded by one lock. A window's batches follow from its number, so one that was lost
+half-way is simply made again.
 """
 
 import threading
 import time
 from dataclasses import dataclass
 
-from recsmith.feeding.leases import Leases
-from recsmith.feeding.parts import Part
+from recsmith.errors import RecSmithError
+from recsmith.feeding.worker import StepPart
+
+MOST_LOST = 5  # workers over the same window: then it is no accident
+
+
+class Leases:
+    """Windows `first` to `last` - 1, given to workers in their order, no further than `ahead` before the one in use.
+
+    A step may have samples of more windows than that; then all of its own are given. current: the window in use.
+    needed: the first window that the step in use has no samples of. held: window of each worker. whole: windows that
+    are complete.
+    """
+
+    def __init__(self, first: int, last: int, ahead: int) -> None:
+        self.current, self.needed, self.last, self.ahead = first, first, last, ahead
+        self.held: dict[int, int] = {}
+        self.whole: set[int] = set()
+        self._lost: dict[int, int] = {}
+
+    def next_for(self, worker: int) -> int | None:
+        """The window that a worker is to make now; None where it has to wait, or has one already."""
+        if worker in self.held:
+            return None
+        busy = set(self.held.values())
+        for window in range(self.current, min(max(self.current + self.ahead, self.needed), self.last)):
+            if window not in busy and window not in self.whole:
+                self.held[worker] = window
+                return window
+        return None
+
+    def complete(self, worker: int) -> None:
+        """A worker has made its window."""
+        self.whole.add(self.held.pop(worker))
+
+    def lost(self, worker: int) -> int | None:
+        """A worker is gone; the window that has to be made anew, if it had one.
+
+        Raises:
+            RecSmithError: so many were lost over this window that it is no accident.
+        """
+        window = self.held.pop(worker, None)
+        if window is not None:
+            self._lost[window] = self._lost.get(window, 0) + 1
+            if self._lost[window] >= MOST_LOST:
+                raise RecSmithError(
+                    f"{MOST_LOST} workers of the feed ended one after the other over the same window of samples; is "
+                    "there memory for them? (feed: 1 starts one, data.window: 16384 makes windows smaller)"
+                )
+        return window
+
+    def use(self, window: int, needed: int = 0) -> None:
+        """The trainer has come to a step of windows `window` to `needed` - 1; those before are done with."""
+        self.current, self.needed = max(self.current, window), max(self.needed, needed)
+        self.whole = {each for each in self.whole if each >= self.current}
+
 
 POLL_S = 0.2  # seconds after which a waiting thread looks whether it is still wanted
 
@@ -36,7 +91,7 @@ class Buffer:
         self.accounts: dict[int, Account] = {}
         self.closed = False
         self.changed = threading.Condition()
-        self.parts: dict[tuple[int, int], Part] = {}
+        self.parts: dict[tuple[int, int], StepPart] = {}
         self._waited_s = 0.0
         self._waiting_since: float | None = None
         self._problem: BaseException | None = None
@@ -49,7 +104,7 @@ class Buffer:
 
     # --- what the trainer's thread does -----------------------------------------------------------------------------
 
-    def take(self, windows: range, first: int, last: int) -> list[Part]:
+    def take(self, windows: range, first: int, last: int) -> list[StepPart]:
         """The parts of the step of slots first to last - 1, one of each window, once all are there.
 
         Raises what went wrong in a worker.
@@ -104,7 +159,7 @@ class Buffer:
                 self.idle_s += time.perf_counter() - begun
         return None
 
-    def keep(self, number: int, part: Part) -> None:
+    def keep(self, number: int, part: StepPart) -> None:
         """A part has come. Those of steps that are given already come again when a worker was lost, and are dropped."""
         with self.changed:
             self.accounts[number].heard = time.monotonic()

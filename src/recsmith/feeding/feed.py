@@ -2,10 +2,10 @@
 
 The batches are those that `Dataset.batches` gives, one for one: workers make windows ahead, and which samples a step
 has follows from the order alone. So a worker that is lost costs time and no sample, and a position says all that a
-restart must know. Parts and windows are kept in buffer.py, workers are served by threads (threads.py) and run by
-an engine.
+restart must know. Parts and windows are kept in buffer.py; an engine (engines.py) runs the workers.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,15 +19,45 @@ from recsmith.data import Batch, Counts
 from recsmith.data.batch import concatenated
 from recsmith.data.deduplication import deduplicated
 from recsmith.errors import CorruptFile
-from recsmith.feeding.buffer import Buffer
-from recsmith.feeding.engine import Engine
-from recsmith.feeding.leases import Leases
-from recsmith.feeding.load import Load
-from recsmith.feeding.local import LocalEngine
-from recsmith.feeding.parts import Part
-from recsmith.feeding.recorder import Recorder
-from recsmith.feeding.settings import FeedSettings
-from recsmith.feeding.threads import WorkerThread
+from recsmith.feeding.buffer import Buffer, Leases
+from recsmith.feeding.engines import Engine, LocalEngine, WorkerThread
+from recsmith.feeding.status import Recorder
+from recsmith.feeding.worker import FeedSettings, StepPart
+
+STALLED = 0.02  # share of the time that the trainer waited, above which workers are added
+SPARE = 0.1  # share of the workers that must be idle beside the one that is taken away
+CALM_ROUNDS = 4  # without waiting, after which one may be taken away
+
+
+class WorkerScaling:
+    """How many workers keep a trainer from waiting: more as the waiting asks for, one fewer where many are idle.
+
+    It looks at rounds of as many windows as there are workers. The first round after a change does not count, since
+    workers take time to start.
+    """
+
+    def __init__(self) -> None:
+        self.windows, self.rounds = 0, 0  # windows of this round; rounds since the last decision
+        self.waited_s, self.at = 0.0, time.perf_counter()  # at the beginning of the round
+        self.calm_idle_s, self.calm_at = 0.0, self.at  # at the beginning of the rounds that count
+
+    def workers(self, count: int, most: int, waited_s: float, idle_s: float, now: float) -> int:
+        """How many there should be after a window; all seconds since the start. idle_s: of all workers together."""
+        self.windows += 1
+        if self.windows < count:
+            return count
+        waiting = (waited_s - self.waited_s) / max(now - self.at, 1e-9)
+        self.windows, self.rounds, self.waited_s, self.at = 0, self.rounds + 1, waited_s, now
+        if self.rounds == 1:
+            self.calm_idle_s, self.calm_at = idle_s, now
+        elif waiting > STALLED:
+            self.rounds = 0
+            return min(most, math.ceil(count / max(1 - waiting, 0.5)))  # twice as many at most
+        elif self.rounds > CALM_ROUNDS:
+            self.rounds = 0
+            idle = (idle_s - self.calm_idle_s) / max(now - self.calm_at, 1e-9)
+            return count - 1 if idle - 1 > SPARE * count and count > 1 else count
+        return count
 
 
 @record
@@ -63,7 +93,7 @@ class Feed(Iterator[Batch]):
         self.buffer = Buffer(Leases(first, len(self.order.windows) - 1, count + 1), used)
         self.engine = engine or LocalEngine(settings)
         self.threads: dict[int, WorkerThread] = {}
-        self._load, self._recorder = Load(), None
+        self._load, self._recorder = WorkerScaling(), None
         self._scale_to(count)
         if status is not None:
             self._recorder = Recorder(status, settings, samples, self.engine.name, self.buffer, self.threads)
@@ -119,7 +149,7 @@ class Feed(Iterator[Batch]):
         with suppress(Exception):
             self.close()
 
-    def _taken(self, first: int, last: int) -> list[Part]:
+    def _taken(self, first: int, last: int) -> list[StepPart]:
         """The parts of a step; once a window is used up, there may be more workers or fewer."""
         windows = self.order.windows_of(first, last)
         moved = self.buffer.leases.current != windows[0]

@@ -1,27 +1,105 @@
 """A worker of a feed: reads, transforms and batches the windows that it is asked for, wherever an engine runs it.
 
     request   the number of a window
-    answer    a part of each step that has samples in it (parts.py), then the window's number; or the words of an error
+    answer    a part of each step that has samples in it, then the window's number; or the text of an error
 
 As a process of its own it gets the settings as JSON in its first argument; requests come through standard input,
 answers go to standard output. Nothing is kept between windows: a worker that was lost can be replaced by another.
 Imports no torch.
+
+B samples, U distinct rows
 """
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from recsmith.data import Counts, Dataset
+from recsmith._types import Ints, noun, record
+from recsmith.data import Batch, Counts, DataSchema, Dataset, JaggedIds, Position, open_dataset, spec_from_raw
 from recsmith.data.batches import BatchReader
 from recsmith.errors import RecSmithError
-from recsmith.feeding.parts import Part, arrays_of
-from recsmith.feeding.settings import FeedSettings
 from recsmith.files import decode, parse_json
 from recsmith.jobs.messages import Arrays, receive, send, text_of
+
+
+@noun
+class FeedSettings:
+    """The batches of one rank from a position on. A window's batches follow from these settings and its number alone.
+
+    data: a path, or a mapping with the format (docs/data.md). batch_size: samples of the rank and step. groups:
+    features whose distinct bags alone the batches hold (docs/recd.md).
+    """
+
+    data: Any
+    position: Position
+    rank: int
+    world_size: int
+    batch_size: int
+    groups: tuple[tuple[str, ...], ...] = ()
+
+    def open(self) -> Dataset:
+        """The dataset."""
+        data = self.data
+        return open_dataset(spec_from_raw(dict(data), "the feed's data") if isinstance(data, dict) else data)
+
+    @property
+    def step(self) -> int:
+        """Samples of all ranks and a step."""
+        return self.batch_size * self.world_size
+
+
+ABOUT = "about"  # window, first slot of the step, corrupt samples
+
+
+@record
+class StepPart:
+    """The samples of a step that a window holds. first: slot of the step. corrupt: samples passed over."""
+
+    window: int
+    first: int
+    corrupt: int
+    samples: Batch
+
+
+def arrays_of(part: StepPart, schema: DataSchema, groups: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """A part as arrays by name; features and groups by their numbers."""
+    samples = part.samples
+    made: dict[str, Any] = {
+        ABOUT: np.array([part.window, part.first, part.corrupt], np.int64),
+        "dense": samples.dense, "labels": samples.labels, "sample_ids": samples.sample_ids,
+    }  # fmt: skip
+    for number, name in enumerate(schema.feature_names):
+        bags = samples.ids[name]
+        made |= {f"values.{number}": bags.values, f"lengths.{number}": bags.lengths}
+        if bags.weights is not None:
+            made[f"weights.{number}"] = bags.weights
+    return made | {f"inverse.{number}": samples.inverse[group[0]] for number, group in enumerate(groups)}
+
+
+def part_of(arrays: Mapping[str, Any], schema: DataSchema, groups: Sequence[Sequence[str]]) -> StepPart:
+    """The part that such arrays are."""
+    window, first, corrupt = arrays[ABOUT].tolist()
+    ids = {
+        name: JaggedIds(
+            values=arrays[f"values.{number}"],
+            lengths=arrays[f"lengths.{number}"],
+            weights=arrays.get(f"weights.{number}"),
+        )
+        for number, name in enumerate(schema.feature_names)
+    }
+    inverse: dict[str, Ints] = {
+        name: arrays[f"inverse.{number}"] for number, group in enumerate(groups) for name in group
+    }
+    samples = Batch(
+        dense=arrays["dense"], ids=ids, labels=arrays["labels"], label_names=schema.labels,
+        sample_ids=arrays["sample_ids"], inverse=inverse,
+    )  # fmt: skip
+    return StepPart(window=window, first=first, corrupt=corrupt, samples=samples)
+
 
 WINDOW, ERROR = "window", "error"
 
@@ -41,7 +119,7 @@ class Worker:
         except RecSmithError as error:
             yield {ERROR: text_of(str(error))}
 
-    def parts(self, window: int) -> Iterator[Part]:
+    def parts(self, window: int) -> Iterator[StepPart]:
         """The parts of all steps that have samples in a window, in their order."""
         order, settings = self.reader.order, self.settings
         begin, end = (int(each) for each in order.bounds[window : window + 2])
@@ -50,7 +128,7 @@ class Worker:
         for at in range(first, end, step):
             self.reader.counts = Counts()
             samples = self.reader.batch(at, min(at + step, order.num_samples), window)
-            yield Part(window=window, first=at, corrupt=self.reader.counts.corrupt, samples=samples)
+            yield StepPart(window=window, first=at, corrupt=self.reader.counts.corrupt, samples=samples)
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -67,9 +145,9 @@ class Worker:
         )  # fmt: skip
 
 
-def worker_of(words: str) -> Worker:
+def worker_of(settings: str) -> Worker:
     """The worker of settings that are written as JSON."""
-    return Worker(decode(FeedSettings, parse_json(words, "the settings"), "the settings"))  # type: ignore[arg-type]
+    return Worker(decode(FeedSettings, parse_json(settings, "the settings"), "the settings"))  # type: ignore[arg-type]
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ def train(
 def engine_for_ranks(run: Run) -> Generator[None]:
     """What the ranks' feeds share: a Ray of this machine, where the run asks for one and names no cluster."""
     if run.data.engine == "ray" and run.data.ray_address is None:
-        from recsmith.feeding.ray_connection import ray_for_ranks
+        from recsmith.feeding.on_ray import ray_for_ranks
 
         with ray_for_ranks():
             yield
