@@ -16,6 +16,9 @@ from recsmith.data.order import EpochOrder, Position
 from recsmith.data.source import BlockSource, SampleBlock
 from recsmith.errors import CorruptFile
 
+AHEAD = 3  # batches that the thread has ready
+POLL_S = 0.2  # seconds after which the thread looks whether it is still wanted
+
 
 class HeldBlocks:
     """The blocks of a window that were read so far, joined.
@@ -61,10 +64,6 @@ def _joined(blocks: Sequence[SampleBlock], groups: Sequence[Sequence[str]]) -> S
     valid = [np.ones(len(each.samples), np.bool_) if each.valid is None else each.valid for each in blocks]
     words = next(each.first_corrupt for each in blocks if each.valid is not None)
     return SampleBlock(samples=samples, valid=np.concatenate(valid), first_corrupt=words)
-
-
-AHEAD = 3  # batches that the thread has ready
-POLL_S = 0.2  # seconds after which the thread looks whether it is still wanted
 
 
 @record

@@ -16,6 +16,8 @@ from recsmith.errors import CorruptFile
 from recsmith.files import did_you_mean
 
 MOST_NAMES = 8  # columns that one line names
+MOST_CORRUPT_SHOWN = 3  # descriptions of corrupt samples that are kept
+Progress = Callable[[int], None]
 
 
 @noun
@@ -140,10 +142,6 @@ def _family(kind: Any) -> str:
 def without_path(error: Exception, path: Path) -> str:
     """What an error says of a file, without its path."""
     return str(error).removeprefix(f"'{path}'").lstrip(": ")
-
-
-MOST_CORRUPT_SHOWN = 3  # descriptions of corrupt samples that are kept
-Progress = Callable[[int], None]
 
 
 @noun

@@ -20,6 +20,18 @@ from recsmith.data.transforms.graph import TransformedSource
 from recsmith.errors import CorruptFile, UsageError, check_rules
 from recsmith.files import Raw, Source, check_schema, decode, did_you_mean, encode, parse, read_text, source_text
 
+SCHEMA = "recsmith/dataset/1"
+SPEC_ENDINGS = (".yaml", ".yml", ".json")
+COLUMN_ENDINGS = (".parquet", ".arrow", ".feather")
+PlainSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec
+TRANSFORM_WORDS = ("transforms", "wrong", "max_wrong")  # of a spec with transforms, beside its format's own
+FORMATS: dict[str, tuple[Any, Callable[[Any], BlockSource]]] = {
+    "criteo": (CriteoSpec, CriteoSource),
+    "generator": (GeneratorSpec, GeneratorSource),
+    "movielens": (MovieLensSpec, movielens_source),
+    "parquet": (ParquetSpec, ParquetSource),
+}
+
 
 class Dataset:
     """Samples that training reads, of any format: their schema, how many there are, and the batches of each rank."""
@@ -115,13 +127,6 @@ def _words(position: Position) -> str:
     return ", ".join([f"seed {position.seed} and shuffle {position.shuffle}", *more])
 
 
-SCHEMA = "recsmith/dataset/1"
-SPEC_ENDINGS = (".yaml", ".yml", ".json")
-COLUMN_ENDINGS = (".parquet", ".arrow", ".feather")
-
-PlainSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec
-
-
 @noun
 class TransformedSpec:
     """Data whose samples are transformed as they are read (docs/transforms.md).
@@ -137,14 +142,6 @@ class TransformedSpec:
 
 
 DataSpec = PlainSpec | TransformedSpec
-TRANSFORM_WORDS = ("transforms", "wrong", "max_wrong")  # of a spec with transforms, beside its format's own
-
-FORMATS: dict[str, tuple[Any, Callable[[Any], BlockSource]]] = {
-    "criteo": (CriteoSpec, CriteoSource),
-    "generator": (GeneratorSpec, GeneratorSource),
-    "movielens": (MovieLensSpec, movielens_source),
-    "parquet": (ParquetSpec, ParquetSource),
-}
 
 
 def open_dataset(spec: DataSpec | Source) -> Dataset:

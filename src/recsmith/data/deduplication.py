@@ -24,6 +24,8 @@ FACTORS = 4096  # positions in a bag that have a factor of their own; later ones
 REPEATED = 0.25  # of the bags, where repeats are sought among neighbours first
 SALTS = 8  # hashes tried, until no two different rows share one
 SHIFT = np.uint64(32)
+LEAST_FACTOR = 1.5  # samples for each distinct row; trade-off: below, finding rows costs what looking up fewer saves
+LEVELS = 3  # octaves of factors that are looked up apart: from 1.5, 3 and 6 on; each costs a collective of its own
 
 
 def deduplicated(batch: Batch, groups: Sequence[Sequence[str]], *, nearby: bool = False) -> Batch:
@@ -178,10 +180,6 @@ def _compared(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
 
 def _bytes(bag: JaggedIds) -> bytes:
     return bag.values.tobytes() + (b"" if bag.weights is None else bag.weights.tobytes())
-
-
-LEAST_FACTOR = 1.5  # samples for each distinct row; trade-off: below, finding rows costs what looking up fewer saves
-LEVELS = 3  # octaves of factors that are looked up apart: from 1.5, 3 and 6 on; each costs a collective of its own
 
 
 @record

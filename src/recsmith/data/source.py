@@ -9,6 +9,8 @@ from recsmith._types import Bools, Ints, record
 from recsmith.data.batch import Batch, DataSchema
 from recsmith.data.deduplication import expanded
 
+MEMORY_BLOCK = 8192  # samples of a block
+
 
 @record
 class SampleBlock:
@@ -87,9 +89,6 @@ class ColumnSource(Protocol):
     def column(self, block: int, name: str) -> Any:
         """A column of a block: whole numbers of NumPy, or pyarrow's array."""
         ...
-
-
-MEMORY_BLOCK = 8192  # samples of a block
 
 
 class MemorySource:

@@ -17,6 +17,7 @@ from recsmith.workloads.workload import NUM_REUSE_BINS
 
 EMBEDDING_DIM = 64  # of every table, unless another is given
 FULL_BAG = 1.0  # ids in a bag, where their mean is not known
+EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the last: 1, 2, 4 ... 32768
 
 
 def schema_workload(
@@ -67,9 +68,6 @@ def generator_like(workload: Workload, *, num_samples: int, dense: int = 13, see
         for feature in table.features
     )
     return GeneratorSpec(num_samples=num_samples, features=features, dense=dense, seed=seed)
-
-
-EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the last: 1, 2, 4 ... 32768
 
 
 def counted_workload(

@@ -13,6 +13,7 @@ from recsmith.errors import RecSmithError
 from recsmith.feeding.worker import StepPart
 
 MOST_LOST = 5  # workers over the same window: then it is no accident
+POLL_S = 0.2  # seconds after which a waiting thread looks whether it is still wanted
 
 
 class Leases:
@@ -64,9 +65,6 @@ class Leases:
         """The trainer has come to a step of windows `window` to `needed` - 1; those before are done with."""
         self.current, self.needed = max(self.current, window), max(self.needed, needed)
         self.whole = {each for each in self.whole if each >= self.current}
-
-
-POLL_S = 0.2  # seconds after which a waiting thread looks whether it is still wanted
 
 
 @dataclass

@@ -21,6 +21,9 @@ from recsmith.files import dump_json, encode
 from recsmith.jobs.messages import Arrays, receive, send, words_of
 from recsmith.jobs.piped import close_pipes, end_piped, pipe_of, start_piped
 
+EngineName = Literal["local", "ray"]
+GRACE_S = 5.0  # that a thread has to see that its worker was ended
+
 
 class WorkerLost(Exception):
     """A worker ended before it had given all parts of a window; another one makes it again."""
@@ -96,9 +99,6 @@ class LocalWorker:
         close_pipes(self.process)
 
 
-EngineName = Literal["local", "ray"]
-
-
 def engine_of(name: EngineName, settings: FeedSettings, ray_address: str | None = None) -> Engine:
     """The engine of a name, for one feed.
 
@@ -111,9 +111,6 @@ def engine_of(name: EngineName, settings: FeedSettings, ray_address: str | None 
     from recsmith.feeding.on_ray import RayEngine
 
     return RayEngine(settings, ray_address)
-
-
-GRACE_S = 5.0  # that a thread has to see that its worker was ended
 
 
 class WorkerThread:

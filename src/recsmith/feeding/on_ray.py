@@ -40,6 +40,7 @@ SILENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no GPU is hidden from a process that asks Ray for none
 }
 ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray's word for: this machine alone, on 127.0.0.1
+AHEAD = 8  # parts of a worker that lie in the object store at most; trade-off: more hide network, and take memory
 
 
 class Connection:
@@ -136,9 +137,6 @@ def _knock(address: str) -> None:
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()
-
-
-AHEAD = 8  # parts of a worker that lie in the object store at most; trade-off: more hide network, and take memory
 
 
 class FeedActor:

@@ -20,6 +20,7 @@ SCHEMA = "recsmith/feed-status/1"
 FOLDER = "feed"
 EVERY_S = 2.0  # between two writings; trade-off: more often shows more, and costs a small file each
 SILENT_S = 15.0  # without a writing, after which the rank is taken for ended by force
+RECENT_S = 10.0  # over which throughput and waiting are told
 
 
 @noun
@@ -110,9 +111,6 @@ def _read(file: Path) -> FeedStatus:
     if not 0 <= status.rank < status.ranks:
         raise CorruptFile(f"'{source}' is of rank {status.rank} of {status.ranks}; ranks are 0 to {status.ranks - 1}")
     return status
-
-
-RECENT_S = 10.0  # over which throughput and waiting are told
 
 
 class Recorder:

@@ -25,6 +25,9 @@ from recsmith.errors import RecSmithError
 from recsmith.files import decode, parse_json
 from recsmith.jobs.messages import Arrays, receive, send, text_of
 
+ABOUT = "about"  # window, first slot of the step, corrupt samples
+WINDOW, ERROR = "window", "error"
+
 
 @noun
 class FeedSettings:
@@ -50,9 +53,6 @@ class FeedSettings:
     def step(self) -> int:
         """Samples of all ranks and a step."""
         return self.batch_size * self.world_size
-
-
-ABOUT = "about"  # window, first slot of the step, corrupt samples
 
 
 @record
@@ -99,9 +99,6 @@ def part_of(arrays: Mapping[str, Any], schema: DataSchema, groups: Sequence[Sequ
         sample_ids=arrays["sample_ids"], inverse=inverse,
     )  # fmt: skip
     return StepPart(window=window, first=first, corrupt=corrupt, samples=samples)
-
-
-WINDOW, ERROR = "window", "error"
 
 
 class Worker:

@@ -5,13 +5,20 @@ aliases and tags, unknown fields and numbers written as text are refused, each w
 may be written, targets.py says.
 """
 
-from recsmith.files.binary import replace_file
-from recsmith.files.given import Given
 from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, read_raw, reading
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
-from recsmith.files.sources import Source, source_text
 from recsmith.files.targets import check_target, starts_with_schema
-from recsmith.files.texts import LARGEST_FILE, is_regular_file, read_bytes, read_text, write_text
+from recsmith.files.texts import (
+    LARGEST_FILE,
+    Given,
+    Source,
+    is_regular_file,
+    read_bytes,
+    read_text,
+    replace_file,
+    source_text,
+    write_text,
+)
 
 __all__ = [
     "LARGEST_FILE",

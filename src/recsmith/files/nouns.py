@@ -9,8 +9,7 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from recsmith._printable import printable_json
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files.lines import lines_of
-from recsmith.files.parsing import Raw, parse
+from recsmith.files.parsing import Raw, lines_of, parse
 from recsmith.files.texts import read_text
 from recsmith.files.validators import BROKEN_RULE, adapter, brief_validator, rules_validator
 
@@ -20,6 +19,8 @@ LONGEST_WORD = 200  # characters of an unknown word: longer ones are shown in pa
 LARGE = 2**16  # characters of JSON, above which only the first error of a list is looked for
 MOST_ERRORS = 8  # wrong fields that one error tells of
 SHOWN_NAMES = 40  # known names that an error lists at most
+_UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def check_schema(raw: Raw, schema: str, source: str, made_by: str = "") -> Raw:
@@ -74,9 +75,6 @@ def encode(noun: object) -> Any:
 def json_schema(noun: Any) -> Raw:
     """JSON Schema of a noun, as files hold it."""
     return adapter(noun).json_schema()
-
-
-_UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def _describe(noun: Any, raw: object, error: Any, source: str) -> str:
@@ -183,9 +181,6 @@ def dump_json(raw: Raw) -> str:
         else:
             lines.append(f"{json.dumps(key)}: {_compact(cast(object, value))}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def _compact(value: object) -> str:

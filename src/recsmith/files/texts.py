@@ -1,4 +1,4 @@
-"""Reads text files up to a size limit, and writes them whole or not at all."""
+"""Reads text files up to a size limit, and writes files whole or not at all; names and paths that people give."""
 
 import os
 import select
@@ -8,13 +8,40 @@ import tempfile
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from recsmith._types import Source
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files.given import Given
 
 LARGEST_FILE = 512 * 2**20  # bytes, as a plan of 100,000 tables on 4,096 devices has; more is refused before it is read
 STDIN = "-"
 PATIENCE_S = 60.0  # without a byte, before a pipe is given up; longer suits slow writers, shorter forgotten ones
 BLOCK = 2**20  # bytes read at once
+
+
+class Given(str):
+    """The name of a text, for messages, with the text itself: no reader looks for a file or a built-in of this name."""
+
+    __slots__ = ("text",)
+    text: str
+
+    @classmethod
+    def of(cls, name: str, text: str) -> "Given":
+        """A text under a name, whose ending says the form, as that of a file does."""
+        made = cls(name)
+        made.text = text
+        return made
+
+
+def source_text(source: object, wanted: str) -> str:
+    """The text of a name or path; UsageError for what is neither.
+
+    wanted: what may be given instead, such as 'a Workload'.
+    """
+    text: object = os.fspath(cast(Source, source)) if isinstance(source, str | os.PathLike) else None
+    if not isinstance(text, str):
+        kind = type(cast(object, source)).__name__
+        hint = "; give its .plan" if kind == "Result" else ""
+        raise UsageError(f"a {kind} is neither {wanted} nor a name or path{hint}")
+    return text
 
 
 def read_text(source: str) -> str:
@@ -104,19 +131,32 @@ def write_text(target: str, text: str) -> None:
     A link stays a link: the file it leads to is replaced. Devices and pipes (/dev/null, >(gzip)) are written to.
     """
     if is_stream(target):
-        return _write_stream(target, text)
+        _write_stream(target, text)
+        return
     path = Path(os.path.realpath(target))
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+    _replace(target, path, text.encode("utf-8"), mode)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a whole file of bytes or nothing, as `write_text` does; all users of the machine may read it."""
+    path = Path(os.path.realpath(path))
+    _replace(str(path), path, data, 0o644)
+
+
+def _replace(target: str, path: Path, data: bytes, mode: int) -> None:
+    """Put bytes in the place of a file, by a temporary one beside it."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         _refuse_target(target, error)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        temporary.chmod(mode)
         temporary.replace(path)
     except OSError as error:
         raise _write_failure(target, error) from None

@@ -8,7 +8,7 @@ from typing import Any, cast
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Given, Raw, Source, decode, encode, read_raw, source_text
-from recsmith.files.lines import exact_line
+from recsmith.files.parsing import exact_line
 from recsmith.plans import Plan, load_plan
 from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Pin, TableRule, Together
 from recsmith.problems.space import Space

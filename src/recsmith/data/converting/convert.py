@@ -24,6 +24,12 @@ from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import encode
 from recsmith.units import format_size
 
+MEMORY = 2**30  # bytes of tables at a time, unless another is given
+LEAST_MEMORY = 2**24
+SHARE = 4  # of the memory that a run or a bucket takes: sorting copies it, and writing packs it
+MOST_BUCKETS = 1024  # a run has a record batch for each: more are small, and say more of themselves than of samples
+HIGH_BITS = np.uint64(32)  # of a hash, which say the bucket
+
 
 def convert_dataset(
     dataset: Dataset,
@@ -78,13 +84,6 @@ def block_ranges(sizes: Ints, samples: int) -> list[tuple[int, int]]:
     if first < len(sizes) or not ranges:
         ranges.append((first, len(sizes)))
     return ranges
-
-
-MEMORY = 2**30  # bytes of tables at a time, unless another is given
-LEAST_MEMORY = 2**24
-SHARE = 4  # of the memory that a run or a bucket takes: sorting copies it, and writing packs it
-MOST_BUCKETS = 1024  # a run has a record batch for each: more are small, and say more of themselves than of samples
-HIGH_BITS = np.uint64(32)  # of a hash, which say the bucket
 
 
 def cluster_dataset(

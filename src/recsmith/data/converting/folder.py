@@ -24,6 +24,7 @@ from recsmith.files import did_you_mean, parse, read_text
 GROUP_SAMPLES = 2**15  # of a row group: what a reader keeps a few of
 FILE_SAMPLES = 2**20  # of a file
 LEAST_GROUP_BYTES = 2**16
+RUNS = "_runs"  # the folder of what is put into buckets, until the dataset is finished
 
 
 @noun
@@ -82,9 +83,6 @@ def by_count(source: str, names: Sequence[str], counts: Sequence[float]) -> tupl
         raise CorruptFile(f"'{source}' holds a count that is negative or no number; jobs are counted from 0")
     order = sorted(range(len(names)), key=lambda at: -counts[at])
     return tuple(names[at] for at in order)
-
-
-RUNS = "_runs"  # the folder of what is put into buckets, until the dataset is finished
 
 
 @record

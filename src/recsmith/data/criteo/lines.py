@@ -25,6 +25,9 @@ HEX_DIGITS = 8  # of a category
 LONGEST_COUNT = 18  # characters: what surely fits into 64 bits
 PADDING = bytes(HEX_DIGITS)  # behind the text, so that words of 8 bytes can be read anywhere
 SHOWN = 60  # characters of a corrupt line that an error shows
+LINE = "\t".join(["%d"] * (1 + COUNTS) + ["%08x"] * CATEGORIES) + "\n"
+MOST_ROWS = 2**32  # that a category of 32 bits tells apart
+PACKING = 6  # of gzip, from 1 to 9
 
 
 @dataclass(frozen=True)
@@ -124,11 +127,6 @@ def _first_corrupt(text: bytes, line_starts: Ints, in_line: Ints, valid: Bools) 
         return at, f"has {counted(int(in_line[at]), 'field')}, not {FIELDS}: {shown!r}"
     hexadecimal = f"{HEX_DIGITS} lower-case hexadecimal digits"
     return at, f"is not a label 0 or 1, {COUNTS} whole numbers and {CATEGORIES} words of {hexadecimal}: {shown!r}"
-
-
-LINE = "\t".join(["%d"] * (1 + COUNTS) + ["%08x"] * CATEGORIES) + "\n"
-MOST_ROWS = 2**32  # that a category of 32 bits tells apart
-PACKING = 6  # of gzip, from 1 to 9
 
 
 def refuse_other_than_criteo(schema: DataSchema) -> None:

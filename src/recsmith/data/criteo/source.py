@@ -15,6 +15,8 @@ from recsmith.data.source import SampleBlock
 from recsmith.errors import check_rules
 from recsmith.workloads import load_workload
 
+MOST_OPEN = 3  # files at a time: a window of blocks ends in one and begins in another
+
 
 @noun
 class CriteoSpec:
@@ -65,9 +67,6 @@ class CriteoSpec:
         ]
         dense = tuple(f"int_{column}" for column in range(COUNTS))
         return DataSchema(features=tuple(features), dense=dense, labels=("label",))
-
-
-MOST_OPEN = 3  # files at a time: a window of blocks ends in one and begins in another
 
 
 class CriteoSource:

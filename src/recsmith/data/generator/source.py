@@ -19,6 +19,7 @@ BLOCK = 4096  # samples of a block, or as many whole sessions as that holds
 TYPICAL = 4  # blocks of samples that the scale of the logit is taken from
 FAR = 2**50  # number of the first of them: no spec has samples there
 MEAN_COUNT, SPREAD_COUNT = 2.0, 1.0  # of the logarithms of the counts that dense columns hold
+MOST_SAMPLES = 2**20  # that are looked at unless more are asked for: the AUC is then known to about 0.0005
 
 
 class GeneratorSource:
@@ -123,9 +124,6 @@ def _nearly_normal(words: Words) -> Floats:
     """Numbers of mean 0 and variance 1 from the four 16-bit parts of each word: the sum of four even numbers."""
     parts = words.astype("<u8").view("<u2").reshape(-1, 4)
     return (parts.sum(axis=1) / 65536 - 2 + 2 / 65536) * np.sqrt(3)
-
-
-MOST_SAMPLES = 2**20  # that are looked at unless more are asked for: the AUC is then known to about 0.0005
 
 
 @noun

@@ -15,6 +15,9 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.files import decode, dump_json, encode, read_raw, write_text
 
 RESERVED = ("sample_id", "session_id", "timestamp")  # columns that are written beside the schema's
+Kind = TypeVar("Kind")
+MANIFEST = "_manifest.json"
+SCHEMA, JOB_SCHEMA = "recsmith/manifest/1", "recsmith/unfinished/1"
 
 
 def refuse_other_than_parquet(schema: DataSchema) -> None:
@@ -82,11 +85,6 @@ def _feature_columns(arrow: Any, feature: DataFeature, bags: JaggedIds) -> dict[
     if bags.weights is not None:
         made[weights_column(feature.name)] = arrow.ListArray.from_arrays(offsets, bags.weights)
     return made
-
-
-Kind = TypeVar("Kind")
-MANIFEST = "_manifest.json"
-SCHEMA, JOB_SCHEMA = "recsmith/manifest/1", "recsmith/unfinished/1"
 
 
 @noun
