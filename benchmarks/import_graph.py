@@ -22,12 +22,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
 BASE = {
+    "_components",
     "_install",
-    "_printable",
     "_random",
+    "_plugins",
     "_process",
     "_fields",
-    "_plugins",
     "_types",
     "_version",
     "errors",

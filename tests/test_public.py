@@ -15,11 +15,11 @@ import recsmith
 
 PACKAGE = Path(recsmith.__file__).parent
 BASE = (
+    "_components",
     "_fields",
     "_install",
-    "_plugins",
-    "_printable",
     "_random",
+    "_plugins",
     "_process",
     "_types",
     "_version",

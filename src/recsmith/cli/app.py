@@ -8,10 +8,9 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from recsmith._printable import printable
 from recsmith._version import __version__
 from recsmith.cli.printing import note, say
-from recsmith.errors import NoPlanFound, RecSmithError
+from recsmith.errors import NoPlanFound, RecSmithError, printable
 
 COMMANDS = {  # name: the module of recsmith.cli that holds it, and what `recsmith --help` says
     "plan": ("plan", "Find a sharding plan for a workload on a cluster."),

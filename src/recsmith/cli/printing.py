@@ -7,7 +7,7 @@ from typing import Any, TextIO, cast
 
 import click
 
-from recsmith._printable import printable
+from recsmith.errors import printable
 
 QUIET_S = 2.0  # seconds of a search before its progress is printed: shorter ones are not worth a line
 LEAST_S = 1e-12  # seconds, below any step: a bound of 0 is no divisor

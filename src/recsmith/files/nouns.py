@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from recsmith._printable import printable_json
-from recsmith.errors import CorruptFile, UsageError
+from recsmith.errors import CorruptFile, UsageError, printable_json
 from recsmith.files.parsing import Raw, lines_of, parse
 from recsmith.files.texts import read_text
 from recsmith.files.validators import BROKEN_RULE, adapter, brief_validator, rules_validator

@@ -11,10 +11,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from recsmith._printable import printable
 from recsmith.analyses.compare import BASELINE, Comparison, Judgement, PlannerRow
 from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
 from recsmith.analyses.sensitivity import Spread
+from recsmith.errors import printable
 from recsmith.files import Raw, encode, starts_with_schema
 from recsmith.reports.layout import grid, line
 from recsmith.units import counted, format_gap, format_size, format_time

@@ -15,7 +15,7 @@ from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
-from recsmith._printable import one_line, printable
+from recsmith.errors import one_line, printable
 
 LABEL_WIDTH = 9  # characters: the longest label, `workload`, and a space
 WIDEST = 1000  # characters of a line, within which it is asked how many it needs

@@ -13,7 +13,7 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from recsmith._printable import one_line
+from recsmith.errors import one_line
 from recsmith.files import Source, encode, source_text, write_text
 from recsmith.plans import Plan, load_plan
 from recsmith.units import counted, format_gap, format_size, format_time

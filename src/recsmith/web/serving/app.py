@@ -18,8 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from recsmith._printable import printable_json
-from recsmith.errors import RecSmithError
+from recsmith.errors import RecSmithError, printable_json
 from recsmith.files.validators import adapter
 from recsmith.web.serving.answers import SearchEvent
 from recsmith.web.serving.calls import Server, read_call

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from recsmith._printable import one_line, printable
-from recsmith.errors import CorruptFile
+from recsmith.errors import CorruptFile, one_line, printable
 from recsmith.files import dump_json
 from recsmith.reports.layout import grid, line, show
 
