@@ -35,6 +35,7 @@ from recsmith.training.run import Checkpointing, Run, run_from_raw, save_run
 from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
+from recsmith.training.stores import fetched_ahead
 from recsmith.training.tables.dedup_parts import deduplication_of
 from recsmith.training.tables.plain import features_of
 
@@ -110,7 +111,7 @@ def _train(job: TrainingJob, source: Iterator[TrainingBatch], ending: Ending) ->
     run, progress, device = job.run, job.progress, job.sharded.device
     times, window, guard = StepTimes(), Window(device), LossGuard(device)
     step: TrainingStep = step_of(job.sharded, run.pipeline, lambda text: job.log.say({"note": text}))
-    batches = timed(pinned(source, device), times)
+    batches = timed(fetched_ahead(pinned(source, device), job.sharded.rows), times)
     usual_step = progress.step + 1 + step.batches_ahead
     time_forward(job.sharded.model, times)
     watchers: list[Watcher] = [find_function(name) for name in run.watchers]

@@ -130,6 +130,7 @@ def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int
         for batch, count in evaluation_batches(
             dataset, features, rank=dist.get_rank(), ranks=dist.get_world_size(), batch_size=batch_size
         ):
+            job.rows.prefetch(batch)
             _, (_, logits, labels, _) = job.model(batch.to(job.device))
             window.add(logits[:count], labels[:count])
     job.model.train()

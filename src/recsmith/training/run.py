@@ -135,7 +135,8 @@ class Run:
     its GPUs, or as many as the plan has, or one. device: auto trains on GPUs where each rank has one and on CPU
     elsewhere; cuda refuses to train without them. pipeline: TorchRec's; with sparse_dist the ids of the next batch
     cross ranks while this one trains, and auto takes it on GPUs. steps: after which training ends, instead of
-    data.epochs.
+    data.epochs. rows: who holds the rows of tables on a rank; device, or a store of yours, 'module:Class', with its
+    settings (docs/train.md).
     checkpoint: None saves nothing but the trained model. watchers: functions of yours, 'module:function', that hear of
     each step (docs/train.md). capture: folder for the trace of some steps, which `recsmith predict` reads
     (docs/predict.md); None captures nothing.
@@ -151,6 +152,7 @@ class Run:
     steps: int | None = None
     optimizers: RunOptimizers = RunOptimizers()
     comms: RunComms = RunComms()
+    rows: str | dict[str, Any] = "device"
     checkpoint: Checkpointing | None = Checkpointing()
     metrics: RunMetrics = RunMetrics()
     watchers: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
     dense = {name: parameter for name, parameter in rest.items() if name not in tables}
     optimizer = combined_optimizer(model.fused_optimizer, tables, dense, run.optimizers)
-    return ShardedJob(model, optimizer, store_of("device", model, optimizer), sizes, device)
+    return ShardedJob(model, optimizer, store_of(run.rows, model, optimizer), sizes, device)
 
 
 def _ddp_of(model: DistributedModelParallel) -> Any:
@@ -93,6 +93,7 @@ def settle(job: ShardedJob, batch: TrainingBatch) -> None:
     for group, _ in groups:
         group["lr"] = 0.0
     job.optimizer.zero_grad()
+    job.rows.prefetch(batch)
     loss, _ = job.model(batch.to(job.device))
     (loss * 0.0).backward()
     for group, rate in groups:

@@ -67,6 +67,31 @@ class TestCheckpoint(RowStoreContract):
             self.make(tmp_path).state_to_load()
 
 
+@pytest.mark.usefixtures("torchrec")
+def test_a_job_trains_with_a_store_and_a_storage_method_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from recsmith.embeddings import CompressionRule
+    from recsmith.training import Checkpointing, Run, RunData, RunModel, load_model, train
+
+    monkeypatch.syspath_prepend(EXAMPLES)
+    data: dict[str, Any] = {
+        "format": "generator", "num_samples": 400, "dense": 2, "features": [{"name": "item", "num_embeddings": 300}],
+    }  # fmt: skip
+    rule = CompressionRule(method="own_storage:Bloom", arguments={"rows": 40})
+    run = Run(
+        data=RunData(train=data, global_batch_size=40), output=str(tmp_path / "out"), checkpoint=Checkpointing(every=4),
+        model=RunModel(embedding_dim=4, bottom=(4,), top=(4,), compression=(rule,)),
+        rows={"name": "own_rows:CountingRows", "report": str(tmp_path / "counts.json")},
+    )  # fmt: skip
+    assert train(run)["step"] == 10
+    counts = json.loads((tmp_path / "counts.json").read_text())
+    assert counts["batches"] == 11  # one more: a look at the first before weights are drawn
+    assert counts["ids"] == 11 * 40 * 2  # by both hashes
+    assert counts["flushes"] == 5  # of first weights, three checkpoints and the export
+    assert load_model(tmp_path / "out/model").table("item").shape == (300, 4)
+
+
 def test_batches_are_fetched_before_anybody_trains_on_them() -> None:
     class Fetched:
         """What was fetched, and trained on."""

@@ -90,17 +90,19 @@ class StoredContract(TableModuleContract):
         return StoredTables(configs, CPU, transforms={"t": TRANSFORMS[self.name]})
 
 
-for each in TRANSFORMS:
-    globals()[f"TestStored{each.title()}"] = type(f"TestStored{each.title()}", (StoredContract,), {"name": each})
+STORED: dict[str, Any] = {
+    name: type(f"TestStored{name.title()}", (StoredContract,), {"name": name}) for name in TRANSFORMS
+}
+globals().update({each.__name__: each for each in STORED.values()})
 
 
 def test_ids_that_are_told_apart_have_vectors_of_their_own() -> None:
     for name in ("multiply", "add", "concat", "three", "chinese", "blocks", "generate"):
-        made = globals()[f"TestStored{name.title()}"]().made()
+        made = STORED[name]().made()
         vectors = vectors_of(made, "t").numpy()
         assert vectors.shape == (90, COLUMNS * (2 if name == "generate" else 1))
         assert len(np.unique(vectors, axis=0)) == 90
-    assert len(np.unique(vectors_of(TestStoredHash().made(), "t").numpy(), axis=0)) <= 20  # noqa: F821 (made in a loop)
+    assert len(np.unique(vectors_of(STORED["hash"]().made(), "t").numpy(), axis=0)) <= 20
 
 
 def test_each_partition_is_a_feature_to_the_model_where_it_generates() -> None:

@@ -31,7 +31,7 @@ class RowStore(Protocol):
         ...
 
     def prefetch(self, batch: Any) -> None:
-        """Have the rows of a TrainingBatch where training finds them; called once for each batch, in order."""
+        """Have the rows of a TrainingBatch where training finds them; called before each pass over a batch."""
         ...
 
     def flush(self) -> None:
