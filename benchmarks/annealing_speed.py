@@ -4,7 +4,7 @@
     python benchmarks/annealing_speed.py 100 h100:8x2          # as many sampled tables, seed 0
 
 Both begin with the drafts of planner `auto`, which are not counted; what each makes of them before it changes anything
-is. NumPy's annealing cools many plans together, the compiled one plays its tournament, both in turns that each take
+is. NumPy's annealing cools many plans together, the compiled one halves them successively, both in turns that each take
 twice as many steps, as in `auto`. The clock is the CPU time of the process, all threads together. The table holds the
 best step found by then, predicted by cost model `analytic`, in the median of three seeds; nothing ran on a GPU.
 """
@@ -19,14 +19,14 @@ from recsmith.bounds import LowerBound, lower_bound
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model
-from recsmith.planners.annealing import tournament
-from recsmith.planners.annealing.group_sets import starts_of
+from recsmith.planners.annealing import successive_halving as halving
 from recsmith.planners.annealing.kernel import Cooling
-from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population import AnnealingOptions
 from recsmith.planners.annealing.population_annealing import Annealing
+from recsmith.planners.annealing.starts import starts_of
 from recsmith.planners.auto.annealing_turns import LEAST_STEPS, MOST_STEPS, STEPS
 from recsmith.planners.auto.drafts import Drafts
-from recsmith.planners.auto.stopping import StoppingRule
+from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.protocol import Search
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import build_problem
@@ -85,10 +85,10 @@ def main() -> None:
 
 
 def _drafts(evaluator: Evaluator, bound: LowerBound, seed: int) -> Drafts:
-    search, devices = Search(evaluator, None, None, None), DeviceState(evaluator)
+    search, devices = Search(evaluator, seed=seed), DeviceState(evaluator)
     size = len(evaluator.problem.tables) * len(devices.free)
     stopping = StoppingRule(search, bound.bound.value_s or 0.0, size)
-    drafts = Drafts(search, devices, shared_relaxation(evaluator, bound.linear), stopping, seed, [])
+    drafts = Drafts(search, devices, shared_relaxation(evaluator, bound.linear), stopping, [])
     drafts.work()
     return drafts
 
@@ -114,7 +114,7 @@ def numpy_race(drafts: Drafts) -> Race:
 
 
 def compiled_race(drafts: Drafts) -> Race:
-    """Turns of the compiled tournament."""
+    """Turns of the compiled annealing."""
     race = Race(drafts.starts[0][0])
 
     class Watched(Cooling):
@@ -126,13 +126,13 @@ def compiled_race(drafts: Drafts) -> Race:
                 super().go_on(begin, end, steps, heat)
                 race.note(self.best_s if np.isfinite(self.best_s) else race.best_s, end - begin)
 
-    tournament.Cooling = Watched
+    halving.Cooling = Watched
     begun, known = [(each[0], each[2]) for each in drafts.starts], lower_bound(drafts.evaluator)
     starts = starts_of(drafts.devices, drafts.relaxation, known, begun)
-    made = tournament.tournament_of(drafts.devices, drafts.relaxation, starts, drafts.seed)
+    made = halving.halving_of(drafts.devices, drafts.relaxation, starts, drafts.seed)
     assert made is not None, "the compiled annealing is missing: install RecSmith where there is a C compiler"
     while race.goes_on:
-        made.play(lambda _: not race.goes_on, lambda: race.goes_on)
+        made.run(lambda _: not race.goes_on, lambda: race.goes_on)
     return race
 
 

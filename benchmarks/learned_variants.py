@@ -20,11 +20,9 @@ from recsmith.learning.policies import TRAINING_SEED
 from recsmith.learning.policies.dreamshard import DreamShardRecipe, DreamShardTraining
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of, training_tasks
 from recsmith.learning.policies.tasks import TESTING, TRAINING, PlacementTask, draw_placement_tasks, parse_size
-from recsmith.planners.dreamshard.files import find_policy, load_policy
-from recsmith.planners.dreamshard.network import DreamShardNetwork
-from recsmith.planners.placing.drafts import plan_by_policy
-from recsmith.planners.placing.rollouts import PlacingNetwork
-from recsmith.planners.placing.words import PolicyWord
+from recsmith.planners.dreamshard import DreamShard, DreamShardNetwork
+from recsmith.planners.placing.policy_network import PlacingNetwork
+from recsmith.planners.placing.policy_planner import plan_by_policy
 from recsmith.planners.protocol import Search
 from recsmith.workloads import Workload
 
@@ -62,8 +60,8 @@ def steps(network: PlacingNetwork, tasks: Sequence[PlacementTask]) -> np.ndarray
     """Seconds of each task's step by planner dreamshard with a policy (T,)."""
     meter, found = PlacementMeter(HARDWARE, tasks), list[float]()
     for priced in map(evaluator_of, tasks):
-        search = Search(cost_model(MODEL).compile(priced.problem), None, None, None)
-        plan = plan_by_policy(search, network, PolicyWord(), "dreamshard", seed=0)
+        search = Search(cost_model(MODEL).compile(priced.problem))
+        plan = plan_by_policy(search, network, "dreamshard")
         found.append(meter.measure(priced, plan.footprint).step_s)
     return np.array(found)
 
@@ -75,7 +73,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=DreamShardRecipe().iterations)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    shipped, _ = load_policy(find_policy("simulated-h100"))
+    shipped, _ = DreamShard.kind.load(DreamShard.kind.find("simulated-h100"))
     print(f"{ROW} with  tasks  the policy that ships takes longer than one trained on such tasks")
     for variant in options.variants:
         tasks = tasks_of(variant, options.tasks, SEED, TESTING)

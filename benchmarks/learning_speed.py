@@ -17,7 +17,7 @@ from recsmith.bounds import lower_bound
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model
 from recsmith.costs.neural.heads import ConvexHead, FreeHead, Head
-from recsmith.planners.neuroshard.planner import NeuroShard
+from recsmith.planners.neuroshard import NeuroShard
 from recsmith.problems import Problem, build_problem
 from recsmith.workloads.sample import sample_workload
 

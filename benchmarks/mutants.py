@@ -45,8 +45,8 @@ SIMULATE = ("planning/test_simulate.py",)
 CONTRACT = ("planners/test_contract.py",)
 PLANNERS = (*CONTRACT, "planners/test_brute_force.py")
 STATES = ("planners/test_device_states.py", "planners/search", "planners/solver/test_device_states.py")
-EXACT = ("planners/exact", "planners/solver")
-FEASIBLE = ("planning/test_feasibility.py", "planners/search/test_repair.py")
+EXACT = ("planners/test_exact.py", "planners/solver")
+FEASIBLE = ("planning/test_feasibility.py", "planners/search/test_placement.py")
 ANNEALING = ("planners/annealing", "planners/auto", "planners/test_contract.py")
 EXACTNESS = ("jobs/test_exactness.py",)
 LAUNCH = ("jobs/test_launch.py",)
@@ -133,7 +133,7 @@ MUTANTS = (
            "[assignment.piece[others] != assignment.piece[i]]] = False",
            "[assignment.piece[others] != assignment.piece[i]]] = True", (*CONTRACT, *STATES)),
     # --- planners ---
-    Mutant("nothing is repaired", "planners/search/repair.py",
+    Mutant("nothing is repaired", "planners/search/placement.py",
            'for i in lost[np.argsort(-need, kind="stable")].tolist():', "for i in []:", FEASIBLE),
     Mutant("a time limit is ignored", "planners/protocol.py",
            "time.monotonic() - self.started >= limit:", "time.monotonic() - self.started >= limit + 60:", CONTRACT),
@@ -146,19 +146,20 @@ MUTANTS = (
            (*CONTRACT, "planners/test_protocol.py")),
     Mutant("planner random ignores its seed", "planners/greedy.py",
            "np.random.default_rng(seed).random", "np.random.default_rng().random", CONTRACT),
-    Mutant("neuroshard forgets memory", "planners/neuroshard/rollouts.py",
-           "fits = (self.free >= halves.bytes[pieces][:, None]) &", "fits =", (*CONTRACT, "planners/neuroshard")),
+    Mutant("neuroshard forgets memory", "planners/neuroshard_rollouts.py",
+           "fits = (self.free >= halves.bytes[pieces][:, None]) &", "fits =",
+           (*CONTRACT, "planners/test_neuroshard.py", "planners/test_neuroshard_rollouts.py")),
     Mutant("auto improves nothing", "planners/auto/planner.py",
            'if self.drafts.starts and not self.stopping.reached and member() and name', "if False and name",
            ("planners/auto",)),
     Mutant("ldm leaves pieces of hosts and the world aside", "planners/ldm.py",
            "_place_shared(devices, assignment, others)\n    for", "for", (*CONTRACT, "planners/test_ldm.py")),
     # --- planner exact ---
-    Mutant("sequences need not agree on a width", "planners/solver/cp_sat_placement.py",
+    Mutant("sequences need not agree on a width", "planners/solver/cp_sat_variables.py",
            "variables.model.add_at_most_one(chosen[kind] for kind in kinds if kind[0] == collection)", "pass", EXACT),
-    Mutant("ranks trade places though one holds tails", "planners/solver/cp_sat_placement.py",
+    Mutant("ranks trade places though one holds tails", "planners/solver/cp_sat_variables.py",
            "tails and bool(holds_tail(rank, local))", "False", EXACT),
-    Mutant("the solver has no host memory to keep", "planners/solver/cp_sat_placement.py",
+    Mutant("the solver has no host memory to keep", "planners/solver/cp_sat_variables.py",
            "        _fit(variables, used, room)\n", "", EXACT),
     Mutant("enumeration stops a hundredth above the best", "planners/solver/enumeration.py",
            "if bounds[i] < self.best_s * (1 - ROUNDING):", "if bounds[i] < self.best_s * 0.99:", EXACT),
@@ -166,17 +167,17 @@ MUTANTS = (
            "return np.where(holds_tail(rank, coverage), tail, head)",
            "return np.where(np.asarray(rank) % coverage == 0, tail, head)", (*EXACT, "sharding/test_coverage.py")),
     Mutant("enumeration takes ranks that hold tails for others", "planners/solver/enumeration.py",
-           "np.stack([self.problem.capacity, *tails])", "np.stack([self.problem.capacity])", EXACT),
+           "differ = [*tails, rank_marks(self.problem)]", "differ = [rank_marks(self.problem)]", EXACT),
     # --- planning ---
     Mutant("tables that just fit are called infeasible", "planning/feasibility.py",
            "if least.bytes.sum() > room:", "if least.bytes.sum() >= room:", FEASIBLE),
     Mutant("infeasible is never said of all tables together", "planning/feasibility.py",
            "if least.bytes.sum() > room:", "if least.bytes.sum() > 2 * room:", FEASIBLE),
-    Mutant("the named memory forgets the reserve", "planning/remedies.py",
+    Mutant("the named memory forgets the reserve", "planning/feasibility.py",
            "np.ceil((start * step + reserve) / GIB * 10)", "np.ceil(start * step / GIB * 10)", FEASIBLE),
     Mutant("the proven minimum is a fiftieth too high", "planning/feasibility.py",
            "format_size(least / world)", "format_size(1.02 * least / world)", FEASIBLE),
-    Mutant("hosts are named that were not tried", "planning/remedies.py",
+    Mutant("hosts are named that were not tried", "planning/feasibility.py",
            "        if _has_plan(problem, model, hosts=hosts):\n", "        if hosts:\n", FEASIBLE),
     Mutant("a plan over memory has a gap", "planning/simulate.py",
            "in_space(problem, placements) and fits(wider, footprint)", "in_space(problem, placements)",

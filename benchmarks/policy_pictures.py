@@ -28,7 +28,7 @@ from recsmith.learning.policies import PolicySettings
 from recsmith.learning.policies.dreamshard import DreamShardRecipe, DreamShardTraining
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of, training_tasks
 from recsmith.learning.policies.tasks import TESTING, PlacementTask, draw_placement_tasks, parse_size
-from recsmith.planners.dreamshard.network import DreamShardNetwork
+from recsmith.planners.dreamshard import DreamShardNetwork
 from recsmith.planners.placing import TRAINED, ItemBatch, items_of
 from recsmith.training.variants import STUDENT
 

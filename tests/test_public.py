@@ -61,7 +61,7 @@ TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
 TORCH_ROOMS = {
     *("embeddings", "adapters", "jobs", "hardware", "measuring", "learning", "prediction", "verifying", "training")
 }
-SOLVER_FILES = ("cp_sat*.py", "linear_assignment.py")  # of planners/solver, imported when a planner solves
+SOLVER_FILES = ("cp_sat*.py",)  # of planners/solver, imported when a planner solves
 WEB = {"starlette", "uvicorn", "anyio"}  # of web/serving, imported when a page is served
 FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "adapters", "verifying"}}
 

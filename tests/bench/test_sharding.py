@@ -103,7 +103,7 @@ def test_the_device_is_the_hardwares():
 
 
 def test_ctrl_c_within_a_search_ends_the_run_and_keeps_no_half_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from recsmith.planners.neuroshard.planner import NeuroShard
+    from recsmith.planners.neuroshard import NeuroShard
 
     search = NeuroShard.plan
 

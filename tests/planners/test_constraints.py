@@ -10,8 +10,8 @@ from support.constrained import constrained_case, is_small, keeps, some_plan
 from recsmith.costs import COST_MODELS
 from recsmith.errors import Infeasible
 from recsmith.planners.annealing.kernel import is_compiled
-from recsmith.planners.search.assignment import Assignment
-from recsmith.planners.search.mending import mended
+from recsmith.planners.search.device_state import Assignment
+from recsmith.planners.search.placement import mended
 from recsmith.planning import PLANNERS
 from recsmith.planning.contradictions import Question, find_conflict
 from recsmith.problems import Apart, Constraints, PerRank, Pin, TableRule, Together, build_problem

@@ -18,9 +18,8 @@ from support.placing import random_assignment
 from recsmith._types import Floats, Ints
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import device_sums, step_seconds
-from recsmith.planners.annealing.options import AnnealingOptions
-from recsmith.planners.annealing.population import Population
-from recsmith.planners.annealing.random_changes import RandomChanges
+from recsmith.planners.annealing.population import AnnealingOptions, Population
+from recsmith.planners.annealing.population_annealing import RandomChanges
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.plan_copies import PlanCopies
 from recsmith.problems import Footprint, memory_used

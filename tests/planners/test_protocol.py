@@ -29,7 +29,7 @@ def test_the_best_is_kept_and_each_try_counts() -> None:
 
 def test_known_seconds_are_believed() -> None:
     bad, better = footprints()
-    search = Search(lopsided().evaluator, None, None, None)
+    search = Search(lopsided().evaluator)
     assert search.try_(better, 5.0) == 5.0
     assert search.try_(bad, 4.0) == search.total_s == 4.0
     assert search.best is bad
@@ -37,7 +37,7 @@ def test_known_seconds_are_believed() -> None:
 
 def test_a_start_is_kept_but_no_iteration() -> None:
     bad, better = footprints()
-    search = Search(lopsided().evaluator, None, better, None)
+    search = Search(lopsided().evaluator, None, better)
     search.try_(bad)
     assert search.best is better
     assert search.iterations == 1
@@ -62,7 +62,7 @@ def test_a_search_without_limits_ends_where_the_caller_cancels(answer: bool | No
 
 def test_an_interrupt_counts_what_was_found() -> None:
     bad, _ = footprints()
-    search = Search(lopsided().evaluator, None, None, None)
+    search = Search(lopsided().evaluator)
     with pytest.raises(KeyboardInterrupt), search.interruptible():
         raise KeyboardInterrupt
     search.try_(bad)

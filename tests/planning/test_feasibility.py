@@ -24,7 +24,7 @@ from support.cases import (
 
 from recsmith.clusters import Cluster, load_cluster, sharding_group
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
-from recsmith.planning import remedies
+from recsmith.planning import feasibility
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.problems import Space
 from recsmith.units import parse_size
@@ -118,7 +118,7 @@ def test_the_named_types_are_enough() -> None:
 @pytest.mark.parametrize("name", ["tables larger than the cluster", "tables larger than two hosts"])
 def test_what_is_tried_in_short_is_enough_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As very many tables and very wide ones are tried: with few widths."""
-    monkeypatch.setattr(remedies, "MANY_OPTIONS", 0)
+    monkeypatch.setattr(feasibility, "MANY_OPTIONS", 0)
     case = CASES[name]
     with pytest.raises(Infeasible) as caught:
         case.plan()

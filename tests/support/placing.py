@@ -3,7 +3,7 @@
 import numpy as np
 
 from recsmith._types import Bools
-from recsmith.planners.search.assignment import Assignment
+from recsmith.planners.search.device_state import Assignment
 from recsmith.problems import Problem
 
 

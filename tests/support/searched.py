@@ -3,11 +3,10 @@
 from functools import cache
 
 from recsmith.bounds.relaxation import shared_relaxation
-from recsmith.planners.search.assignment import Assignment
-from recsmith.planners.search.current_plan import CurrentPlan
-from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.device_state import Assignment, DeviceState
+from recsmith.planners.search.local_search import TableOptions
+from recsmith.planners.search.piece_moves import CurrentPlan
 from recsmith.planners.search.plan_copies import PlanCopies
-from recsmith.planners.search.table_options import TableOptions
 from recsmith.problems import Space
 from support.cases import Case, cluster, table, workload
 

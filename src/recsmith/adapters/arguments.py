@@ -9,7 +9,7 @@ from recsmith.adapters.topology import read_cluster
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source, did_you_mean
-from recsmith.planning import SearchWords
+from recsmith.planning import SearchArguments
 from recsmith.units import parse_size
 
 OWN_ARGUMENTS = (
@@ -32,12 +32,12 @@ TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes the
 
 
 def check_search_words(search: Mapping[str, Any]) -> None:
-    """Refuse arguments that are not SearchWords (UsageError), and say what takes their place."""
+    """Refuse arguments that are not SearchArguments (UsageError), and say what takes their place."""
     for name in search:
         if name in TORCHREC_ARGUMENTS:
             raise UsageError(f"RecSmithPlanner takes no '{name}'; {TORCHREC_ARGUMENTS[name]}")
-        if name not in SearchWords.__annotations__:
-            known = [*OWN_ARGUMENTS, *SearchWords.__annotations__]
+        if name not in SearchArguments.__annotations__:
+            known = [*OWN_ARGUMENTS, *SearchArguments.__annotations__]
             raise UsageError(f"RecSmithPlanner takes no '{name}'{did_you_mean(name, known)}")
 
 

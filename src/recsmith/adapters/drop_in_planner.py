@@ -28,7 +28,7 @@ from recsmith.clusters import Cluster, sharding_group
 from recsmith.errors import PlanMismatch, RecSmithError, UsageError
 from recsmith.files import Source
 from recsmith.planners import Planner
-from recsmith.planning import Result, SearchOptions, SearchWords, plan_with
+from recsmith.planning import Result, SearchArguments, SearchOptions, plan_with
 from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw
 from recsmith.problems import Constraints, load_constraints
 
@@ -72,7 +72,7 @@ class RecSmithPlanner(ShardingPlanner):
         sharding_group_size: int | None = None,
         steps_per_sync: int = 1,
         use_inter_host_allreduce: bool = False,
-        **search: Unpack[SearchWords],
+        **search: Unpack[SearchArguments],
     ) -> None:
         check_search_words(search)
         job = find_cluster(cluster, reserve_bytes)

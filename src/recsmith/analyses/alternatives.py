@@ -16,8 +16,7 @@ from recsmith._types import Ints, noun
 from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.costs import CostModel
 from recsmith.errors import PlanMismatch
-from recsmith.planners.search.assignment import NOWHERE, Assignment
-from recsmith.planners.search.device_state import QUANTUM, DeviceState
+from recsmith.planners.search.device_state import NOWHERE, QUANTUM, Assignment, DeviceState
 from recsmith.planners.search.placement import place_best
 from recsmith.plans import Cache, Placement, Plan, check_placements
 from recsmith.problems import NO_PIECE, Problem, option_pieces

@@ -21,7 +21,7 @@ from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import NoPlanFound, UsageError
 from recsmith.files import Source, source_text
 from recsmith.planners.protocol import Budget, Planner
-from recsmith.planning import SearchOptions, SearchWords, assemble_plan
+from recsmith.planning import SearchArguments, SearchOptions, assemble_plan
 from recsmith.planning.feasibility import check_feasible
 from recsmith.planning.plan import check_solution
 from recsmith.planning.registry import PLANNERS, find_planner
@@ -158,7 +158,7 @@ def compare(
     judges: Sequence[str | CostModel] = DEFAULT_JUDGES,
     baseline: Plan | Source | None = None,
     constraints: Constraints | Source | None = None,
-    **search: Unpack[SearchWords],
+    **search: Unpack[SearchArguments],
 ) -> Comparison:
     """Plans of several planners, and of the running job, priced by several cost models.
 

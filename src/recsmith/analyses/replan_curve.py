@@ -12,7 +12,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import NoPlanFound, UsageError
 from recsmith.files import Source
 from recsmith.planners import Planner
-from recsmith.planning import SearchOptions, SearchWords, find_planner
+from recsmith.planning import SearchArguments, SearchOptions, find_planner
 from recsmith.planning.changed_problem import ChangedProblem
 from recsmith.planning.replan import Replanned, Replanning
 from recsmith.plans import Plan, load_plan
@@ -66,7 +66,7 @@ def replan_curve(
     planner: str | Planner = "auto",
     constraints: Constraints | Source | None = None,
     on_point: Callable[[CurvePoint], None] | None = None,
-    **words: Unpack[SearchWords],
+    **words: Unpack[SearchArguments],
 ) -> ReplanCurve:
     """Plans of `replan` for several limits of what may move; each is no worse than those that move less.
 

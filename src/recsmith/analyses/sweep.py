@@ -24,7 +24,7 @@ from recsmith.costs.collectives import synchronisation_of
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.files import Source
 from recsmith.planners import Planner
-from recsmith.planning import SearchOptions, SearchWords, plan_with
+from recsmith.planning import SearchArguments, SearchOptions, plan_with
 from recsmith.planning.registry import find_planner
 from recsmith.planning.result import Result
 from recsmith.problems import Constraints, Space, load_constraints
@@ -160,7 +160,7 @@ def sweep(
     planner: str | Planner = "auto",
     constraints: Constraints | Source | None = None,
     on_point: OnPoint | None = None,
-    **search: Unpack[SearchWords],
+    **search: Unpack[SearchArguments],
 ) -> Sweep:
     """Plans for several numbers of devices, device types and batch sizes, with what each costs, and the knees.
 

@@ -13,9 +13,9 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
-from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
+from recsmith.planners.protocol import Search, SearchPlanner, Solution
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.fewest_pieces import place_in_fewest_pieces
+from recsmith.planners.search.placement import place_in_fewest_pieces
 from recsmith.problems import Footprint, Problem
 
 Score = Callable[[Problem], Floats]
@@ -52,7 +52,7 @@ def place_by_score(evaluator: Evaluator, score: Floats | None = None) -> Footpri
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(SearchPlanner):
     """Places pieces in falling score on the device with the least sum of scores that has room.
 
     about: what it balances, in words for a list of planners.
@@ -62,20 +62,10 @@ class Greedy:
     score: Score | None
     about: str = ""
 
-    def plan(
-        self,
-        problem: Problem,
-        evaluator: Evaluator,
-        *,
-        seed: int = 0,
-        budget: Budget | None = None,
-        start: Footprint | None = None,
-        on_improve: OnImprove | None = None,
-    ) -> Solution:
+    def solve(self, search: Search) -> Solution:
         """One placement; NoPlanFound where tables find no room."""
-        search = Search(evaluator, budget, start, on_improve)
-        score = _random(seed) if self.name == "random" else self.score
-        search.try_(place_by_score(evaluator, score(problem) if score else None))
+        score = _random(search.seed) if self.name == "random" else self.score
+        search.try_(place_by_score(search.evaluator, score(search.problem) if score else None))
         return search.found(self.name)
 
 

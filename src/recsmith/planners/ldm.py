@@ -16,46 +16,33 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.bounds import lower_bound
 from recsmith.bounds.relaxation import Choice, shared_relaxation
-from recsmith.costs import Evaluator
-from recsmith.errors import NoPlanFound, UsageError
-from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
-from recsmith.planners.search.assignment import NOWHERE, Assignment
+from recsmith.errors import UsageError
+from recsmith.planners.protocol import Search, SearchPlanner, Solution
 from recsmith.planners.search.candidates import candidates
-from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.placement import allowed_targets, place_longest_first
-from recsmith.planners.search.repair import repair
-from recsmith.problems import Footprint, Problem
+from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
+from recsmith.planners.search.placement import allowed_targets, place_longest_first, repair
 from recsmith.sharding import Span
 
 MOST_CANDIDATES = 8  # selections that are tried; trade-off: more find more and take longer; not tuned further
 MOST_SIZE = 5_000_000  # tables times ranks: numbers in the lists that are merged, 40 MB
 
 
-class Ldm:
+class Ldm(SearchPlanner):
     """Karmarkar and Karp's differencing, on options that tables select under the limits of the bound."""
 
     name = "ldm"
     about = "The largest differencing method (Karmarkar and Karp, 1982)."
 
-    def plan(
-        self,
-        problem: Problem,
-        evaluator: Evaluator,
-        *,
-        seed: int = 0,
-        budget: Budget | None = None,
-        start: Footprint | None = None,
-        on_improve: OnImprove | None = None,
-    ) -> Solution:
+    def solve(self, search: Search) -> Solution:
         """The best of a few selections; NoPlanFound where none finds room, UsageError where it would take long."""
+        problem, evaluator = search.problem, search.evaluator
         size = len(problem.tables) * problem.cluster.world_size
         if size > MOST_SIZE:
             raise UsageError(
                 f"planner ldm merges lists as long as there are ranks, one for each table: {size:,} entries here, more "
                 f"than its {MOST_SIZE:,}; use planner auto"
             )
-        search, devices = Search(evaluator, budget, start, on_improve), DeviceState(evaluator)
-        known = lower_bound(evaluator)
+        devices, known = DeviceState(evaluator), lower_bound(evaluator)
         relaxation = shared_relaxation(evaluator, known.linear)
         with search.interruptible():
             for choice in islice(candidates(relaxation, known.promising), MOST_CANDIDATES):
@@ -63,10 +50,7 @@ class Ldm:
                 search.try_(draft.footprint(problem) if draft else None)
                 if search.stop:
                     break
-        solution = search.solution()
-        if solution is None:
-            raise NoPlanFound("differencing found no room for some pieces; planner auto looks further")
-        return solution
+        return search.found(self.name, "differencing found no room for some pieces; planner auto looks further")
 
 
 def differenced(devices: DeviceState, choice: Choice) -> Assignment | None:

@@ -2,14 +2,16 @@
 
     planner.plan(problem, evaluator, seed=, budget=, start=, on_improve=) -> Solution
 
-A planner chooses an option per table and a target per piece. It only sees arrays; `recsmith.plan` makes the Plan. What
-holds for every planner (recsmith.testing.PlannerContract asks it): the solution is complete, legal and within memory;
-the same seed gives the same solution for any order of the tables; a budget of iterations or time is kept; a `start` is
-never made worse; `on_improve` hears of every improvement and may cancel by returning True; where it finds nothing it
-raises NoPlanFound.
+A `SearchPlanner` is given all of this as one `Search`, which keeps the best of what it tries. A planner chooses an
+option per table and a target per piece. It only sees arrays; `recsmith.plan` makes the Plan. What holds for every
+planner (recsmith.testing.PlannerContract asks it): the solution is complete, legal and within memory; the same seed
+gives the same solution for any order of the tables; a budget of iterations or time is kept; a `start` is never made
+worse; `on_improve` hears of every improvement and may cancel by returning True; where it finds nothing it raises
+NoPlanFound.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from typing import Protocol, runtime_checkable
 
 from recsmith.costs import Evaluator, step_seconds
 from recsmith.errors import NoPlanFound, UsageError
-from recsmith.planners.search.mending import mended
+from recsmith.planners.search.placement import mended
 from recsmith.plans import Bound
 from recsmith.problems import Footprint, Problem
 
@@ -94,13 +96,19 @@ class Planner(Protocol):
 class Search:
     """Keeps the best of what a planner tries, counts iterations, and says when to stop.
 
-    best, total_s: the best placement and its seconds; None and infinite while there is none.
+    best, total_s: the best placement and its seconds; None and infinite while there is none. seed: of what is drawn.
     """
 
     def __init__(
-        self, evaluator: Evaluator, budget: Budget | None, start: Footprint | None, on_improve: OnImprove | None
+        self,
+        evaluator: Evaluator,
+        budget: Budget | None = None,
+        start: Footprint | None = None,
+        on_improve: OnImprove | None = None,
+        *,
+        seed: int = 0,
     ) -> None:
-        self.evaluator = evaluator
+        self.evaluator, self.problem, self.seed = evaluator, evaluator.problem, seed
         self.budget = budget or Budget()
         self.on_improve = on_improve
         self.started = time.monotonic()
@@ -119,7 +127,7 @@ class Search:
         total_s: these seconds, where the caller knows them.
         """
         self.iterations += 1
-        if footprint is not None and not self.evaluator.problem.legality.holds(footprint):
+        if footprint is not None and not self.problem.legality.holds(footprint):
             footprint, total_s = mended(self.evaluator, footprint), None
         if footprint is None:
             return float("inf")
@@ -159,12 +167,13 @@ class Search:
                 raise
             self.truncated = True
 
-    def found(self, planner: str) -> Solution:
-        """The best found; NoPlanFound, which names the planner, where there is none."""
+    def found(self, planner: str, message: str = "") -> Solution:
+        """The best found; where there is none, NoPlanFound with a message, or one that names the planner."""
         solution = self.solution()
         if solution is None:
             raise NoPlanFound(
-                f"planner {planner} found no room for every table; try --planner auto, more types, or more memory"
+                message
+                or f"planner {planner} found no room for every table; try --planner auto, more types, or more memory"
             )
         return solution
 
@@ -173,3 +182,27 @@ class Search:
         if self.best is None:
             return None
         return Solution(footprint=self.best, total_s=self.total_s, iterations=self.iterations, truncated=self.truncated)
+
+
+class SearchPlanner(ABC):
+    """A planner that works on one `Search`: a class of its own says how in `solve`, and has a name."""
+
+    name: str
+
+    @abstractmethod
+    def solve(self, search: Search) -> Solution:
+        """The best placement found; NoPlanFound where there is none."""
+
+    def plan(
+        self,
+        problem: Problem,
+        evaluator: Evaluator,
+        *,
+        seed: int = 0,
+        budget: Budget | None = None,
+        start: Footprint | None = None,
+        on_improve: OnImprove | None = None,
+    ) -> Solution:
+        """`solve`, as the protocol asks for it; the evaluator knows its problem."""
+        del problem
+        return self.solve(Search(evaluator, budget, start, on_improve, seed=seed))

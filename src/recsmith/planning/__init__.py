@@ -1,16 +1,14 @@
 """Planning: from a workload and a cluster to a Plan, and what an existing plan costs."""
 
-from recsmith.planning.assemble import assemble_plan, make_plan
-from recsmith.planning.options import SearchOptions, SearchWords
 from recsmith.planning.plan import plan, plan_with
 from recsmith.planning.registry import PLANNERS, find_planner
-from recsmith.planning.result import Result
+from recsmith.planning.result import Result, SearchArguments, SearchOptions, assemble_plan, make_plan
 
 __all__ = [
     "PLANNERS",
     "Result",
+    "SearchArguments",
     "SearchOptions",
-    "SearchWords",
     "assemble_plan",
     "find_planner",
     "make_plan",

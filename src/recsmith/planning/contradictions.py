@@ -2,15 +2,31 @@
 
 One constraint after the other is left out; where no plan exists without it either, it plays no part (a deletion filter,
 Chinneck and Dravnieks, 1991). What is left contradicts itself, and does not once any one is left out.
+
+Whether any plan exists: tables are placed in as few pieces as fit, the heaviest first; where that fails and the case is
+small, every way to place the tables is followed (solver/enumeration.py), or CP-SAT decides where OR-Tools is installed.
+Packing is hard, so of larger cases it may stay open. Cost plays no part.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
+
+from recsmith.bounds.linear_bounds import SelectionLimits
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import Cluster
+from recsmith.costs import Evaluator
 from recsmith.errors import Infeasible, RecSmithError, UsageError
 from recsmith.files import encode
-from recsmith.planning.any_plan import Verdict, any_plan
-from recsmith.problems import Apart, Constraints, Space, TableRule, Together, build_problem
+from recsmith.planners.search.candidates import light_candidates
+from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.placement import mended, place_and_repair, place_in_fewest_pieces
+from recsmith.planners.solver import is_installed
+from recsmith.planners.solver.enumeration import Enumeration, arrangements_of
+from recsmith.planners.solver.layouts import Shares, all_shares, choices_of
+from recsmith.planning.feasibility import LIGHTEST, weightless, weights
+from recsmith.problems import Apart, Constraints, Footprint, Problem, Space, TableRule, Together, build_problem, fits
 from recsmith.problems.constraint_files import line_of
 from recsmith.problems.constraints import NoChoiceLeft, Part, PerRank
 from recsmith.workloads import Workload
@@ -18,6 +34,10 @@ from recsmith.workloads import Workload
 SHOWN = 8  # constraints in a message
 NOT_EVEN = "no plan exists, even without the constraints: the tables do not fit the cluster in this space. Proved"
 SHOWN_NAMES = 4  # tables of a constraint in a message
+MOST_ARRANGEMENTS, NODES = 20_000, 20_000  # of an enumeration: of all tables, and partial plans followed; some seconds
+MOST_TABLES = 12  # of an enumeration
+MOST_CHOICES, UNITS = 60_000, 10.0  # of CP-SAT: widths of all tables times devices, and about seconds of work
+DRAWS, SEED = 40, 0  # of light options by chance
 
 
 @dataclass(frozen=True)
@@ -36,14 +56,14 @@ class Question:
     cluster: Cluster
     space: Space | None
 
-    def verdict(self, constraints: Constraints) -> Verdict:
+    def existence(self, constraints: Constraints) -> "Existence":
         """Whether a plan keeps these constraints."""
         try:
             return any_plan(build_problem(self.workload, self.cluster, self.space, constraints))
         except NoChoiceLeft:
-            return Verdict("none")
+            return Existence("none")
         except UsageError:  # sequences of a collection that share no width
-            return Verdict("none")
+            return Existence("none")
 
 
 def find_conflict(question: Question, constraints: Constraints) -> Conflict | None:
@@ -51,7 +71,7 @@ def find_conflict(question: Question, constraints: Constraints) -> Conflict | No
 
     None means that there is no plan without constraints either.
     """
-    if question.verdict(constraints.only(())).answer == "none":
+    if question.existence(constraints.only(())).answer == "none":
         return None
     kept = list(constraints.parts)
     step = max(1, len(kept) // 2)
@@ -59,14 +79,14 @@ def find_conflict(question: Question, constraints: Constraints) -> Conflict | No
         first = 0
         while first < len(kept):
             rest = kept[:first] + kept[first + step :]
-            if rest and question.verdict(constraints.only(tuple(rest))).answer == "none":
+            if rest and question.existence(constraints.only(tuple(rest))).answer == "none":
                 kept = rest
             else:
                 first += step
         if step == 1:
             break
         step = max(1, min(step, len(kept)) // 2)
-    without = {part: question.verdict(constraints.only(tuple(p for p in kept if p != part))) for part in kept}
+    without = {part: question.existence(constraints.only(tuple(p for p in kept if p != part))) for part in kept}
     return Conflict(tuple(kept), tuple(part for part in kept if without[part].answer == "open"))
 
 
@@ -124,3 +144,95 @@ def _value(value: object) -> str:
     if isinstance(value, dict):
         return "to " + ", ".join(f"{key} {_value(each)}" for key, each in value.items())  # pyright: ignore
     return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, list) else str(value)  # pyright: ignore
+
+
+# --- whether any plan exists ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Existence:
+    """plan: one that keeps all constraints, where one was found. answer: 'some', 'none' (proved) or 'open'."""
+
+    answer: Literal["some", "none", "open"]
+    plan: Footprint | None = None
+
+
+def any_plan(problem: Problem) -> Existence:
+    """Whether a problem has a plan that keeps its constraints and fits the memory."""
+    evaluator = weightless(problem)
+    if _is_hopeless(evaluator):
+        return Existence("none")
+    quick = _quick_plan(evaluator)
+    if quick is not None:
+        return Existence("some", quick)
+    if choices_of(problem) > MOST_CHOICES:
+        return Existence("open")
+    shares = all_shares(evaluator)
+    if len(problem.tables) <= MOST_TABLES:
+        existence = _enumerated(evaluator, shares)
+        if existence.answer != "open":
+            return existence
+    return _solved(evaluator, shares) if is_installed() else Existence("open")
+
+
+def _is_hopeless(evaluator: Evaluator) -> bool:
+    """Whether some table fits no device, all weigh more than all devices, or constraints leave them too few places."""
+    problem = evaluator.problem
+    if not problem.legality.has_places:
+        return True
+    light = shared_relaxation(evaluator, barred=True).choose(LIGHTEST)
+    if np.isfinite(light.seconds).all() and light.bytes.sum() <= problem.capacity.sum():
+        return False
+    least = weights(problem).per_table(LIGHTEST)
+    return not np.isfinite(least.value).all() or bool(least.bytes.sum() > problem.capacity.sum())
+
+
+def _quick_plan(evaluator: Evaluator) -> Footprint | None:
+    problem, relaxation = evaluator.problem, shared_relaxation(evaluator)
+    if not np.logical_or.reduceat(relaxation.option_fits, problem.options.start[:-1]).all():
+        return None
+    devices = DeviceState(evaluator, relaxation.piece_bytes)
+    drafts = [place_in_fewest_pieces(devices, relaxation)]
+    drafts.append(place_and_repair(devices, relaxation.choose(SelectionLimits()).option, relaxation.piece_bytes))
+    draws = light_candidates(relaxation, SEED)
+    for _ in range(DRAWS):
+        for draft in drafts:
+            if draft is not None and draft.complete:
+                found = draft.footprint(problem)
+                found = found if problem.legality.holds(found) else mended(evaluator, found)
+                if found is not None and fits(problem, found):
+                    return found
+        drafts = [place_and_repair(devices, next(draws).option, relaxation.piece_bytes)]
+    return None
+
+
+def _enumerated(evaluator: Evaluator, shares: Shares) -> Existence:
+    """Every way to place the tables, as far as a number of partial plans goes."""
+    arrangements = arrangements_of(evaluator.problem, shares, MOST_ARRANGEMENTS)
+    if arrangements is None:
+        return Existence("open")
+    if any(not len(each.group) for each in arrangements):
+        return Existence("none")
+    heard: list[Footprint] = []
+    tree = Enumeration(evaluator, shares, arrangements, np.inf, monotone=False)
+    tree.run(NODES, lambda found: bool(heard.append(found)) or True)
+    if heard:
+        return Existence("some", heard[0])
+    return Existence("open" if tree.open else "none")
+
+
+def _solved(evaluator: Evaluator, shares: Shares) -> Existence:
+    """What CP-SAT finds; that there is no plan is believed if it says so with and without its presolve."""
+    from recsmith.planners.solver.cp_sat import solve
+    from recsmith.planners.solver.cp_sat_model import SpaceModel
+    from recsmith.planners.solver.linear_pieces import LinearPieces
+
+    nothing = LinearPieces((), np.zeros(0))
+    space = SpaceModel(evaluator, shares, nothing)
+    for settings in ({}, {"cp_model_presolve": False}):
+        run = solve(space, {**settings, "max_deterministic_time": UNITS}, lambda _: True)
+        if run.best is not None:
+            return Existence("some", run.best)
+        if not run.impossible:
+            return Existence("open")
+    return Existence("none")

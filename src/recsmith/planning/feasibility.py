@@ -1,20 +1,39 @@
-"""Proofs that no plan exists; what would help is in remedies.py.
+"""Proofs that no plan exists, and what would help: changes of the problem, each tried and found to have a plan.
 
 Two proofs, both exact: a table has no placement whose pieces fit a device; or all tables at their lightest weigh more
 than all devices together. Anything else may still be unplannable, and then a search says NoPlanFound.
 
+A change is tried as planners begin: every table in as few pieces as fit. Where tables can be split in very many ways, a
+change is tried with the few widths that TorchRec's planner knows: what is found so is a plan all the same, and what is
+missed is found at a larger change.
+
 Legend: T tables, W ranks.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
-from recsmith.bounds.relaxation import shared_relaxation
-from recsmith.costs import CostModel, Evaluator
-from recsmith.errors import Infeasible
-from recsmith.planning.remedies import LIGHTEST, roomy_weights, weights, what_helps
-from recsmith.problems import Problem
+from recsmith._types import Floats, Ints
+from recsmith.bounds.linear_bounds import SelectionLimits
+from recsmith.bounds.relaxation import DEAREST, shared_relaxation
+from recsmith.bounds.table_totals import TableTotals
+from recsmith.clusters import larger_groups
+from recsmith.costs import AdditiveEvaluator, CostModel, Evaluator
+from recsmith.errors import Infeasible, UsageError
+from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.placement import place_in_fewest_pieces
+from recsmith.plans import PARTS
+from recsmith.problems import Problem, build_problem
+from recsmith.sharding import UVM_CACHING
 from recsmith.units import counted, format_size
 from recsmith.workloads import Table
+
+HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
+DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # over the least number of hosts, tried in turn
+GIB = 2**30  # bytes
+MANY_OPTIONS = 40_000  # of a problem: with more of them, a try is of TorchRec's widths alone
+LIGHTEST = SelectionLimits(price=DEAREST)
 
 
 def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
@@ -84,3 +103,110 @@ def _fewest(problem: Problem, least: float) -> str:
         return f"nor below {counted(devices, 'device')} of this size"
     local = cluster.local_world_size
     return f"nor below {-(-devices // local) * local} devices of this size in hosts of {local}"
+
+
+# --- what would help --------------------------------------------------------------------------------------------------
+
+
+def what_helps(problem: Problem, model: CostModel, roomy: TableTotals | None = None) -> str:
+    """Changes that were tried and gave a plan. roomy: `roomy_weights` of the problem, where they are known already."""
+    tried = (
+        _more_memory(problem, model, roomy or roomy_weights(problem)),
+        *(change(problem, model) for change in (_more_hosts, _larger_groups, _more_types, _host_memory)),
+    )
+    checked = [text for text in tried if text]
+    return f"Checked to work: {'; or '.join(checked)}." if checked else "No single change that was tried is enough."
+
+
+def weights(problem: Problem) -> TableTotals:
+    """What tables weigh, whatever they cost; no cost model is asked, which takes long for very wide tables."""
+    return TableTotals(weightless(problem))
+
+
+def weightless(problem: Problem) -> AdditiveEvaluator:
+    """An evaluator by which nothing takes any time, for who only asks what fits."""
+    return AdditiveEvaluator(problem, _no_seconds)
+
+
+def _no_seconds(modes: Ints, _: Ints) -> Floats:
+    return np.zeros((len(modes), len(PARTS)))
+
+
+def roomy_weights(problem: Problem) -> TableTotals:
+    """What tables weigh on devices of any size: larger pieces carry fewer extra bytes."""
+    roomy = problem.cluster.with_memory(2**52)
+    return weights(build_problem(problem.workload, roomy, problem.space, problem.constraints))
+
+
+def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals) -> str | None:
+    """The least device memory of a few that gives a plan."""
+    reserve, world = problem.cluster.reserve_bytes, problem.cluster.world_size
+    least, relaxation = roomy.per_table(LIGHTEST).bytes, roomy.relaxation
+    heaviest = np.minimum.reduceat(relaxation.option_heaviest, relaxation.problem.options.start[:-1]).max()
+    start = max(float(least.sum()) / world, float(heaviest))
+    for step in HBM_STEPS:
+        hbm = int(np.ceil((start * step + reserve) / GIB * 10) / 10 * GIB)
+        if hbm > 2**50:
+            return None
+        if _has_plan(problem, model, hbm_bytes=hbm):
+            return f"--hbm {hbm / GIB:.1f}GiB"
+    return None
+
+
+def _more_hosts(problem: Problem, model: CostModel) -> str | None:
+    """The least number of hosts of a few that gives a plan; only where every device is alike, in one group."""
+    cluster = problem.cluster
+    if isinstance(cluster.hbm_bytes, tuple) or cluster.replication is not None:
+        return None
+    need = weights(problem).per_table(LIGHTEST).bytes.sum()
+    least = max(cluster.hosts + 1, int(np.ceil(need / problem.capacity.max() / cluster.local_world_size)))
+    tried = sorted({int(np.ceil(least * step)) for step in DEVICE_STEPS})
+    for hosts in tried:
+        if _has_plan(problem, model, hosts=hosts):
+            return f"{counted(hosts * cluster.local_world_size, 'device')} ({counted(hosts, 'host')})"
+    return None
+
+
+def _larger_groups(problem: Problem, model: CostModel) -> str | None:
+    """The least size of a 2D job's sharding groups that gives a plan."""
+    for cluster in larger_groups(problem.cluster):
+        if _has_plan(replace(problem, cluster=cluster), model):
+            return f"--group-size {cluster.world_size}"
+    return None
+
+
+def _more_types(problem: Problem, model: CostModel) -> str | None:
+    wide = replace(
+        problem.space, types=(*problem.space.types, "column_wise", "row_wise", "table_row_wise"), widths="any"
+    )
+    if wide == problem.space or problem.constraints.parts:
+        return None
+    return f"--types {','.join(wide.types)} --widths any" if _has_plan(replace(problem, space=wide), model) else None
+
+
+def _host_memory(problem: Problem, model: CostModel) -> str | None:
+    """Tables in host memory behind caches, where hosts have memory and devices reach it."""
+    space, device = problem.space, problem.cluster.device
+    reached = device.kind == "cuda" and device.host_link_bandwidth is not None
+    if UVM_CACHING.name in space.kernels or not reached or problem.cluster.ddr_bytes_per_host is None:
+        return None
+    wide = replace(space, kernels=(*space.kernels, UVM_CACHING.name))
+    return f"--kernels {','.join(wide.kernels)}" if _has_plan(replace(problem, space=wide), model) else None
+
+
+def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
+    """Whether a changed problem, on a changed cluster, is legal and has a plan."""
+    try:
+        cluster_ = replace(changed.cluster, **cluster)
+        many = len(changed.options.table) > MANY_OPTIONS
+        space = replace(changed.space, widths="torchrec") if many else changed.space
+        problem = build_problem(changed.workload, cluster_, space, changed.constraints)
+    except UsageError:  # such as more ranks than a table has blocks of rows
+        return False
+    evaluator = model.compile(problem)
+    relaxation = shared_relaxation(evaluator)
+    light = relaxation.choose(LIGHTEST)
+    if not np.isfinite(light.seconds).all() or light.bytes.sum() > problem.capacity.sum():
+        return False
+    found = place_in_fewest_pieces(DeviceState(evaluator), relaxation)
+    return found is not None and problem.legality.holds(found.footprint(problem))

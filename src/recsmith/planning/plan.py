@@ -11,14 +11,10 @@ from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.files import Source
 from recsmith.planners import Budget, OnImprove, Planner, Solution
-from recsmith.planning.any_plan import any_plan
-from recsmith.planning.assemble import make_plan
-from recsmith.planning.contradictions import Question, contradiction
-from recsmith.planning.feasibility import check_feasible
-from recsmith.planning.options import SearchOptions
+from recsmith.planning.contradictions import Question, any_plan, contradiction
+from recsmith.planning.feasibility import check_feasible, what_helps
 from recsmith.planning.registry import PLANNERS, find_planner
-from recsmith.planning.remedies import what_helps
-from recsmith.planning.result import Result
+from recsmith.planning.result import Result, SearchOptions, make_plan
 from recsmith.plans import Bound, Plan, check_placements, load_plan
 from recsmith.problems import (
     Constraints,

@@ -1,8 +1,8 @@
 """From the plan of a running job to one for changed tables, statistics or devices, without moving much.
 
 A fresh plan says how new tables are best split and placed; all others return to where they are. From there compiled
-annealing goes on, which moves what pays and counts the bytes (planners/annealing/warm.py). Where it cannot, tables are
-pinned and freed in rounds (rounds.py).
+annealing goes on, which moves what pays and counts the bytes (planners/annealing/warm_start.py). Where it cannot,
+tables are pinned and freed in rounds (rounds.py).
 """
 
 import time
@@ -15,12 +15,10 @@ from recsmith.clusters import Cluster
 from recsmith.errors import NoPlanFound
 from recsmith.files import Source
 from recsmith.planners import OnImprove, Planner
-from recsmith.planners.annealing.homes import Homes
-from recsmith.planners.annealing.warm import anneal_warm
+from recsmith.planners.annealing.warm_start import OriginalPlacements, anneal_warm
 from recsmith.planning.changed_problem import ChangedProblem
-from recsmith.planning.options import SearchOptions, SearchWords
 from recsmith.planning.registry import find_planner
-from recsmith.planning.result import Result
+from recsmith.planning.result import Result, SearchArguments, SearchOptions
 from recsmith.planning.rounds import Found, Rounds
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Constraints, footprint_of, placements_of
@@ -56,7 +54,7 @@ def replan(
     planner: str | Planner = "auto",
     constraints: Constraints | Source | None = None,
     on_improve: OnImprove | None = None,
-    **words: Unpack[SearchWords],
+    **words: Unpack[SearchArguments],
 ) -> Replanned:
     """A plan for changed tables, statistics or devices that moves at most so much of the weights of the old plan.
 
@@ -125,9 +123,11 @@ class Replanning:
         changed = self.changed
         stay = changed.carried.placements
         returned = footprint_of(changed.problem, tuple(stay.get(p.table, p) for p in fresh.moves.placements))
-        homes = Homes.of(changed.old, changed.carried.sizes, frozenset(stay), limit)
+        originals = OriginalPlacements.of(changed.old, changed.carried.sizes, frozenset(stay), limit)
         ends = begun + (self.options.time_limit_s or float("inf"))
-        made = anneal_warm(changed.evaluator, returned, homes, self.options.seed, lambda: time.perf_counter() < ends)
+        made = anneal_warm(
+            changed.evaluator, returned, originals, self.options.seed, lambda: time.perf_counter() < ends
+        )
         if made is None:
             return None
         moves = changed.moves(placements_of(changed.problem, made))

@@ -1,7 +1,53 @@
-"""What a search returns: the plan, which is reproducible, and how the run went, which is not."""
+"""The options of a search, its result, and the one place where a plan is put together."""
+
+from typing import TypedDict
 
 from recsmith._types import noun
-from recsmith.plans import Plan
+from recsmith.bounds import lower_bound
+from recsmith.costs import CostModel, Evaluator, price
+from recsmith.errors import UsageError
+from recsmith.planners import Budget
+from recsmith.plans import Bound, Placement, Plan, StepCost, digest_of, sorted_by_name
+from recsmith.problems import Footprint, Problem, Space, constraints_to_raw, placements_of
+
+LARGEST_SEED = 2**63
+
+
+class SearchArguments(TypedDict, total=False):
+    """The keyword arguments of `SearchOptions`, for functions that pass them on."""
+
+    cost_model: str | CostModel | None
+    seed: int
+    iterations: int | None
+    time_limit_s: float | None
+    space: Space | None
+
+
+@noun
+class SearchOptions:
+    """How to search, and among what.
+
+    cost_model: a name, `neural:<name or file>`, or an object of your own; the default one for None.
+    seed: of planners that draw at random.
+    iterations, time_limit_s: how long to search; the first is reproducible, the second marks the result truncated.
+    space: the types, widths and kernels to choose from; all that TorchRec runs for None.
+    """
+
+    cost_model: str | CostModel | None = None
+    seed: int = 0
+    iterations: int | None = None
+    time_limit_s: float | None = None
+    space: Space | None = None
+
+    def __post_init__(self) -> None:
+        """Check the seed."""
+        if not 0 <= self.seed < LARGEST_SEED:
+            raise UsageError(f"seed is {self.seed}; seeds are whole numbers from 0 to 2^63")
+
+    @property
+    def budget(self) -> Budget:
+        """How long a planner may search; UsageError where that leaves no time."""
+        return Budget(iterations=self.iterations, time_limit_s=self.time_limit_s)
 
 
 @noun
@@ -19,3 +65,43 @@ class Result:
     truncated: bool = False
     members: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+
+
+def assemble_plan(
+    problem: Problem,
+    placements: tuple[Placement, ...],
+    cost: StepCost,
+    *,
+    planner: str,
+    cost_model: str,
+    bound: Bound,
+    gap: float | None,
+    extrapolated: dict[str, float],
+) -> Plan:
+    """The Plan of priced placements: tables by name, the space and rules of the problem, and the digest."""
+    workload = sorted_by_name(problem.workload)
+    constraints = constraints_to_raw(problem.space, problem.constraints)
+    return Plan(
+        workload=workload,
+        cluster=problem.cluster,
+        constraints=constraints,
+        placements=placements,
+        planner=planner,
+        cost_model=cost_model,
+        cost=cost,
+        bound=bound,
+        gap=gap,
+        extrapolated=extrapolated,
+        digest=digest_of(workload, problem.cluster, constraints, placements),
+    )
+
+
+def make_plan(
+    evaluator: Evaluator, footprint: Footprint, *, planner: str, cost_model: str, bound: Bound | None = None
+) -> Plan:
+    """The Plan of placed pieces, priced by an evaluator; the bound of the cost model where the search proved none."""
+    cost, bound = price(evaluator, footprint), bound or lower_bound(evaluator).bound
+    return assemble_plan(
+        evaluator.problem, placements_of(evaluator.problem, footprint), cost, planner=planner, cost_model=cost_model,
+        bound=bound, gap=bound.gap(cost.total_s), extrapolated=evaluator.extrapolated,
+    )  # fmt: skip

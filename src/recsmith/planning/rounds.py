@@ -1,25 +1,31 @@
-"""Planning anew in rounds of pins, where annealing cannot count what moves (warm.py): any cost model, any constraint.
+"""Planning anew in rounds of pins, where annealing cannot count what moves: any cost model, any constraint.
 
 Tables whose bytes together stay within what may move are planned anew; all others are pinned to where they are. Bytes
-are very unequal: most tables are small, so a small share of the bytes frees most of the tables (freeing.py says which).
-What a round did not move is left for the next, which frees other tables.
+are very unequal: most tables are small, so a small share of the bytes frees most of the tables. What a round did not
+move is left for the next, which frees other tables.
 """
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from glob import escape
 
 from recsmith.bounds import first_bound
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.planners import OnImprove, Planner
-from recsmith.planning.changed_problem import ChangedProblem, Moves
-from recsmith.planning.freeing import Freed, free_tables
-from recsmith.planning.options import SearchOptions
-from recsmith.problems import footprint_of, placements_of
+from recsmith.planning.changed_problem import Carried, ChangedProblem, Moves
+from recsmith.planning.result import SearchOptions
+from recsmith.plans import Placement
+from recsmith.problems import Constraints, Pin, TableRule, footprint_of, placements_of
+from recsmith.sharding import TYPE_NAMES
 
 ROUNDS = 4  # the first moves what must move, the others free tables; trade-off: more find more, each takes seconds
 WORTH = 1e-3  # of the step's seconds: a round that gains less is the last
 FAR = 0.05  # above the bound: from there a first plan with other tables freed is worth its time
+COPIES = "data_parallel"
+COPIED = 0.1  # of what may move, for tables that become data_parallel: they are received on all devices
+LARGEST_COPIES = 0.01  # of what may move, for the copies of one table; trade-off: larger ones leave less to others
+UNCOPIED = tuple(name for name in TYPE_NAMES if name != COPIES)
 
 
 @dataclass(frozen=True)
@@ -80,11 +86,11 @@ class Rounds:
         bound_s = first_bound(self.changed.evaluator).bound.value_s
         return bound_s is not None and found.moves.total_s > (1 + FAR) * bound_s and not found.truncated
 
-    def _freed(self, limit: int, moved: dict[str, int], tried: frozenset[str], order: Sequence[str]) -> Freed:
+    def _freed(self, limit: int, moved: dict[str, int], tried: frozenset[str], order: Sequence[str]) -> "Freed":
         """Which tables the next round may move."""
         return free_tables(self.changed.carried, moved, limit, tried, self.changed.problem.cluster.world_size, order)
 
-    def _round(self, freed: Freed, best: Found | None, begun: float) -> Found:
+    def _round(self, freed: "Freed", best: Found | None, begun: float) -> Found:
         """Plan with all tables that stay pinned, but for the free ones."""
         carried = self.changed.carried
         now = carried.placements if best is None else {each.table: each for each in best.moves.placements}
@@ -104,3 +110,58 @@ class Rounds:
         moves = self.changed.moves(placements_of(evaluator.problem, solution.footprint))
         number, iterations = (0, 0) if best is None else (best.number, best.iterations)
         return Found(moves, iterations + solution.iterations, solution.truncated, number + 1)
+
+
+# --- which tables may move --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Freed:
+    """Tables that a round may place anew. names: of all. copied: of those that may also become data_parallel."""
+
+    names: frozenset[str]
+    copied: frozenset[str]
+
+    def share(self, carried: Carried) -> float:
+        """Their part of the weights of all tables that stay."""
+        return sum(carried.sizes[name] for name in self.names) / max(sum(carried.sizes.values()), 1)
+
+    def constraints(self, given: Constraints, placements: Sequence[Placement]) -> Constraints:
+        """The given constraints; besides, these placements stay as they are but for free tables."""
+        pins = (
+            TableRule(tables=escape(each.table), pin=Pin.of(each))
+            for each in placements
+            if each.table not in self.names
+        )
+        split = (
+            TableRule(tables=escape(each.table), sharding_types=UNCOPIED)
+            for each in placements
+            if each.table in self.names - self.copied and each.sharding_type != COPIES
+        )
+        return replace(given, rules=(*given.rules, *pins, *split))
+
+
+def free_tables(
+    carried: Carried, moved: dict[str, int], limit: int, tried: frozenset[str], world: int, order: Sequence[str]
+) -> "Freed":
+    """Tables whose bytes stay within the limit, together with what the others have moved; untried ones first.
+
+    Any placement moves a table's bytes at most once, but for copies on all `world` devices. moved: bytes that each
+    table moves as it is placed now. order: of the tables that may be freed. Those without a placement are free as well.
+    """
+    left = limit - sum(moved.values())
+    names, copied = set[str](), set[str]()
+    for group in ([name for name in order if name not in tried], [name for name in order if name in tried]):
+        for_copies = min(COPIED * limit, left)
+        for name in group:
+            copies = carried.sizes[name] * (world - 1)
+            if copies <= min(LARGEST_COPIES * limit, for_copies):
+                copied.add(name)
+                for_copies -= copies
+                left -= copies
+        for name in group:
+            more = 0 if name in copied else carried.sizes[name] - moved.get(name, 0)
+            if more <= left:
+                names.add(name)
+                left -= more
+    return Freed(frozenset(names), frozenset(copied))

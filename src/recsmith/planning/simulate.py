@@ -14,7 +14,7 @@ from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs import price as price_footprint
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
-from recsmith.planning.assemble import assemble_plan
+from recsmith.planning.result import assemble_plan
 from recsmith.plans import PlacedTables, Placement, Plan, StepCost, check_placements, load_placed
 from recsmith.plans.running import load_placements, placements_for
 from recsmith.problems import (

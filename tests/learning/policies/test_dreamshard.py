@@ -15,7 +15,7 @@ from recsmith.learning.policies.learn import learn_policy
 from recsmith.learning.policies.measured import PlacementMeter, training_tasks
 from recsmith.learning.policies.tasks import TRAINING, SizeRow, draw_placement_tasks
 from recsmith.planners.placing import TRAINED
-from recsmith.planners.placing.rollouts import REPRESENTED, PolicyView
+from recsmith.planners.placing.policy_network import REPRESENTED, PolicyView
 
 torch = pytest.importorskip("torch")
 

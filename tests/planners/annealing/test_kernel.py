@@ -10,10 +10,9 @@ from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import price, step_seconds
 from recsmith.planners.annealing import kernel
 from recsmith.planners.annealing.kernel import Cooling, FlatOptions, FlatProblem, is_compiled
-from recsmith.planners.annealing.tried_options import TriedOptions
-from recsmith.planners.search.assignment import Assignment
+from recsmith.planners.annealing.starts import TriedOptions
 from recsmith.planners.search.candidates import candidates, place_candidate
-from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.plans import check_placements
 from recsmith.problems import Constraints, Space, TableRule, placements_of

@@ -14,18 +14,17 @@ from recsmith.errors import NoPlanFound
 from recsmith.planners import protocol
 from recsmith.planners.auto import drafts as module
 from recsmith.planners.auto.drafts import Drafts
-from recsmith.planners.auto.stopping import StoppingRule
+from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.neuroshard import NeuroShard
 from recsmith.planners.protocol import Search
-from recsmith.planners.search.assignment import Assignment
-from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.device_state import Assignment, DeviceState
 
 
 def drafts(case: Case, size: int = 10) -> Drafts:
-    search, devices = Search(case.evaluator, None, None, None), DeviceState(case.evaluator)
+    search, devices = Search(case.evaluator), DeviceState(case.evaluator)
     relaxation = shared_relaxation(case.evaluator, lower_bound(case.evaluator).linear)
-    return Drafts(search, devices, relaxation, StoppingRule(search, 0.0, size), seed=0, finished=[])
+    return Drafts(search, devices, relaxation, StoppingRule(search, 0.0, size), finished=[])
 
 
 def test_the_best_are_kept_best_first(monkeypatch: pytest.MonkeyPatch) -> None:

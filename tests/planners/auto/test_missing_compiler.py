@@ -8,8 +8,8 @@ from recsmith.planners.annealing import kernel
 from recsmith.planners.auto import annealing_turns as module
 from recsmith.planners.auto import planner as auto
 from recsmith.planners.auto.annealing_turns import AnnealingTurns
+from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.auto.planner import NOT_COMPILED, _Team  # pyright: ignore[reportPrivateUsage]
-from recsmith.planners.auto.stopping import StoppingRule
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_package_without_compiled_code_says_so(without_compiler: None) -> None
 
 def test_a_package_with_compiled_code_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "is_compiled", lambda: True)
-    monkeypatch.setattr(AnnealingTurns, "tournament", None)
+    monkeypatch.setattr(AnnealingTurns, "halving", None)
     assert not said(lopsided())
 
 
@@ -52,7 +52,7 @@ def test_annealing_gains_on_the_drafts(compiled: bool, monkeypatch: pytest.Monke
     monkeypatch.setattr(auto, "is_installed", lambda: False)
     found = lopsided().plan()
     assert "annealing" in found.members
-    monkeypatch.setattr(AnnealingTurns, "tournament", None)
+    monkeypatch.setattr(AnnealingTurns, "halving", None)
     monkeypatch.setattr(AnnealingTurns, "turn", lambda turns: False)
     drafted = lopsided().plan()
     assert "annealing" not in drafted.members

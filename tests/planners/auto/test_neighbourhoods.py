@@ -16,11 +16,9 @@ from recsmith.errors import RecSmithError
 from recsmith.planners.auto import planner as auto
 from recsmith.planners.auto.annealing_turns import AnnealingTurns
 from recsmith.planners.auto.neighbourhoods import Neighbourhoods
-from recsmith.planners.solver.dominance import useful_shares
-from recsmith.planners.solver.fixed_tables import FixedTables, merged
-from recsmith.planners.solver.layouts import all_shares
+from recsmith.planners.solver.layouts import all_shares, useful_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
-from recsmith.planners.solver.rebuilding import rebuilt_from
+from recsmith.planners.solver.placed_tables import FixedTables, merged, rebuilt_from
 from recsmith.plans import Plan
 from recsmith.problems import Footprint, Space, fits, footprint_of, placements_of
 from recsmith.sharding import Span
@@ -142,7 +140,7 @@ def test_a_poor_plan_gets_better_and_stays_legal() -> None:
 def solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Annealing and local search find nothing, so that there is something left."""
     monkeypatch.setattr("recsmith.planners.auto.annealing_turns.is_compiled", lambda: True)
-    monkeypatch.setattr(AnnealingTurns, "tournament", None)
+    monkeypatch.setattr(AnnealingTurns, "halving", None)
     monkeypatch.setattr(AnnealingTurns, "turn", lambda turns: False)
     monkeypatch.setattr(auto._Team, "_improve", lambda team: False)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(auto, "WORK", 0.3)

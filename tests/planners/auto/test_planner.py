@@ -29,8 +29,8 @@ def test_a_limit_of_time_begins_with_the_quickest_plan() -> None:
 
 
 def test_the_tighter_bound_is_sought_while_it_is_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    unlimited = protocol.Search(CASE.evaluator, None, None, None)
-    search = protocol.Search(CASE.evaluator, Budget(time_limit_s=10.0), None, None)
+    unlimited = protocol.Search(CASE.evaluator)
+    search = protocol.Search(CASE.evaluator, Budget(time_limit_s=10.0))
     for seconds, early in ((0.0, True), (2.4, True), (2.6, False)):
         monkeypatch.setattr(protocol.time, "monotonic", lambda seconds=seconds: search.started + seconds)
         assert search.is_early(0.25) is early

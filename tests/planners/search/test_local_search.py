@@ -1,12 +1,28 @@
-"""Local search goes down, from any start, and says when it finds no more."""
+"""Local search goes down, from any start, and says when it finds no more.
 
+Tables placed again, one by itself or several together.
+
+Which options local search tries.
+"""
+
+from copy import copy
+
+import numpy as np
 import pytest
-from support.searched import heap, lopsided
+from support.searched import begun, heap, lopsided
 
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import step_seconds
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.local_search import SHARPNESS, LocalSearch
+from recsmith.planners.search.local_search import (
+    COPIES,
+    FEW_PIECES,
+    MOST_OPTIONS,
+    SHARPNESS,
+    LocalSearch,
+    replace_several,
+    replace_table,
+)
 from recsmith.problems import fits
 
 
@@ -46,3 +62,62 @@ def test_effort_counts_what_is_tried() -> None:
     before = local.devices.effort
     local.round(several=True)
     assert local.devices.effort > before
+
+
+def test_one_table_is_placed_again_where_the_score_falls_most() -> None:
+    plan, options = begun(lopsided())
+    assert replace_table(plan, options, 0)
+    assert plan.score_now() < plan.goal(0)
+    made, before = plan.copies.assignment(0), heap(lopsided())
+    assert made.complete
+    moved = [t for t in range(12) if (made.target[made.table == t] != 0).any()]
+    assert len(moved) == 1
+    assert (made.option != before.option).sum() <= 1
+
+
+def test_a_rank_without_tables_has_nothing_to_place_again() -> None:
+    plan, options = begun(lopsided(("table_wise",)))
+    plan.copies.free[0, 1:] = 0
+    assert not replace_table(plan, options, 0)
+    assert (plan.copies.assignment(0).target == 0).all()
+
+
+def test_the_best_copy_is_complete_and_costs_what_it_says() -> None:
+    case = lopsided()
+    plan, options = begun(case)
+    better = replace_several(plan, options, [0], np.random.default_rng(0))
+    assert better is not None
+    made = better.assignment(0)
+    assert made.complete
+    assert len(plan.copies.option) == 1 < COPIES
+    assert float(better.totals()[0]) == pytest.approx(step_seconds(case.evaluator, made.footprint(case.problem)))
+    assert float(better.totals()[0]) < float(plan.copies.totals()[0])
+
+
+def test_without_room_elsewhere_no_copy_is_better() -> None:
+    plan, options = begun(lopsided(("table_wise",)))
+    plan.copies.free[0, 1:] = 0
+    assert replace_several(plan, options, [0], np.random.default_rng(0)) is None
+
+
+def test_the_cheapest_options_come_first_and_are_few() -> None:
+    plan, options = begun(lopsided())
+    relaxation = options.relaxation
+    for table in range(len(plan.devices.problem.tables)):
+        found = options.cheapest(table)
+        assert 0 < len(found) <= MOST_OPTIONS
+        assert (plan.devices.problem.options.table[found] == table).all()
+        assert (plan.devices.problem.options.count[found].sum(axis=1) <= FEW_PIECES).all()
+        assert (np.diff(relaxation.option_seconds[found]) >= 0).all()
+        assert relaxation.option_fits[found].all()
+
+
+def test_options_that_are_slower_than_the_slowest_ranks_are_not_tried() -> None:
+    plan, options = begun(lopsided())
+    most = float(plan.objective.reference.sum())
+    for table in range(len(plan.devices.problem.tables)):
+        found = options.below_slowest(plan, table)
+        assert (options.relaxation.option_largest[found] < most).all()
+    options.relaxation = copy(options.relaxation)
+    options.relaxation.option_largest = np.full_like(options.relaxation.option_largest, most)
+    assert options.below_slowest(plan, 0).size == 0

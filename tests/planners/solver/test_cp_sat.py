@@ -11,8 +11,7 @@ pytest.importorskip("ortools")
 from recsmith.costs import step_seconds
 from recsmith.planners.solver.cp_sat import solve, start_from
 from recsmith.planners.solver.cp_sat_model import SpaceModel
-from recsmith.planners.solver.dominance import useful_shares
-from recsmith.planners.solver.layouts import all_shares
+from recsmith.planners.solver.layouts import all_shares, useful_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.problems import Footprint, Space, fits, footprint_of
 

@@ -12,11 +12,10 @@ from ortools.sat.python import cp_model
 
 from recsmith.costs import step_seconds
 from recsmith.planners.solver.cp_sat import solve
-from recsmith.planners.solver.cp_sat_model import SpaceModel
-from recsmith.planners.solver.cp_sat_objective import TICKS
-from recsmith.planners.solver.fixed_tables import FixedTables
+from recsmith.planners.solver.cp_sat_model import TICKS, SpaceModel
 from recsmith.planners.solver.layouts import all_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
+from recsmith.planners.solver.placed_tables import FixedTables
 from recsmith.plans import Placement
 from recsmith.problems import Constraints, Footprint, Space, TableRule, fits, footprint_of
 

@@ -27,11 +27,9 @@ from support.cases import (
 
 from recsmith.costs import device_sums, step_seconds
 from recsmith.errors import PlanMismatch
-from recsmith.planners.neuroshard import planner as neuroshard
-from recsmith.planners.neuroshard.halves import ColumnHalves
-from recsmith.planners.neuroshard.rollouts import NOWHERE, Rollouts, RolloutState
-from recsmith.planners.solver.arrangements import arrangements_of
-from recsmith.planners.solver.enumeration import Enumeration
+from recsmith.planners import neuroshard
+from recsmith.planners.neuroshard_rollouts import NOWHERE, ColumnHalves, Rollouts, RolloutState
+from recsmith.planners.solver.enumeration import Enumeration, arrangements_of
 from recsmith.planners.solver.layouts import all_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.plans import Placement, check_placements

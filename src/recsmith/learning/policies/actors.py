@@ -29,9 +29,9 @@ from recsmith.jobs.piped import close_pipes, end_piped, pipe_of, start_piped
 from recsmith.learning.policies import PolicySettings
 from recsmith.learning.policies.measured import MeasuredPlacement, PlacementMeter, TrainingTask, training_task
 from recsmith.learning.policies.tasks import PlacementTask
-from recsmith.planners.autoshard.network import AutoShardNetwork
+from recsmith.planners.autoshard import AutoShardNetwork
 from recsmith.planners.placing import ItemBatch
-from recsmith.planners.placing.rollouts import FIGURES
+from recsmith.planners.placing.policy_network import FIGURES
 
 REQUEST, ERROR = "request", "error"
 

@@ -46,8 +46,8 @@ from recsmith.learning.policies.networks import (
     v_trace,
 )
 from recsmith.learning.policies.tasks import PlacementTask
-from recsmith.planners.autoshard.network import SHAPES
-from recsmith.planners.placing.rollouts import NO_ROOM
+from recsmith.planners.autoshard import SHAPES
+from recsmith.planners.placing.policy_network import NO_ROOM
 
 DEAD = 1.5  # times the worst step of its task: what an episode costs that came to a dead end
 LEAST_SPREAD = 0.01  # of the steps of a task's episodes, relative to their mean: smaller differences count less

@@ -8,7 +8,7 @@ Zha et al., DreamShard: Generalizable Embedding Table Placement for Recommender 
         fit the cost network to all that was measured so far
         improve the policy by REINFORCE; what an episode costs is what the cost network says    the estimated MDP
 
-The networks are those of planners/dreamshard/network.py, which places (in NumPy, also here: what is trained is what
+The networks are those of planners/dreamshard.py, which places (in NumPy, also here: what is trained is what
 ships); this file has the same formulas in PyTorch, for gradients. Imports torch.
 
 Legend: N items, D devices, E episodes, B placements of a batch, k terms, p representation, T steps (= N).
@@ -38,10 +38,9 @@ from recsmith.learning.policies.networks import (
 )
 from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.learning.training_loop import relative_loss
-from recsmith.planners.dreamshard.network import SHAPES, STEP_REACH, DreamShardNetwork
+from recsmith.planners.dreamshard import SHAPES, STEP_REACH, DreamShardNetwork
 from recsmith.planners.placing import ItemBatch
-from recsmith.planners.placing.cost_network import LOG_SPAN, MICRO
-from recsmith.planners.placing.rollouts import NO_ROOM, REPRESENTED, Rollout
+from recsmith.planners.placing.policy_network import LOG_SPAN, MICRO, NO_ROOM, REPRESENTED, Rollout
 
 DEAD = 1.5  # times the worst step of the batch: what an episode costs that came to a dead end
 
@@ -55,7 +54,7 @@ class PlacementSample:
     measured: MeasuredPlacement
 
 
-# --- the networks: the formulas of planners/dreamshard/network.py, with gradients -----------------------------------
+# --- the networks: the formulas of planners/dreamshard.py, with gradients -----------------------------------
 
 
 class DreamShardNetworks(PolicyNetworks):

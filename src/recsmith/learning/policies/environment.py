@@ -6,7 +6,7 @@
     observation, reward, terminated, truncated, info = environment.step(action)
 
 An episode places the items of one task, dearest first; an action is a device. The vectorised core is
-planners/placing/episodes.py, which planners share: this is one episode of it.
+planners/placing/items.py, which planners share: this is one episode of it.
 
     item      (x,)     inputs of the item that is placed next, as learned cost models see pieces
     work      (b,)     its work, over that of all items

@@ -31,13 +31,13 @@ from recsmith.learning.preparation import check_output, import_training
 from recsmith.measuring.folder_lock import lock_folder
 from recsmith.measuring.journal import NAME as JOURNAL
 from recsmith.measuring.journal import Journal, read_journal
-from recsmith.planners.autoshard.files import AUTOSHARD
-from recsmith.planners.dreamshard.files import DREAMSHARD
+from recsmith.planners.autoshard import AutoShard
+from recsmith.planners.dreamshard import DreamShard
 from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.placing import TRAINED, items_of
 from recsmith.planners.placing.policy_files import HeldOutTasks, PolicyCard, PolicyKind
-from recsmith.planners.placing.rollouts import PlacingNetwork
-from recsmith.planners.search.assignment import Assignment
+from recsmith.planners.placing.policy_network import PlacingNetwork
+from recsmith.planners.search.device_state import Assignment
 from recsmith.problems import Footprint
 
 CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
@@ -45,7 +45,7 @@ JUDGING_SEED = 1  # of tasks; those that train, and those of the benchmark, have
 JUDGED = 20  # tasks of unseen tables on the card
 
 PolicyName = Literal["dreamshard", "autoshard"]
-KINDS: dict[PolicyName, PolicyKind] = {"dreamshard": DREAMSHARD, "autoshard": AUTOSHARD}
+KINDS: dict[PolicyName, PolicyKind] = {"dreamshard": DreamShard.kind, "autoshard": AutoShard.kind}
 
 
 SETTINGS, CHECKPOINT = "settings.json", "checkpoint.safetensors"

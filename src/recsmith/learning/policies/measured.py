@@ -20,7 +20,7 @@ from recsmith.hardware.case import Scale
 from recsmith.hardware.loads import Load, loads_of
 from recsmith.jobs.machine import free_bytes
 from recsmith.learning.policies.tasks import SPACE, PlacementTask
-from recsmith.planners.placing import TRAINED, ItemBatch, SplitRule, items_of
+from recsmith.planners.placing import TRAINED, ColumnSplitRule, ItemBatch, items_of
 from recsmith.plans import Bound, Plan
 from recsmith.problems import Footprint, build_problem, constraints_to_raw, placements_of
 from recsmith.problems.constraints import Constraints
@@ -116,14 +116,14 @@ class TrainingTask:
     items: ItemBatch
 
 
-def training_tasks(tasks: Sequence[PlacementTask], rules: Sequence[SplitRule] = TRAINED) -> list[TrainingTask]:
+def training_tasks(tasks: Sequence[PlacementTask], rules: Sequence[ColumnSplitRule] = TRAINED) -> list[TrainingTask]:
     """All tasks under all rules whose tables have room."""
     made = [training_task(tasks, number, rules) for number in range(len(tasks) * len(rules))]
     return [each for each in made if each is not None]
 
 
 def training_task(
-    tasks: Sequence[PlacementTask], number: int, rules: Sequence[SplitRule] = TRAINED
+    tasks: Sequence[PlacementTask], number: int, rules: Sequence[ColumnSplitRule] = TRAINED
 ) -> TrainingTask | None:
     """The task under a rule at a place among all; None where a table placed before finds no room."""
     task, rule = divmod(number, len(rules))

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from recsmith._types import Floats, Ints
 from recsmith.learning.training_loop import relative_loss
-from recsmith.planners.autoshard.network import LAYERS, SHAPES, STATE, AutoShardNetwork
+from recsmith.planners.autoshard import LAYERS, SHAPES, STATE, AutoShardNetwork
 from recsmith.planners.placing import ItemBatch
-from recsmith.planners.placing.cost_network import BEND, LOG_SPAN, MICRO, REACH, TERMS
-from recsmith.planners.placing.rollouts import REPRESENTED
+from recsmith.planners.placing.policy_network import BEND, LOG_SPAN, MICRO, REACH, REPRESENTED, TERMS
 
 FIRST_LAUNCH = 10.0  # microseconds
 LEAST_SPREAD = 0.05  # of an input that hardly varies

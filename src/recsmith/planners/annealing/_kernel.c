@@ -51,11 +51,11 @@ typedef struct {
     i64 lucks;
     const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,) */
     const i64 *open;                                       /* (T, W): ranks that a table may cover; NULL for all */
-    /* What is held before anything moves; home_count is NULL where nothing is. Pieces (T, S) are in the order of
-       columns: width, target, unit. home_coverage: ranks of a piece, or less than 0: on how many ranks copies are; home_mode: -1 where a
-       table cannot return. */
-    const i64 *unit_width, *mode_copies, *column_bytes, *home_count, *home_coverage, *home_mode, *home_width,
-        *home_target, *home_unit;
+    /* What is held before anything moves; held_count is NULL where nothing is. Pieces (T, S) are in the order of
+       columns: width, target, unit. held_coverage: ranks of a piece, or less than 0: on how many ranks copies are;
+       held_mode: -1 where a table cannot return. */
+    const i64 *unit_width, *mode_copies, *column_bytes, *held_count, *held_coverage, *held_mode, *held_width,
+        *held_target, *held_unit;
     i64 most_moved;                                        /* bytes that may move */
     f64 move_price;                                        /* share of the score that all of them cost */
     f64 memory;                                            /* bytes of all ranks */
@@ -550,10 +550,10 @@ static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another op
 static int propose_return(Annealer *a, Proposal *to, i64 piece) {  /* a table to where it was before anything moved */
     const Problem *p = a->p;
     i64 table = piece / p->S;
-    if (!p->home_count || p->home_mode[table] < 0 || !a->moved_of[table]) return 0;
-    to->table = table, to->option = -1, to->mode = p->home_mode[table], to->count = p->home_count[table];
-    memcpy(to->unit, p->home_unit + table * p->S, to->count * sizeof(i64));
-    memcpy(to->target, p->home_target + table * p->S, to->count * sizeof(i64));
+    if (!p->held_count || p->held_mode[table] < 0 || !a->moved_of[table]) return 0;
+    to->table = table, to->option = -1, to->mode = p->held_mode[table], to->count = p->held_count[table];
+    memcpy(to->unit, p->held_unit + table * p->S, to->count * sizeof(i64));
+    memcpy(to->target, p->held_target + table * p->S, to->count * sizeof(i64));
     return 1;
 }
 
@@ -576,7 +576,7 @@ static i64 overlap(i64 a, i64 b, i64 c, i64 d) {           /* of [a, b) and [c, 
 }
 
 static int width_alike(const Problem *p, const Proposal *to) {  /* whether pieces are as wide as those before */
-    i64 before = p->home_count[to->table], *width = (i64 *)p->home_width + to->table * p->S;
+    i64 before = p->held_count[to->table], *width = (i64 *)p->held_width + to->table * p->S;
     uint64_t used = 0;
     if (before != to->count) return 0;
     for (i64 i = 0; i < to->count; i++) {
@@ -589,7 +589,7 @@ static int width_alike(const Problem *p, const Proposal *to) {  /* whether piece
 }
 
 static i64 kept_in_place(const Problem *p, const Proposal *to) {  /* columns of pieces that are as before */
-    const i64 *width = p->home_width + to->table * p->S, *target = p->home_target + to->table * p->S;
+    const i64 *width = p->held_width + to->table * p->S, *target = p->held_target + to->table * p->S;
     uint64_t used = 0;
     i64 kept = 0;
     for (i64 i = 0; i < to->count; i++) {
@@ -603,10 +603,10 @@ static i64 kept_in_place(const Problem *p, const Proposal *to) {  /* columns of 
 typedef struct { i64 loses, here, width, target; } Place;  /* how good a column is for a piece */
 
 static Place place_of(const Problem *p, i64 table, i64 target, i64 width, i64 column) {
-    const i64 *wide = p->home_width + table * p->S, *home = p->home_target + table * p->S;
+    const i64 *wide = p->held_width + table * p->S, *there = p->held_target + table * p->S;
     i64 start = 0, here = 0, most = 0;
-    for (i64 j = 0; j < p->home_count[table]; start += wide[j++]) {
-        if (home[j] != target) continue;
+    for (i64 j = 0; j < p->held_count[table]; start += wide[j++]) {
+        if (there[j] != target) continue;
         i64 both = overlap(start, start + wide[j], column, column + width), could = wide[j] < width ? wide[j] : width;
         here = both > here ? both : here, most = could > most ? could : most;
     }
@@ -620,10 +620,10 @@ static int better(Place x, Place y) {
 }
 
 static i64 held(const Problem *p, i64 table, Place at, i64 column) {  /* columns of a piece there that its rank had */
-    const i64 *wide = p->home_width + table * p->S, *home = p->home_target + table * p->S;
+    const i64 *wide = p->held_width + table * p->S, *there = p->held_target + table * p->S;
     i64 start = 0, kept = 0;
-    for (i64 j = 0; j < p->home_count[table]; start += wide[j++])
-        if (home[j] == at.target) kept += overlap(start, start + wide[j], column, column + at.width);
+    for (i64 j = 0; j < p->held_count[table]; start += wide[j++])
+        if (there[j] == at.target) kept += overlap(start, start + wide[j], column, column + at.width);
     return kept;
 }
 
@@ -649,19 +649,19 @@ static i64 bytes_moved(const Problem *p, const Proposal *to) {
     i64 table = to->table, bytes = p->column_bytes[table], columns = 0, kept = 0;
     if (!bytes) return 0;
     for (i64 i = 0; i < to->count; i++) columns += p->unit_width[to->unit[i]];
-    i64 ranks = p->mode_copies[to->mode] ? p->W : 1, have = p->home_coverage[table];
+    i64 ranks = p->mode_copies[to->mode] ? p->W : 1, have = p->held_coverage[table];
     i64 without = p->W + have > 0 ? p->W + have : 0;       /* ranks that have no copy */
     if (have < 0) return bytes * (ranks > 1 ? columns * without : without ? columns : 1);
     if (ranks > 1) return bytes * columns * ranks;
     int alike = have == p->mode_coverage[to->mode] && width_alike(p, to);
     if (have == p->mode_coverage[to->mode]) kept = alike ? kept_in_place(p, to) : kept_in_order(p, to);
-    if (kept == columns && !(alike && to->mode == p->home_mode[table])) kept--;  /* other cuts are never free */
+    if (kept == columns && !(alike && to->mode == p->held_mode[table])) kept--;  /* other cuts are never free */
     return bytes * (columns - kept);
 }
 
 static int may_move(Annealer *a, const Proposal *to, int tables) {  /* whether bytes are left, or no more move */
     a->then_moved = a->moved;
-    if (!a->p->home_count) return 1;
+    if (!a->p->held_count) return 1;
     for (int i = 0; i < tables; i++) a->then_moved += bytes_moved(a->p, to + i) - a->moved_of[to[i].table];
     return a->then_moved <= a->moved || a->then_moved <= a->p->most_moved;
 }
@@ -669,7 +669,7 @@ static int may_move(Annealer *a, const Proposal *to, int tables) {  /* whether b
 /* What the score is multiplied with: starts that do not fit or move too much pay for it until they do. */
 static f64 penalty(const Annealer *a) {
     const Problem *p = a->p;
-    if (!p->home_count) return 1;
+    if (!p->held_count) return 1;
     f64 limit = p->most_moved > 0 ? (f64)p->most_moved : 1, excess = ((f64)a->then_moved - (f64)p->most_moved) / limit;
     return 1 + p->move_price * (f64)a->then_moved / limit + (excess > 0 ? EXCESSIVE * excess : 0)
         + OVERFULL * (f64)a->then_over / p->memory;
@@ -696,13 +696,13 @@ static void adopt(Annealer *a, const Proposal *to) {
     memcpy(a->plan.unit + table * S, to->unit, to->count * sizeof(i64));
     memcpy(a->plan.target + table * S, to->target, to->count * sizeof(i64));
     enlist(a, table);
-    if (a->p->home_count) a->moved_of[table] = bytes_moved(a->p, to);
+    if (a->p->held_count) a->moved_of[table] = bytes_moved(a->p, to);
 }
 
 static void remember(Annealer *a) {                        /* the plan, if it is the best */
     const Problem *p = a->p;
     f64 seconds = step(a);
-    if (!(seconds < a->best_s) || a->over > 0 || (p->home_count && a->moved > p->most_moved)) return;
+    if (!(seconds < a->best_s) || a->over > 0 || (p->held_count && a->moved > p->most_moved)) return;
     a->best_s = seconds;
     memcpy(a->best.option, a->plan.option, p->T * sizeof(i64));
     memcpy(a->best.mode, a->plan.mode, p->T * sizeof(i64));
@@ -769,7 +769,7 @@ enum {  /* the arrays, in the order of the call */
     SIZES, MODE_GROUP, MODE_COVERAGE, MODE_FIXED, MODE_UNIT, MODE_LEAST, UNIT_TERMS, UNIT_LOADS, UNIT_BYTES,
     OPTION_MODE, OPTION_UNIT, OPTION_COUNT, OPTION_NEAR, TRIED_START, TRIED, PLANES, SLOPES, OPENING, SHARED,
     CAPACITY, HOST_CAPACITY, LUCK, OPEN, SHARES,
-    UNIT_WIDTH, MODE_COPIES, COLUMN_BYTES, HOME_COUNT, HOME_COVERAGE, HOME_MODE, HOME_WIDTH, HOME_TARGET, HOME_UNIT,
+    UNIT_WIDTH, MODE_COPIES, COLUMN_BYTES, HELD_COUNT, HELD_COVERAGE, HELD_MODE, HELD_WIDTH, HELD_TARGET, HELD_UNIT,
     MOST_MOVED, MOVE_PRICE,
     PLAN, BEST = PLAN + 5, RANDOM = BEST + 5, BEST_S, ARRAYS
 };
@@ -777,8 +777,8 @@ static const char *const NAMES[ARRAYS] = {
     "sizes", "mode_group", "mode_coverage", "mode_fixed", "mode_unit", "mode_least", "unit_terms", "unit_loads",
     "unit_bytes", "option_mode", "option_unit", "option_count", "option_near", "tried_start", "tried", "planes",
     "slopes", "opening", "shared", "capacity", "host_capacity", "luck", "open", "shares",
-    "unit_width", "mode_copies", "column_bytes", "home.count", "home.coverage", "home.mode", "home.width",
-    "home.target", "home.unit", "most_moved", "move_price", "plan.option", "plan.mode",
+    "unit_width", "mode_copies", "column_bytes", "held.count", "held.coverage", "held.mode", "held.width",
+    "held.target", "held.unit", "most_moved", "move_price", "plan.option", "plan.mode",
     "plan.count", "plan.unit", "plan.target", "best.option", "best.mode", "best.count", "best.unit", "best.target",
     "random", "best_s",
 };
@@ -842,7 +842,7 @@ static void set_up(Annealer *a) {                          /* places the plan; `
         enlist(a, t);
         Proposal here = {t, a->plan.option[t], a->plan.mode[t], a->plan.count[t], a->plan.unit + t * p->S,
                          a->plan.target + t * p->S};
-        if (p->home_count) a->moved += a->moved_of[t] = bytes_moved(p, &here);
+        if (p->held_count) a->moved += a->moved_of[t] = bytes_moved(p, &here);
     }
     for (i64 w = 0; w < p->W; w++) a->over += lacking(a->free_[w]);
     for (i64 h = 0; h < p->H; h++) a->over += lacking(a->host_free[h]);
@@ -861,10 +861,10 @@ static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 
     p->planes = array[PLANES], p->slopes = array[SLOPES], p->opening = array[OPENING], p->shared = array[SHARED];
     p->capacity = array[CAPACITY], p->host_capacity = array[HOST_CAPACITY];
     p->luck = array[LUCK], p->kinds = array[SHARES], p->open = lengths[OPEN] ? array[OPEN] : NULL;
-    if (lengths[HOME_COUNT]) {
+    if (lengths[HELD_COUNT]) {
         p->unit_width = array[UNIT_WIDTH], p->mode_copies = array[MODE_COPIES], p->column_bytes = array[COLUMN_BYTES];
-        p->home_count = array[HOME_COUNT], p->home_coverage = array[HOME_COVERAGE], p->home_mode = array[HOME_MODE];
-        p->home_width = array[HOME_WIDTH], p->home_target = array[HOME_TARGET], p->home_unit = array[HOME_UNIT];
+        p->held_count = array[HELD_COUNT], p->held_coverage = array[HELD_COVERAGE], p->held_mode = array[HELD_MODE];
+        p->held_width = array[HELD_WIDTH], p->held_target = array[HELD_TARGET], p->held_unit = array[HELD_UNIT];
     }
     a->p = p;
     a->plan = (Plan){array[PLAN], array[PLAN + 1], array[PLAN + 2], array[PLAN + 3], array[PLAN + 4]};
@@ -872,14 +872,14 @@ static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 
 }
 
 static const char *wrong_length(const Problem *p, const i64 lengths[]) {
-    i64 planes = 0, TS = p->T * p->S, homes = p->home_count != NULL;
+    i64 planes = 0, TS = p->T * p->S, held = p->held_count != NULL;
     for (i64 f = 0; f < p->F; f++) planes += p->planes[f];
     const i64 expected[ARRAYS] = {
         10, p->M, p->M, p->M, p->M, p->M, p->U * p->k, p->U * p->F, p->U * 4,
         p->O, p->O * 2, p->O * 2, p->O * 2, p->T + 1, p->tried_start[p->T],
         p->F, planes * p->k, p->F, p->G, p->W, p->H, p->lucks, p->open ? p->T * p->W : 0, KINDS,
-        homes * p->U, homes * p->M, homes * p->T, homes * p->T, homes * p->T, homes * p->T, homes * TS, homes * TS,
-        homes * TS, homes, homes,
+        held * p->U, held * p->M, held * p->T, held * p->T, held * p->T, held * p->T, held * TS, held * TS,
+        held * TS, held, held,
         p->T, p->T, p->T, TS, TS, p->T, p->T, p->T, TS, TS, 2, 1,
     };
     for (int i = 0; i < ARRAYS; i++)
@@ -898,7 +898,7 @@ static PyObject *run(void *const array[], const i64 lengths[], const Schedule *s
     const char *wrong = wrong_length(&problem, lengths);
     if (wrong) return PyErr_Format(PyExc_ValueError, "%s: wrong length", wrong);
     for (i64 w = 0; w < problem.W; w++) problem.memory += (f64)problem.capacity[w];
-    if (problem.home_count) {
+    if (problem.held_count) {
         problem.most_moved = *(const i64 *)array[MOST_MOVED];
         problem.move_price = *(const f64 *)array[MOVE_PRICE];
     }

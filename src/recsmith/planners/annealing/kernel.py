@@ -16,8 +16,8 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
-from recsmith.planners.annealing.tried_options import TriedOptions
-from recsmith.planners.search.assignment import Assignment
+from recsmith.planners.annealing.starts import TriedOptions
+from recsmith.planners.search.device_state import Assignment
 from recsmith.planners.solver.linear_pieces import LinearPieces
 from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
@@ -175,8 +175,11 @@ class FlatProblem:
 
 
 @dataclass(frozen=True)
-class FlatHomes:
-    """What devices held before, and how much of it may move (homes.py). returns: share of changes that take it back."""
+class FlatOriginals:
+    """What devices held before, and how much of it may move (warm_start.py).
+
+    returns: share of changes that take a table back.
+    """
 
     arrays: tuple[Ints | Floats, ...]
     returns: float
@@ -189,14 +192,19 @@ class Cooling:
     """
 
     def __init__(
-        self, flat: FlatProblem, options: "FlatOptions", start: FlatPlan, seed: int, homes: FlatHomes | None = None
+        self,
+        flat: FlatProblem,
+        options: "FlatOptions",
+        start: FlatPlan,
+        seed: int,
+        originals: FlatOriginals | None = None,
     ) -> None:
         self.plan, self.best = start.copy(), start.copy()
         self._seconds = np.array([np.inf])
         state = np.random.SeedSequence(seed).generate_state(2, np.uint64) | np.uint64(1)
-        moved = NOTHING_HELD if homes is None else homes.arrays
+        moved = NOTHING_HELD if originals is None else originals.arrays
         self._arrays = (*flat.before_options, *options.arrays, *flat.after_options,
-                        _shares(flat.kinds, 0 if homes is None else homes.returns), *moved,
+                        _shares(flat.kinds, 0 if originals is None else originals.returns), *moved,
                         *self.plan.arrays, *self.best.arrays, state, self._seconds)  # fmt: skip
 
     @property

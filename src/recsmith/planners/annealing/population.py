@@ -2,8 +2,8 @@
 
 A change touches cells, a cell being a fusion group on a rank: only their seconds are worked out again.
 
-Legend: K plans, T tables, P pieces of an option at most, W ranks, H hosts, G fusion groups in reach, F phases, k work
-terms.
+Legend: K plans, T tables, O options, P pieces of an option at most, N options tried of a table at most, W ranks, H
+hosts, G fusion groups in reach, C cells of a change in one group (the ranks that it touches), F phases, k work terms.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,121 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.planners.annealing.options import AnnealingOptions
-from recsmith.planners.annealing.population_change import PopulationChange
-from recsmith.planners.search.assignment import NOWHERE, Assignment
-from recsmith.planners.search.device_state import DeviceState
+from recsmith.bounds.relaxation import Relaxation
+from recsmith.planners.annealing.starts import TriedOptions
+from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 from recsmith.planners.search.smooth_max import smooth_norm
+from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding.coverage import covers, holds_tail
+
+MOST_TABLES = 300  # of a problem: a step changes one table of each plan, so of more tables each hardly ever changes
+MOST_NUMBERS = 4_000  # of a plan (ranks times groups times terms): steps of larger plans are slow
+
+
+PAIRS = 2  # (piece, count) pairs of an option, but for pinned tables
+
+
+class AnnealingOptions(TriedOptions):
+    """Options that plans may hold.
+
+    reached (O,): those that plans may hold besides the tried ones, as starts do.
+    size, group (O,): ranks that each piece covers, fusion group among those in reach.
+    wide, narrow (O,): its pieces, a number with neither terms nor bytes where there is none; first (O, P): which of
+    its pieces are wide ones.
+    """
+
+    def __init__(self, devices: DeviceState, relaxation: Relaxation) -> None:
+        super().__init__(devices, relaxation)
+        problem, options, pieces = devices.problem, devices.problem.options, devices.problem.pieces
+        self.most = int(self.pieces[self.few & relaxation.option_fits].max(initial=1))
+        self.reached: Bools = relaxation.option_fits & (self.pieces <= self.most)
+        groups = np.unique(relaxation.option_group[self.reached])
+        self.group, self.groups = np.searchsorted(groups, relaxation.option_group), len(groups)
+        self.shared: Floats = devices.shared[groups]  # (G, F)
+        self.size: Ints = problem.modes.coverage[options.mode]
+        empty = len(pieces.mode)  # stands for no piece
+        both: Ints = np.where(options.piece == NO_PIECE, empty, options.piece)
+        self.wide: Ints = both[:, 0]
+        self.narrow: Ints = both[:, 1]
+        self.first: Bools = np.arange(self.most) < options.count[:, :1]
+        self.terms = np.vstack([devices.terms, np.zeros_like(devices.terms[:1])])
+        self.head, self.tail = np.append(pieces.head.device, 0), np.append(pieces.tail.device, 0)
+        self.host_head, self.host_tail = np.append(pieces.head.host, 0), np.append(pieces.tail.host, 0)
+        self.on_hosts = bool(self.host_tail.any() or self.host_head.any())
+        self.numbers = self.groups * len(problem.capacity) * devices.terms.shape[1]
+
+    @property
+    def usable(self) -> bool:
+        """Whether every table has an option to try, and a plan is small enough to anneal."""
+        return bool(self.count.all()) and self.numbers <= MOST_NUMBERS and self.suit(self.devices.problem)
+
+    @staticmethod
+    def suit(problem: Problem) -> bool:
+        """Whether a problem has few enough tables for annealing, and no table in pieces of three widths or more."""
+        return len(problem.tables) <= MOST_TABLES and problem.options.piece.shape[1] == PAIRS
+
+    def reaches(self, draft: Assignment) -> bool:
+        """Whether a draft's options are among those that plans may hold."""
+        return bool(self.reached[draft.option].all())
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class GroupChange:
+    """What a change does to one fusion group of each plan: group, count (K,) of pieces, and terms (K, C, k)."""
+
+    group: Ints
+    count: Ints
+    terms: Floats
+
+
+@dataclass
+class PopulationChange:
+    """A change to each plan: parts on the same ranks (K, C), the bytes that come to them, and which plans may take it.
+
+    tables: for each table (K,) that changes, its option (K,) and targets (K, P) afterwards. everywhere: the ranks are
+    all of them, in order.
+    """
+
+    ranks: Ints
+    parts: tuple[GroupChange, ...]
+    device: Ints
+    host: Ints | None
+    tables: tuple[tuple[Ints, Ints, Ints], ...]
+    legal: Bools
+    everywhere: bool = False
+
+    def add(self, loads: Floats | Ints, more: Floats | Ints) -> None:
+        """Let loads (F, K, W) grow by `more` (F, K, C) on the ranks, of which two may be the same."""
+        if self.everywhere:
+            loads += more
+            return
+        plans: Ints = np.arange(len(self.ranks))
+        for cell in range(self.ranks.shape[1]):
+            loads[:, plans, self.ranks[:, cell]] += more[:, :, cell]
+
+
+def terms_between(terms: Floats, sign: Ints) -> Floats:
+    """Terms (K, k) that leave one rank and come to another (K, 2, k); sign (2,): -1 for the rank that they leave."""
+    return terms[:, None] * sign[:, None]
+
+
+def bytes_between(size: Ints, sign: Ints) -> Ints:
+    """Bytes (K,) that leave one rank and come to another (K, 2); sign (2,): -1 for the rank that they leave."""
+    return size[:, None] * sign
+
+
+def merged_parts(second: GroupChange, first: GroupChange) -> tuple[GroupChange, GroupChange]:
+    """Both parts; where they are of one group the last holds all of it, because `Population.take` keeps the last."""
+    same = second.group == first.group
+    terms = first.terms + np.where(same[:, None, None], second.terms, 0.0)
+    other = GroupChange(second.group, np.where(same, 0, second.count), np.where(same[:, None, None], 0.0, second.terms))
+    return other, GroupChange(first.group, first.count + np.where(same, second.count, 0), terms)
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -1,24 +1,29 @@
-"""Annealing: many plans side by side change at random, for the worse too while it is hot.
+"""Annealing by array operations: many plans side by side change at random, for the worse too while it is hot.
 
-One step changes every plan once (random_changes.py): a piece moves, two pieces trade places, columns pass from one
-piece of a table to another, or a table is placed again. Half of the changes begin on a slowest rank. Changes for the
-worse are taken the less the colder it is (Metropolis); every now and then the dearest quarter of the plans gives way to
-copies of the cheapest, as in population annealing. For few devices.
+One step changes every plan once: a piece moves, two pieces trade places, columns pass from one piece of a table to
+another, or a table is placed again. Half of the changes begin on a slowest rank. Changes for the worse are taken the
+less the colder it is (Metropolis); every now and then the dearest quarter of the plans gives way to copies of the
+cheapest, as in population annealing. For few devices.
 
-Legend: K plans, T tables, P pieces of an option at most.
+Legend: K plans, T tables, P pieces of an option at most, W ranks, F phases.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from recsmith._types import Floats
-from recsmith.planners.annealing.options import AnnealingOptions
-from recsmith.planners.annealing.population import Population
-from recsmith.planners.annealing.population_change import PopulationChange
-from recsmith.planners.annealing.random_changes import RandomChanges
-from recsmith.planners.search.assignment import Assignment
-from recsmith.planners.search.device_state import DeviceState
+from recsmith._types import Bools, Floats, Ints
+from recsmith.planners.annealing.population import (
+    AnnealingOptions,
+    GroupChange,
+    Population,
+    PopulationChange,
+    bytes_between,
+    merged_parts,
+    terms_between,
+)
+from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
+from recsmith.sharding.coverage import by_target
 
 MOST_PLANS, LEAST_PLANS = 128, 16  # side by side; trade-off: more meet more, and a step takes longer
 NUMBERS = 60_000  # loads of all plans (plans times AnnealingOptions.numbers): as many plans as give so many take part
@@ -26,6 +31,9 @@ HOT, COLD = 1e-2, 1e-4  # temperatures at start and end, as shares of a plan's c
 BLUNT, SHARP = 24.0, 384.0  # powers of the loads whose norm is lowered, at start and end
 KINDS = (0.35, 0.25, 0.15, 0.25)  # how often a piece moves, two trade places, columns pass, a table is placed again
 GENERATION = 100  # steps after which the worst quarter gives way
+GUIDED = 0.5  # share of steps that change something on a slowest rank; the others keep the search from going in circles
+STAYING = 0.5  # share of tables placed again whose pieces stay where they can
+NOISE = 0.1  # relative deviation of the loads by which ranks are called least loaded, so that it is not always the same
 
 
 class Annealing:
@@ -86,3 +94,151 @@ class Annealing:
         if total[plan] < self.best_s:
             self.best_s = float(total[plan])
             self.best = (self.population.option[plan].copy(), self.population.target[plan].copy())
+
+
+# --- random changes ---------------------------------------------------------------------------------------------------
+
+
+class RandomChanges:
+    """Draws changes for all plans at once. A change that some plan may not take is marked so, not drawn again."""
+
+    def __init__(self, population: Population, options: AnnealingOptions, random: np.random.Generator) -> None:
+        self.population, self.options, self.random = population, options, random
+        self.plans = population.plans
+
+    def kept(self, change: PopulationChange) -> Bools:
+        """Which plans (K,) leave pinned tables alone, and put tables on ranks that are open to them."""
+        legality, options = self.population.devices.legality, self.options
+        kept = np.ones(len(self.plans), dtype=bool)
+        for table, option, target in change.tables:
+            kept &= ~legality.pinned[table]
+            size = options.size[option]
+            for coverage in np.unique(size).tolist() if legality.open is not None else ():
+                assert legality.open is not None
+                some = np.flatnonzero(size == coverage)
+                open_: Bools = np.all(by_target(legality.open[table[some]], coverage), axis=-1)
+                last = open_.shape[1] - 1  # a change that is not legal anyway may name a rank for the piece of a host
+                there: Bools = open_[np.arange(len(some))[:, None], np.minimum(target[some], last)]
+                kept[some] &= (there | (target[some] == NOWHERE)).all(axis=1)
+        return kept
+
+    # --- pieces -----------------------------------------------------------------------------------------------------
+
+    def move_piece(self) -> PopulationChange:
+        """A piece of one rank goes to another."""
+        population, options = self.population, self.options
+        table, place, piece = self._some_piece()
+        option, target = population.option[self.plans, table], population.target[self.plans, table]
+        here, there = target[self.plans, place], self.random.integers(len(population.world), size=len(self.plans))
+        legal = self._single(option) & (here != there) & self._may_meet(option, target, there)
+        target[self.plans, place] = there
+        sign = np.array([-1, 1])
+        part = GroupChange(options.group[option], np.zeros_like(option), terms_between(options.terms[piece], sign))
+        ranks, device = np.stack([here, there], axis=1), bytes_between(options.tail[piece], sign)
+        host = bytes_between(options.host_tail[piece], sign) if options.on_hosts else None
+        return PopulationChange(ranks, (part,), device, host, ((table, option, target),), legal)
+
+    def swap_pieces(self) -> PopulationChange:
+        """Pieces of two tables trade places."""
+        (one, mine, piece), (other, theirs, partner) = self._some_piece(), self._some_piece(guided=False)
+        options, state = self.options, self.population
+        option, target = state.option[self.plans, one], state.target[self.plans, one]
+        option2, target2 = state.option[self.plans, other], state.target[self.plans, other]
+        here, there = target[self.plans, mine], target2[self.plans, theirs]
+        legal = self._single(option) & self._single(option2) & (here != there) & (one != other)
+        legal &= self._may_meet(option, target, there) & self._may_meet(option2, target2, here)
+        target[self.plans, mine], target2[self.plans, theirs] = there, here
+        sign, none = np.array([-1, 1]), np.zeros_like(option)
+        first = GroupChange(options.group[option], none, terms_between(options.terms[piece], sign))
+        second = GroupChange(options.group[option2], none, terms_between(options.terms[partner], -sign))
+        device = bytes_between(options.tail[piece] - options.tail[partner], sign)
+        host = None
+        if options.on_hosts:
+            host = bytes_between(options.host_tail[piece] - options.host_tail[partner], sign)
+        tables = (one, option, target), (other, option2, target2)
+        ranks = np.stack([here, there], axis=1)
+        return PopulationChange(ranks, merged_parts(second, first), device, host, tables, legal)
+
+    def _some_piece(self, *, guided: bool = True) -> tuple[Ints, Ints, Ints]:
+        """(a table of each plan, the place of one of its pieces, the piece); guided: often of a slowest rank."""
+        state, plans = self.population, len(self.plans)
+        if guided and self.random.random() < GUIDED:
+            table, place = self._on_slowest()
+        else:
+            table = self.random.integers(state.option.shape[1], size=plans)
+            option = state.option[self.plans, table]
+            place = (self.random.random(plans) * self.options.pieces[option]).astype(np.int64)
+        option = state.option[self.plans, table]
+        piece: Ints = np.where(
+            self.options.first[option, place], self.options.wide[option], self.options.narrow[option]
+        )
+        return table, place, piece
+
+    def _on_slowest(self) -> tuple[Ints, Ints]:
+        """(table, place of a piece) of the slowest rank of some phase, of each plan."""
+        ranks = self.population.ranks[self.random.integers(len(self.population.ranks))]
+        here: Bools = self.population.target == ranks.argmax(axis=1)[:, None, None]  # (K, T, P)
+        table = (here.any(axis=2) * (1 + self.random.random(here.shape[:2]))).argmax(axis=1)
+        places = here[self.plans, table]
+        return table, (places * (1 + self.random.random(places.shape))).argmax(axis=1)
+
+    def _single(self, option: Ints) -> Bools:
+        """Whether each piece of an option may move by itself, from rank to rank."""
+        return (self.options.size[option] == 1) & ~self.options.together[option]
+
+    def _may_meet(self, option: Ints, target: Ints, there: Ints) -> Bools:
+        """Whether a piece may go where others of its table may be."""
+        return ~(self.options.apart[option] & (target == there[:, None]).any(axis=1))
+
+    # --- tables -----------------------------------------------------------------------------------------------------
+
+    def shift_columns(self) -> PopulationChange:
+        """Columns pass between the pieces of a table, which stay where they are."""
+        table, _, _ = self._some_piece()
+        before = self.population.option[self.plans, table]
+        option = self.options.near[before, self.random.integers(2, size=len(self.plans))]
+        target = self.population.target[self.plans, table]
+        return self._placed(table, option, target, (option != before) & self._lawful(option, target))
+
+    def replace_table(self) -> PopulationChange:
+        """A table takes another of its options; pieces stay where they can, or all go to the least loaded ranks."""
+        options = self.options
+        table, _, _ = self._some_piece()
+        option = options.tried[table, self.random.integers(options.count[table])]
+        before, target = self.population.option[self.plans, table], self._least_loaded(option)
+        if self.random.random() < STAYING:
+            stays = np.arange(options.most) < np.minimum(options.pieces[option], options.pieces[before])[:, None]
+            stays &= (options.size[option] == options.size[before])[:, None]
+            target = np.where(stays, self.population.target[self.plans, table], target)
+        return self._placed(table, option, target, self._lawful(option, target))
+
+    def _least_loaded(self, option: Ints) -> Ints:
+        """Targets (K, P) for the pieces of options: the least loaded, more or less."""
+        load: Floats = self.population.ranks.sum(axis=0)  # (K, W)
+        load = load * (1 + NOISE * self.random.standard_normal(load.shape))
+        places = np.arange(self.options.most)
+        size, target = self.options.size[option], np.full((len(self.plans), self.options.most), NOWHERE)
+        for coverage in np.unique(size).tolist():
+            some = np.flatnonzero(size == coverage)
+            order = by_target(load[some], coverage).sum(axis=2).argsort(axis=1)
+            target[some] = order[:, places % order.shape[1]]
+        target[places >= self.options.pieces[option][:, None]] = NOWHERE
+        return target
+
+    def _lawful(self, option: Ints, target: Ints) -> Bools:
+        """Whether no two pieces meet that may not."""
+        ordered = np.sort(target, axis=1)
+        meet = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != NOWHERE)).any(axis=1)
+        return ~self.options.together[option] & ~(self.options.apart[option] & meet)
+
+    def _placed(self, table: Ints, option: Ints, target: Ints, legal: Bools) -> PopulationChange:
+        """A table of each plan (K,) by another option (K,), on these targets (K, P)."""
+        options, before = self.options, self.population.option[self.plans, table]
+        gone, freed, left = self.population.on_ranks(before, self.population.target[self.plans, table])
+        come, taken, joined = self.population.on_ranks(option, target)
+        first = GroupChange(options.group[before], -options.pieces[before], -gone)
+        second = GroupChange(options.group[option], options.pieces[option], come)
+        host = None if joined is None or left is None else joined - left
+        ranks = np.tile(self.population.world, (len(self.plans), 1))
+        parts, tables = merged_parts(second, first), ((table, option, target),)
+        return PopulationChange(ranks, parts, taken - freed, host, tables, legal, everywhere=True)

@@ -10,15 +10,14 @@ import numpy as np
 from recsmith.bounds import LowerBound, first_bound, lower_bound
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import HasStandIn, step_seconds
-from recsmith.planners.annealing.group_sets import starts_of
 from recsmith.planners.annealing.kernel import is_compiled
-from recsmith.planners.annealing.options import AnnealingOptions
+from recsmith.planners.annealing.population import AnnealingOptions
 from recsmith.planners.annealing.population_annealing import Annealing
-from recsmith.planners.annealing.tournament import Tournament, tournament_of
+from recsmith.planners.annealing.starts import starts_of
+from recsmith.planners.annealing.successive_halving import SuccessiveHalving, halving_of
 from recsmith.planners.auto.drafts import Drafts
-from recsmith.planners.auto.stopping import StoppingRule
-from recsmith.planners.search.assignment import Assignment
-from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.auto.improvement import StoppingRule
+from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.problems import Footprint
 
@@ -38,7 +37,7 @@ class AnnealingTurns:
     @property
     def is_compiled(self) -> bool:
         """Whether the problem is annealed by compiled code."""
-        return self.tournament is not None
+        return self.halving is not None
 
     @property
     def lacks_compiler(self) -> bool:
@@ -78,15 +77,15 @@ class AnnealingTurns:
 
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""
-        if self.tournament is not None:
-            self.tournament.play(self._hear, self._keep_on)
+        if self.halving is not None:
+            self.halving.run(self._hear, self._keep_on)
         elif not self._anneal():
             return False
         self.turns += 1
         return True
 
     @cached_property
-    def tournament(self) -> Tournament | None:
+    def halving(self) -> SuccessiveHalving | None:
         """The compiled annealing; None where the package or the cost model has none, or little is to gain."""
         if not is_compiled() or not self._may_gain:
             return None
@@ -97,7 +96,7 @@ class AnnealingTurns:
         starts = starts_of(self.devices, relaxation, self.known, drafts, self._keep_on)
         widths = not self.devices.legality.groups  # mending places tables by their options
         seed = self.drafts.seed
-        return tournament_of(self.devices, relaxation, starts, seed, any_widths=widths, keep_on=self._keep_on)
+        return halving_of(self.devices, relaxation, starts, seed, any_widths=widths, keep_on=self._keep_on)
 
     def _keep_on(self) -> bool:
         return not self.stopping.reached
@@ -121,17 +120,17 @@ class AnnealingTurns:
         priced = [(step_seconds(stand_in, draft.footprint(problem)), draft) for _, _, draft in drafts.starts]
         relaxation = shared_relaxation(stand_in, known.linear)
         starts = starts_of(devices, relaxation, known, priced, self._keep_on)
-        tournament = tournament_of(devices, relaxation, starts, drafts.seed, any_widths=False, keep_on=self._keep_on)
-        if tournament is not None:
+        halving = halving_of(devices, relaxation, starts, drafts.seed, any_widths=False, keep_on=self._keep_on)
+        if halving is not None:
             heard: list[Footprint] = []
-            tournament.play(lambda found: bool(heard.append(found)) or self.stopping.reached,
+            halving.run(lambda found: bool(heard.append(found)) or self.stopping.reached,
                             self._keep_on)  # fmt: skip
             drafts.keep(Assignment.from_footprint(problem, heard[-1]))
 
     def _hear(self, footprint: Footprint) -> bool:
         """Count a round's best plan, and an iteration for each of the equal parts that its work is made of."""
         self.search.try_(footprint)
-        for _ in range(1, self.tournament.effort if self.tournament else 1):
+        for _ in range(1, self.halving.effort if self.halving else 1):
             if self.stopping.reached:
                 break
             self.search.try_(None)

@@ -6,16 +6,14 @@ from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.errors import NoPlanFound
 from recsmith.planners.annealing.kernel import is_compiled
-from recsmith.planners.auto.stopping import StoppingRule
+from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.ldm import differenced
-from recsmith.planners.neuroshard.planner import NeuroShard
+from recsmith.planners.neuroshard import NeuroShard
 from recsmith.planners.protocol import Planner, Search
-from recsmith.planners.search.assignment import Assignment
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
-from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.fewest_pieces import place_and_repair, place_in_fewest_pieces
-from recsmith.planners.search.mending import mended_draft
+from recsmith.planners.search.device_state import Assignment, DeviceState
+from recsmith.planners.search.placement import mended_draft, place_and_repair, place_in_fewest_pieces
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 
 MOST_STARTS = 16  # best drafts that are kept: annealing begins from all of them, with at least as many plans
@@ -39,10 +37,9 @@ class Drafts:
         devices: DeviceState,
         relaxation: Relaxation,
         stopping: StoppingRule,
-        seed: int,
         finished: list[str],
     ) -> None:
-        self.search, self.devices, self.relaxation, self.seed = search, devices, relaxation, seed
+        self.search, self.devices, self.relaxation, self.seed = search, devices, relaxation, search.seed
         self.stopping, self.finished = stopping, finished
         self.problem, self.evaluator = devices.problem, devices.evaluator
         self.starts: list[tuple[float, int, Assignment]] = []

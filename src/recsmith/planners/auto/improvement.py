@@ -1,15 +1,18 @@
-"""Local search in planner auto: from which plans, with how much effort, and when the whole plan is priced."""
+"""Local search in planner auto: from which plans, and with how much effort; and at which gap all searches stop."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import cycle
 
 from recsmith.bounds.relaxation import Relaxation
-from recsmith.planners.auto.stopping import StoppingRule
-from recsmith.planners.protocol import Search
-from recsmith.planners.search.assignment import Assignment
-from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.protocol import Budget, Search
+from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.planners.search.local_search import SHARPNESS, LocalSearch
 
+NEAR_GAP = 1e-3  # relative gap below which only quick changes are tried: there is little left to gain
+LAST_GAP = 1e-5  # relative gap at which any search stops
+LARGE, VAST = 1_000_000, 100_000_000  # tables times devices of problems that each round takes long on
+LAST_GAPS = {LARGE: NEAR_GAP, VAST: 3e-3}  # relative gaps at which larger problems stop, unless a budget says more
 IDLE_ROUNDS = 6  # and one a table: rounds in a row that find nothing before a descent ends
 # Numbers worked on, a clock that runs alike on every machine: at least, for each piece and device of small problems, at
 # most, and for each piece and device of any; the last, up to the same most, is added to the others.
@@ -17,17 +20,54 @@ LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 15_00
 GAINS = 20  # between two pricings of the whole plan of a large problem, which take as long as some rounds
 
 
+@dataclass
+class StoppingRule:
+    """When to stop a search. bound_s: seconds that no plan goes below, as far as known; size: tables times devices."""
+
+    search: Search
+    bound_s: float
+    size: int
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether a budget says how long to search."""
+        return self.search.budget != Budget()
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the problem is large."""
+        return self.size > LARGE
+
+    @property
+    def reached(self) -> bool:
+        """Whether the budget is spent, the caller has cancelled, or the best plan is good enough."""
+        return self.search.stop or self.search.total_s <= self.bound_s * (1 + self._last_gap)
+
+    def near_bound(self, total_s: float) -> bool:
+        """Whether a plan of so many seconds is so near the bound that only quick changes are worth a try."""
+        return total_s <= self.bound_s * (1 + NEAR_GAP)
+
+    @property
+    def _last_gap(self) -> float:
+        if self.has_budget:
+            return LAST_GAP
+        return max((gap for size, gap in LAST_GAPS.items() if self.size > size), default=LAST_GAP)
+
+
+# --- local search -----------------------------------------------------------------------------------------------------
+
+
 class Improvement:
     """Local search from one draft after the other, with one sharpness of the smoothed maximum after the other."""
 
-    def __init__(self, search: Search, stopping: StoppingRule, devices: DeviceState, seed: int) -> None:
-        self.search, self.stopping, self.devices, self.seed = search, stopping, devices, seed
+    def __init__(self, search: Search, stopping: StoppingRule, devices: DeviceState) -> None:
+        self.search, self.stopping, self.devices = search, stopping, devices
 
     def run(self, drafts: Sequence[Assignment], relaxation: Relaxation, *, limited: bool) -> None:
         """Improve drafts; limited: until an effort is spent that they share, otherwise until the budget is spent."""
         before = self.devices.effort
         for number, draft in enumerate(drafts):
-            local = LocalSearch(self.devices, relaxation, draft, self.seed)
+            local = LocalSearch(self.devices, relaxation, draft, self.search.seed)
             limit = before + self._effort(draft) * (number + 1) // len(drafts) if limited else None
             for sharpness in SHARPNESS if limited else cycle(SHARPNESS):
                 local.sharpness = sharpness

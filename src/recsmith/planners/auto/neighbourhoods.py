@@ -13,11 +13,9 @@ import numpy as np
 
 from recsmith._types import Bools, Ints
 from recsmith.costs import Evaluator, device_sums, step_seconds
-from recsmith.planners.solver.dominance import useful_shares
-from recsmith.planners.solver.fixed_tables import FixedTables, merged
-from recsmith.planners.solver.layouts import all_shares, choices_of
+from recsmith.planners.solver.layouts import all_shares, choices_of, useful_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
-from recsmith.planners.solver.rebuilding import rebuilt_from
+from recsmith.planners.solver.placed_tables import FixedTables, merged, rebuilt_from
 from recsmith.problems import Footprint, Problem, fits, sum_per_rank
 from recsmith.sharding import WIDTH_STEP
 

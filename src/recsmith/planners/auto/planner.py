@@ -13,23 +13,19 @@ from functools import partial
 
 from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import shared_relaxation
-from recsmith.costs import Evaluator
 from recsmith.errors import NoPlanFound
 from recsmith.planners.auto.annealing_turns import AnnealingTurns
 from recsmith.planners.auto.drafts import Drafts
-from recsmith.planners.auto.improvement import Improvement
+from recsmith.planners.auto.improvement import Improvement, StoppingRule
 from recsmith.planners.auto.neighbourhoods import WORK, Neighbourhoods
-from recsmith.planners.auto.stopping import StoppingRule
 from recsmith.planners.greedy import GREEDIES
-from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
+from recsmith.planners.protocol import Search, SearchPlanner, Solution
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.solver import is_installed
-from recsmith.planners.solver.arrangements import arrangements_of
-from recsmith.planners.solver.dominance import useful_shares
-from recsmith.planners.solver.enumeration import Enumeration
-from recsmith.planners.solver.layouts import all_shares
+from recsmith.planners.solver.enumeration import Enumeration, arrangements_of
+from recsmith.planners.solver.layouts import all_shares, useful_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
-from recsmith.problems import Footprint, Problem
+from recsmith.problems import Footprint
 
 MOST_STARTS = 3  # drafts that local search starts from; trade-off: more find more, each gets less of the effort
 MOST_TABLES = 7  # of a problem that is enumerated
@@ -41,47 +37,36 @@ LEFT_OUT = "neighbourhoods: left out, needs OR-Tools"  # what a report says wher
 NOT_COMPILED = "annealing: not compiled for want of a C compiler; plans may be a few per cent longer"
 
 
-class Auto:
+class Auto(SearchPlanner):
     """Near-optimal plans: cheap placements first, then search from the best of them while the bound leaves a gap."""
 
     name = "auto"
     about = "A team of cheap placements and searches, until the bound is near."
 
-    def plan(
-        self,
-        problem: Problem,
-        evaluator: Evaluator,
-        *,
-        seed: int = 0,
-        budget: Budget | None = None,
-        start: Footprint | None = None,
-        on_improve: OnImprove | None = None,
-    ) -> Solution:
+    def solve(self, search: Search) -> Solution:
         """The best of some tens of placements; NoPlanFound where none is complete."""
-        search = Search(evaluator, budget, start, on_improve)
         members: list[str] = []
         left_out: list[str] = []
         try:
             with search.interruptible():
                 if search.budget.time_limit_s is not None:
-                    _quick_plan(search, seed)
-                _Team(search, seed, members, left_out).work()
+                    _quick_plan(search)
+                _Team(search, members, left_out).work()
         except KeyboardInterrupt:  # before there is any plan: the quickest one is due
-            _quick_plan(search, seed)
+            _quick_plan(search)
             search.truncated = True
-        solution = search.solution()
-        if solution is None:
-            raise NoPlanFound(
-                "no plan was found, and none was proved impossible: memory is tight; "
-                "allow more types or widths any, reserve less, or add devices"
-            )
-        return replace(solution, members=tuple(members), left_out=tuple(left_out))
+        found = search.found(
+            self.name,
+            "no plan was found, and none was proved impossible: memory is tight; "
+            "allow more types or widths any, reserve less, or add devices",
+        )
+        return replace(found, members=tuple(members), left_out=tuple(left_out))
 
 
-def _quick_plan(search: Search, seed: int) -> None:
+def _quick_plan(search: Search) -> None:
     """Try cost_greedy's plan, if it finds one."""
     try:
-        found = COST_GREEDY.plan(search.evaluator.problem, search.evaluator, seed=seed)
+        found = COST_GREEDY.plan(search.problem, search.evaluator, seed=search.seed)
     except NoPlanFound:
         return
     search.try_(found.footprint, found.total_s)
@@ -94,15 +79,15 @@ class _Team:
     lists are the caller's, who has them however the search ends.
     """
 
-    def __init__(self, search: Search, seed: int, finished: list[str], left_out: list[str]) -> None:
-        self.search, self.seed, self.finished, self.left_out = search, seed, finished, left_out
-        self.problem, self.evaluator = search.evaluator.problem, search.evaluator
+    def __init__(self, search: Search, finished: list[str], left_out: list[str]) -> None:
+        self.search, self.finished, self.left_out = search, finished, left_out
+        self.problem, self.evaluator = search.problem, search.evaluator
         self.devices = DeviceState(self.evaluator)
         known = first_bound(self.evaluator)
         size = len(self.problem.tables) * len(self.devices.free)
         self.stopping = StoppingRule(search, known.bound.value_s or 0.0, size)
         relaxation = shared_relaxation(self.evaluator, known.linear)
-        self.drafts = Drafts(search, self.devices, relaxation, self.stopping, seed, finished)
+        self.drafts = Drafts(search, self.devices, relaxation, self.stopping, finished)
         self.annealing = AnnealingTurns(self.stopping, self.drafts, known)
 
     def work(self) -> None:
@@ -156,7 +141,7 @@ class _Team:
         limited = solves or self._goes_on or not self.stopping.has_budget
         annealed = "annealing" in self.finished and not self.annealing.is_compiled  # and its best plan is a draft
         starts = self.drafts.starts[: MOST_STARTS if limited and not annealed else 1]
-        improvement = Improvement(self.search, self.stopping, self.devices, self.seed)
+        improvement = Improvement(self.search, self.stopping, self.devices)
         improvement.run([draft for _, _, draft in starts], self.drafts.relaxation, limited=limited)
         return True
 
@@ -177,7 +162,7 @@ class _Team:
     def _solve(self, best: Footprint) -> None:
         """A few tables of the best plan placed again at a time, by a solver; with a budget, until that is spent."""
         search, limit = self.search, self.search.budget.time_limit_s
-        near = Neighbourhoods(self.evaluator, best, search.total_s, self.seed)
+        near = Neighbourhoods(self.evaluator, best, search.total_s, search.seed)
         while not (near.over or self.stopping.reached or (not self.stopping.has_budget and near.spent > WORK)):
             found = near.next(None if limit is None else search.started + limit - time.monotonic())
             before = search.total_s

@@ -1,15 +1,21 @@
 """The items that learned planners place: pieces of tables on single devices, and what a network is told of each.
 
-**What is split first** (SplitRule). A table stays whole unless it must be split: into the fewest equal column pieces
-that fit a device and of which none costs more than `limit` times the mean load of a device, by the cost model. Each
-piece reads all ids again, so pieces together may cost at most `extra` times the whole table: where that leaves none
-light enough, it is cut into the fewest that are about as light as can be. Once any table is split, whole tables are
-column_wise too where they may: one kernel serves both.
+**What is split first** (ColumnSplitRule). A table stays whole unless it must be split: into the fewest equal column
+pieces that fit a device and of which none costs more than `limit` times the mean load of a device, by the cost model.
+Each piece reads all ids again, so pieces together may cost at most `extra` times the whole table: where that leaves
+none light enough, it is cut into the fewest that are about as light as can be. Once any table is split, whole tables
+are column_wise too where they may: one kernel serves both.
 
 **What is placed before.** Tables that may be on no single device keep their option with the fewest pieces and are
 placed first, by the shared longest-first placement.
 
-Legend: T tables, P pieces, O options, N items, D devices, x inputs and b figures of work (costs/neural/inputs.py).
+**Episodes** are many placements of the same items side by side: each step places the next item of every episode. A
+device is masked where it has no room for the item. Where every device is masked the episode has come to a dead end: the
+item stays NOWHERE, the episode is marked, and goes on with the next item, so that whoever plans may repair it. No step
+ever puts an item where it does not fit.
+
+Legend: T tables, P pieces, O options, N items, D devices, E episodes, x inputs and b figures of work
+(costs/neural/inputs.py).
 """
 
 from dataclasses import dataclass, replace
@@ -23,10 +29,8 @@ from recsmith.costs import Evaluator
 from recsmith.costs.analytic import BACKWARD_COMM, FORWARD_COMM, AnalyticCostModel, AnalyticEvaluator
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, PieceWork, inputs_of, work_of
-from recsmith.planners.search.assignment import NOWHERE, Assignment
-from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.fewest_pieces import fewest_pieces_options
-from recsmith.planners.search.placement import place_longest_first
+from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
+from recsmith.planners.search.placement import fewest_pieces_options, place_longest_first
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import FUSED, TYPE_NAMES, Span
 
@@ -36,7 +40,7 @@ INPUT_COUNT = len(INPUTS) + len(HOT)
 UNKNOWN = -1  # an optimizer or data type that no measurement has: its inputs are all 0
 
 
-class SplitRule(NamedTuple):
+class ColumnSplitRule(NamedTuple):
     """Which tables are split first: those whose pieces cost more than `limit` times the mean load of a device.
 
     extra: times the seconds of a whole table, that its pieces together may cost at most.
@@ -46,9 +50,14 @@ class SplitRule(NamedTuple):
     extra: float
 
 
-TRAINED = tuple(SplitRule(limit, 1.15) for limit in (0.125, 0.25, 0.5, 1.0))
+TRAINED = tuple(ColumnSplitRule(limit, 1.15) for limit in (0.125, 0.25, 0.5, 1.0))
 """What policies are trained on: a piece above 1 decides the step alone."""
-SPLITS = (SplitRule(0.125, 1.6), SplitRule(0.25, 1.15), SplitRule(1.0, 1.6), SplitRule(0.0625, 1.15))
+SPLITS = (
+    ColumnSplitRule(0.125, 1.6),
+    ColumnSplitRule(0.25, 1.15),
+    ColumnSplitRule(1.0, 1.6),
+    ColumnSplitRule(0.0625, 1.15),
+)
 """What planners try; of 15 rules the four that together were best on tasks of training tables, after training."""
 
 
@@ -93,7 +102,7 @@ class ItemBatch:
         return made
 
 
-def items_of(problem: Problem, evaluator: Evaluator, rule: SplitRule = SPLITS[0]) -> ItemBatch | None:
+def items_of(problem: Problem, evaluator: Evaluator, rule: ColumnSplitRule = SPLITS[0]) -> ItemBatch | None:
     """The items of a problem, in the order of its tables; None where a table placed before finds no room.
 
     evaluator: of the cost model that says which tables dominate.
@@ -126,7 +135,7 @@ def items_of(problem: Problem, evaluator: Evaluator, rule: SplitRule = SPLITS[0]
     )  # fmt: skip
 
 
-def _choice(problem: Problem, evaluator: Evaluator, rule: SplitRule) -> tuple[Ints | None, Bools]:
+def _choice(problem: Problem, evaluator: Evaluator, rule: ColumnSplitRule) -> tuple[Ints | None, Bools]:
     """The option of each table (T,), None where one has none that fits; and whether its pieces are items (T,)."""
     options, pieces = problem.options, problem.pieces
     piece, count = options.piece[:, 0], options.count[:, 0]
@@ -155,7 +164,7 @@ def _choice(problem: Problem, evaluator: Evaluator, rule: SplitRule) -> tuple[In
     return np.where(single, np.where(np.isfinite(alike[same]), same, split), choice), single
 
 
-def _split(table: Ints, count: Ints, seconds: Floats, rule: SplitRule, devices: int) -> Ints:
+def _split(table: Ints, count: Ints, seconds: Floats, rule: ColumnSplitRule, devices: int) -> Ints:
     """The option of each table (T,) by the rule of what is split first, of options (O,) with seconds a piece."""
     needed = _fewest(table, count, np.isfinite(seconds))
     whole_s = np.where(np.isfinite(seconds[needed]), seconds[needed] * count[needed], 0.0)
@@ -202,3 +211,40 @@ def _piece_work(problem: Problem, analytic: AnalyticEvaluator, mode: Ints, width
         rows=found.head_rows[mode].astype(np.float64), width=width.astype(np.float64),
         optimizer=np.full(len(mode), optimizer), data_type=types[table],
     )  # fmt: skip
+
+
+# --- episodes ---------------------------------------------------------------------------------------------------------
+
+
+class Episodes:
+    """E placements under way. step: the item that is placed next. target (E, N): where items went, NOWHERE before.
+
+    free (E, D): bytes left. dead (E,): whether some item found no room.
+    """
+
+    def __init__(self, items: ItemBatch, count: int) -> None:
+        self.items, self.step = items, 0
+        self.free = np.repeat(items.free[None], count, axis=0)
+        self.target = np.full((count, len(items)), NOWHERE)
+        self.dead = np.zeros(count, dtype=bool)
+        self._each = np.arange(count)
+
+    @property
+    def done(self) -> bool:
+        """Whether every item has had its turn."""
+        return self.step == len(self.items)
+
+    def room(self) -> Bools:
+        """Which devices have room for the next item (E, D)."""
+        room = self.free >= self.items.bytes[self.step]
+        return room if self.items.open is None else room & self.items.open[self.step]
+
+    def place(self, device: Ints) -> Bools:
+        """Put the next item of each episode on a device (E,); whether it was placed (E,): devices must have room."""
+        size = self.items.bytes[self.step]
+        fits = self.room()[self._each, device]
+        self.free[self._each[fits], device[fits]] -= size
+        self.target[fits, self.step] = device[fits]
+        self.dead |= ~fits
+        self.step += 1
+        return fits

@@ -10,7 +10,7 @@ import numpy as np
 from recsmith._types import Floats, noun
 from recsmith.costs.weight_files import check_tensors, damaged, find_weights, read_weights, shipped, write_weights
 from recsmith.files import check_schema, decode, encode
-from recsmith.planners.placing.rollouts import PlacingNetwork
+from recsmith.planners.placing.policy_network import PlacingNetwork
 
 LARGEST = 100.0  # of a weight: exponentials of larger ones overflow; trained ones stay below 10
 

@@ -1,36 +1,41 @@
-"""Planners that place by a trained policy: which policy serves a cluster, and what their word asks for.
+"""Planners that place by a trained policy: dreamshard and autoshard.
 
-The word on the command line carries the options, as that of simulated hardware does; NAME is dreamshard or autoshard:
+The policy of the cluster's device, or one of your own, gives a greedy roll-out for each rule of what is split first
+(items.py), and samples besides, where they are asked for; the cost model judges which is best. A placement that came to
+a dead end is repaired; where that fails, tables go in as few pieces as fit, longest first. Local search may go on from
+the best.
 
-    NAME                          the policy that ships for the cluster's device; a greedy roll-out for each rule of
-                                  what is split first (items.py); the cost model judges which is best
-    NAME:mine.safetensors         a policy of your own, or the name of one that ships
-    NAME?samples=16               also draws 16 placements from the policy
-    NAME?refine                   goes on with the local search that planner auto uses
-    NAME:mine.safetensors?samples=16&refine
-
-A placement that came to a dead end is repaired; where that fails, tables go in as few pieces as fit, longest first.
+What a policy brings to `plan_by_policy`: how items are ordered, and which device each goes to.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol
 
+import numpy as np
+
+from recsmith._types import Ints
+from recsmith.bounds import lower_bound
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import Device
-from recsmith.costs import Evaluator
+from recsmith.costs.neural.model import is_device
 from recsmith.errors import UsageError
-from recsmith.planners.placing.drafts import plan_by_policy
+from recsmith.planners.auto.improvement import Improvement, StoppingRule
+from recsmith.planners.placing.items import SPLITS, ItemBatch, items_of
 from recsmith.planners.placing.policy_files import PolicyCard, PolicyKind
-from recsmith.planners.placing.rollouts import PlacingNetwork
-from recsmith.planners.placing.words import PolicyWord, is_trained_for, read_word
-from recsmith.planners.protocol import Budget, OnImprove, Search, Solution
-from recsmith.problems import Footprint, Problem
+from recsmith.planners.placing.policy_network import PlacingNetwork
+from recsmith.planners.protocol import Search, SearchPlanner, Solution
+from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
+from recsmith.planners.search.placement import place_in_fewest_pieces, repair
 
 USUAL = "simulated-h100"  # the policy for devices for which none was trained: what it sees is relative
+LARGE, FEW_RULES = 60_000, 2  # tables times devices beyond which so many rules of what is split are tried
+AT_ONCE = 200_000  # devices times placements drawn side by side: bounds the memory that they take
 
 
 @dataclass(frozen=True)
-class PolicyPlanner:
+class PolicyPlanner(SearchPlanner):
     """A trained policy. policy: the name of one that ships or a file, None for the one of the cluster's device.
 
     samples: placements drawn from it besides. refine: whether local search goes on from the best. kind: of policy.
@@ -44,35 +49,17 @@ class PolicyPlanner:
     refine: bool = False
     about: str = ""
 
-    @classmethod
-    def of(cls, word: str) -> Self:
-        """The planner of a word such as dreamshard:mine.safetensors?samples=16&refine; UsageError for another one."""
-        policy, samples, refine = read_word(word, cls.kind.planner)
-        return cls(name=word, policy=policy, samples=samples, refine=refine)
-
-    def plan(
-        self,
-        problem: Problem,
-        evaluator: Evaluator,
-        *,
-        seed: int = 0,
-        budget: Budget | None = None,
-        start: Footprint | None = None,
-        on_improve: OnImprove | None = None,
-    ) -> Solution:
+    def solve(self, search: Search) -> Solution:
         """The best placement of the policy; NoPlanFound where tables find no room. An iteration is a placement.
 
         Raises:
             UsageError: the policy cannot be read, or was trained for another device.
         """
-        search = Search(evaluator, budget, start, on_improve)
-        network, note = self._network(problem.cluster.device)
-        return plan_by_policy(
-            search, network, PolicyWord(self.policy, self.samples, self.refine), self.name, seed, note
-        )
+        network, note = self._network(search.problem.cluster.device)
+        return plan_by_policy(search, network, self.name, note, samples=self.samples, refine=self.refine)
 
     def _network(self, device: Device) -> tuple[PlacingNetwork, str]:
-        """The network for a device; and words for a report where it was trained for another."""
+        """The network for a device; and a note for a report where it was trained for another."""
         kind = self.kind
         if self.policy is not None:
             network, card = kind.load(kind.find(self.policy))
@@ -90,6 +77,138 @@ class PolicyPlanner:
         return network, f"{kind.planner}: no policy was trained for '{device.name}'; that of {USUAL} placed the tables"
 
 
+def is_trained_for(hardware: str, measured: str, device: Device) -> bool:
+    """Whether a policy that learned on a hardware, measured as `measured`, is one for a cluster's device."""
+    return is_device("cuda" if hardware.partition(":")[0] == "cuda" else hardware, measured, device)
+
+
 @lru_cache
 def _shipped(planner: type[PolicyPlanner], name: str) -> tuple[PlacingNetwork, PolicyCard]:
     return planner.kind.load(planner.kind.find(name))
+
+
+# --- placements of a policy as plans ----------------------------------------------------------------------------------
+
+
+class Placed(Protocol):
+    """Placements of the same items: target (episodes, items), NOWHERE where an item found no room."""
+
+    @property
+    def target(self) -> Ints:
+        """The device of each item of each episode."""
+        ...
+
+
+class Policy(Protocol):
+    """What places items, one after the other."""
+
+    def order(self, items: ItemBatch) -> ItemBatch:
+        """The items in the order in which they are placed."""
+        ...
+
+    def rollout(self, items: ItemBatch, count: int = 1, random: np.random.Generator | None = None) -> Placed:
+        """So many placements of ordered items, drawn by `random`; greedy ones where it is None."""
+        ...
+
+
+def plan_by_policy(
+    search: Search, policy: Policy, planner: str, note: str = "", *, samples: int = 0, refine: bool = False
+) -> Solution:
+    """The best placement of a policy; NoPlanFound where tables find no room. An iteration is a placement.
+
+    planner: its name in reports. note: for a report, where the policy has none of its own to give. samples, refine: as
+    PolicyPlanner has them.
+    """
+    drafts = _PolicyDrafts(search, policy)
+    with search.interruptible():
+        draft = drafts.best(samples)
+        if draft is not None and refine and not search.stop:
+            _refine(search, draft)
+    if drafts.lost:
+        note = f"{planner}: the policy found no room for every table; they went longest first"
+    return replace(search.found(planner), left_out=(note,) if note else ())
+
+
+class _PolicyDrafts:
+    """The placements of a policy, tried one after the other; `search` keeps the best plan."""
+
+    def __init__(self, search: Search, policy: Policy) -> None:
+        self.search, self.policy = search, policy
+        self.evaluator, self.problem = search.evaluator, search.problem
+        self.lost = False  # whether the policy placed nothing
+
+    def best(self, samples: int) -> Assignment | None:
+        """The best complete placement of greedy roll-outs and of samples; None where nothing finds room."""
+        items: ItemBatch | None = None
+        found: Assignment | None = None
+        dead: list[Assignment] = []
+        for each in self._items():
+            draft = each.assignment(self.policy.rollout(each).target[0])
+            if not draft.complete:
+                dead.append(draft)
+                continue
+            better = self._try(draft, found)
+            found, items = better, each if better is draft else items
+            if self.search.stop:
+                return found
+        if found is None:
+            repaired = next(filter(None, map(self._repaired, dead)), None)
+            self.lost = repaired is None
+            found = self._try(repaired or self._longest_first(), None)
+        return found if items is None else self._drawn(items, samples, found)
+
+    def _items(self) -> Iterator[ItemBatch]:
+        """The items of each rule of what is split, in the order of placement; none twice."""
+        seen: set[bytes] = set()
+        size = len(self.problem.tables) * len(self.problem.capacity)
+        for rule in SPLITS[: FEW_RULES if size > LARGE else None]:
+            items = items_of(self.problem, self.evaluator, rule)
+            if items is not None and items.draft.option.tobytes() not in seen:
+                seen.add(items.draft.option.tobytes())
+                yield self.policy.order(items)
+
+    def _drawn(self, items: ItemBatch, samples: int, found: Assignment | None) -> Assignment | None:
+        """The best of a placement and of those drawn from the policy."""
+        random, left = np.random.default_rng(self.search.seed), samples
+        while left > 0 and not self.search.stop:
+            count = min(left, max(1, AT_ONCE // items.devices))
+            left -= count
+            for target in self.policy.rollout(items, count, random).target:
+                if self.search.stop:
+                    break
+                found = self._try(_complete(items, target), found)
+        return found
+
+    def _try(self, draft: Assignment | None, other: Assignment | None) -> Assignment | None:
+        """Try a placement; it, where it is the best yet or there is no other, or else the other."""
+        best = self.search.total_s
+        total = self.search.try_(draft.footprint(self.problem) if draft else None)
+        return draft if draft is not None and (other is None or total < best) else other
+
+    def _repaired(self, draft: Assignment) -> Assignment | None:
+        """The placement once what found no room has pushed smaller pieces away; None where that does not help."""
+        devices = DeviceState(self.evaluator)
+        for i in np.flatnonzero(draft.target != NOWHERE).tolist():
+            devices.place(int(draft.piece[i]), int(draft.target[i]))
+        repair(devices, draft)
+        return draft if draft.complete else None
+
+    def _longest_first(self) -> Assignment | None:
+        return place_in_fewest_pieces(DeviceState(self.evaluator), shared_relaxation(self.evaluator))
+
+
+def _complete(items: ItemBatch, target: Ints) -> Assignment | None:
+    """The plan of a roll-out, None where it came to a dead end."""
+    draft = items.assignment(target)
+    return draft if draft.complete else None
+
+
+def _refine(search: Search, draft: Assignment) -> None:
+    """Local search from a placement, with the effort that planner auto gives one draft."""
+    evaluator = search.evaluator
+    known = lower_bound(evaluator)
+    size = len(search.problem.tables) * len(search.problem.capacity)
+    stopping = StoppingRule(search, known.bound.value_s or 0.0, size)
+    if not stopping.reached:
+        relaxation = shared_relaxation(evaluator, known.linear)
+        Improvement(search, stopping, DeviceState(evaluator)).run([draft], relaxation, limited=True)

@@ -15,9 +15,8 @@ import numpy as np
 
 from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
-from recsmith.planners.search.assignment import Assignment
-from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.search.fewest_pieces import PRICES, place_and_repair
+from recsmith.planners.search.device_state import Assignment, DeviceState
+from recsmith.planners.search.placement import PRICES, place_and_repair
 from recsmith.planners.search.smooth_max import LEAST_LOAD
 from recsmith.problems import NO_PIECE
 

@@ -1,15 +1,26 @@
-"""Longest-first placement: pieces in falling order, each on the target that it suits best.
+"""Longest-first placement: pieces in falling order, each on the target that it suits best; and what mends the outcome.
 
-Legend: P pieces, N pieces of an assignment, W ranks.
+Pieces that found no room push smaller ones away (`repair`); tables that find none even so are split further
+(`place_in_fewest_pieces`); tables that break a constraint are placed again while all others stay (`mended`).
+
+Legend: T tables, P pieces, N pieces of an assignment, W ranks.
 """
 
 import numpy as np
 
-from recsmith._types import Bools, Floats
-from recsmith.planners.search.assignment import NOWHERE, Assignment
-from recsmith.planners.search.device_state import QUANTUM, DeviceState
+from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.linear_bounds import SelectionLimits
+from recsmith.bounds.relaxation import DEAREST, Relaxation, fitting_price, shared_relaxation
+from recsmith.costs import Evaluator
+from recsmith.planners.search.device_state import NOWHERE, QUANTUM, Assignment, DeviceState
 from recsmith.planners.search.smooth_max import LEAST_LOAD
+from recsmith.problems import NO_PIECE, Footprint, Problem
+from recsmith.problems.footprint import ordered_footprint
 from recsmith.sharding import Span
+
+LONGEST_CHAIN = 64  # pieces that one repair may move; trade-off: longer chains find more room and take longer
+PRICES = (1.0, 1.25, 2.0, 8.0)  # times the price of memory at which the selected options just fit all devices together
+FEWEST_ROUNDS = 32  # of splitting tables that found no room, however few tables there are; each costs one placement
 
 
 def place_longest_first(devices: DeviceState, assignment: Assignment, order: Floats) -> None:
@@ -99,3 +110,178 @@ def _widths_allowed(devices: DeviceState, assignment: Assignment, i: int) -> Boo
     if others.size and devices.on_one_host[assignment.option[assignment.table[i]]]:
         allowed &= np.arange(len(allowed)) // devices.local == assignment.target[others[0]] // devices.local
     return allowed
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+def repair(devices: DeviceState, assignment: Assignment) -> None:
+    """Find room for unplaced pieces: each pushes a smaller piece away, which pushes a smaller one, and so on.
+
+    Only pieces of single ranks move. Pieces for which no chain finds room stay unplaced.
+    """
+    lost = np.flatnonzero(assignment.target == NOWHERE)
+    need = devices.problem.pieces.tail.device[assignment.piece[lost]]
+    for i in lost[np.argsort(-need, kind="stable")].tolist():
+        _push(devices, assignment, i)
+
+
+def _push(devices: DeviceState, assignment: Assignment, i: int) -> None:
+    """A chain of ever smaller pieces, each taking the place of the next; undone if the last finds no room."""
+    mean = max(float(devices.load.mean()), LEAST_LOAD)
+    done: list[tuple[int, int]] = []  # (piece that came, piece that it pushed away)
+    for _ in range(LONGEST_CHAIN):
+        if place_best(devices, assignment, i, mean * QUANTUM):
+            return
+        victim = _victim(devices, assignment, i)
+        if victim == NOWHERE:
+            break
+        _replace(devices, assignment, victim, i)
+        done.append((i, victim))
+        i = victim
+    for pusher, victim in reversed(done):
+        _replace(devices, assignment, pusher, victim)
+
+
+def _replace(devices: DeviceState, assignment: Assignment, goes: int, comes: int) -> None:
+    """Take a placed piece away and put an unplaced one in its place."""
+    target = int(assignment.target[goes])
+    devices.place(int(assignment.piece[goes]), target, -1)
+    assignment.target[goes] = NOWHERE
+    devices.place(int(assignment.piece[comes]), target)
+    assignment.target[comes] = target
+
+
+def _victim(devices: DeviceState, assignment: Assignment, i: int) -> int:
+    """The smallest placed piece that is smaller than piece i and would leave it enough room; NOWHERE if none."""
+    piece = assignment.piece[i]
+    if devices.span[piece] != Span.RANK:
+        return NOWHERE
+    device, host = devices.problem.pieces.tail.device, devices.problem.pieces.tail.host
+    movable = (devices.span[assignment.piece] == Span.RANK) & (assignment.target != NOWHERE)
+    others = np.flatnonzero(movable)
+    target = assignment.target[others]
+    size, held = device[assignment.piece[others]], host[assignment.piece[others]]
+    makes_room = devices.free[target] + size >= device[piece]
+    makes_room &= devices.host_free[target // devices.local] + held >= host[piece]
+    allowed = np.broadcast_to(allowed_targets(devices, assignment, i), devices.free.shape)
+    makes_room &= (size < device[piece]) & allowed[target]
+    makes_room &= ~devices.tied[assignment.option[assignment.table[others]]]
+    makes_room &= ~devices.legality.pinned[assignment.table[others]]
+    if not makes_room.any():
+        return NOWHERE
+    size = np.where(makes_room, size, np.iinfo(np.int64).max)
+    return int(others[size.argmin()])
+
+
+# --- as few pieces as fit ---------------------------------------------------------------------------------------------
+
+
+def place_in_fewest_pieces(devices: DeviceState, relaxation: Relaxation) -> Assignment | None:
+    """Every table in as few pieces as fit a device, longest first; None where some piece finds no room.
+
+    Tables that find no room are split further. Where all tables together outweigh all devices in this form, each takes
+    the option that is cheapest at a price on memory instead, and they are placed heaviest first.
+    """
+    choice = fewest_pieces_options(relaxation)
+    if not relaxation.option_fits[choice].all():
+        return None
+    room = float(devices.problem.capacity.sum())
+    if relaxation.option_bytes[choice].sum() <= room:
+        return _place_splitting(devices, relaxation, choice, devices.seconds)
+    least = fitting_price(lambda p: relaxation.choose(SelectionLimits(price=p)), room)
+    for price in (*(least * scale for scale in PRICES), DEAREST):
+        choice = relaxation.choose(SelectionLimits(price=price)).option
+        assignment = place_and_repair(devices, choice, relaxation.piece_bytes)
+        if assignment.complete:
+            return assignment
+    fits = relaxation.option_bytes[choice].sum() <= room
+    return _place_splitting(devices, relaxation, choice, relaxation.piece_bytes) if fits else None
+
+
+def _place_splitting(devices: DeviceState, relaxation: Relaxation, choice: Ints, order: Floats) -> Assignment | None:
+    """The chosen options (T,) in falling order (P,); tables that find no room are split further, round by round."""
+    choice = choice.copy()
+    for _ in range(max(len(devices.problem.tables), FEWEST_ROUNDS)):
+        assignment = place_and_repair(devices, choice, order)
+        if assignment.complete:
+            return assignment
+        lost = np.unique(assignment.table[assignment.target == NOWHERE])
+        finer = np.array([finer_option(relaxation, int(choice[t])) for t in lost])
+        if (finer == NO_PIECE).all():
+            return None
+        choice[lost] = np.where(finer == NO_PIECE, choice[lost], finer)
+    return None
+
+
+def place_and_repair(devices: DeviceState, choice: Ints, order: Floats) -> Assignment:
+    """The chosen options (T,) on empty devices in falling order (P,), repaired; some pieces may have found no room."""
+    devices.clear()
+    assignment = Assignment.of(devices.problem, choice)
+    place_longest_first(devices, assignment, order)
+    repair(devices, assignment)
+    return assignment
+
+
+def fewest_pieces_options(relaxation: Relaxation) -> Ints:
+    """Each table's option (T,) with the fewest pieces among those that fit an empty device."""
+    options = relaxation.problem.options
+    pieces = np.where(relaxation.option_fits, options.count.sum(axis=1), np.iinfo(np.int64).max)
+    order = np.lexsort((np.arange(len(pieces)), pieces, options.table))
+    return order[options.start[:-1]]
+
+
+def finer_option(relaxation: Relaxation, option: int) -> int:
+    """The option of the same table with lighter pieces, and the fewest of them; NO_PIECE if there is none."""
+    problem = relaxation.problem
+    own = np.flatnonzero(problem.options.table == problem.options.table[option])
+    finer = own[relaxation.option_fits[own] & (relaxation.option_heaviest[own] < relaxation.option_heaviest[option])]
+    return int(finer[problem.options.count[finer].sum(axis=1).argmin()]) if finer.size else NO_PIECE
+
+
+# --- constraints ------------------------------------------------------------------------------------------------------
+
+
+def mended(evaluator: Evaluator, footprint: Footprint) -> Footprint | None:
+    """A plan near this one that keeps the constraints; None where none was found."""
+    draft = mended_draft(evaluator, footprint)
+    return draft.footprint(evaluator.problem) if draft else None
+
+
+def mended_draft(evaluator: Evaluator, footprint: Footprint) -> Assignment | None:
+    """The same as an assignment; tables that are split otherwise than by any option are placed again as well."""
+    problem = evaluator.problem
+    legality, relaxation = problem.legality, shared_relaxation(evaluator)
+    simplest = fewest_pieces_options(relaxation)
+    if not relaxation.option_fits[simplest].all():
+        return None
+    known = Assignment.options_of(problem, footprint)
+    broken = legality.broken(footprint) | (known == NO_PIECE)
+    allowed = np.where(known == NO_PIECE, False, relaxation.option_fits[known])
+    for choice in (np.where(broken & ~allowed, simplest, known), np.where(broken, simplest, known)):
+        draft = _placed_again(evaluator, footprint, choice, broken)
+        if draft is not None and legality.holds(draft.footprint(problem)):
+            return draft
+    return None
+
+
+def _placed_again(evaluator: Evaluator, footprint: Footprint, choice: Ints, broken: Bools) -> Assignment | None:
+    """The options (T,) with the pieces of broken tables (T,) placed anew; None where one finds no room."""
+    problem, devices = evaluator.problem, DeviceState(evaluator)
+    draft = Assignment.of(problem, choice)
+    kept = ~broken[problem.modes.table[footprint.mode]]
+    draft.target[~broken[draft.table]] = _in_order(problem, footprint, kept)
+    for piece, target in zip(draft.piece.tolist(), draft.target.tolist(), strict=True):
+        if target != NOWHERE:
+            devices.place(piece, target)
+    lost = np.flatnonzero(draft.target == NOWHERE)
+    part = Assignment(draft.option, draft.table[lost], draft.piece[lost], draft.target[lost])
+    place_longest_first(devices, part, devices.seconds)
+    draft.target[lost] = part.target
+    repair(devices, draft)
+    return draft if draft.complete else None
+
+
+def _in_order(problem: Problem, footprint: Footprint, kept: Bools) -> Ints:
+    """The targets of kept pieces (N,), in the order of assignments."""
+    return ordered_footprint(problem, footprint.mode[kept], footprint.width[kept], footprint.target[kept]).target

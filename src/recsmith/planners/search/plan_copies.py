@@ -12,8 +12,7 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.costs import device_sums
-from recsmith.planners.search.assignment import Assignment
-from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import NO_PIECE, memory_used
 from recsmith.sharding.coverage import covered_ranks
 

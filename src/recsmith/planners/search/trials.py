@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.planners.search.assignment import NOWHERE
+from recsmith.planners.search.device_state import NOWHERE
 from recsmith.planners.search.plan_copies import PlanCopies
 from recsmith.planners.search.smooth_max import SmoothMax
 from recsmith.problems import Legality

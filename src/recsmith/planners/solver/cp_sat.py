@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 
 from recsmith._types import Ints
 from recsmith.planners.solver.cp_sat_model import SpaceModel
-from recsmith.planners.solver.rebuilding import PlacedTable
+from recsmith.planners.solver.placed_tables import PlacedTable
 from recsmith.problems import Footprint
 from recsmith.sharding import Span
 

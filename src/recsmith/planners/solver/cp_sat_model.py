@@ -1,19 +1,36 @@
-"""A problem's whole space as a model of integers for CP-SAT of OR-Tools.
+"""A problem's whole space as a model of integers for CP-SAT of OR-Tools, and its objective: the time of the step.
 
-Variables: which layout each table takes, and which slots hold its columns (cp_sat_variables.py). Constraints: a legal
-plan within memory (cp_sat_placement.py). Objective: the time of the step (cp_sat_objective.py).
+Which plans it holds is for cp_sat_variables.py to say. Time counts in whole ticks, phase by phase: a tick is 2^-30 of
+the best plan known. Seconds are always rounded down to ticks, so a bound of the integers is a bound of the seconds. In
+each phase, a rank takes the largest of its linear pieces, group by group, and a group in use takes its opening on top;
+a phase ends with its slowest rank. Two kinds of constraint lose no best plan and make the proof shorter: a group that
+is closed on a rank carries nothing there, and one that is open no more than a plan may take (`_group_load`); and the
+pieces of a table, in the mean, end in time (`_add_means`).
+
+Legend: T tables, L layouts, S shares, N slots, W ranks, G fusion groups, F phases, J linear pieces of a phase.
 """
 
 import numpy as np
+from ortools.sat.python import cp_model
 
-from recsmith._types import Bools
-from recsmith.costs import Evaluator
-from recsmith.planners.solver.cp_sat_objective import ROUNDING, TICKS, StepObjective
-from recsmith.planners.solver.cp_sat_placement import RankOrder, add_placement, add_rank_order, rank_order
-from recsmith.planners.solver.cp_sat_variables import PlanVariables
-from recsmith.planners.solver.fixed_tables import FixedTables
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs import Evaluator, phase_seconds
+from recsmith.planners.solver.cp_sat_variables import (
+    PlanVariables,
+    RankOrder,
+    Sum,
+    add_placement,
+    add_rank_order,
+    rank_order,
+    total,
+)
 from recsmith.planners.solver.layouts import Shares
 from recsmith.planners.solver.linear_pieces import LinearPieces
+from recsmith.planners.solver.placed_tables import FixedTables
+from recsmith.sharding.coverage import first_rank, last_rank
+
+TICKS = 2**30  # ticks in the best plan known: rounding loses a tick for each piece of a rank, so gaps of about 1e-8
+ROUNDING = 1e-12  # relative, of floating-point sums (about 1e-15 a term): taken off before seconds are rounded down
 
 
 class SpaceModel:
@@ -53,3 +70,122 @@ def _short_enough(evaluator: Evaluator, shares: Shares, total_s: float) -> Bools
     """Which shares (S,) may be in a plan of at most total_s: alone they take no longer."""
     alone = evaluator.loads(shares.terms).sum(axis=0) + evaluator.shared.sum(axis=1)[shares.group]
     return alone <= total_s * (1 + ROUNDING)
+
+
+# --- the objective ----------------------------------------------------------------------------------------------------
+
+
+class StepObjective:
+    """The time of the step as a sum of integer variables, one for the end of each phase.
+
+    group (N,): fusion group of each slot. used: for each group that may be, a variable that is 1 where a table is in
+    it. tick_s: seconds of a tick.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, variables: PlanVariables, linear_pieces: LinearPieces, fixed: FixedTables,
+        tick_s: float,
+    ) -> None:  # fmt: skip
+        self.evaluator, self.variables, self.model = evaluator, variables, variables.model
+        self.linear_pieces, self.fixed, self.tick_s = linear_pieces, fixed, tick_s
+        self.world = evaluator.problem.cluster.world_size
+        of_layout = np.array([layout.group for layout in variables.shares.layouts], dtype=np.int64)  # (L,)
+        self.group: Ints = of_layout[variables.layout]
+        groups: list[int] = np.union1d(self.group, np.flatnonzero(fixed.groups)).tolist()
+        self.used = {
+            group: variables.one if fixed.groups[group] else variables.any_chosen(of_layout == group)
+            for group in groups
+        }
+
+    def minimise(self, bound_s: float) -> None:
+        """Minimise the sum of the phases, which is at most the best plan known and at least bound_s."""
+        shared = self.ticks(phase_seconds(self.evaluator, self.evaluator.shared))  # (F, G)
+        phases = [self.model.new_int_var(0, TICKS, "") for _ in self.linear_pieces.slopes]
+        for phase, end in enumerate(phases):
+            collectives: Sum = [(used, int(shared[phase, group])) for group, used in self.used.items()]
+            loads, everywhere = self._rank_loads(phase)
+            for load in loads:
+                self.variables.limit([*load, *collectives, (end, -1)], 0)
+            self._add_means(phase, [*everywhere, *collectives, (end, -1)])
+        ends: Sum = [(end, 1) for end in phases]
+        self.variables.limit(ends, TICKS, at_least=int(self.ticks(np.array(bound_s))))
+        self.model.minimize(total(ends))
+
+    def ticks(self, seconds: Floats) -> Ints:
+        """Seconds in ticks, rounded down."""
+        return np.floor(seconds / self.tick_s * (1 - ROUNDING)).astype(np.int64)
+
+    def _rank_loads(self, phase: int) -> tuple[list[Sum], Sum]:
+        """(the load of each rank (W,), the part of it that is the same on all ranks)."""
+        loads: list[Sum] = [[] for _ in range(self.world)]
+        everywhere: Sum = []
+        shares = self.variables.shares
+        costs = self.ticks(self.linear_pieces.slopes[phase] @ shares.terms.T)[:, self.variables.share]  # (J, N)
+        for group in self.used:
+            size = int(self.evaluator.problem.modes.coverage[self.evaluator.group == group].min())
+            for block in range(self.world // size):  # of ranks that hold the same of this group
+                first, last = first_rank(block, size), last_rank(block, size)
+                slots = (self.group == group) & self.variables.covers[first]
+                load = self._group_load(group, phase, costs, slots, first, size)
+                for rank in range(first, last + 1):
+                    loads[rank] += load
+                if size == self.world:
+                    everywhere += load
+        return loads, everywhere
+
+    def _group_load(self, group: int, phase: int, costs: Ints, slots: Bools, first: int, size: int) -> Sum:
+        """Time of a group on a block of ranks: its largest linear piece, and its opening where it is open."""
+        variables, sums = self.variables, self.fixed.sums[group, first]
+        base = self.ticks(self.linear_pieces.slopes[phase] @ sums)  # (J,), of the fixed tables
+        opening = int(self.ticks(self.linear_pieces.opening)[phase])
+        always_open = bool(self.fixed.pieces[group, first])
+        if not slots.any():
+            return [(variables.one, int(base.max()) + opening * always_open)] if always_open else []
+        lines = [
+            [*variables.weighted(slots, cost), *variables.constant(already)]
+            for cost, already in _largest(costs, base, slots)
+        ]
+        load = lines[0]
+        if len(lines) > 1 or size > 1:
+            longest = self.model.new_int_var(0, TICKS, "")
+            load = [(longest, 1)]
+            for line in lines:
+                variables.limit([*line, (longest, -1)], 0)
+        if not opening or always_open:
+            return [*load, *variables.constant(opening * always_open)]
+        is_open = self._is_open(group, slots)
+        for line in lines:
+            variables.limit([*line, (is_open, opening - TICKS)], 0)
+        return [*load, (is_open, opening)]
+
+    def _is_open(self, group: int, slots: Bools) -> cp_model.IntVar:
+        """Whether a group fills any of its slots (N,) on a rank; for one that spans the world, whether it is used."""
+        variables = self.variables
+        if (variables.coverage[slots] == self.world).all():
+            return self.used[group]
+        is_open = self.model.new_bool_var("")
+        self.model.add_implication(is_open, self.used[group])
+        for table in np.unique(variables.table[slots]).tolist():
+            variables.limit([*variables.weighted(slots & (variables.table == table)), (is_open, -1)], 0)
+        return is_open
+
+    def _add_means(self, phase: int, others: Sum) -> None:
+        """No piece ends later than the phase, alone beside what every rank carries; so neither does a table's mean.
+
+        The mean is over the table's columns; pieces that span the world are in what every rank carries.
+        """
+        variables, shares = self.variables, self.variables.shares
+        alone = self.linear_pieces.loads(shares.terms)[phase] * shares.columns / variables.layout_dim[shares.layout]
+        cost = self.ticks(alone)[variables.share]
+        local = variables.coverage < self.world
+        for table in np.unique(variables.table[local]).tolist():
+            variables.limit([*variables.weighted(local & (variables.table == table), cost), *others], 0)
+
+
+def _largest(costs: Ints, base: Ints, slots: Bools) -> list[tuple[Ints, int]]:
+    """Linear pieces, as costs (J, N) and a base (J,), without those that are never the largest on these slots."""
+    left: list[tuple[Ints, int]] = list(zip(costs, base.tolist(), strict=True))
+    for row in list(left):
+        if any(other is not row and row[1] <= other[1] and (row[0][slots] <= other[0][slots]).all() for other in left):
+            left = [other for other in left if other is not row]
+    return left

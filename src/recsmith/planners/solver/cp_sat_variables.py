@@ -1,21 +1,27 @@
-"""The variables of a model for CP-SAT: which layout each table takes, and which slots hold its columns.
+"""The plans of a model for CP-SAT: each table's layout, the slots that hold its columns, and what makes them legal.
 
 A *slot* is a share (layouts.py) on one of the targets where its layout may have it. A model has one variable of 0 or 1
 for each layout (chosen or not) and for each slot (filled or not). Where a layout has a single target, only the share
-with all columns can be there, and the slot's variable is the layout's own.
+with all columns can be there, and the slot's variable is the layout's own. A solution is a legal plan where all columns
+are placed, widths agree, memory suffices, and the constraints are kept.
 
-Legend: L layouts, S shares, N slots, W ranks.
+Legend: T tables, L layouts, S shares, N slots, W ranks, H hosts.
 """
 
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from recsmith._types import Bools, Ints
-from recsmith.planners.solver.layouts import Shares
-from recsmith.problems import Problem
-from recsmith.sharding.coverage import covers
+from recsmith.costs import Evaluator
+from recsmith.planners.solver.layouts import Shares, rank_marks
+from recsmith.planners.solver.placed_tables import FixedTables
+from recsmith.problems import Legality, Problem
+from recsmith.problems.legality import Group
+from recsmith.sharding.coverage import by_target, bytes_on, covers, holds_tail
 
 Sum = list[tuple[cp_model.IntVar, int]]  # variables times weights
 
@@ -83,3 +89,170 @@ def total(weighted: Sum) -> cp_model.LinearExpr:
     """A sum as OR-Tools takes it."""
     expressions = cast(Any, cp_model.LinearExpr)  # its stubs leave types out
     return expressions.weighted_sum([variable for variable, _ in weighted], [weight for _, weight in weighted])
+
+
+# --- legal plans ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RankOrder:
+    """Which of equal plans counts: in each run of equal ranks, earlier ones hold no fewer columns of one table."""
+
+    table: int
+    runs: tuple[tuple[int, ...], ...]
+
+
+def add_placement(variables: PlanVariables, fixed: FixedTables) -> None:
+    """The constraints of a legal plan of all tables that are not fixed, beside those that are."""
+    _place_all_columns(variables, np.flatnonzero(~fixed.tables).tolist())
+    _agree_on_widths(variables)
+    _keep_memory(variables, fixed)
+    if variables.problem.legality.any:
+        keep_constraints(variables, fixed)
+
+
+def rank_order(evaluator: Evaluator, variables: PlanVariables) -> RankOrder:
+    """The order of interchangeable ranks: by the table that has the costliest share on a single rank."""
+    shares, on_one_rank = variables.shares, variables.coverage == 1
+    seconds = evaluator.loads(shares.terms).sum(axis=0)[variables.share] * on_one_rank
+    return RankOrder(int(variables.table[seconds.argmax()]), _interchangeable_ranks(evaluator.problem, shares))
+
+
+def add_rank_order(variables: PlanVariables, order: RankOrder) -> None:
+    """Of plans that differ only in the order of interchangeable ranks, leave one or few."""
+    ordered = (variables.coverage == 1) & (variables.table == order.table)
+    for run in order.runs:
+        for rank, after in pairwise(run):
+            here, there = (ordered & variables.covers[each] for each in (rank, after))
+            more = [*variables.weighted(there, variables.columns), *variables.weighted(here, -variables.columns)]
+            variables.limit(more, 0)
+
+
+def _interchangeable_ranks(problem: Problem, shares: Shares) -> tuple[tuple[int, ...], ...]:
+    """Ranks of a host that are as large; without the host's last one where tails weigh other than heads."""
+    capacity, local = problem.capacity.tolist(), problem.cluster.local_world_size
+    marks = rank_marks(problem)
+    tails = bool((shares.head != shares.tail).any())
+    alike: dict[tuple[int, int, bool, int], list[int]] = {}
+    for rank, size in enumerate(capacity):
+        tail = tails and bool(holds_tail(rank, local))
+        alike.setdefault((rank // local, size, tail, int(marks[rank])), []).append(rank)
+    return tuple(tuple(run) for run in alike.values())
+
+
+def _place_all_columns(variables: PlanVariables, tables: list[int]) -> None:
+    """Each table takes one layout, whose filled slots hold all columns, at most one slot a target."""
+    for table in tables:
+        own = np.flatnonzero(variables.layout_table == table).tolist()
+        variables.model.add_exactly_one(variables.chosen[i] for i in own)
+    for number, layout in enumerate(variables.shares.layouts):
+        own, chosen = variables.layout == number, variables.chosen[number]
+        if len(layout.targets) > 1 or not own.any():
+            columns = variables.weighted(own, variables.columns)
+            variables.limit([*columns, (chosen, -int(variables.layout_dim[number]))], 0, at_least=0)
+            for target in layout.targets:
+                variables.limit([*variables.weighted(own & (variables.target == target)), (chosen, -1)], 0)
+
+
+def _agree_on_widths(variables: PlanVariables) -> None:
+    """The column-wise sequences of a collection take one width."""
+    widths = [layout.shared_width for layout in variables.shares.layouts]
+    kinds = sorted({each for each in widths if each})
+    chosen = {kind: variables.any_chosen(np.array([each == kind for each in widths])) for kind in kinds}
+    for collection in sorted({name for name, _ in kinds}):
+        variables.model.add_at_most_one(chosen[kind] for kind in kinds if kind[0] == collection)
+
+
+def _keep_memory(variables: PlanVariables, fixed: FixedTables) -> None:
+    """Every rank has room on its device, and every host in its memory, byte by byte."""
+    problem, shares, coverage = variables.problem, variables.shares, variables.coverage[:, None]
+    head, tail = shares.head[variables.share], shares.tail[variables.share]  # (N, 2)
+    local = problem.cluster.local_world_size
+    device_room: list[int] = (problem.capacity - fixed.device).tolist()
+    host_room: list[int] = (problem.host_capacity - fixed.host).tolist()
+    for host, room in enumerate(host_room):
+        used = np.zeros(len(variables.share), dtype=np.int64)
+        for rank in range(host * local, (host + 1) * local):
+            size = np.where(variables.covers[rank][:, None], bytes_on(rank, coverage, head, tail), 0)
+            _fit(variables, size[:, 0], device_room[rank])
+            used += size[:, 1]
+        _fit(variables, used, room)
+
+
+def _fit(variables: PlanVariables, size: Ints, room: int) -> None:
+    """The bytes (N,) of filled slots fit a room; a slot of more than all of it counts as little more."""
+    variables.limit(variables.weighted(size > 0, np.minimum(size, room + 1)), room)
+
+
+# --- constraints ------------------------------------------------------------------------------------------------------
+
+
+def keep_constraints(variables: PlanVariables, fixed: FixedTables) -> None:
+    """Everything that constraints ask of the tables that are not fixed, beside those that are."""
+    legality = variables.problem.legality
+    for slot in np.flatnonzero(_forbidden(variables, legality)).tolist():
+        variables.limit([(variables.filled[slot], 1)], 0)
+    shards = variables.shares.count[variables.share] * variables.coverage
+    for table, rule in legality.splits.items():
+        if rule.max_shards and not fixed.tables[table]:
+            variables.limit(variables.weighted(variables.table == table, shards), rule.max_shards)
+    for group in legality.groups:
+        _keep_group(variables, fixed, group)
+
+
+def _forbidden(variables: PlanVariables, legality: Legality) -> Bools:
+    """Slots (N,) on ranks that are not open to their table, and those that a pinned table does not have."""
+    forbidden = np.zeros(len(variables.share), dtype=bool)
+    if legality.open is not None:
+        closed = ~legality.open[variables.table].T  # (W, N)
+        forbidden |= (variables.covers & closed).any(axis=0)
+    width, count = variables.shares.width[variables.share], variables.shares.count[variables.share]
+    for table, rule in legality.splits.items():
+        if rule.pinned:
+            held: dict[tuple[int, int], int] = {}
+            for each in rule.pinned:
+                held[each] = held.get(each, 0) + 1
+            own = np.flatnonzero(variables.table == table)
+            slots = zip(width[own].tolist(), variables.target[own].tolist(), count[own].tolist(), strict=True)
+            forbidden[own] |= np.array([held.get((w, t), 0) != n for w, t, n in slots], dtype=bool)
+    return forbidden
+
+
+def _keep_group(variables: PlanVariables, fixed: FixedTables, group: Group) -> None:
+    """What holds between the tables of one group, rank by rank or host by host."""
+    legality = variables.problem.legality
+    tables = np.flatnonzero(np.isin(legality.row, group.rows) & (legality.row >= 0)).tolist()
+    held = by_target(fixed.on[legality.row[tables]], group.local).sum(axis=-1)  # (m, units)
+    for unit in range(held.shape[1]):
+        if group.kind == "shards":
+            own = np.isin(variables.table, tables)
+            weights = variables.shares.count[variables.share] * _ranks_covered(variables, unit, group.local)
+            variables.limit(variables.weighted(own & (weights > 0), weights), group.most - int(held[:, unit].sum()))
+            continue
+        pairs = zip(tables, held[:, unit].tolist(), strict=True)
+        present = [_present(variables, fixed, t, unit, group.local, n) for t, n in pairs]
+        if group.kind == "tables":
+            variables.limit([each for some in present for each in some], group.most)
+            continue
+        for one, other in pairwise(present):
+            variables.limit([*one, *((variable, -weight) for variable, weight in other)], 0, at_least=0)
+
+
+def _ranks_covered(variables: PlanVariables, unit: int, local: int) -> Ints:
+    """How many ranks of a unit each slot (N,) covers."""
+    return variables.covers[unit * local : (unit + 1) * local].sum(axis=0)
+
+
+def _present(variables: PlanVariables, fixed: FixedTables, table: int, unit: int, local: int, held: int) -> Sum:
+    """A sum that is 1 where a table has a shard on a unit, and 0 where it has none."""
+    if fixed.tables[table]:
+        return variables.constant(int(held > 0))
+    here = (variables.table == table) & (_ranks_covered(variables, unit, local) > 0)
+    slots = variables.weighted(here)
+    if local == 1:
+        return slots  # at most one slot of a table covers a rank
+    there: cp_model.IntVar = variables.model.new_bool_var("")
+    for slot, _ in slots:
+        variables.limit([(slot, 1), (there, -1)], 0)
+    variables.limit([(there, 1), *((slot, -1) for slot, _ in slots)], 0)
+    return [(there, 1)]

@@ -5,6 +5,8 @@ may be, and how wide. A share is what one target (rank, host, or the world) hold
 columns each, because the pieces of a table on one rank must be equally wide. A plan gives each table one layout, and
 shares of it, at most one per target, whose columns add up to the table's.
 
+Some shares no best plan needs: those that others replace at no higher cost (`useful_shares`; proof: docs/bounds.md).
+
 Legend: T tables, L layouts, S shares, k work terms, G fusion groups.
 """
 
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.groups import demands_no_more, shared_no_more
 from recsmith.costs import Evaluator
 from recsmith.problems import Footprint, Problem, ordered_footprint
 from recsmith.problems.space import torchrec_width
@@ -21,10 +24,11 @@ from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
 
 Pairs = list[tuple[int, int]]  # (width, count) of the shares of a layout
 SharedWidth = tuple[str, int]  # (collection, width): all column-wise sequences of a collection must have one width
+ROUNDING = 1e-12  # relative: demands that differ by less are equal; well above rounding errors of sums (about 1e-15)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """A mode of a table, its fusion group, and the targets that may hold its pieces.
 
     coverage: ranks that a piece covers. shared_width: of column-wise sequences, (collection, width); None for layouts
@@ -48,7 +52,7 @@ class Shares:
     the last of these ranks, the head on the others.
     """
 
-    layouts: list[Layout]
+    layouts: list[TableLayout]
     layout: Ints
     width: Ints
     count: Ints
@@ -114,7 +118,7 @@ def all_shares(evaluator: Evaluator) -> Shares:
     return Shares(layouts, layout, width, count, evaluator.terms(mode, width) * count[:, None], head, tail)
 
 
-def _kept_pairs(problem: Problem, layout: Layout, pairs: Pairs) -> Pairs:
+def _kept_pairs(problem: Problem, layout: TableLayout, pairs: Pairs) -> Pairs:
     """The (width, count) of a layout's shares that rules for its table leave it."""
     rule = problem.legality.splits.get(layout.table)
     if rule is None:
@@ -148,7 +152,7 @@ def width_agrees(shared_width: SharedWidth | None, widths: dict[str, int]) -> bo
     return shared_width is None or widths.get(shared_width[0], shared_width[1]) == shared_width[1]
 
 
-def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[Layout, Pairs]]:
+def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[TableLayout, Pairs]]:
     """Every layout, with the (width, count) of its shares."""
     cluster, modes = problem.cluster, problem.modes
     tables: list[int] = modes.table.tolist()
@@ -156,14 +160,17 @@ def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[Layout, Pairs
     for mode, (t, number) in enumerate(zip(tables, kinds, strict=True)):
         kind, table = SHARDING_TYPES[number], problem.tables[t]
         targets = range(cluster.world_size // kind.coverage(cluster))
-        whole = Layout(t, mode, group[mode], kind.coverage(cluster), targets)
+        whole = TableLayout(t, mode, group[mode], kind.coverage(cluster), targets)
         if not kind.splits_columns:
             yield whole, [(table.embedding_dim, 1)]
             continue
         local = cluster.local_world_size if kind.name == "table_column_wise" else len(targets)
         for shared_width, pairs in _splits(problem, t, number):
             for first in targets[::local]:
-                yield Layout(t, mode, whole.group, whole.coverage, targets[first : first + local], shared_width), pairs
+                yield (
+                    TableLayout(t, mode, whole.group, whole.coverage, targets[first : first + local], shared_width),
+                    pairs,
+                )
 
 
 def _splits(problem: Problem, t: int, number: int) -> Iterator[tuple[SharedWidth | None, Pairs]]:
@@ -192,3 +199,68 @@ def rank_marks(problem: Problem) -> Ints:
     if legality.open is None:
         return np.zeros(world, dtype=np.int64)
     return np.unique(legality.open, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+# --- shares that no best plan needs -----------------------------------------------------------------------------------
+
+
+def useful_shares(evaluator: Evaluator, shares: Shares) -> Shares:
+    """The shares that a best plan may need, for cost models that are the largest of linear pieces that never fall."""
+    if evaluator.problem.legality.counts_shards:
+        return shares  # what replaces a share may be of more pieces
+    shares = shares.take(~_dominated(shares))
+    return shares.take(~_groups_dominated_by_shares(evaluator, shares)[shares.group])
+
+
+def _demands(shares: Shares) -> Floats:
+    """All that each share demands of the ranks that it covers: work terms and bytes (S, k + 4)."""
+    return np.hstack([shares.terms, shares.head.astype(np.float64), shares.tail.astype(np.float64)])
+
+
+def _dominated(shares: Shares) -> Bools:
+    """Shares (S,) for which the same layout has another with as many columns, cut otherwise, that demands no more."""
+    demands, dominated = _demands(shares), np.zeros(len(shares.layout), dtype=bool)
+    order = np.lexsort((shares.columns, shares.layout))
+    same = (np.diff(shares.layout[order]) == 0) & (np.diff(shares.columns[order]) == 0)
+    for rivals in np.split(order, np.flatnonzero(~same) + 1):
+        if len(rivals) > 1:
+            no_more = demands_no_more(demands[rivals][:, None], demands[rivals], ROUNDING)  # [i, j]: i than j
+            earlier = np.arange(len(rivals))[:, None] < np.arange(len(rivals))
+            dominated[rivals] = (no_more & (~no_more.T | earlier)).any(axis=0)
+    return dominated
+
+
+def _groups_dominated_by_shares(evaluator: Evaluator, shares: Shares) -> Bools:
+    """Groups (G,) that another can replace: every share of theirs has one there that demands no more.
+
+    The relation is that of bounds/groups.py, here between all shares instead of whole tables of some types.
+    """
+    by_columns, demands = shares.by_columns, list(_demands(shares))
+    limits = [each * (1 + ROUNDING) for each in demands]
+    members: list[list[int]] = [[] for _ in range(evaluator.groups)]
+    for number, layout in enumerate(shares.layouts):
+        members[layout.group].append(number)
+
+    def replaces(other: int, mine: int) -> bool:
+        return _reaches(shares.layouts[other], shares.layouts[mine]) and all(
+            any((demands[there] <= limits[here]).all() for there in by_columns[other].get(columns, ()))
+            for columns, held in by_columns[mine].items()
+            for here in held
+        )
+
+    dominated = np.zeros(evaluator.groups, dtype=bool)
+    for group in reversed(range(evaluator.groups)):
+        dominated[group] = any(
+            shared_no_more(evaluator, other, group)
+            and all(any(replaces(there, here) for there in members[other]) for here in members[group])
+            for other in np.flatnonzero(~dominated).tolist()
+            if other != group
+        )
+    return dominated
+
+
+def _reaches(other: TableLayout, mine: TableLayout) -> bool:
+    """Whether a layout may use every target that another of the table may, beside the same sequences."""
+    same = other.table == mine.table and other.coverage == mine.coverage
+    width = other.shared_width in (None, mine.shared_width)
+    return same and width and other.targets.start <= mine.targets.start and mine.targets.stop <= other.targets.stop

@@ -7,7 +7,7 @@ from typing import Any
 from recsmith.clusters import Cluster, cluster_to_raw
 from recsmith.errors import UsageError
 from recsmith.files import Raw, dump_json
-from recsmith.planning.options import SearchOptions
+from recsmith.planning.result import SearchOptions
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw

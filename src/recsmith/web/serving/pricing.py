@@ -15,7 +15,7 @@ from recsmith.costs import Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
-from recsmith.planning.assemble import assemble_plan
+from recsmith.planning.result import assemble_plan
 from recsmith.planning.simulate import GIVEN
 from recsmith.plans import Bound, Placement, Plan, StepCost
 from recsmith.plans.check import check_placement

@@ -1,0 +1,159 @@
+"""Where annealing begins: sets of fusion groups, a first plan in each, and the options that tables are given at random.
+
+Every group in use costs launches and latencies, so a plan that uses others is many changes away, and annealing hardly
+ever gets there: it begins in several sets side by side instead.
+
+Legend: G fusion groups, T tables, O options, N options tried of a table at most.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from recsmith._types import Bools, Ints
+from recsmith.bounds import LowerBound, SelectionLimits
+from recsmith.bounds.groups import groups_dominated_by_type
+from recsmith.bounds.lower_bound import always
+from recsmith.bounds.relaxation import Relaxation
+from recsmith.planners.search.candidates import place_candidate
+from recsmith.planners.search.device_state import Assignment, DeviceState
+from recsmith.problems import NO_PIECE
+
+FEW_GROUPS = 4  # up to which every set is tried
+LIMITS = (0.95, 0.7, 0.5, 1.3)  # times the bound: seconds of the largest piece that tables select under
+TIE_PENALTY = 1e-3  # share of its seconds by which an option that spans the world counts as dearer than others
+MOST_SETS = 16
+PLACED = 400_000  # tables times devices of all first plans that are made; each takes about as long as these are many
+MOST_PIECES = 16  # of a table
+SPARE_PIECES = 4  # more than there are ranks: so many pieces of a table are tried at most
+OPTIONS_OF_A_KIND = 12  # tried of each fusion group and number of pieces of a table, the cheapest
+DEAREST = 3.0  # times the seconds of a table's cheapest option: dearer ones are not tried, but the lightest is
+
+
+@dataclass(frozen=True)
+class Start:
+    """A first plan: its seconds, the groups (G,) that annealing keeps to, and the plan."""
+
+    seconds: float
+    groups: Bools
+    draft: Assignment
+
+
+def starts_of(
+    devices: DeviceState,
+    relaxation: Relaxation,
+    known: LowerBound,
+    drafts: Sequence[tuple[float, Assignment]],
+    keep_on: Callable[[], bool] = always,
+) -> list[Start]:
+    """First plans, best first: the best draft of each set of groups that drafts use, and placements of our own.
+
+    keep_on: asked before each placement whether there is time for it.
+    """
+    kept: dict[bytes, Start] = {}
+    dominated = groups_dominated_by_type(devices.evaluator)
+    found = [Start(seconds, _used(relaxation, draft), draft) for seconds, draft in drafts]
+    left = PLACED // (len(devices.problem.tables) * len(devices.free))
+    for groups in _sets(known, ~dominated):
+        for limit in LIMITS if left > 0 else ():
+            if not keep_on():
+                break
+            limits = SelectionLimits(limit=limit * (known.bound.value_s or np.inf), groups=groups,
+                                     world_penalty=TIE_PENALTY)  # fmt: skip
+            choice = relaxation.choose(limits)
+            if (choice.option == NO_PIECE).any():
+                break
+            draft, left = place_candidate(devices, relaxation, choice), left - 1
+            if draft is not None:
+                found.append(Start(devices.total, groups, draft))
+    for start in sorted(found, key=lambda each: each.seconds):
+        kept.setdefault(start.groups.tobytes(), start)
+    return list(kept.values())[:MOST_SETS]
+
+
+def _used(relaxation: Relaxation, draft: Assignment) -> Bools:
+    """The groups (G,) that a draft uses."""
+    used = np.zeros(relaxation.evaluator.groups, dtype=bool)
+    used[relaxation.option_group[draft.option]] = True
+    return used
+
+
+def _sets(known: LowerBound, useful: Bools) -> Iterator[Bools]:
+    """Sets of the groups (G,) that a best plan may need: all of them, or those that the bound found promising."""
+    seen: set[bytes] = set()
+    for groups in _listed(known, useful):
+        if groups.any() and groups.tobytes() not in seen:
+            seen.add(groups.tobytes())
+            yield groups
+
+
+def _listed(known: LowerBound, useful: Bools) -> Iterator[Bools]:
+    members = np.flatnonzero(useful).tolist()
+    if len(members) <= FEW_GROUPS:
+        for number in range(len(members), 0, -1):
+            yield from (np.isin(np.arange(len(useful)), some) for some in combinations(members, number))
+        return
+    yield useful
+    yield from (limits.groups & useful for limits in known.promising if limits.groups is not None)
+    for number in (1, 2):
+        for some in combinations(members, number):
+            yield useful & ~np.isin(np.arange(len(useful)), some)
+
+
+# --- options that are tried -------------------------------------------------------------------------------------------
+
+
+class TriedOptions:
+    """The options that tables are given at random.
+
+    tried (T, N): each table's, repeated to fill up; count (T,): how many there are. pieces (O,): number of pieces.
+    near (O, 2): the next narrower and wider option of the same mode in as many pieces; the option itself at the ends.
+    together (O,): pieces that only move together; apart (O,): pieces of different widths may not share a rank.
+    """
+
+    def __init__(self, devices: DeviceState, relaxation: Relaxation) -> None:
+        self.devices, problem = devices, devices.problem
+        options = problem.options
+        self.pieces: Ints = options.count.sum(axis=1)
+        self.few: Bools = self.pieces <= min(MOST_PIECES, len(problem.capacity) + SPARE_PIECES)
+        self.together = devices.on_one_host
+        self.apart: Bools = devices.tied
+        room = self.pieces * problem.modes.coverage[options.mode] <= len(problem.capacity)
+        tried = relaxation.option_fits & self.few & ~self.together & (room | ~self.apart)
+        tried |= relaxation.option_fits & devices.legality.pinned[options.table]
+        listed = [_tried_of(relaxation, tried, table, self.pieces) for table in range(len(problem.tables))]
+        self.count = np.array([len(each) for each in listed])
+        self.tried = np.stack([np.resize(each, max(1, self.count.max())) for each in listed])
+        self.near = _neighbours(relaxation, np.concatenate(listed), self.pieces)
+
+
+def _tried_of(relaxation: Relaxation, tried: Bools, table: int, pieces: Ints) -> Ints:
+    """The options of a table worth trying: of each group and number of pieces the cheapest, and the lightest of all."""
+    start = relaxation.problem.options.start
+    own = np.arange(int(start[table]), int(start[table + 1]))
+    own = own[tried[own]]
+    if not own.size:
+        return own
+    seconds = relaxation.option_seconds[own]
+    kinds: dict[tuple[int, int], list[int]] = {}
+    for option in own[np.argsort(seconds, kind="stable")].tolist():
+        kinds.setdefault((int(relaxation.option_group[option]), int(pieces[option])), []).append(option)
+    some = np.array([option for kind in kinds.values() for option in kind[:OPTIONS_OF_A_KIND]])
+    cheap = relaxation.option_seconds[some] <= DEAREST * seconds.min()
+    lightest = own[relaxation.option_bytes[own].argmin()]
+    return np.unique(np.append(some[cheap], lightest))
+
+
+def _neighbours(relaxation: Relaxation, tried: Ints, pieces: Ints) -> Ints:
+    """Options (O, 2) of the same mode and number of pieces whose first pieces are next in width, among those tried."""
+    problem = relaxation.problem
+    near = np.repeat(np.arange(len(pieces))[:, None], 2, axis=1)
+    width = problem.pieces.width[problem.options.piece[tried, 0]]
+    kind = np.stack([problem.options.mode[tried], pieces[tried]])
+    order = np.lexsort((width, *kind))
+    same = (kind[:, order[1:]] == kind[:, order[:-1]]).all(axis=0)
+    lower, upper = tried[order[:-1]][same], tried[order[1:]][same]
+    near[upper, 0], near[lower, 1] = lower, upper
+    return near

@@ -1,0 +1,145 @@
+"""Compiled annealing of many plans side by side: each round cools the best of the last one again, for longer.
+
+Plans begin in different sets of fusion groups (starts.py) and at two temperatures. They cool on threads of their
+own, as many as there are cores, and the outcome does not depend on how many these are.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith.bounds.lower_bound import always
+from recsmith.bounds.relaxation import Relaxation
+from recsmith.planners.annealing.kernel import KINDS, Cooling, FlatOptions, FlatPlan, FlatProblem
+from recsmith.planners.annealing.starts import Start, TriedOptions
+from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.solver.linear_pieces import LinearPieces, linear_pieces_of
+from recsmith.problems import Footprint
+
+STEPS, PIECE_STEPS = 50_000, 200  # of a first cooling: at least, and a piece of the best start
+AT_ONCE = 50_000  # steps between two questions whether to stop: 10 to 50 ms
+HEAT, CROWD = 0.28, 1.5  # the temperature at first is HEAT / devices ** CROWD: one rank of many changes the step less
+COLD = 0.01  # of it, at the end
+
+
+class Round(NamedTuple):
+    """One round: how many of the best plans cool, at which shares of HEAT, and for how many times the first steps."""
+
+    plans: int
+    heats: tuple[float, ...]
+    times: int
+
+
+ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
+MANY_PIECES = 300
+LONG_ROUNDS = (  # of problems of many pieces; trade-off: without the last one steps are 0.1 to 0.9 % longer
+    Round(4, (1.0,), 1), Round(2, (2.0,), 2), Round(1, (2.0, 0.5), 16), Round(1, (2.0, 0.5), 32),
+)  # fmt: skip
+LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
+LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # the changes of theirs, as in KINDS
+LONG_STEPS, MANY_DEVICES = 300_000, 128  # most steps of theirs; devices beyond which each makes for more steps
+
+
+@dataclass
+class AnnealedPlan:
+    """A plan that takes part: its seconds, the options that it may take, and the plan itself."""
+
+    seconds: float
+    options: FlatOptions
+    plan: FlatPlan
+
+
+class SuccessiveHalving:
+    """The rounds of one search. `run` may be called again: the next turn goes on from the best of the last.
+
+    effort: how many times AT_ONCE steps the last round took, of all its plans together.
+    """
+
+    def __init__(
+        self, devices: DeviceState, relaxation: Relaxation, linear_pieces: LinearPieces, starts: Sequence[Start],
+        seed: int, *, any_widths: bool = True, keep_on: Callable[[], bool] = always,
+    ) -> None:  # fmt: skip
+        self.seed, self.turn, self.effort, ranks = seed, 0, 0, len(devices.free)
+        pieces = len(starts[0].draft.piece) if starts else 0
+        self.rounds, self.heat, kinds = ROUNDS, HEAT / ranks**CROWD, KINDS
+        self.steps = max(STEPS, PIECE_STEPS * pieces)
+        if pieces > MANY_PIECES:
+            self.rounds, self.heat, kinds = LONG_ROUNDS, LONG_HEAT, LONG_KINDS
+            self.steps = min(LONG_STEPS, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)
+        self.flat = FlatProblem(devices.evaluator, linear_pieces, any_widths=any_widths, kinds=kinds)
+        self.plans: list[AnnealedPlan] = []
+        for start in starts:
+            if self.plans and (len(self.plans) == self.rounds[0].plans or not keep_on()):
+                break
+            options = FlatOptions(self.flat, TriedOptions(devices, relaxation.within(start.groups)))
+            plan = self.flat.plan(start.draft)
+            if options.usable and plan is not None:
+                self.plans.append(AnnealedPlan(start.seconds, options, plan))
+
+    def run(self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool]) -> None:
+        """All rounds once more, each turn twice as long; hear(plan) gets the best after a round, and may end it.
+
+        keep_on: asked now and then whether to go on; what has cooled by then counts.
+        """
+        plans = self.plans
+        for number, each in enumerate(self.rounds):
+            plans = self._cooled(plans[: each.plans], each, number, keep_on)
+            best = min((*plans, *self.plans[:1]), key=lambda annealed: annealed.seconds)
+            self.plans = [best, *(other for other in self.plans if other is not best)]
+            if hear(self.flat.footprint(best.plan)) or not keep_on():
+                break
+        self.turn += 1
+
+    def _cooled(
+        self, plans: Sequence[AnnealedPlan], each: Round, number: int, keep_on: Callable[[], bool]
+    ) -> list[AnnealedPlan]:
+        """What plans became in a round, best first."""
+        steps = each.times * self.steps * 2**self.turn
+        jobs = [(annealed, share * self.heat) for share in each.heats for annealed in plans]
+        self.effort = len(jobs) * -(-steps // AT_ONCE)
+        seeds = np.random.SeedSequence((self.seed, self.turn, number)).generate_state(len(jobs)).tolist()
+        over = Event()
+        with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1) or 1) as pool:
+            try:
+                runs = [
+                    pool.submit(cool, self.flat, annealed, heat, steps, seed, lambda: keep_on() and not over.is_set())
+                    for (annealed, heat), seed in zip(jobs, seeds, strict=True)
+                ]
+                found = [run.result() for run in runs]
+            except BaseException:
+                over.set()  # before the pool waits for its threads
+                raise
+        return sorted(found, key=lambda annealed: annealed.seconds)
+
+
+def halving_of(
+    devices: DeviceState, relaxation: Relaxation, starts: Sequence[Start], seed: int, *, any_widths: bool = True,
+    keep_on: Callable[[], bool] = always,
+) -> SuccessiveHalving | None:  # fmt: skip
+    """The search; None for a cost model that is not the largest of linear pieces, and without a usable start.
+
+    any_widths: whether pieces may have widths that no option of the problem has. keep_on: asked after the first start
+    whether there is time for another.
+    """
+    linear_pieces = linear_pieces_of(devices.evaluator, devices.terms)
+    if linear_pieces is None or not starts:
+        return None
+    made = SuccessiveHalving(devices, relaxation, linear_pieces, starts, seed, any_widths=any_widths, keep_on=keep_on)
+    return made if made.plans else None
+
+
+def cool(
+    flat: FlatProblem, annealed: AnnealedPlan, heat: float, steps: int, seed: int, keep_on: Callable[[], bool]
+) -> AnnealedPlan:
+    """The best plan that an annealed plan becomes while it cools; as far as it gets."""
+    cooling = Cooling(flat, annealed.options, annealed.plan, seed)
+    for first in range(0, steps, AT_ONCE):
+        cooling.go_on(first, min(first + AT_ONCE, steps), steps, (heat, COLD * heat))
+        if not keep_on():
+            break
+    return AnnealedPlan(cooling.best_s, annealed.options, cooling.best)

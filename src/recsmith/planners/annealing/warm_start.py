@@ -1,0 +1,157 @@
+"""Compiled annealing from a plan that runs, which moves no more bytes than it may.
+
+Unlike successive_halving.py, which begins hot and leaves no piece where it was, it goes on from one plan. Every byte
+that moves has a price, so that a table which gains little goes back to where it was; then the price falls. Bytes are
+counted as plans/diff.py does, or a little more: of tables whose new placement has pieces of another kind (of ranks, of
+hosts, of all ranks) all bytes count.
+
+Legend: T tables, M modes, U units, S slots for the pieces of a table.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith._types import Bools, Ints
+from recsmith.bounds import first_bound
+from recsmith.bounds.relaxation import shared_relaxation
+from recsmith.costs import Evaluator
+from recsmith.planners.annealing.kernel import Cooling, FlatOptions, FlatOriginals, FlatPlan, FlatProblem, is_compiled
+from recsmith.planners.annealing.starts import TriedOptions
+from recsmith.planners.annealing.successive_halving import AT_ONCE, COLD, LONG_KINDS
+from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.solver.linear_pieces import linear_pieces_of
+from recsmith.plans import Placement, Plan
+from recsmith.problems import Footprint
+from recsmith.sharding import TYPE_NAMES
+
+COPIES = "data_parallel"
+
+RETURNS = 0.02  # of all changes: a table returns to where it was
+
+
+@dataclass(frozen=True)
+class OriginalPlacements:
+    """What devices hold: old placements of tables whose weights stay, by name, and how many bytes of them may move.
+
+    sizes: bytes of weights of all tables that stay. legal: names of those that may be placed as they were. world:
+    number of the old devices.
+    """
+
+    placements: Mapping[str, Placement]
+    sizes: Mapping[str, int]
+    legal: frozenset[str]
+    world: int
+    most_moved: int
+
+    @classmethod
+    def of(cls, old: Plan, sizes: Mapping[str, int], legal: frozenset[str], most_moved: int) -> "OriginalPlacements":
+        """Where a plan has the tables whose bytes `sizes` says."""
+        placements = {each.table: each for each in old.placements if each.table in sizes}
+        return cls(placements, sizes, legal, old.cluster.world_size, most_moved)
+
+    def flat(self, flat: FlatProblem, price: float) -> FlatOriginals:
+        """The same as arrays, in the order of the compiled code. price: of all that may move, in steps."""
+        limits = np.array([self.most_moved], dtype=np.int64), np.array([price])
+        return FlatOriginals((*self._arrays(flat), *limits), RETURNS)
+
+    def _arrays(self, flat: FlatProblem) -> tuple[Ints, ...]:
+        problem, tables = flat.problem, len(flat.problem.tables)
+        column_bytes, count, coverage = np.zeros((3, tables), dtype=np.int64)
+        mode = np.full(tables, -1, dtype=np.int64)
+        width, target, unit = np.zeros((3, tables, flat.slots), dtype=np.int64)
+        for t, table in enumerate(problem.tables):
+            if table.name not in self.sizes:
+                continue
+            column_bytes[t] = self.sizes[table.name] // table.embedding_dim
+            old = self.placements[table.name]
+            widths = old.widths_of(table.embedding_dim)
+            if len(widths) > flat.slots:
+                continue
+            each, places = len(old.ranks) // len(widths), slice(0, len(widths))
+            copies = old.sharding_type == COPIES
+            count[t], coverage[t] = len(widths), -self.world if copies else each
+            width[t, places], target[t, places] = widths, [rank // each for rank in old.ranks[::each]]
+            if table.name in self.legal:
+                own = problem.find_mode(t, old.sharding_type, old.compute_kernel, old.load_factor)
+                assert own is not None, "a legal placement has a mode"
+                mode[t] = own
+                unit[t, places] = [flat.unit_of(own, each) for each in widths]
+        copied = problem.modes.type == TYPE_NAMES.index(COPIES)
+        return flat.width, copied.astype(np.int64), column_bytes, count, coverage, mode, width, target, unit
+
+
+# --- annealing --------------------------------------------------------------------------------------------------------
+
+
+class CoolingTurn(NamedTuple):
+    """One cooling: its temperature at first, and what all bytes that may move cost, as shares of the step."""
+
+    heat: float
+    price: float
+
+
+COOL = (CoolingTurn(2e-4, 1e-2), CoolingTurn(1e-4, 1e-3))
+RUNS = (COOL, (CoolingTurn(2e-3, 1e-2), *COOL))  # plans that cool side by side: the second also leaves poor starts
+STEPS, PIECE_STEPS, MOST_STEPS = 50_000, 12_000, 48_000_000  # of a turn: at least, a piece of the start, at most
+
+
+def anneal_warm(
+    evaluator: Evaluator, start: Footprint, originals: OriginalPlacements, seed: int, keep_on: Callable[[], bool]
+) -> Footprint | None:
+    """The best plan found that fits the memory and moves no more than `originals` allows; the start may do neither.
+
+    None where none was found, without compiled code, and for cost models and constraints that it does not know.
+    keep_on: asked now and then whether to go on; what has cooled by then counts. The outcome does not depend on the
+    number of cores. Cost: some seconds for thousands of tables.
+    """
+    devices = DeviceState(evaluator)
+    linear_pieces = linear_pieces_of(evaluator, devices.terms) if is_compiled() else None
+    if linear_pieces is None or devices.legality.groups:
+        return None
+    flat = FlatProblem(evaluator, linear_pieces, kinds=LONG_KINDS)
+    options = FlatOptions(flat, _tried(evaluator, devices, start))
+    plan = flat.plan_of(start)
+    if plan is None or not options.usable:
+        return None
+    turns = [[(turn.heat, originals.flat(flat, turn.price)) for turn in run] for run in RUNS]
+    steps = min(MOST_STEPS, max(STEPS, PIECE_STEPS * len(start.mode)))
+    with ThreadPoolExecutor(min(len(RUNS), os.cpu_count() or 1)) as pool:
+        runs = [
+            pool.submit(_run, flat, options, plan, own, steps, seed * len(RUNS) + i, keep_on)
+            for i, own in enumerate(turns)
+        ]
+        seconds, best = min((run.result() for run in runs), key=lambda found: found[0])
+    return flat.footprint(best) if np.isfinite(seconds) else None
+
+
+def _tried(evaluator: Evaluator, devices: DeviceState, start: Footprint) -> TriedOptions:
+    """Options of the fusion groups that the start uses; of all groups where some table has none of those."""
+    relaxation = shared_relaxation(evaluator, first_bound(evaluator).linear)
+    used: Bools = np.zeros(evaluator.groups, dtype=bool)
+    used[evaluator.group[start.mode]] = True
+    few = TriedOptions(devices, relaxation.within(used))
+    return few if few.count.all() else TriedOptions(devices, relaxation)
+
+
+def _run(
+    flat: FlatProblem, options: FlatOptions, plan: FlatPlan, turns: list[tuple[float, FlatOriginals]], steps: int,
+    seed: int, keep_on: Callable[[], bool],
+) -> tuple[float, FlatPlan]:  # fmt: skip
+    """The best plan of all turns, each from the best of the last; infinite seconds where none may be kept."""
+    best_s, best = np.inf, plan
+    seeds = np.random.SeedSequence((seed, len(turns))).generate_state(len(turns)).tolist()
+    for (heat, originals), own in zip(turns, seeds, strict=True):
+        cooling = Cooling(flat, options, plan, own, originals)
+        for first in range(0, steps, AT_ONCE):
+            cooling.go_on(first, min(first + AT_ONCE, steps), steps, (heat, COLD * heat))
+            if not keep_on():
+                break
+        plan = cooling.best if np.isfinite(cooling.best_s) else cooling.plan
+        if cooling.best_s < best_s:
+            best_s, best = cooling.best_s, cooling.best
+    return best_s, best

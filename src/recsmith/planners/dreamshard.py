@@ -1,0 +1,64 @@
+"""Planner `dreamshard`: items go, dearest first, where a trained policy scores highest (Zha et al., NeurIPS 2022).
+
+Its networks in NumPy say what a step costs beyond its slowest device, and which device an item goes to:
+
+    step      -> the largest sum of each term over devices -> a bounded correction of the slowest device's seconds
+    device    -> what is seen of it (placing/policy_network.py) -> a score
+
+The training in learning/policies/dreamshard.py has the same formulas in PyTorch; a test holds them together.
+
+Legend: D devices, E episodes, k terms, p = 32.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from recsmith._types import Floats
+from recsmith.planners.placing import policy_network as net
+from recsmith.planners.placing.items import ItemBatch
+from recsmith.planners.placing.policy_files import PolicyKind
+from recsmith.planners.placing.policy_planner import PolicyPlanner
+
+STEP_REACH = 0.5  # the step lies within e ** this of its slowest device
+SHAPES: dict[str, tuple[int, ...]] = net.COST_SHAPES | {
+    "step0": (net.HIDDEN, net.TERMS + 5), "step0_bias": (net.HIDDEN,), "step1": (1, net.HIDDEN), "step1_bias": (1,),
+} | net.OWN_SHAPES | {
+    "score0": (net.WIDE, net.REPRESENTED + net.FIGURES), "score0_bias": (net.WIDE,), "score1": (1, net.WIDE),
+    "log_greed": (1,),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DreamShardNetwork(net.PlacingNetwork):
+    """Both networks; tensors as in SHAPES."""
+
+    def step(self, sums: Floats) -> Floats:
+        """Seconds of the step (...) of devices with summed terms (..., D, k)."""
+        costs = self.costs(sums)
+        seen = np.concatenate([sums.max(axis=-2), costs.max(axis=-2) * net.MICRO], axis=-1)
+        hidden = np.maximum(self.linear("step0", np.log1p(seen) / net.LOG_SPAN), 0.0)
+        factor = np.exp(STEP_REACH * np.tanh(self.linear("step1", hidden)[..., 0]))
+        return costs.sum(axis=-1).max(axis=-1) * factor
+
+    def scorer(self, items: ItemBatch, view: net.PolicyView) -> Callable[[int, Floats], Floats]:
+        """Scores, alike for every item: what is seen says which it is."""
+        del items, view
+        return lambda _, seen: self.score(seen)
+
+    def score(self, seen: Floats) -> Floats:
+        """Scores (...) of what the policy sees of devices (..., p + FIGURES); greed weighs the seconds of a device."""
+        hidden = np.maximum(self.linear("score0", seen), 0.0)
+        return self.greedy_score(hidden, seen)
+
+
+@dataclass(frozen=True)
+class DreamShard(PolicyPlanner):
+    """A policy of DreamShard: networks that see devices as they are with the item in question."""
+
+    kind: ClassVar[PolicyKind] = PolicyKind("dreamshard", SHAPES, DreamShardNetwork)
+
+    name: str = "dreamshard"
+    about: str = "A trained policy (Zha et al., 2022); ?samples=16, ?refine."

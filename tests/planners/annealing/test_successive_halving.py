@@ -1,0 +1,112 @@
+"""Successive halving: the same winner on any number of cores, never worse than a start, and over when they are told."""
+
+import os
+
+import numpy as np
+import pytest
+from support.cases import Case, cluster, table, workload
+from support.searched import lopsided
+
+from recsmith.bounds import lower_bound
+from recsmith.bounds.groups import groups_dominated_by_type
+from recsmith.bounds.relaxation import shared_relaxation
+from recsmith.clusters import load_cluster
+from recsmith.costs import cost_model, step_seconds
+from recsmith.planners.annealing import successive_halving as module
+from recsmith.planners.annealing.kernel import is_compiled
+from recsmith.planners.annealing.starts import Start, starts_of
+from recsmith.planners.annealing.successive_halving import Round, SuccessiveHalving, halving_of
+from recsmith.planners.search.device_state import DeviceState
+from recsmith.problems import Footprint, Space, build_problem
+from recsmith.workloads.sample import sample_workload
+
+pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
+
+
+@pytest.fixture(autouse=True)
+def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROUNDS", (Round(4, (1.0, 3.0), 1), Round(2, (1.0,), 2)))
+    monkeypatch.setattr(module, "STEPS", 2_000)
+    monkeypatch.setattr(module, "AT_ONCE", 500)
+
+
+def begun(case: Case) -> list[Start]:
+    devices, relaxation = DeviceState(case.evaluator), shared_relaxation(case.evaluator)
+    return starts_of(devices, relaxation, lower_bound(case.evaluator), ())
+
+
+def halving(case: Case, seed: int = 0) -> SuccessiveHalving:
+    made = halving_of(DeviceState(case.evaluator), shared_relaxation(case.evaluator), begun(case), seed)
+    assert made is not None
+    return made
+
+
+def played(case: Case, turns: int = 1) -> list[Footprint]:
+    heard: list[Footprint] = []
+    made = halving(case)
+    for _ in range(turns):
+        made.run(lambda footprint: bool(heard.append(footprint)), lambda: True)
+    return heard
+
+
+def all_types() -> Case:
+    tables = [table(f"t{i}", 5_000 * (i + 1), 4 * (1 + i % 9), 1.0 + 3 * (i % 5)) for i in range(12)]
+    return Case(workload(*tables, batch_size=512), cluster(2, hosts=2), Space(), cost_model="analytic")
+
+
+def test_starts_keep_to_their_groups_and_come_best_first() -> None:
+    case = all_types()
+    found = begun(case)
+    assert len(found) > 4
+    assert [each.seconds for each in found] == sorted(each.seconds for each in found)
+    assert len({each.groups.tobytes() for each in found}) == len(found)
+    dominated = groups_dominated_by_type(case.evaluator)
+    for each in found:
+        used = case.evaluator.group[case.problem.options.mode[each.draft.option]]
+        assert each.groups[used].all()
+        assert not (each.groups & dominated).any()
+        assert each.seconds == pytest.approx(step_seconds(case.evaluator, each.draft.footprint(case.problem)))
+
+
+def test_a_round_is_never_worse_than_the_one_before_or_the_best_start() -> None:
+    case = all_types()
+    totals = [step_seconds(case.evaluator, each) for each in played(case, turns=2)]
+    assert totals == sorted(totals, reverse=True)
+    assert totals[0] <= min(each.seconds for each in begun(case)) * (1 + 1e-9)
+    assert totals[-1] < totals[0] or totals[0] == pytest.approx(lower_bound(case.evaluator).bound.value_s, rel=0.01)
+
+
+def test_the_number_of_cores_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = all_types()
+    plans: list[list[bytes]] = []
+    for cores in (1, 5):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        plans.append([np.stack([each.mode, each.width, each.target]).tobytes() for each in played(case)])
+    assert plans[0] == plans[1]
+
+
+def test_it_is_over_when_it_is_told() -> None:
+    made, heard = halving(lopsided()), []
+    made.run(lambda footprint: bool(heard.append(footprint)), lambda: False)
+    assert len(heard) == 1
+    made.run(lambda footprint: bool(heard.append(footprint)) or True, lambda: True)
+    assert len(heard) == 2
+
+
+def test_an_interrupt_ends_all_threads_and_goes_on() -> None:
+    def interrupt() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        halving(lopsided()).run(lambda footprint: False, interrupt)
+
+
+@pytest.mark.filterwarnings("ignore:cost model neural")
+def test_a_cost_model_that_is_not_made_of_linear_pieces_has_none() -> None:
+    problem = build_problem(sample_workload(8, seed=3), load_cluster("h100:4"))
+    for name, any_ in (("neural:simulated-h100", False), ("analytic", True)):
+        evaluator = cost_model(name).compile(problem)
+        devices, relaxation = DeviceState(evaluator), shared_relaxation(evaluator)
+        found = starts_of(devices, relaxation, lower_bound(evaluator), ())
+        assert found
+        assert (halving_of(devices, relaxation, found, 0) is not None) == any_
