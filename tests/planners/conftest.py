@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("planners.contract")
+pytest.register_assert_rewrite("recsmith.testing.planners")

@@ -5,19 +5,29 @@ import subprocess
 import sys
 
 import pytest
-from planners.contract import ALIKE, PlannerContract, contract_cases, planners_here
+from planners.contract import ALIKE, cases_of, contract_cases, planners_here
+from support.cases import check_plan
 
+from recsmith.planning import find_planner
+from recsmith.plans import Plan
+from recsmith.testing.planners import PlannerCase, PlannerContract
+
+PLANNERS_HERE = {planner: find_planner(planner) for planner in planners_here()}
 DIGESTS = """
 from planners.contract import contract_cases, digest
-for case in contract_cases()[::4]:
+for case in list(contract_cases())[::4]:
     print(*(digest(case, planner, seed=1) for planner in {planners}))
 """
 
 
 class TestRegisteredPlanners(PlannerContract):
-    @pytest.fixture(params=planners_here())
-    def planner(self, request: pytest.FixtureRequest) -> str:
-        return request.param
+    @pytest.fixture(autouse=True, params=planners_here())
+    def _each(self, request: pytest.FixtureRequest) -> None:
+        self.planner, self.cases = PLANNERS_HERE[request.param], cases_of(request.param)
+
+    def check(self, case: PlannerCase, made: Plan) -> None:
+        super().check(case, made)
+        check_plan(contract_cases()[case], made)
 
 
 def test_neither_hash_seed_nor_threads_change_a_plan() -> None:
@@ -25,7 +35,7 @@ def test_neither_hash_seed_nor_threads_change_a_plan() -> None:
     running = [_print_digests(planners, hash_seed, threads) for hash_seed, threads in (("0", "1"), ("1", "8"))]
     printed = [process.communicate()[0] for process in running]
     assert [process.returncode for process in running] == [0, 0]
-    assert len(printed[0].split()) == len(contract_cases()[::4]) * len(planners)
+    assert len(printed[0].split()) == len(list(contract_cases())[::4]) * len(planners)
     assert printed[0] == printed[1]
 
 
