@@ -21,7 +21,7 @@ from recsmith.measuring.compute.steady_samples import read_samples
 from recsmith.measuring.limit import Limit
 from recsmith.reports.measurements import summary_lines
 from recsmith.units import parse_time
-from recsmith.workloads.types import CPU_OPTIMIZERS
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 
 def main() -> None:

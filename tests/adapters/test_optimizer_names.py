@@ -4,7 +4,7 @@ import pytest
 
 from recsmith.adapters.optimizer_names import FBGEMM_NAMES, read_optimizer
 from recsmith.errors import UsageError
-from recsmith.workloads.types import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 SAME = {
     "EXACT_SGD": "sgd", "SGD": "sgd", "EXACT_ADAGRAD": "adagrad", "EXACT_ROWWISE_ADAGRAD": "rowwise_adagrad",

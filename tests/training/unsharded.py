@@ -17,7 +17,7 @@ def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
     from recsmith.training.batches import training_batches
     from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
-    from recsmith.training.optimizers.building import SPARSE, sparse_arguments
+    from recsmith.training.optimizers.building import sparse_arguments, table_class
     from recsmith.training.stores.device import DeviceRows
     from recsmith.training.tables.plain import features_of, initial_weights_of
     from recsmith.training.weights import draw_tables
@@ -29,7 +29,7 @@ def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
     tables = [parameter for name, parameter in named if is_table(name)]
     dense = [parameter for name, parameter in named if not is_table(name)]
     sparse = run.optimizers.sparse
-    optimizers = [SPARSE[sparse.name](tables, **sparse_arguments(sparse)), torch.optim.Adam(dense, lr=1e-3)]
+    optimizers = [table_class(sparse.name)(tables, **sparse_arguments(sparse)), torch.optim.Adam(dense, lr=1e-3)]
     batches = training_batches(dataset, run.data, features_of(task), rank=0, ranks=1, seed=run.seed)
     expected: list[float] = []
     for _ in range(steps):

@@ -3,7 +3,7 @@
 from enum import Enum
 
 from recsmith.errors import UsageError
-from recsmith.workloads.types import OPTIMIZERS, OptimizerName
+from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 
 # Names and values of EmbOptimType (fbgemm_gpu/split_embedding_configs.py, 1.8) that differ from RecSmith's words.
 FBGEMM_NAMES: dict[str, OptimizerName] = {

@@ -54,7 +54,7 @@ def compute(
     from recsmith.measuring.compute.cases import DATA_TYPES, Cases
     from recsmith.measuring.compute.run import measure_compute
     from recsmith.measuring.limit import Limit
-    from recsmith.workloads.types import CPU_OPTIMIZERS
+    from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
     limit = Limit(budget_s=budget, samples=samples)
     opened = load_hardware(hardware, scale)

@@ -29,7 +29,7 @@ from recsmith.plans import Plan
 from recsmith.problems import Problem
 from recsmith.sharding import TYPE_NAMES, UVM, Collective
 from recsmith.sharding.memory import STATE_BYTES
-from recsmith.workloads.types import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.workload import ELEMENT_BYTES
 
 INTRA_HOST_LATENCY_S = 20e-6  # 10.5 us of an 8-rank all-to-all (deepseek-ai/DeepEP#303), and two kernels to pack it

@@ -25,8 +25,8 @@ from recsmith.errors import UsageError
 from recsmith.problems import Problem
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, UVM, UVM_CACHING
 from recsmith.sharding.memory import CACHE_SET, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
+from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.reuse import Reuse
-from recsmith.workloads.types import OPTIMIZERS
 
 SECTOR = 32  # bytes that memory moves at least [L]
 L2_SHARE = 0.7  # of the cache that keeps its full speed (gpu-benches, a100_80.txt and h100_pcie.txt)

@@ -12,7 +12,7 @@ from recsmith.data.figures import distinct_bags, first_samples
 from recsmith.data.generator.spec import GeneratedFeature, GeneratorSpec
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
-from recsmith.workloads.types import OptimizerName
+from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.workload import NUM_REUSE_BINS
 
 EMBEDDING_DIM = 64  # of every table, unless another is given

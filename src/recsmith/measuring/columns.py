@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from recsmith._types import noun
 from recsmith.measuring.journal import Row
-from recsmith.workloads.types import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.workload import NUM_REUSE_BINS
 
 SCHEMA = "recsmith/measurements/1"

@@ -13,7 +13,7 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.sharding import UVM_CACHING, Shard, ShardingType, sharding_type
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 from recsmith.workloads import Workload
-from recsmith.workloads.types import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 PARTS = ("forward_compute_s", "backward_compute_s", "forward_comm_s", "backward_comm_s")
 

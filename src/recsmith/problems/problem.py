@@ -34,12 +34,14 @@ from recsmith.problems.table_limits import NO_LIMITS, TableLimits
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.workloads import AccessProfile, Table, Workload
-from recsmith.workloads.types import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 LARGEST_DIM = LARGEST_WIDTH  # columns: a guard for the search over splits, in steps of 4; not a limit of TorchRec
 LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: integers sum up no more
 BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting charges
-SYNCED_OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")  # without state, or with one called `sum`
+SYNCED_OPTIMIZERS = tuple(  # without state, or with one called `sum`
+    each.name for each in OPTIMIZERS.values() if set(each.copied_states) <= {"step", "sum"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.sharding.base import KERNELS
-from recsmith.workloads.types import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the device where nothing is said: FBGEMM's
 CACHE_SET = 32  # rows that FBGEMM's caches grow by (DEFAULT_ASSOC of split_table_batched_embeddings_ops_training.py)

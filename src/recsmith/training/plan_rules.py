@@ -14,10 +14,10 @@ from recsmith.problems import Constraints, TableRule
 from recsmith.sharding import TYPE_NAMES
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 COPIED = "data_parallel"
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
-BY_ROW = ("rowwise_adagrad", "partial_rowwise_adam")  # optimizers that keep one number a row and shard
 
 
 def check_loadable(saved: Plan, plan: Plan) -> None:
@@ -51,7 +51,7 @@ def loadable_rules(saved: Plan) -> tuple[TableRule, ...]:
 def _reason(old: Placement, new: Placement, dim: int, optimizer: str) -> str | None:
     if (old.sharding_type == COPIED) != (new.sharding_type == COPIED):
         return f"changes from {old.sharding_type} to {new.sharding_type}"
-    if optimizer in BY_ROW and old.widths_of(dim) != new.widths_of(dim):
+    if OPTIMIZERS[optimizer].is_row_wise and old.widths_of(dim) != new.widths_of(dim):
         return f"has columns cut as {old.widths_of(dim)} there and {new.widths_of(dim)} here, under {optimizer}"
     return None
 

@@ -27,8 +27,8 @@ from recsmith.files import (
     write_text,
 )
 from recsmith.workloads import torchrec_report
+from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.torchrec_log import find_report, refuse_log
-from recsmith.workloads.types import OPTIMIZERS
 from recsmith.workloads.workload import Table, Workload
 
 SCHEMA = "recsmith/workload/1"

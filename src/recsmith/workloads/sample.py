@@ -19,7 +19,7 @@ from recsmith._types import Floats, Ints, noun
 from recsmith.errors import UsageError
 from recsmith.files import decode, did_you_mean, parse_yaml
 from recsmith.units import format_size
-from recsmith.workloads.types import OPTIMIZERS, OptimizerName
+from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 from recsmith.workloads.workload import ELEMENT_BYTES, MOST_TABLES, AccessProfile, Feature, Table, Workload
 
 LARGEST_SEED = 2**63

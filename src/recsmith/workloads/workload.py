@@ -14,7 +14,7 @@ from typing import Literal
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.units import format_size
-from recsmith.workloads.types import OptimizerName
+from recsmith.workloads.optimizers import OptimizerName
 
 NUM_REUSE_BINS = 17  # (0,1], (1,2], (2,4] ... (16384,32768], >32768 reads of a row in the counted batch
 STEEPEST_ZIPF = 10.0  # largest exponent of a profile; with it, nearly all reads go to one row

@@ -12,8 +12,8 @@ from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
 from recsmith.measuring.compute.cases import DATA_TYPES, SLOWER, Cases, table_pool
 from recsmith.workloads import workload_to_raw
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 from recsmith.workloads.sample import shared_pool
-from recsmith.workloads.types import CPU_OPTIMIZERS
 
 CPU = Cases(seed=0, scale=SCALES["cpu"])
 

@@ -28,8 +28,8 @@ from recsmith.measuring.compute.cases import DATA_TYPES
 from recsmith.planning import plan
 from recsmith.problems import Space
 from recsmith.workloads import Workload
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OptimizerName
 from recsmith.workloads.sample import shared_pool
-from recsmith.workloads.types import CPU_OPTIMIZERS, OptimizerName
 from recsmith.workloads.workload import DataType
 
 A_TASK = 8  # cases that are taken of a task: trade-off, more take less planning and are more alike

@@ -4,32 +4,19 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
-import torchrec.optim
 from torch import nn
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 from torchrec.optim.clipping import GradientClipping, GradientClippingOptimizer
 from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizer, KeyedOptimizerWrapper
 from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
-from recsmith._components import find, known
+from recsmith._components import find, known, load
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.optimizers import KIND
 from recsmith.training.optimizers.protocol import DenseOptimizerClass
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
-from recsmith.workloads.types import CPU_OPTIMIZERS
-
-SPARSE: dict[str, type[torch.optim.Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "adagrad": torch.optim.Adagrad,
-    "rowwise_adagrad": torchrec.optim.RowWiseAdagrad,
-    "adam": torch.optim.Adam,
-    "lamb": torchrec.optim.LAMB,
-    "partial_rowwise_adam": torchrec.optim.PartialRowWiseAdam,
-}
-COPIED = ("sgd", "adagrad", "rowwise_adagrad", "adam")  # of which torch and TorchRec have a version without fusion
-HAS_EPS = ("adagrad", "rowwise_adagrad", "adam", "lamb", "partial_rowwise_adam")
-HAS_BETAS = ("adam", "lamb", "partial_rowwise_adam")
+from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
 
 
 def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None:
@@ -37,7 +24,12 @@ def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None
     made = sparse_arguments(optimizer)
     if "betas" in made:  # FBGEMM takes them apart
         made["beta1"], made["beta2"] = made.pop("betas")
-    apply_optimizer_in_backward(SPARSE[optimizer.name], list(parameters), made)
+    apply_optimizer_in_backward(table_class(optimizer.name), list(parameters), made)
+
+
+def table_class(name: str) -> type[torch.optim.Optimizer]:
+    """The class without fusion of an optimizer of tables."""
+    return cast(type[torch.optim.Optimizer], load(OPTIMIZERS[name].torch_class))
 
 
 def check_device(optimizer: SparseOptimizer, device: torch.device) -> None:
@@ -52,12 +44,12 @@ def check_device(optimizer: SparseOptimizer, device: torch.device) -> None:
 def sparse_arguments(optimizer: SparseOptimizer) -> dict[str, Any]:
     """Keyword arguments of the optimizer's class; UsageError for one that it does not have."""
     made: dict[str, Any] = {"lr": optimizer.learning_rate}
-    default = SparseOptimizer()
-    if optimizer.name in HAS_EPS:
+    default, settings = SparseOptimizer(), OPTIMIZERS[optimizer.name].settings
+    if "eps" in settings:
         made["eps"] = optimizer.eps
     elif optimizer.eps != default.eps:
         raise UsageError(f"optimizers.sparse.eps is given, and {optimizer.name} has none; leave it out")
-    if optimizer.name in HAS_BETAS:
+    if "beta1" in settings:
         made["betas"] = (optimizer.beta1, optimizer.beta2)
     elif (optimizer.beta1, optimizer.beta2) != (default.beta1, default.beta2):
         raise UsageError(f"optimizers.sparse.beta1 and beta2 are given, and {optimizer.name} has none; leave them out")
@@ -76,12 +68,12 @@ def combined_optimizer(
     sparse, plain = optimizers.sparse, optimizers.dense
     parts: list[Any] = [("sparse", scheduled(fused, sparse.learning_rate, optimizers))] if fused.params else []
     if copied:
-        if sparse.name not in COPIED:
+        if not OPTIMIZERS[sparse.name].copies:
             raise UsageError(
                 f"{sparse.name} is fused only, and the plan copies table {min(copied)} to every rank; "
-                f"use {', '.join(COPIED)}, or a plan without data_parallel"
+                f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel"
             )
-        twin = KeyedOptimizerWrapper(copied, lambda ps: SPARSE[sparse.name](ps, **sparse_arguments(sparse)))
+        twin = KeyedOptimizerWrapper(copied, lambda ps: table_class(sparse.name)(ps, **sparse_arguments(sparse)))
         parts.append(("copied", scheduled(twin, sparse.learning_rate, optimizers)))
     if dense:
         made: KeyedOptimizer = KeyedOptimizerWrapper(dense, lambda ps: _dense(ps, plain))

@@ -1,11 +1,10 @@
 """Optimizers as a run file names them, and how their learning rates change; optimizers.py makes them."""
 
-from typing import Any, Literal
+from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import check_rules
-
-SparseName = Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "lamb", "partial_rowwise_adam"]
+from recsmith.workloads.optimizers import OptimizerName
 
 
 def positive(name: str, value: float) -> str | None:
@@ -21,7 +20,7 @@ class SparseOptimizer:
     have are ignored where they have their defaults, and refused elsewhere.
     """
 
-    name: SparseName = "rowwise_adagrad"
+    name: OptimizerName = "rowwise_adagrad"
     learning_rate: float = 0.02
     eps: float = 1e-8
     weight_decay: float = 0.0

@@ -9,7 +9,7 @@ from recsmith.plans import Placement, Plan
 from recsmith.sharding import HOST_KERNELS
 from recsmith.units import format_size
 from recsmith.workloads import Table
-from recsmith.workloads.types import CPU_OPTIMIZERS
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 MOST_RANKS = 16  # processes of one machine; trade-off: more could run, but share its cores
 RANK_BYTES = 450 << 20  # resident in a rank before it has tables: torch, FBGEMM, TorchRec
