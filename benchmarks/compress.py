@@ -31,7 +31,7 @@ from recsmith.training.compression_curve import TrainedSmaller, points
 from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import cheap_columns, hash_maps, id_counts, popularity_maps
 from recsmith.training.models import build_task
-from recsmith.training.optimizers.building import SPARSE, sparse_arguments
+from recsmith.training.optimizers.building import sparse_arguments, table_class
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.tables import tables_of
 from recsmith.training.tables.plain import features_of, initial_weights_of
@@ -147,7 +147,7 @@ def plain_task(run: Run) -> Any:
     dense = [each for name, each in task.named_parameters() if "embedding_bags" not in name]
     sparse = run.optimizers.sparse
     optimizers = [
-        SPARSE[sparse.name](tables, **sparse_arguments(sparse)),
+        table_class(sparse.name)(tables, **sparse_arguments(sparse)),
         torch.optim.Adam(dense, lr=run.optimizers.dense.learning_rate),
     ]
     for batch in training_batches(dataset, run.data, features_of(task), rank=0, ranks=1, seed=run.seed):

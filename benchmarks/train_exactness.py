@@ -75,7 +75,7 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     from recsmith.training.datasets import open_data
     from recsmith.training.metrics import Window
     from recsmith.training.models import build_task
-    from recsmith.training.optimizers.building import SPARSE, sparse_arguments
+    from recsmith.training.optimizers.building import sparse_arguments, table_class
     from recsmith.training.stores.device import DeviceRows
     from recsmith.training.tables.plain import features_of, initial_weights_of
     from recsmith.training.weights import draw_tables
@@ -88,7 +88,7 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     dense = [parameter for name, parameter in task.named_parameters() if "embedding_bags" not in name]
     sparse = made.optimizers.sparse
     optimizers = [
-        SPARSE[sparse.name](tables, **sparse_arguments(sparse)),
+        table_class(sparse.name)(tables, **sparse_arguments(sparse)),
         torch.optim.Adam(dense, lr=made.optimizers.dense.learning_rate),
     ]
     batches = training_batches(dataset, made.data, features_of(task), rank=0, ranks=1, seed=made.seed, endless=True)
