@@ -1,11 +1,12 @@
-"""What people and programs read of a folder of measured exchanges. Of kernels: tests/measuring/test_summary.py."""
+"""What people and programs read of measured exchanges and of checked kernels. Of measured ones: tests/measuring."""
 
 from pathlib import Path
 
 import pytest
 from support.exchanged import exchanged
 
-from recsmith.reports.measurements import summary_lines, summary_to_raw
+from recsmith.measuring.compute.correctness import Agreement
+from recsmith.reports.measurements import kernel_check_lines, summary_lines, summary_to_raw
 
 pytest.importorskip("pyarrow")
 
@@ -18,3 +19,12 @@ def test_exchanges_are_counted_and_their_ranks_told(tmp_path: Path):
     raw = summary_to_raw(folder)
     assert (raw["schema"], raw["ranks"], raw["samples"]) == ("recsmith/measurements-summary/1", 4, 7)
     assert ("none: it takes some" in lines[-1]) == (raw["alpha_beta"] is None)
+
+
+def test_differences_beyond_rounding_are_called_wrong():
+    fine = Agreement(optimizer="sgd", data_type="fp32", cases=12, outputs=1e-6, weights=2e-5)
+    wrong = Agreement(optimizer="adagrad", data_type="fp16", cases=3, outputs=1e-4, weights=0.5)
+    head, first, second = kernel_check_lines([fine, wrong])
+    assert head.split()[:3] == ["optimizer", "weights", "cases"]
+    assert first.split() == ["sgd", "fp32", "12", "1.0e-06", "2.0e-05"]
+    assert second.split() == ["adagrad", "fp16", "3", "1.0e-04", "5.0e-01", "WRONG"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import force_option, inputs_of, read_time
+from recsmith.cli.options import force_option, inputs_of, read_time, stack
 from recsmith.cli.printing import end_line, note, progress_printer, show_report
 from recsmith.reports.progress import policy_words, training_words
 from recsmith.units import counted
@@ -119,25 +119,21 @@ def kernels(data: str, traces: str | None, output: str, seed: int, force: bool) 
     note(f"wrote {output}; predict with --machine {output}")
 
 
-def _policy_options(function: Any) -> Any:
-    """The options of all trainings of policies."""
-    for option in reversed([
-        click.option("--hardware", default="simulated:h100", show_default=True, metavar="H",
-                     help="What costs are collected on: cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]."),
-        click.option("-o", "--output", required=True, metavar="NAME.safetensors",
-                     help="File to write; its card beside it."),
-        click.option("--row", default="4x50", show_default=True, metavar="DxT",
-                     help="Devices x tables of training tasks."),
-        click.option("--tasks", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
-                     help="Training tasks."),
-        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-                     help="Seed of the weights and of what is tried."),
-        click.option("--budget", callback=read_time, metavar="TIME",
-                     help="Stop after a time such as 10m; run again to go on."),
-        force_option,
-    ]):  # fmt: skip
-        function = option(function)
-    return function
+_policy_options = stack(  # of all trainings of policies
+    click.option("--hardware", default="simulated:h100", show_default=True, metavar="H",
+                 help="What costs are collected on: cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]."),
+    click.option("-o", "--output", required=True, metavar="NAME.safetensors",
+                 help="File to write; its card beside it."),
+    click.option("--row", default="4x50", show_default=True, metavar="DxT",
+                 help="Devices x tables of training tasks."),
+    click.option("--tasks", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
+                 help="Training tasks."),
+    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+                 help="Seed of the weights and of what is tried."),
+    click.option("--budget", callback=read_time, metavar="TIME",
+                 help="Stop after a time such as 10m; run again to go on."),
+    force_option,
+)  # fmt: skip
 
 
 @learn_command.command(name="dreamshard")

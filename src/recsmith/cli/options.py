@@ -25,6 +25,7 @@ DEVICES = (
 
 MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
+Quantity = TypeVar("Quantity", int, float)
 
 
 def listed(names: tuple[str, ...]) -> str:
@@ -71,50 +72,35 @@ def _shares(context: click.Context, parameter: click.Parameter, value: str | Non
         raise click.BadParameter(f"{error}; write shares such as 0.1,0.2") from None
 
 
-def size_value(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    """Bytes of an option's quantity such as 40GiB."""
-    return None if value is None else parse_size(value)
+def _quantity(parse: Callable[[str], Quantity]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """The callback of an option that is such a quantity."""
+
+    def read(_: click.Context, __: click.Parameter, value: str | None) -> Quantity | None:
+        return None if value is None else parse(value)
+
+    return read
 
 
-def read_time(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    """Seconds of an option's quantity such as 10s."""
-    return None if value is None else parse_time(value)
-
-
-def read_speed(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    """Bytes a second of an option's quantity such as 25GB/s."""
-    return None if value is None else parse_speed(value)
-
+size_value = _quantity(parse_size)  # bytes of a quantity such as 40GiB
+read_time = _quantity(parse_time)  # seconds of one such as 10s
+read_speed = _quantity(parse_speed)  # bytes a second of one such as 25GB/s
 
 _HBM = click.option("--hbm", callback=size_value, metavar="SIZE", help="Device memory, such as 60GiB.")
-
-
 _RESERVE = click.option("--reserve", callback=size_value, metavar="SIZE", help="Memory kept free on every device.")
-
-
 _OPTIMIZER = click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's.")
 
-
 _MEMORY = click.option(
-    "--memory",
-    type=click.Choice(["real", "torchrec"]),
-    default="real",
-    show_default=True,
+    "--memory", type=click.Choice(["real", "torchrec"]), default="real", show_default=True,
     help="Memory accounting that must fit.",
-)
-
+)  # fmt: skip
 
 _CLUSTER = click.option(
     "--cluster", "-c", required=True, metavar="C",
     help=f"`<device>:<per host>[x<hosts>]` or a file. Devices: {listed(DEVICES)}.",
 )  # fmt: skip
 
-
 _BATCH = click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step.")
-
-
 cluster_options = stack(_CLUSTER, _BATCH, _HBM, _RESERVE, _OPTIMIZER, _MEMORY)  # of a problem whose plan is given
-
 
 shape_options = stack(  # of the problem but for its cluster and batch, which a sweep varies
     _HBM, _RESERVE, _OPTIMIZER,
@@ -136,7 +122,6 @@ shape_options = stack(  # of the problem but for its cluster and batch, which a 
                  help="Which tables --pin keeps: names or patterns (default: all)."),
 )  # fmt: skip
 
-
 replication_options = stack(  # of a 2D job, beside the size of its sharding groups
     click.option("--steps-per-sync", type=int, metavar="N",
                  help="Steps from one synchronisation of the replicas to the next (default: 1)."),
@@ -144,18 +129,13 @@ replication_options = stack(  # of a 2D job, beside the size of its sharding gro
                  help="Sharding groups of neighbouring ranks, DMPCollection's use_inter_host_allreduce."),
 )  # fmt: skip
 
-
 _GROUP_SIZE = click.option(
     "--group-size", type=int, metavar="N",
     help="Devices of a sharding group of a 2D job (DMPCollection); the cluster is the whole job's.",
 )  # fmt: skip
 
-
 group_options = stack(_GROUP_SIZE, replication_options)  # of a 2D job whose cluster is given
-
-
 problem_options = stack(_CLUSTER, _BATCH, group_options, shape_options)
-
 
 replan_options = stack(  # of a problem that an old plan states, where something changes
     click.option("--workload", metavar="W", help="The tables from now on (default: those of OLD)."),
@@ -163,7 +143,6 @@ replan_options = stack(  # of a problem that an old plan states, where something
     _BATCH, _HBM, _RESERVE, _OPTIMIZER,
     click.option("--constraints", metavar="FILE", help="Constraints from now on (default: those of OLD)."),
 )  # fmt: skip
-
 
 limit_options = stack(
     click.option(
@@ -176,7 +155,6 @@ limit_options = stack(
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
                  help="Seed of random planners."),
 )  # fmt: skip
-
 
 search_options = stack(
     click.option(
@@ -191,11 +169,9 @@ search_options = stack(
     limit_options,
 )
 
-
 format_option = click.option(
     "--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output."
 )
-
 
 force_option = click.option("--force", is_flag=True, default=False, help="Overwrite a file of another kind.")
 

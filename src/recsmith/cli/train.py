@@ -14,22 +14,11 @@ WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
 
 @click.command(name="train")
 @click.argument("run")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Replace a value of the run, such as data.batch_size=512; may be given several times.",
-)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
+              help="Replace a value of the run, such as data.batch_size=512; may be given several times.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show plan, memory, predicted step and files, and train nothing.")
-@click.option(
-    "--max-restarts",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Start ranks that failed again, from the newest checkpoint.",
-)
+@click.option("--max-restarts", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Start ranks that failed again, from the newest checkpoint.")  # fmt: skip
 @click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`; --set capture=FOLDER.")
 @format_option
 def train_command(

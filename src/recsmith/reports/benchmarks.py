@@ -96,8 +96,8 @@ def _heading_of(planner: str) -> tuple[str, str]:
         return first[: PLANNER_WIDTH - 1], f":{PurePath(policy).stem}"[: PLANNER_WIDTH - 1]
     name, at, model = planner.partition("@")
     first, _, last = name.rpartition("_")
-    words = (name, f"@{PurePath(model.rpartition(':')[2]).stem}") if at else (first, last)
-    return words[0][: PLANNER_WIDTH - 1], words[1][: PLANNER_WIDTH - 1]
+    two = (name, f"@{PurePath(model.rpartition(':')[2]).stem}") if at else (first, last)
+    return two[0][: PLANNER_WIDTH - 1], two[1][: PLANNER_WIDTH - 1]
 
 
 def _row(first: Sequence[str], planners: Sequence[str]) -> str:
@@ -124,9 +124,9 @@ def _verdict_lines(table: GainTable) -> Iterator[str]:
     ran = {gain.planner for row in table.main_rows for gain in row.gains if gain.planner in CLASSIC and gain.interval}
     yield f"{table.reference}: {verdict_words(main, len(ran))}"
     yield f"  {_best_greedy_words(table.main_rows)}"
-    for name, words in (("fastest", "by the fastest visits"), ("kernels", "of kernels alone")):
+    for name, estimate in (("fastest", "by the fastest visits"), ("kernels", "of kernels alone")):
         if (said[name].worse, said[name].better) != (main.worse, main.better):
-            yield f"  {words}: {verdict_words(said[name], len(ran))}"
+            yield f"  {estimate}: {verdict_words(said[name], len(ran))}"
 
 
 def verdict_words(said: GainVerdict, classics: int) -> str:
@@ -159,8 +159,8 @@ def _gap_lines(results: BenchResults, others: Sequence[str], reference: str) -> 
     yield f"above the bound, by {results.settings.cost_model}: mean over tasks"
     for row in results.drawn:
         gaps = row_gaps(results, row)
-        words = {word: f"{gap:.1%}" for word, gap in gaps.items()}
-        cells = [str(row.row), "", "", words.get(reference, "-"), *(words.get(word, "-") for word in others)]
+        shown = {planner: f"{gap:.1%}" for planner, gap in gaps.items()}
+        cells = [str(row.row), "", "", shown.get(reference, "-"), *(shown.get(planner, "-") for planner in others)]
         yield plain_row(cells, (*FIRST_WIDTHS, *[PLANNER_WIDTH] * len(others))).rstrip()
     yield ""
 
@@ -223,8 +223,8 @@ def variant_lines(rows: Sequence["VariantRow"]) -> list[str]:
     """
     width = max(len(row.name) for row in rows)
     speed = f"{'samples/s':>10} {'beside first':>18}"
-    words = f"{'data':>8} {'forward':>9} {'backward':>9} {'sent/step':>10} {'memory':>10}"
-    head = f"{'':{width}}  {speed} {words}  AUC, NE"
+    columns = f"{'data':>8} {'forward':>9} {'backward':>9} {'sent/step':>10} {'memory':>10}"
+    head = f"{'':{width}}  {speed} {columns}  AUC, NE"
     return [head, *(_variant_line(row, width) for row in rows)]
 
 

@@ -99,9 +99,9 @@ def _learned(name: str) -> Named:
 
 
 def _about(named: object) -> str:
-    """The words of the object itself, or the first sentence of its class."""
-    words: str = getattr(named, "about", "") or (inspect.getdoc(type(named)) or "").partition("\n")[0]
-    return words
+    """What the object says of itself, or the first sentence of its class."""
+    about: str = getattr(named, "about", "")
+    return about or (inspect.getdoc(type(named)) or "").partition("\n")[0]
 
 
 def registries_report() -> RenderableType:

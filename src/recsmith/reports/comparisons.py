@@ -46,7 +46,7 @@ def comparison_report(comparison: Comparison) -> RenderableType:
         line("space", plan.bound.space),
         line("verdict", comparison.verdict),
         *_baseline_line(comparison),
-        *(line("note", words) for row in comparison.rows for words in _notes(row)),
+        *(line("note", text) for row in comparison.rows for text in _notes(row)),
     ]
     return Group(*lines, _comparison_grid(comparison))
 
@@ -123,7 +123,7 @@ def sweep_report(sweep: Sweep) -> RenderableType:
         line("search", f"planner {sweep.planner}, cost model {sweep.cost_model}; {STEPS}"),
         line("space", sweep.space),
         *(line("knee", knee_words(knee, sweep.fixed)) for knee in sweep.knees),
-        *(line("note", words) for words in _reasons(sweep)),
+        *(line("note", text) for text in _reasons(sweep)),
     ]
     return Group(*lines, _points_grid(sweep))
 

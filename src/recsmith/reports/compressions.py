@@ -119,5 +119,5 @@ def _line(places: Sequence[tuple[float, float, float, float]], colour: str) -> l
     ]
 
 
-def _text(x: float, y: float, words: str, anchor: str, colour: str = "#000") -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{colour}">{words}</text>'
+def _text(x: float, y: float, shown: str, anchor: str, colour: str = "#000") -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{colour}">{shown}</text>'

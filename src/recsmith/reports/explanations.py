@@ -69,8 +69,8 @@ def _share_words(part: PartShare, phase: Phase) -> str:
         if seconds
     ]
     share = f"{part.seconds / phase.seconds:.0%}" if phase.seconds else "-"
-    words = f"{share:>4} {part_words(part.part)}, {format_time(part.seconds)}"
-    return f"{words} (of it {' and '.join(fixed)})" if fixed else words
+    text = f"{share:>4} {part_words(part.part)}, {format_time(part.seconds)}"
+    return f"{text} (of it {' and '.join(fixed)})" if fixed else text
 
 
 def _table_rows(phase: Phase) -> list[tuple[str, ...]]:
@@ -154,8 +154,8 @@ def _ranks_grid(shares: Sequence[RankShare]) -> Grid:
     made = grid(left=("ranks",), right=("fwd compute", "bwd compute", "fwd comm", "bwd comm", "sum"))
     costs = [([getattr(share, part) for part in PARTS], share.rank) for share in shares]
     costs.sort(key=lambda cost: (-sum(cost[0]), cost[1]))
-    equal = [(words, [rank for _, rank in same]) for words, same in groupby(costs, key=lambda cost: _times(cost[0]))]
-    add_first(made, [(_ranks_words(ranks), *words) for words, ranks in equal], MOST_RANKS)
+    equal = [(cells, [rank for _, rank in same]) for cells, same in groupby(costs, key=lambda cost: _times(cost[0]))]
+    add_first(made, [(_ranks_words(ranks), *cells) for cells, ranks in equal], MOST_RANKS)
     return made
 
 

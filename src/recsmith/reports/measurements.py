@@ -78,10 +78,10 @@ def _comm_lines(path: Path) -> list[str]:
     ]
     if model is None:
         return [*lines, plain_line("model", "none: it takes some exchanges without skew, and on CPU two ranks")]
-    words = (
+    formula = (
         f"{format_time(model.alpha_s)} + bytes / {format_size(model.bytes_per_s)}/s, off by {model.median_error:.0%}"
     )
-    return [*lines, plain_line("model", f"{words} (median of {model.samples}); {model.label}")]
+    return [*lines, plain_line("model", f"{formula} (median of {model.samples}); {model.label}")]
 
 
 def _exchanges(path: Path) -> dict[str, Any]:

@@ -39,15 +39,15 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
 
     run: the search in words, if there was one.
     """
-    words = f"cost model {plan.cost_model}, predicted; {_dominant_words(plan.cost, plan.cost_model)}"
+    judged = f"cost model {plan.cost_model}, predicted; {_dominant_words(plan.cost, plan.cost_model)}"
     lines = [
         line("plan", _plan_words(plan)),
         line("cluster", plan.cluster.describe()),
-        line("step", f"{format_time(plan.cost.total_s)} ({words})"),
+        line("step", f"{format_time(plan.cost.total_s)} ({judged})"),
         line("bound", _bound_words(plan)),
     ]
     remarks = {"sync": sync_words(plan), "search": run, "host": hosted_words(plan), "note": inexact_words(plan)}
-    lines += [line(label, words) for label, words in remarks.items() if words]
+    lines += [line(label, text) for label, text in remarks.items() if text]
     lines.append(line("digest", plan.digest[:16]))
     return Group(*lines, device_grid(plan.cost))
 
@@ -202,8 +202,8 @@ def diff_report(change: PlanDiff, before: str, after: str) -> RenderableType:
     """
     ratio = change.after_s / change.before_s - 1 if change.before_s else 0.0
     lines = [
-        *(line("note", f"{words}; the two steps do not compare") for words in change.other_problem[:1]),
-        *(line("", words) for words in change.other_problem[1:]),
+        *(line("note", f"{reason}; the two steps do not compare") for reason in change.other_problem[:1]),
+        *(line("", reason) for reason in change.other_problem[1:]),
         line("before", f"{before}: {format_time(change.before_s)}"),
         line("after", f"{after}: {format_time(change.after_s)} ({ratio:+.2%})"),
         line("tables", f"{len(change.changes)} differ, {change.unchanged} are placed alike"),

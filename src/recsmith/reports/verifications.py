@@ -44,7 +44,7 @@ def kernel_verification_lines(found: KernelVerification) -> list[str]:
         plain_line("plans of", f"{found.cluster}; kernels of each rank by themselves, rank after rank"),
         plain_line("visits", f"{found.visits}, medians with 95 % bootstrap intervals over visits{cut}"),
         plain_line("factor", _factor_words(found)),
-        *(plain_line("links", words) for words in dict.fromkeys(_link_words(each, found) for each in found.plans)),
+        *(plain_line("links", text) for text in dict.fromkeys(_link_words(each, found) for each in found.plans)),
     ]
     if found.probe_moved > UNQUIET:
         lines.append(_note(f"not a quiet machine: its probe moved by {found.probe_moved:.0%} between visits"))
@@ -53,8 +53,8 @@ def kernel_verification_lines(found: KernelVerification) -> list[str]:
     return [*lines, "", *(_one_plan(found.plans[0]) if len(found.plans) == 1 else _several_plans(found))]
 
 
-def _note(words: str) -> str:
-    return plain_line("note", words)
+def _note(text: str) -> str:
+    return plain_line("note", text)
 
 
 def _factor_words(found: KernelVerification) -> str:

@@ -12,7 +12,6 @@ from recsmith._version import __version__
 from recsmith.analyses.explain import Phase, phases_of
 from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.analyses.sensitivity import Spread, spread_of
-from recsmith.costs import CostModel
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
 from recsmith.plans import Bound, DeviceCost, Placement, Plan, diff
@@ -166,12 +165,8 @@ def report_data(plan: Plan, name: str = "", against: Plan | None = None, other_n
             for device, sizes in zip(plan.cost.per_device, held, strict=True)
         ),
         tables=tuple(_tables(plan, problem, placed)),
-        sensitivity=_spread(model, placed), against=difference,
+        sensitivity=spread_of(model, problem, placed.footprint), against=difference,
     )  # fmt: skip
-
-
-def _spread(model: CostModel, placed: PlacedCosts) -> Spread:
-    return spread_of(model, placed.problem, placed.footprint)
 
 
 def _summary(plan: Plan, name: str) -> ShownPlan:
@@ -184,9 +179,9 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
 
 def _notes(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; terminal reports say the same."""
-    for words in (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan)):
-        if words:
-            line = " ".join(words.split())  # those of the terminal are broken into lines
+    for text in (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan)):
+        if text:
+            line = " ".join(text.split())  # those of the terminal are broken into lines
             yield f"{line[0].upper()}{line[1:]}."
     if plan.extrapolated:
         inputs = ", ".join(f"{name} by {factor:.3g} times" for name, factor in plan.extrapolated.items())

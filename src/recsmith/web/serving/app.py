@@ -111,8 +111,8 @@ async def _refused(_: Request, error: RecSmithError) -> Response:
 
 
 async def _not_found(_: Request, error: HTTPException) -> Response:
-    words = {404: "there is nothing at this address", 405: "this address does not take this method"}
-    sentence = words.get(error.status_code, str(error.detail))
+    sentences = {404: "there is nothing at this address", 405: "this address does not take this method"}
+    sentence = sentences.get(error.status_code, str(error.detail))
     return JSONResponse({"error": sentence}, status_code=error.status_code, headers=error.headers)
 
 

@@ -1,4 +1,4 @@
-"""A request as operations see it: the session, the words of path and query, and the body as a noun."""
+"""A request as operations see it: the session, the parameters of path and query, and the body as a noun."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,10 +34,10 @@ class Server:
     benches: Benches
     threads: anyio.CapacityLimiter | None = None
 
-    async def work(self, function: Callable[..., Found], *words: object) -> Found:
+    async def work(self, function: Callable[..., Found], *arguments: object) -> Found:
         """Run what takes more than a moment beside the loop that answers."""
         self.threads = self.threads or anyio.CapacityLimiter(THREADS)
-        return await anyio.to_thread.run_sync(function, *words, limiter=self.threads)
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self.threads)
 
 
 @dataclass(frozen=True)

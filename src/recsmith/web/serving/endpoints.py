@@ -14,23 +14,9 @@ from recsmith.problems import constraints_to_raw
 from recsmith.units import format_time
 from recsmith.web.report import html_of
 from recsmith.web.report_data import report_data
-from recsmith.web.serving import requests, views
-from recsmith.web.serving.answers import (
-    Choices,
-    Opened,
-    PlanSummary,
-    PlanView,
-    PricedEdit,
-    SearchEvent,
-    SearchState,
-    SearchStates,
-    Shelves,
-    SideBySide,
-    WorkloadSummary,
-)
+from recsmith.web.serving import answers, requests, views
 from recsmith.web.serving.calls import Call
 from recsmith.web.serving.pricing import HandPrice
-from recsmith.web.serving.requests import PieceMove, PlanEdit, ProblemChanges, SampleRequest, SearchRequest
 from recsmith.web.serving.searches import SearchJob
 from recsmith.web.serving.sessions import KeptPlan, Session
 from recsmith.web.serving.settings import Refused
@@ -55,28 +41,28 @@ class Attachment:
 class Events:
     """A stream of events."""
 
-    listen: AsyncIterator[SearchEvent | None]
+    listen: AsyncIterator[answers.SearchEvent | None]
 
 
 # --- workloads, clusters, files -----------------------------------------------------------------------------------
 
 
-async def choices(call: Call) -> Choices:
+async def choices(call: Call) -> answers.Choices:
     """What there is to choose from."""
     return await call.server.work(views.choices, call.server.settings)
 
 
-async def kept(call: Call) -> Shelves:
+async def kept(call: Call) -> answers.Shelves:
     """What is kept for this client."""
     session = call.session
-    return Shelves(
+    return answers.Shelves(
         workloads=tuple(views.workload_summary(*each) for each in session.workloads.things.items()),
         clusters=tuple(views.cluster_summary(*each) for each in session.clusters.things.items()),
         plans=tuple(views.plan_summary(*each) for each in session.plans.things.items()),
     )
 
 
-async def open_file(call: Call) -> Opened:
+async def open_file(call: Call) -> answers.Opened:
     """Read a file and keep what it holds."""
     name, settings = call.query.get("name", ""), call.server.settings
     return keep_read(
@@ -84,27 +70,29 @@ async def open_file(call: Call) -> Opened:
     )
 
 
-def keep_read(read: ReadUpload, session: Session) -> Opened:
+def keep_read(read: ReadUpload, session: Session) -> answers.Opened:
     """Keep what a file held, and say what it is."""
     held = read.held
     if isinstance(held, Workload):
         summary = views.workload_summary(session.workloads.put(held), held)
-        return Opened(kind="workload", name=read.name, workload=summary)
+        return answers.Opened(kind="workload", name=read.name, workload=summary)
     if isinstance(held, Cluster):
-        return Opened(kind="cluster", name=read.name, cluster=views.cluster_summary(session.clusters.put(held), held))
+        return answers.Opened(
+            kind="cluster", name=read.name, cluster=views.cluster_summary(session.clusters.put(held), held)
+        )
     if isinstance(held, Plan):
         plan = _keep(session, views.kept_plan(held, read.name, f"file {read.name}"))
-        return Opened(kind="plan", name=read.name, plan=plan)
-    return Opened(kind="constraints", name=read.name, constraints=requests.rules_of(held))
+        return answers.Opened(kind="plan", name=read.name, plan=plan)
+    return answers.Opened(kind="constraints", name=read.name, constraints=requests.rules_of(held))
 
 
-async def sample(call: Call) -> WorkloadSummary:
+async def sample(call: Call) -> answers.WorkloadSummary:
     """Draw a sample of tables and keep it."""
-    wanted, settings = call.noun(SampleRequest), call.server.settings
+    wanted, settings = call.noun(requests.SampleRequest), call.server.settings
     if wanted.tables > settings.most_tables:
         raise Refused(413, f"{wanted.tables:,} tables are too many for this page; ask for {settings.most_tables:,}")
-    words: dict[str, Any] = {"batch_size": wanted.batch_size, "optimizer": wanted.optimizer}
-    given = {name: value for name, value in words.items() if value is not None}
+    changes: dict[str, Any] = {"batch_size": wanted.batch_size, "optimizer": wanted.optimizer}
+    given = {name: value for name, value in changes.items() if value is not None}
     made = await call.server.work(lambda: sample_workload(wanted.tables, wanted.seed, **given))
     return views.workload_summary(call.session.workloads.put(made), made)
 
@@ -112,13 +100,13 @@ async def sample(call: Call) -> WorkloadSummary:
 # --- searches -----------------------------------------------------------------------------------------------------
 
 
-async def start_search(call: Call) -> SearchState:
+async def start_search(call: Call) -> answers.SearchState:
     """Start a search."""
-    wanted = call.noun(SearchRequest)
+    wanted = call.noun(requests.SearchRequest)
     problem = await call.server.work(_problem, wanted, call)
     name = wanted.name
 
-    async def keep(event: Raw) -> PlanSummary:
+    async def keep(event: Raw) -> answers.PlanSummary:
         plan = await call.server.work(plan_from_raw, event["plan"], "the plan that was found")
         origin = f"planner {wanted.planner}, {format_time(event['elapsed_s'])}"
         return _keep(call.session, views.kept_plan(plan, name, origin, event))
@@ -126,7 +114,7 @@ async def start_search(call: Call) -> SearchState:
     return call.server.searches.start(call.session.key, name, problem, keep).state
 
 
-def _problem(wanted: SearchRequest, call: Call) -> Raw:
+def _problem(wanted: requests.SearchRequest, call: Call) -> Raw:
     """What the process of a search is told; UsageError where something breaks a rule."""
     settings, session = call.server.settings, call.session
     check_planner(wanted.planner)
@@ -157,12 +145,12 @@ def _problem(wanted: SearchRequest, call: Call) -> Raw:
     }  # fmt: skip
 
 
-async def searches(call: Call) -> SearchStates:
+async def searches(call: Call) -> answers.SearchStates:
     """The client's searches."""
-    return SearchStates(searches=tuple(search.state for search in call.server.searches.of(call.session.key)))
+    return answers.SearchStates(searches=tuple(search.state for search in call.server.searches.of(call.session.key)))
 
 
-async def search_state(call: Call) -> SearchState:
+async def search_state(call: Call) -> answers.SearchState:
     """Where a search is."""
     return _search(call).state
 
@@ -173,14 +161,14 @@ async def search_events(call: Call) -> Events:
     return Events(_search(call).listen(after))
 
 
-async def stop_search(call: Call) -> SearchState:
+async def stop_search(call: Call) -> answers.SearchState:
     """Have a search end with its best plan so far."""
     search = _search(call)
     call.server.searches.stop(search)
     return search.state
 
 
-async def cancel_search(call: Call) -> SearchState:
+async def cancel_search(call: Call) -> answers.SearchState:
     """End a search and its process."""
     search = _search(call)
     await call.server.searches.cancel(search)
@@ -194,10 +182,10 @@ def _search(call: Call) -> SearchJob:
 # --- plans --------------------------------------------------------------------------------------------------------
 
 
-async def plan_view(call: Call) -> PlanView:
+async def plan_view(call: Call) -> answers.PlanView:
     """A plan to look at."""
     found = call.session.plans.get(call.key)
-    return PlanView(
+    return answers.PlanView(
         summary=views.plan_summary(call.key, found),
         cluster=views.cluster_summary("", found.plan.cluster),
         constraints=found.plan.constraints,
@@ -210,36 +198,38 @@ async def delete_plan(call: Call) -> None:
     call.session.plans.drop(call.key)
 
 
-async def price_edit(call: Call) -> PricedEdit:
+async def price_edit(call: Call) -> answers.PricedEdit:
     """What a changed plan costs."""
-    plan, edit = call.session.plans.get(call.key).plan, call.noun(PlanEdit)
+    plan, edit = call.session.plans.get(call.key).plan, call.noun(requests.PlanEdit)
     found = await call.server.work(_priced, call, plan, edit.moves, edit.changes)
     moved = {move.table for move in edit.moves}
-    return PricedEdit(
+    return answers.PricedEdit(
         cost=found.cost, bound_s=found.bound.value_s, gap=found.gap, broken=found.broken,
         overfull=tuple(device.rank for device in found.cost.overfull),
         placements=tuple(each for each in found.placements if each.table in moved),
     )  # fmt: skip
 
 
-def _priced(call: Call, plan: Plan, moves: tuple[PieceMove, ...], changes: ProblemChanges | None) -> HandPrice:
+def _priced(
+    call: Call, plan: Plan, moves: tuple[requests.PieceMove, ...], changes: requests.ProblemChanges | None
+) -> HandPrice:
     _check_change(plan, changes, call)
     return call.server.benches.of(call.key, plan, changes).price(moves)
 
 
-def _check_change(plan: Plan, changes: ProblemChanges | None, call: Call) -> None:
+def _check_change(plan: Plan, changes: requests.ProblemChanges | None, call: Call) -> None:
     check_size(*requests.changed(plan.workload, plan.cluster, changes), call.server.settings)
 
 
-async def keep_edit(call: Call) -> PlanSummary:
+async def keep_edit(call: Call) -> answers.PlanSummary:
     """Keep a changed plan."""
-    found, edit = call.session.plans.get(call.key), call.noun(PlanEdit)
+    found, edit = call.session.plans.get(call.key), call.noun(requests.PlanEdit)
     plan = await call.server.work(_edited, call, found.plan, edit)
     name = edit.name or f"{found.name}, by hand"
     return _keep(call.session, views.kept_plan(plan, name, f"{found.name}, changed by hand"))
 
 
-def _edited(call: Call, plan: Plan, edit: PlanEdit) -> Plan:
+def _edited(call: Call, plan: Plan, edit: requests.PlanEdit) -> Plan:
     _check_change(plan, edit.changes, call)
     bench = call.server.benches.of(call.key, plan, edit.changes)
     return bench.plan_of(bench.price(edit.moves))
@@ -252,7 +242,7 @@ async def plan_file(call: Call) -> Attachment:
     return Attachment(f"plan-{plan.digest[:12]}.json", "application/json", text)
 
 
-async def compare(call: Call) -> SideBySide:
+async def compare(call: Call) -> answers.SideBySide:
     """Plans side by side."""
     keys = tuple(dict.fromkeys(call.query.getlist("plan")))
     if not 2 <= len(keys) <= MOST_COMPARED:
@@ -260,7 +250,7 @@ async def compare(call: Call) -> SideBySide:
     return await call.server.work(views.side_by_side, keys, call.session)
 
 
-def _keep(session: Session, plan: KeptPlan) -> PlanSummary:
+def _keep(session: Session, plan: KeptPlan) -> answers.PlanSummary:
     return views.plan_summary(session.plans.put(plan), plan)
 
 

@@ -61,23 +61,14 @@ class Operation:
 
 
 NAME = Query("name", "The file's name; its ending says CSV.", {"type": "string"})
-
-
 BATCH = Query("batch_size", "Of a CSV workload, which has no place for it.", {"type": "integer", "minimum": 1})
-
 
 PLANS = Query("plan", "Ids of plans, the first being what the others are compared with.",
               {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 8}, required=True)  # fmt: skip
 
-
 AGAINST = Query("against", "Id of a plan that the report compares with.", {"type": "string"})
-
-
 BAD = (400, 408, 413, 422)  # what is sent breaks a rule, is late, too large, or cannot be read
-
-
 STREAM, JSON, HTML = "text/event-stream", "application/json", "text/html"
-
 
 OPERATIONS = (
     Operation("GET", "/api/choices", "What there is to choose from, and the limits of this server.",
@@ -170,17 +161,17 @@ def _operation(operation: Operation) -> Raw:
             **{str(status): _refusal(status) for status in sorted((*operation.refusals, *ALWAYS))},
         },
     }
-    words = [_word(each) for each in operation.query]
+    parameters = [_parameter(each) for each in operation.query]
     if "{id}" in operation.path:
-        words.insert(0, {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}})
-    if words:
-        made["parameters"] = words
+        parameters.insert(0, {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}})
+    if parameters:
+        made["parameters"] = parameters
     if operation.body is not None:
         made["requestBody"] = {"required": True, "content": _content(operation.body)}
     return made
 
 
-def _word(query: Query) -> Raw:
+def _parameter(query: Query) -> Raw:
     return {
         "name": query.name, "in": "query", "required": query.required, "description": query.about,
         "schema": query.schema,

@@ -10,17 +10,7 @@ from recsmith.files import Raw, encode
 from recsmith.plans import Placement, Plan, PlanDiff, diff, inexact_tables, kernel_words
 from recsmith.reports.catalogue import Named, cost_models, planners
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
-from recsmith.web.serving.answers import (
-    Choices,
-    ClusterSummary,
-    LimitsOfServer,
-    NamedChoice,
-    PlacedOtherwise,
-    PlanDifference,
-    PlanSummary,
-    SideBySide,
-    WorkloadSummary,
-)
+from recsmith.web.serving import answers
 from recsmith.web.serving.sessions import KeptPlan, Session
 from recsmith.web.serving.settings import Settings
 from recsmith.workloads import Table, Workload, builtins, load_workload
@@ -29,15 +19,15 @@ MOST_CHANGES = 500  # tables of a difference that are told one by one
 _reading = Lock()
 
 
-def choices(settings: Settings) -> Choices:
+def choices(settings: Settings) -> answers.Choices:
     """What there is to choose from; read from the package once, whoever asks first."""
     with _reading:
         return _choices(settings)
 
 
 @cache
-def _choices(settings: Settings) -> Choices:
-    return Choices(
+def _choices(settings: Settings) -> answers.Choices:
+    return answers.Choices(
         version=__version__,
         workloads=tuple(workload_summary(name, load_workload(name)) for name in builtins()),
         clusters=tuple(cluster_summary(name, known) for name in catalogue() if (known := named_cluster(name))),
@@ -45,28 +35,28 @@ def _choices(settings: Settings) -> Choices:
         cost_models=tuple(map(_choice, cost_models())),
         sharding_types=TYPE_NAMES,
         compute_kernels=KERNEL_NAMES,
-        limits=LimitsOfServer(
+        limits=answers.LimitsOfServer(
             upload_bytes=settings.upload_bytes, most_tables=settings.most_tables, most_devices=settings.most_devices,
             longest_search_s=settings.longest_search_s, kept_plans=settings.kept_plans,
         ),
     )  # fmt: skip
 
 
-def _choice(named: Named) -> NamedChoice:
-    return NamedChoice(name=named.name, about=named.about, needs=named.needs)
+def _choice(named: Named) -> answers.NamedChoice:
+    return answers.NamedChoice(name=named.name, about=named.about, needs=named.needs)
 
 
-def workload_summary(key: str, workload: Workload) -> WorkloadSummary:
+def workload_summary(key: str, workload: Workload) -> answers.WorkloadSummary:
     """A workload in figures."""
-    return WorkloadSummary(
+    return answers.WorkloadSummary(
         id=key, name=workload.name or key, tables=len(workload.tables), weight_bytes=workload.weight_bytes,
         batch_size=workload.batch_size, optimizer=workload.optimizer,
     )  # fmt: skip
 
 
-def cluster_summary(key: str, cluster: Cluster) -> ClusterSummary:
+def cluster_summary(key: str, cluster: Cluster) -> answers.ClusterSummary:
     """A cluster in figures."""
-    return ClusterSummary(
+    return answers.ClusterSummary(
         id=key, name=cluster.describe(), device=cluster.device.name, hosts=cluster.hosts,
         local_world_size=cluster.local_world_size, hbm_bytes=min(cluster.hbm_per_rank),
         reserve_bytes=cluster.reserve_bytes, intra_host_bandwidth=cluster.links.intra_host_bandwidth,
@@ -74,10 +64,10 @@ def cluster_summary(key: str, cluster: Cluster) -> ClusterSummary:
     )  # fmt: skip
 
 
-def plan_summary(key: str, kept: KeptPlan) -> PlanSummary:
+def plan_summary(key: str, kept: KeptPlan) -> answers.PlanSummary:
     """A plan in figures."""
     plan, cost = kept.plan, kept.plan.cost
-    return PlanSummary(
+    return answers.PlanSummary(
         id=key, name=kept.name, origin=kept.origin, made=kept.made, workload=plan.workload.name,
         cluster=plan.cluster.describe(), tables=len(plan.placements), devices=plan.cluster.world_size,
         batch_size=plan.workload.batch_size, planner=plan.planner, cost_model=plan.cost_model, total_s=cost.total_s,
@@ -93,15 +83,15 @@ def kept_plan(plan: Plan, name: str, origin: str, run: Raw | None = None) -> Kep
     """A plan as a session keeps it. run: the event that ended its search."""
     facts = {key: run[key] for key in ("elapsed_s", "iterations", "truncated")} if run else {}
     notes = tuple(run["notes"]) if run else ()
-    words = name or f"{plan.workload.name or 'workload'} on {plan.cluster.describe().partition(',')[0]}"
-    return KeptPlan(name=words[:200], origin=origin, plan=plan, made=time.time(), notes=notes, **facts)
+    shown = name or f"{plan.workload.name or 'workload'} on {plan.cluster.describe().partition(',')[0]}"
+    return KeptPlan(name=shown[:200], origin=origin, plan=plan, made=time.time(), notes=notes, **facts)
 
 
-def side_by_side(keys: tuple[str, ...], session: Session) -> SideBySide:
+def side_by_side(keys: tuple[str, ...], session: Session) -> answers.SideBySide:
     """Plans in figures, and what changes from the first to each other."""
     kept = [session.plans.get(key) for key in keys]
     pairs = zip(keys, kept, strict=True)
-    return SideBySide(
+    return answers.SideBySide(
         plans=tuple(plan_summary(key, each) for key, each in pairs),
         differences=tuple(
             _difference(key, diff(kept[0].plan, each.plan)) for key, each in zip(keys[1:], kept[1:], strict=True)
@@ -109,11 +99,11 @@ def side_by_side(keys: tuple[str, ...], session: Session) -> SideBySide:
     )
 
 
-def _difference(key: str, change: PlanDiff) -> PlanDifference:
-    return PlanDifference(
+def _difference(key: str, change: PlanDiff) -> answers.PlanDifference:
+    return answers.PlanDifference(
         plan=key, unchanged=change.unchanged, moved_bytes=change.moved_bytes, other_problem=change.other_problem,
         changes=tuple(
-            PlacedOtherwise(
+            answers.PlacedOtherwise(
                 table=each.table, before=_place(each.before), after=_place(each.after), moved_bytes=each.moved_bytes
             )
             for each in change.changes[:MOST_CHANGES]

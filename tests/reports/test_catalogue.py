@@ -1,4 +1,4 @@
-"""The lists of planners and cost models: all of them, each in a line of its own words, the same names in every help."""
+"""What there is to choose from: planners and cost models, the same names in every help; and what is installed."""
 
 import json
 from collections.abc import Callable
@@ -6,14 +6,22 @@ from typing import Any
 
 import pytest
 
+from recsmith import __version__
 from recsmith.cli import options
 from recsmith.clusters import catalogue
 from recsmith.costs import COST_MODELS
 from recsmith.planning.registry import PLANNERS
-from recsmith.reports.catalogue import cost_models, planners
+from recsmith.reports.catalogue import cost_models, installation_lines, planners
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 
 Run = Callable[..., Any]
+
+
+def test_versions_stand_in_one_column_beside_the_wanted_ones():
+    own, torch, torchrec = installation_lines({"torch": "2.13.0+cpu", "torchrec": None})
+    assert own.startswith(f"recsmith    {__version__}, Python 3.")
+    assert torch == "torch       2.13.0+cpu (wanted: 2.13)"
+    assert torchrec == "torchrec    not installed (wanted: 1.8)"
 
 
 def test_every_planner_and_cost_model_is_listed_with_words_of_its_own():
