@@ -1,7 +1,9 @@
 """`recsmith serve` from outside: its address, searches as processes, live events, cancelling, and its end."""
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -99,6 +101,65 @@ def test_a_cancelled_search_ends_its_process_and_a_stopped_one_keeps_its_best(se
         if event["kind"] == "improved":
             client.post(f"/api/searches/{stopped}/stop")
     assert client.get(f"/api/searches/{stopped}").json()["state"] == "done"
+
+
+# --- requests that are no requests --------------------------------------------------------------------------------
+
+
+def raw(served: Served, head: bytes) -> socket.socket:
+    """A connection on which these bytes were sent."""
+    host, port = served.base.removeprefix("http://").split(":")
+    made = socket.create_connection((host, int(port)), WAIT_S)
+    made.sendall(head)
+    return made
+
+
+MALFORMED = (
+    b"Origin: http://[::1", b"Origin: //[", b"Origin: http://[v1.x]:8", b"Origin: \xff\xfe", b"Origin: http://a:b:c",
+    b"Host: [::1", b"Host: [", b"Host: \xff", b"Host: a:99999999", b"Last-Event-ID: " + b"9" * 5000,
+    b"Last-Event-ID: \xb2", b"Content-Length: \xb2", b"Content-Length: -1", b"Content-Length: " + b"9" * 400,
+    b"Authorization: Bearer \xff\xfe", b"Authorization: Bearer", b"Cookie: =;=;\xff=[", b"Cookie: a=\"\\",
+    b"Range: bytes=z", b"Sec-Fetch-Site: \xff", b"Transfer-Encoding: nothing", b"Accept-Encoding: \xff",
+    b"Expect: 200-nothing",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("header", MALFORMED, ids=[str(each[:30]) for each in MALFORMED])
+def test_malformed_headers_are_refused_and_never_fail_the_server(served: Served, client: httpx.Client, header: bytes):
+    search = "x"
+    if header.startswith(b"Last"):
+        search = start(client, workload="dlrm-v2", cluster="h100:8", planner="size_greedy")
+        assert list(events_of(client, search))[-1]["kind"] == "done"
+    token, host = served.token.encode(), served.base.removeprefix("http://").encode()
+    for number in range(40):
+        path = (b"/", b"/api/kept", b"/api/searches/" + search.encode() + b"/events", b"/api/samples")[number % 4]
+        lines = [(b"GET ", b"POST ")[number % 4 == 3] + path + b" HTTP/1.1", header, b"Connection: close"]
+        lines += [b"Host: " + host] * (not header.startswith(b"Host"))
+        lines += [b"Authorization: Bearer " + token] * (not header.startswith(b"Authorization"))
+        with raw(served, b"\r\n".join(lines) + b"\r\n\r\n") as made:
+            said = made.recv(12)
+        assert said.startswith(b"HTTP/1.1 ")
+        assert said[9:10] in b"234", (number, said)
+        if header.startswith(b"Origin: http://[::1"):
+            assert said[9:12] == b"403"
+    assert client.get("/api/kept").status_code == 200
+
+
+def test_connections_that_send_half_of_a_request_block_nobody_and_end(served: Served, client: httpx.Client):
+    halves = [raw(served, b"GET / HTTP/1.1\r\nHost: 127" if number % 2 else b"") for number in range(160)]
+    begun = time.monotonic()
+    try:
+        assert client.get("/api/kept").status_code == 200
+        assert httpx.get(f"{served.base}/", timeout=WAIT_S).status_code == 401
+        for half in halves:
+            half.settimeout(WAIT_S)
+            with contextlib.suppress(ConnectionResetError):
+                assert half.recv(1) == b""  # it has ended
+        assert 5 < time.monotonic() - begun < 10 + WAIT_S / 2
+        assert client.get("/api/kept").status_code == 200
+    finally:
+        for half in halves:
+            half.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])

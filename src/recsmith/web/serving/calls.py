@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -18,6 +18,7 @@ from recsmith.web.serving.sessions import Session, Sessions
 from recsmith.web.serving.settings import Refused, Settings
 
 THREADS = 2  # that read and price at once: one for a large file, one that answers meanwhile
+LONGEST_NUMBER = 15  # digits
 REQUEST = "the request"  # what errors call a body
 
 Noun = TypeVar("Noun")
@@ -42,14 +43,14 @@ class Server:
 
 @dataclass(frozen=True)
 class Call:
-    """One request. body: its bytes; key: the id in its path, if there is one."""
+    """One request. key: the id in its path, if there is one; last_event: the number of the last event heard, or -1."""
 
     server: Server
     session: Session
     query: QueryParams
     key: str
     body: bytes = b""
-    last_event: str = field(default="")
+    last_event: int = -1
 
     def noun(self, kind: type[Noun]) -> Noun:
         """The body as a noun; CorruptFile (422) where it is none."""
@@ -65,7 +66,7 @@ class Call:
         word = self.query.get(name)
         if word is None or word == "":
             return None
-        if not (word.isascii() and word.isdigit() and len(word) < 16):
+        if not _is_number(word) or len(word) > LONGEST_NUMBER:
             raise UsageError(f"{name} is '{word[:60]}'; write a whole number such as 8192")
         return int(word)
 
@@ -79,13 +80,22 @@ async def read_call(request: Request, server: Server, most_bytes: int) -> Call:
         raise Refused(408, f"the request did not come in whole within {server.settings.body_s:g} s") from None
     return Call(
         server, cast(Session, request.scope["session"]), request.query_params, request.path_params.get("id", ""), body,
-        request.headers.get("last-event-id", ""),
+        _last_event(request.headers.get("last-event-id", "")),
     )  # fmt: skip
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _last_event(text: str) -> int:
+    """The number of the last event that a client has heard; -1 where it says none."""
+    return int(text) if _is_number(text) and len(text) <= LONGEST_NUMBER else -1
 
 
 async def _read_body(request: Request, most_bytes: int) -> bytes:
     said = request.headers.get("content-length", "")
-    if said.isdigit() and (len(said) > 15 or int(said) > most_bytes):
+    if _is_number(said) and (len(said) > LONGEST_NUMBER or int(said) > most_bytes):
         _refuse_size(most_bytes)
     body = bytearray()
     try:

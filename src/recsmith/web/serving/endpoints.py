@@ -111,7 +111,7 @@ async def start_search(call: Call) -> answers.SearchState:
         origin = f"planner {wanted.planner}, {format_time(event['elapsed_s'])}"
         return _keep(call.session, views.kept_plan(plan, name, origin, event))
 
-    return call.server.searches.start(call.session.key, name, problem, keep).state
+    return call.server.searches.start(call.session.key, name, problem, keep, stays=wanted.stay).state
 
 
 def _problem(wanted: requests.SearchRequest, call: Call) -> Raw:
@@ -157,8 +157,7 @@ async def search_state(call: Call) -> answers.SearchState:
 
 async def search_events(call: Call) -> Events:
     """The events of a search, from the first, or from behind the last one that was heard."""
-    after = int(call.last_event) if call.last_event.isascii() and call.last_event.isdigit() else -1
-    return Events(_search(call).listen(after))
+    return Events(_search(call).listen(call.last_event))
 
 
 async def stop_search(call: Call) -> answers.SearchState:

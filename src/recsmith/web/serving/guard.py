@@ -59,7 +59,7 @@ class Guard:
         if _host_name(host) not in self.hosts and not _is_address(_host_name(host), self.settings.host):
             return _said(421, "the Host of this request is not this server's; open the address that was printed")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _place_of(origin) != host.lower():
             return _said(403, "this request comes from another site's page; use the page of this server")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return _said(403, "this request comes from another site's page; use the page of this server")
@@ -135,6 +135,14 @@ def _host_name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
         return ""
+
+
+def _place_of(origin: str) -> str | None:
+    """Host and port of an Origin header; None where it is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _is_address(name: str, host: str) -> bool:

@@ -4,11 +4,14 @@ import asyncio
 import contextlib
 import secrets
 import socket
+import time
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from recsmith.errors import UsageError
 from recsmith.files import read_bytes
@@ -18,8 +21,8 @@ from recsmith.web.serving.endpoints import keep_read
 from recsmith.web.serving.settings import Settings
 from recsmith.web.serving.uploads import ReadUpload, read_upload
 
+LOOK_S = 0.5  # seconds between two looks at a connection whose request is being answered
 FAREWELL_S = 2  # seconds that open connections have once the server ends
-MOST_CONNECTIONS = 128
 
 
 def serve(
@@ -75,6 +78,45 @@ def _bound(host: str, port: int) -> socket.socket:
     return made
 
 
+class _Connection(H11Protocol):
+    """A connection that ends where the head of its next request is late, or where it is one of too many without any.
+
+    So a program of this machine that opens connections and sends nothing, or half of a request, blocks nobody.
+    """
+
+    settings: Settings
+    answered = False  # whether a request of it has been
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.since = time.monotonic()
+        self.late = self.loop.call_later(self.settings.head_s, self._end_if_late)
+        silent = [each for each in cast(set[_Connection], self.connections) if each.is_silent]
+        if len(silent) > self.settings.silent:
+            min(silent, key=lambda each: (each.answered, each.since)).transport.abort()  # those without a request first
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.late.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self.since, self.answered = time.monotonic(), True
+        super().on_response_complete()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has no request that is being answered, and nothing left to send."""
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        return (cycle is None or cycle.response_complete) and not self.transport.get_write_buffer_size()
+
+    def _end_if_late(self) -> None:
+        left = self.since + self.settings.head_s - time.monotonic()
+        if self.is_silent and left <= 0:
+            self.transport.abort()
+        else:
+            self.late = self.loop.call_later(max(left, LOOK_S), self._end_if_late)
+
+
 class _Uvicorn(uvicorn.Server):
     """Uvicorn, which says when it has started, and ends searches before it waits for those who listen to them."""
 
@@ -93,9 +135,12 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _run(server: Server, bound: socket.socket, on_start: Callable[[], None]) -> None:
+    settings = server.settings
+    connection = type("Connection", (_Connection,), {"settings": settings})
     config = uvicorn.Config(
         make_app(server), log_level="error", access_log=False, lifespan="on", server_header=False, date_header=False,
-        timeout_graceful_shutdown=FAREWELL_S, limit_concurrency=MOST_CONNECTIONS, ws="none", proxy_headers=False,
+        timeout_graceful_shutdown=FAREWELL_S, limit_concurrency=settings.silent + settings.answering, ws="none",
+        proxy_headers=False, http=connection,
     )  # fmt: skip
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it once more when all has ended
         asyncio.run(_Uvicorn(config, server, on_start).serve(sockets=[bound]))

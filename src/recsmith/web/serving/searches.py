@@ -21,6 +21,7 @@ from recsmith.web.serving.settings import Refused, Settings
 
 ENDINGS: tuple[EventKind, ...] = ("done", "failed", "cancelled")
 KEPT_SEARCHES = 64  # that have ended, of all clients, for those who still listen
+LOOK_S = 1.0  # seconds between two looks whether a search's client is still there
 SILENCE_S = 15.0  # seconds without an event, after which listeners hear that the search lives
 Keep = Callable[[Raw], Awaitable[PlanSummary]]  # keeps the plan of a `done` event
 LARGEST_LINE = 2**28  # bytes of one event: the plan of the largest problem that the page takes is far below
@@ -78,13 +79,22 @@ class SearchProcess:
 
 @dataclass
 class SearchJob:
-    """A search with its events so far. owner: key of the session. problem: what its process is told."""
+    """A search with its events so far.
+
+    owner: key of the session.
+    problem: what its process is told.
+    stays: whether it goes on when its client has gone.
+    listeners: who hear its events as they come; heard: when its client last asked for it, by a clock that only goes on.
+    """
 
     id: str
     owner: str
     name: str
     problem: Raw
     keep: Keep
+    stays: bool = False
+    listeners: int = 0
+    heard: float = field(default_factory=time.monotonic)
     events: list[SearchEvent] = field(default_factory=list[SearchEvent])
     news: asyncio.Event = field(default_factory=asyncio.Event)
     started: float = 0.0
@@ -110,18 +120,27 @@ class SearchJob:
 
     async def listen(self, after: int) -> AsyncIterator[SearchEvent | None]:
         """Its events behind a number, past and coming, up to the ending; None where nothing happens for a while."""
-        while True:
-            news = self.news
-            for event in self.events[after + 1 :]:
-                after = event.seq
-                yield event
-            if self.has_ended:
-                return
-            try:
-                async with asyncio.timeout(SILENCE_S):
-                    await news.wait()
-            except TimeoutError:
-                yield None
+        self.listeners += 1
+        try:
+            while True:
+                news = self.news
+                for event in self.events[after + 1 :]:
+                    after = event.seq
+                    yield event
+                if self.has_ended:
+                    return
+                try:
+                    async with asyncio.timeout(SILENCE_S):
+                        await news.wait()
+                except TimeoutError:
+                    yield None
+        finally:
+            self.listeners -= 1
+            self.heard = time.monotonic()
+
+    def is_left(self, absent_s: float) -> bool:
+        """Whether nobody has listened to it, or asked for it, for so long."""
+        return not (self.stays or self.listeners or time.monotonic() - self.heard < absent_s)
 
 
 class Searches:
@@ -139,14 +158,14 @@ class Searches:
         if self.spare is None or not self.spare.lives:
             self.spare = await SearchProcess.start()
 
-    def start(self, owner: str, name: str, problem: Raw, keep: Keep) -> SearchJob:
+    def start(self, owner: str, name: str, problem: Raw, keep: Keep, *, stays: bool = False) -> SearchJob:
         """A new search; Refused where the client has one that runs (409), or too many wait (429)."""
         running = [search for search in self.searches.values() if not search.has_ended]
         if any(search.owner == owner for search in running):
             raise Refused(409, "a search of yours is running; wait for it, or cancel it")
         if len(running) >= self.settings.searches + self.settings.waiting:
             raise Refused(429, f"{len(running)} searches are waiting already; try again in a minute")
-        search = SearchJob(f"search-{secrets.token_hex(8)}", owner, name, problem, keep)
+        search = SearchJob(f"search-{secrets.token_hex(8)}", owner, name, problem, keep, stays)
         self._forget_old()
         self.searches[search.id] = search
         search.tell("queued", waiting=len(running))
@@ -158,11 +177,15 @@ class Searches:
         search = self.searches.get(key)
         if search is None or search.owner != owner:
             raise Refused(404, f"no search '{key[:60]}' is known here; it ended some time ago")
+        search.heard = time.monotonic()
         return search
 
     def of(self, owner: str) -> list[SearchJob]:
         """The client's searches, the oldest first."""
-        return [search for search in self.searches.values() if search.owner == owner]
+        found = [search for search in self.searches.values() if search.owner == owner]
+        for search in found:
+            search.heard = time.monotonic()
+        return found
 
     async def cancel(self, search: SearchJob) -> None:
         """End a search and its process, without a plan."""
@@ -185,6 +208,7 @@ class Searches:
             await self.spare.end()
 
     async def _run(self, search: SearchJob) -> None:
+        watching = asyncio.create_task(self._end_where_left(search, asyncio.current_task()))
         try:
             async with self.turns:
                 await self._search(search)
@@ -194,8 +218,15 @@ class Searches:
             self._end(search, "failed", error="the search ended in a way that it should not; the terminal says more")
             raise
         finally:
+            watching.cancel()
             search.problem = {}
             self.tasks.pop(search.id, None)
+
+    async def _end_where_left(self, search: SearchJob, task: "asyncio.Task[None] | None") -> None:
+        while not search.is_left(self.settings.absent_s):
+            await asyncio.sleep(min(LOOK_S, self.settings.absent_s))
+        if task is not None:
+            task.cancel()
 
     async def _search(self, search: SearchJob) -> None:
         await self.warm_up()

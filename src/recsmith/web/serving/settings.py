@@ -17,7 +17,11 @@ class Settings:
     token: str
     upload_bytes: int = 16 * 2**20  # of a file: a plan of 2,000 tables on 128 devices has 0.7 MB; JSON grows 25-fold
     body_bytes: int = 2**20  # of any other request: moves and constraints of some thousand tables
+    head_s: float = 10.0  # until the head of a request has come in, or the connection ends
     body_s: float = 30.0  # until a request has come in whole
+    silent: int = 128  # connections without a request; the oldest ends where one more comes
+    answering: int = 128  # requests that are answered at once
+    absent_s: float = 30.0  # until a search ends whose client neither listens nor asks, if it was not told to stay
     most_tables: int = 20_000  # of a workload: plans of more are for the command line, which has no page to draw
     most_devices: int = 1_024
     most_cells: int = 2_000_000  # tables times devices: what arrays of searches and charts grow with

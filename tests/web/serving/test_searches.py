@@ -1,0 +1,69 @@
+"""Searches whose client has gone: they end, unless they were asked to stay."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("anyio", reason="the page needs Starlette, and Starlette needs AnyIO")
+
+from recsmith import load_cluster, load_workload
+from recsmith.clusters import cluster_to_raw
+from recsmith.problems import Constraints, Space, constraints_to_raw
+from recsmith.web.serving.searches import Searches, SearchJob
+from recsmith.web.serving.settings import Settings
+from recsmith.workloads import workload_to_raw
+
+ABSENT_S = 0.5
+SLOW = {
+    "workload": workload_to_raw(load_workload("nvidia-colossal")), "cluster": cluster_to_raw(load_cluster("h100:8")),
+    "constraints": constraints_to_raw(Space(), Constraints()), "planner": "auto", "cost_model": "analytic", "seed": 0,
+    "iterations": None, "time_limit_s": 300.0, "start": None,
+}  # fmt: skip
+
+
+def searched(meanwhile: Callable[[SearchJob], Awaitable[Any]], *, stays: bool = False) -> SearchJob:
+    """A search that takes minutes, after something has happened meanwhile."""
+
+    async def run() -> SearchJob:
+        searches = Searches(Settings(token="x", absent_s=ABSENT_S))
+        search = searches.start("me", "", SLOW, lambda _: asyncio.sleep(0), stays=stays)  # type: ignore[arg-type]
+        try:
+            await meanwhile(search)
+            return search
+        finally:
+            kinds = [event.kind for event in search.events]
+            await searches.close()
+            search.events[len(kinds) :] = []
+
+    return asyncio.run(run())
+
+
+async def wait(search: SearchJob, seconds: float = 60.0) -> None:
+    ends = asyncio.get_running_loop().time() + seconds
+    while not search.has_ended and asyncio.get_running_loop().time() < ends:
+        await asyncio.sleep(0.05)
+
+
+def test_a_search_whose_client_never_asks_again_is_cancelled():
+    assert searched(wait).events[-1].kind == "cancelled"
+
+
+def test_a_search_that_was_asked_to_stay_goes_on():
+    assert not searched(lambda search: wait(search, 4 * ABSENT_S), stays=True).has_ended
+
+
+def test_a_search_lives_as_long_as_somebody_listens():
+    async def listen_and_leave(search: SearchJob) -> None:
+        async def listen() -> None:
+            async for _ in search.listen(-1):
+                pass
+
+        listening = asyncio.create_task(listen())
+        await wait(search, 4 * ABSENT_S)
+        assert not search.has_ended
+        listening.cancel()
+        await wait(search)
+
+    assert searched(listen_and_leave).events[-1].kind == "cancelled"
