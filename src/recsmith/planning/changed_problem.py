@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from recsmith import problems
 from recsmith._types import Ints
 from recsmith.bounds import lower_bound
 from recsmith.clusters import Cluster, load_cluster
@@ -22,15 +23,7 @@ from recsmith.planning.feasibility import check_feasible
 from recsmith.planning.result import SearchOptions, assemble_plan
 from recsmith.plans import Placement, Plan
 from recsmith.plans.diff import is_same_table, moved_bytes, with_columns_kept
-from recsmith.problems import (
-    Constraints,
-    Problem,
-    build_problem,
-    constraints_from_raw,
-    footprint_of,
-    in_space,
-    load_constraints,
-)
+from recsmith.problems import Constraints, Problem
 from recsmith.problems.constraints import members
 from recsmith.units import parse_size
 from recsmith.workloads import Table, Workload, load_workload
@@ -83,12 +76,12 @@ class ChangedProblem:
         """
         new_workload = old.workload if workload is None else load_workload(workload)
         new_cluster = old.cluster if cluster is None else load_cluster(cluster)
-        space, limits = constraints_from_raw(old.constraints, "the old plan")
+        space, limits = problems.constraints_from_raw(old.constraints, "the old plan")
         space = space if options.space is None else options.space
         names = [table.name for table in new_workload.tables]
         limits = _for_other_tables(limits, names) if constraints is None else _given(constraints, limits)
         model = find_cost_model(options.cost_model or old.cost_model)
-        evaluator = model.compile(build_problem(new_workload, new_cluster, space, limits))
+        evaluator = model.compile(problems.build_problem(new_workload, new_cluster, space, limits))
         check_feasible(evaluator, model)
         return cls(old, evaluator, model, carry_over(old, evaluator), limits)
 
@@ -117,7 +110,7 @@ class ChangedProblem:
     def pinned(self, constraints: Constraints) -> Evaluator:
         """The same problem under other constraints."""
         problem = self.problem
-        return self.model.compile(build_problem(problem.workload, problem.cluster, problem.space, constraints))
+        return self.model.compile(problems.build_problem(problem.workload, problem.cluster, problem.space, constraints))
 
     def moves(self, placements: Sequence[Placement]) -> Moves:
         """What placements cost, and what must move to them."""
@@ -136,7 +129,7 @@ class ChangedProblem:
         everything = sum(size for shards in received.values() for _, size in shards)
         return Moves(
             placements=kept,
-            total_s=price(self.evaluator, footprint_of(self.problem, kept)).total_s,
+            total_s=price(self.evaluator, problems.footprint_of(self.problem, kept)).total_s,
             tables={name: sum(size for _, size in received[name]) for name in stay},
             devices=devices,
             new=everything - int(devices.sum()),
@@ -144,7 +137,7 @@ class ChangedProblem:
 
     def plan_of(self, moves: Moves, planner: str) -> Plan:
         """The plan of placements, with the bound of the problem without pins."""
-        cost = price(self.evaluator, footprint_of(self.problem, moves.placements))
+        cost = price(self.evaluator, problems.footprint_of(self.problem, moves.placements))
         bound = lower_bound(self.evaluator).bound
         return assemble_plan(
             self.problem, moves.placements, cost, planner=planner, cost_model=self.model.name, bound=bound,
@@ -171,7 +164,7 @@ def _given(constraints: Constraints | Source, old: Constraints) -> Constraints:
     """The constraints that were given; a file says nothing of the accounting of memory and of exactness."""
     if isinstance(constraints, Constraints):
         return constraints
-    return replace(load_constraints(constraints), memory=old.memory, keep_exact=old.keep_exact)
+    return replace(problems.load_constraints(constraints), memory=old.memory, keep_exact=old.keep_exact)
 
 
 def _share(words: str) -> float:
@@ -229,7 +222,7 @@ def _is_legal(placement: Placement, table: Table, problem: Problem) -> bool:
     """Whether the table can be placed so on the new cluster, in its space and under its rules."""
     try:
         placement.kind.check(table, placement.ranks, placement.widths_of(table.embedding_dim), problem.cluster)
-        return in_space(problem, (placement,))
+        return problems.in_space(problem, (placement,))
     except (PlanMismatch, UsageError):
         return False
 

@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 
+from recsmith import problems
 from recsmith.bounds import OnBound
 from recsmith.bounds import prove as prove_bound
 from recsmith.clusters import Cluster, load_cluster
@@ -16,18 +17,7 @@ from recsmith.planning.feasibility import check_feasible, what_helps
 from recsmith.planning.registry import PLANNERS, find_planner
 from recsmith.planning.result import Result, SearchOptions, make_plan
 from recsmith.plans import Bound, Plan, check_placements, load_plan
-from recsmith.problems import (
-    Constraints,
-    Footprint,
-    Problem,
-    Space,
-    build_problem,
-    fits,
-    footprint_of,
-    in_space,
-    load_constraints,
-    placements_of,
-)
+from recsmith.problems import Constraints, Footprint, Problem, Space
 from recsmith.problems.constraints import NoChoiceLeft
 from recsmith.workloads import Workload, load_workload
 
@@ -89,10 +79,10 @@ def plan_with(
     begun = time.perf_counter()
     workload, cluster = load_workload(workload), load_cluster(cluster)
     model, searcher = find_cost_model(options.cost_model), find_planner(planner)
-    limits = Constraints() if constraints is None else load_constraints(constraints)
+    limits = Constraints() if constraints is None else problems.load_constraints(constraints)
     question = Question(workload, cluster, options.space)
     try:
-        problem = build_problem(workload, cluster, options.space, limits)
+        problem = problems.build_problem(workload, cluster, options.space, limits)
         evaluator = model.compile(problem)
         check_feasible(evaluator, model)
     except (NoChoiceLeft, Infeasible) as error:
@@ -161,11 +151,11 @@ def _proven(
 def check_solution(problem: Problem, solution: Solution, planner: str) -> None:
     """Refuse what a planner of somebody's own returns against the protocol; UsageError says what is wrong."""
     try:
-        placements = placements_of(problem, solution.footprint)
+        placements = problems.placements_of(problem, solution.footprint)
         check_placements(placements, problem.workload, problem.cluster)
-        if not in_space(problem, placements):
+        if not problems.in_space(problem, placements):
             raise PlanMismatch(f"a table lies outside of the space {problem.space.describe()} or its rules")
-        if not fits(problem, solution.footprint):
+        if not problems.fits(problem, solution.footprint):
             raise PlanMismatch("it needs more memory than devices and hosts have")
     except (PlanMismatch, LookupError, ValueError) as error:
         why = f"{error}" if isinstance(error, PlanMismatch) else "it is no footprint of every table"
@@ -177,9 +167,11 @@ def check_solution(problem: Problem, solution: Solution, planner: str) -> None:
 def _start_footprint(problem: Problem, start: Plan) -> Footprint:
     """Where the pieces of a starting plan are placed; PlanMismatch where it does not solve this problem."""
     check_placements(start.placements, problem.workload, problem.cluster)
-    if not in_space(problem, start.placements):
+    if not problems.in_space(problem, start.placements):
         raise PlanMismatch(f"the starting plan lies outside of the space {problem.space.describe()} or its rules")
-    footprint = footprint_of(problem, start.placements)
-    if not fits(problem, footprint):
-        raise PlanMismatch("the starting plan needs more memory than the cluster has; start from one that fits")
+    footprint = problems.footprint_of(problem, start.placements)
+    if not problems.fits(problem, footprint):
+        raise PlanMismatch(
+            "the starting plan needs more memory than the cluster has; start from one that problems.fits"
+        )
     return footprint

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 
+from recsmith import problems
 from recsmith.bounds import lower_bound
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator
@@ -17,21 +18,7 @@ from recsmith.files import Source, source_text
 from recsmith.planning.result import assemble_plan
 from recsmith.plans import PlacedTables, Placement, Plan, StepCost, check_placements, load_placed
 from recsmith.plans.running import load_placements, placements_for
-from recsmith.problems import (
-    Constraints,
-    Footprint,
-    Problem,
-    Space,
-    build_problem,
-    constraints_from_raw,
-    fits,
-    footprint_of,
-    in_space,
-    load_constraints,
-    problem_holding,
-    problem_of,
-    space_holding,
-)
+from recsmith.problems import Constraints, Footprint, Problem, Space
 from recsmith.workloads import Workload, load_workload
 
 GIVEN = "given"  # the planner of plans whose placements the user gave
@@ -57,7 +44,7 @@ def simulate(plan: Plan | Source, cost_model: str | CostModel | None = None) -> 
 
 def _priced_again(plan: Plan, cost_model: str | CostModel | None) -> Plan:
     model = find_cost_model(cost_model or plan.cost_model)
-    priced = _Priced.of(problem_of(plan), plan.placements, model)
+    priced = _Priced.of(problems.problem_of(plan), plan.placements, model)
     bound = lower_bound(priced.evaluator).bound
     if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, priced.cost, bound.space):
         bound = plan.bound
@@ -88,9 +75,9 @@ def price(
     """
     workload, cluster = load_workload(workload), load_cluster(cluster)
     placements = _placements(placements, workload, cluster)
-    limits = None if constraints is None else load_constraints(constraints)
+    limits = None if constraints is None else problems.load_constraints(constraints)
     placements = tuple(sorted(placements, key=lambda placement: placement.table))
-    problem = build_problem(workload, cluster, space or space_holding(Space(), placements), limits)
+    problem = problems.build_problem(workload, cluster, space or problems.space_holding(Space(), placements), limits)
     model = find_cost_model(cost_model)
     priced = _Priced.of(problem, placements, model)
     bound = lower_bound(priced.evaluator).bound
@@ -118,7 +105,7 @@ def _placements(
 def _price_placed(placed: PlacedTables, cost_model: str | CostModel | None) -> Plan:
     """The plan of a file without a price; without constraints, its space is that of `price`."""
     raw = placed.constraints
-    space, constraints = (None, None) if raw is None else constraints_from_raw(raw, "constraints of the plan")
+    space, constraints = (None, None) if raw is None else problems.constraints_from_raw(raw, "constraints of the plan")
     return price(
         placed.workload, placed.cluster, placed.placements, cost_model=cost_model or placed.cost_model,
         constraints=constraints, space=space,
@@ -127,7 +114,7 @@ def _price_placed(placed: PlacedTables, cost_model: str | CostModel | None) -> P
 
 def price_plan(plan: Plan, cost_model: str | CostModel | None = None) -> StepCost:
     """What `simulate` says a plan costs, without the bound that it takes longer to find."""
-    return _Priced.of(problem_of(plan), plan.placements, find_cost_model(cost_model or plan.cost_model)).cost
+    return _Priced.of(problems.problem_of(plan), plan.placements, find_cost_model(cost_model or plan.cost_model)).cost
 
 
 @dataclass(frozen=True)
@@ -142,10 +129,10 @@ class _Priced:
     def of(cls, problem: Problem, placements: tuple[Placement, ...], model: CostModel) -> "_Priced":
         """Price placements, those outside of the problem's space too."""
         evaluator = model.compile(problem)
-        wider = problem_holding(problem, placements)
+        wider = problems.problem_holding(problem, placements)
         pricing = evaluator if wider is problem else model.compile(wider)
-        footprint = _in_order_of(problem, wider, footprint_of(wider, placements))
-        legal = in_space(problem, placements) and fits(wider, footprint)
+        footprint = _in_order_of(problem, wider, problems.footprint_of(wider, placements))
+        legal = problems.in_space(problem, placements) and problems.fits(wider, footprint)
         return cls(evaluator, price_footprint(pricing, footprint), legal)
 
 

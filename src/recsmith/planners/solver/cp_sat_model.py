@@ -15,15 +15,8 @@ from ortools.sat.python import cp_model
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, phase_seconds
-from recsmith.planners.solver.cp_sat_variables import (
-    PlanVariables,
-    RankOrder,
-    Sum,
-    add_placement,
-    add_rank_order,
-    rank_order,
-    total,
-)
+from recsmith.planners.solver import cp_sat_variables as plans
+from recsmith.planners.solver.cp_sat_variables import PlanVariables, Sum
 from recsmith.planners.solver.layouts import Shares
 from recsmith.planners.solver.linear_pieces import LinearPieces
 from recsmith.planners.solver.placed_tables import FixedTables
@@ -49,15 +42,15 @@ class SpaceModel:
         shares = shares if total_s is None else shares.take(_short_enough(evaluator, shares, total_s))
         self.problem, self.shares = evaluator.problem, shares
         self.tick_s = 0.0 if total_s is None else total_s / TICKS
-        self.order: RankOrder | None = None
+        self.order: plans.RankOrder | None = None
         self.variables = PlanVariables(evaluator.problem, shares)
         self.model = self.variables.model
-        add_placement(self.variables, fixed)
+        plans.add_placement(self.variables, fixed)
         if total_s is None:
             return
         if not fixed.tables.any():
-            self.order = rank_order(evaluator, self.variables)
-            add_rank_order(self.variables, self.order)
+            self.order = plans.rank_order(evaluator, self.variables)
+            plans.add_rank_order(self.variables, self.order)
         StepObjective(evaluator, self.variables, linear_pieces, fixed, self.tick_s).minimise(bound_s)
 
 
@@ -109,7 +102,7 @@ class StepObjective:
             self._add_means(phase, [*everywhere, *collectives, (end, -1)])
         ends: Sum = [(end, 1) for end in phases]
         self.variables.limit(ends, TICKS, at_least=int(self.ticks(np.array(bound_s))))
-        self.model.minimize(total(ends))
+        self.model.minimize(plans.total(ends))
 
     def ticks(self, seconds: Floats) -> Ints:
         """Seconds in ticks, rounded down."""
