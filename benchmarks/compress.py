@@ -32,10 +32,10 @@ from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import cheap_columns, hash_maps, id_counts, popularity_maps
 from recsmith.training.models import build_task
 from recsmith.training.optimizers.building import sparse_arguments, table_class
+from recsmith.training.sharded import draw_weights
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.tables import tables_of
 from recsmith.training.tables.plain import features_of, initial_weights_of
-from recsmith.training.weights import draw_tables
 
 warnings.filterwarnings("ignore", module="torch")
 
@@ -142,7 +142,7 @@ def plain_task(run: Run) -> Any:
     torch.set_num_threads(1)
     dataset = open_data(run.data.train, "data.train")
     task = build_task(run.model, dataset.schema, run.seed, tables_on="cpu")
-    draw_tables(DeviceRows(task), initial_weights_of(task), run.seed)
+    draw_weights(DeviceRows(task), initial_weights_of(task), run.seed)
     tables = [each for name, each in task.named_parameters() if "embedding_bags" in name]
     dense = [each for name, each in task.named_parameters() if "embedding_bags" not in name]
     sparse = run.optimizers.sparse

@@ -76,14 +76,14 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     from recsmith.training.metrics import Window
     from recsmith.training.models import build_task
     from recsmith.training.optimizers.building import sparse_arguments, table_class
+    from recsmith.training.sharded import draw_weights
     from recsmith.training.stores.device import DeviceRows
     from recsmith.training.tables.plain import features_of, initial_weights_of
-    from recsmith.training.weights import draw_tables
 
     made = run_from_raw(run, "run")
     dataset = open_data(made.data.train, "data.train")
     task = build_task(made.model, dataset.schema, made.seed, tables_on="cpu")
-    draw_tables(DeviceRows(task), initial_weights_of(task), made.seed)
+    draw_weights(DeviceRows(task), initial_weights_of(task), made.seed)
     tables = [parameter for name, parameter in task.named_parameters() if "embedding_bags" in name]
     dense = [parameter for name, parameter in task.named_parameters() if "embedding_bags" not in name]
     sparse = made.optimizers.sparse

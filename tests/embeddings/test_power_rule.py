@@ -1,13 +1,27 @@
 """Widths by popularity."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from embeddings.test_transforms import CRITEO
-from recsmith.embeddings.mixed_dimension import mixed_parameters, power_rule, powers_of_two
+from recsmith._types import Ints
+from recsmith.embeddings.mixed_dimension import power_rule
 from recsmith.errors import UsageError
+
+
+def powers_of_two(widths: Ints) -> Ints:
+    """The nearest power of two of each width (N,), on a scale of logarithms."""
+    return (2 ** np.rint(np.log2(widths))).astype(np.int64)
+
+
+def mixed_parameters(rows: Sequence[int], widths: Ints) -> int:
+    """Parameters of blocks with these widths, projections to the widest included."""
+    base = int(widths.max())
+    return int(sum(n * d + (d * base if d < base else 0) for n, d in zip(rows, widths.tolist(), strict=True)))
 
 
 def test_parameters_are_those_of_the_reference_code() -> None:

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("torchrec")
 def test_weights_do_not_depend_on_how_a_table_is_cut(rows: int, first: int, count: int, left: int):
     import torch
 
+    from recsmith.training.sharded import _fill  # pyright: ignore[reportPrivateUsage]
     from recsmith.training.tables.protocol import InitialWeights
-    from recsmith.training.weights import _fill  # pyright: ignore[reportPrivateUsage]
 
     size = InitialWeights(rows, 8, 0.0, rows**-0.5)
     first = min(first, rows - 1)

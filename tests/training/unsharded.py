@@ -18,13 +18,13 @@ def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
     from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
     from recsmith.training.optimizers.building import sparse_arguments, table_class
+    from recsmith.training.sharded import draw_weights
     from recsmith.training.stores.device import DeviceRows
     from recsmith.training.tables.plain import features_of, initial_weights_of
-    from recsmith.training.weights import draw_tables
 
     dataset = open_data(run.data.train, "data.train")
     task = build_task(run.model, dataset.schema, run.seed, tables_on="cpu")
-    draw_tables(DeviceRows(task), initial_weights_of(task), run.seed)
+    draw_weights(DeviceRows(task), initial_weights_of(task), run.seed)
     named = list(task.named_parameters())
     tables = [parameter for name, parameter in named if is_table(name)]
     dense = [parameter for name, parameter in named if not is_table(name)]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from recsmith._types import Ints, noun
 from recsmith.data import JaggedIds
-from recsmith.embeddings.compression import CompressionRule, Dial, LogicalTable, Maps, Operation, StorageMethod
+from recsmith.embeddings.compression import CompressionRule, Dial, LogicalTable, Operation, StorageMethod
 from recsmith.embeddings.transforms import (
     EmbeddingTransform,
     Lookup,
@@ -132,9 +132,6 @@ class QuotientRemainder(StorageMethod):
     reads = ("factor", "operation", "max_bag")
     dial = Dial(field="factor", low=1.0, high=1e6, by_ratio=True, whole=True)
     family: Family = "mixed_radix"
-
-    def __init__(self, rule: CompressionRule, tables: Sequence[LogicalTable], maps: Maps) -> None:
-        self.rule = rule
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform:
         """The table as partitions."""

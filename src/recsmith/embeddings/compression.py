@@ -70,10 +70,13 @@ class StorageMethod(Protocol):
     reads: ClassVar[tuple[str, ...]] = ()
     dial: ClassVar[Dial | None] = None
     from_data: ClassVar[str] = ""
+    rule: "CompressionRule"
+    tables: Sequence[LogicalTable]
+    maps: Maps
 
     def __init__(self, rule: "CompressionRule", tables: Sequence[LogicalTable], maps: Maps) -> None:
         """rule: whose fields it takes. tables: all of a model. maps: reads a file of id maps."""
-        ...
+        self.rule, self.tables, self.maps = rule, tables, maps
 
     @classmethod
     def problems(cls, rule: "CompressionRule") -> Sequence[str | None]:  # noqa: ARG003 (of methods that ask it)

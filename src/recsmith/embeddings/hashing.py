@@ -18,7 +18,7 @@ from recsmith._install import CLUSTERING
 from recsmith._random import buckets
 from recsmith._types import Floats, Ints, noun
 from recsmith.data import JaggedIds
-from recsmith.embeddings.compression import CompressionRule, Dial, LogicalTable, Maps, StorageMethod, map_of, needs_maps
+from recsmith.embeddings.compression import CompressionRule, Dial, LogicalTable, StorageMethod, map_of, needs_maps
 from recsmith.embeddings.id_maps import IdMap
 from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, Part, check_ids, renamed
 from recsmith.errors import UsageError, check_rules
@@ -72,9 +72,6 @@ class Hash(StorageMethod):
 
     reads = ("factor",)
     dial = Dial(field="factor", low=1.0, high=1e6, by_ratio=True)
-
-    def __init__(self, rule: CompressionRule, tables: Sequence[LogicalTable], maps: Maps) -> None:
-        self.rule, self.maps = rule, maps
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform:
         """The table in fewer rows."""

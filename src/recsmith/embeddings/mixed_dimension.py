@@ -8,6 +8,7 @@ n ids of a feature in a batch, N blocks
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,6 @@ from recsmith.embeddings.compression import (
     CompressionRule,
     Dial,
     LogicalTable,
-    Maps,
     StorageMethod,
     map_of,
     needs_maps,
@@ -148,12 +148,12 @@ class MixedDimensions(StorageMethod):
             needs_maps(rule) if rule.shares or rule.widths else None,
         )
 
-    def __init__(self, rule: CompressionRule, tables: Sequence[LogicalTable], maps: Maps) -> None:
-        self.rule, self.maps, self.widths = rule, maps, dict[str, int]()
-        if tables and not rule.shares:
-            rows, widest = [table.num_embeddings for table in tables], max(table.embedding_dim for table in tables)
-            widths = power_rule(rows, temperature=rule.temperature, base_dim=widest).tolist()
-            self.widths = {table.name: kernel_width(width) for table, width in zip(tables, widths, strict=True)}
+    @cached_property
+    def widths(self) -> dict[str, int]:
+        """Of each table by the power rule, as it can be stored."""
+        rows, widest = [each.num_embeddings for each in self.tables], max(each.embedding_dim for each in self.tables)
+        widths = power_rule(rows, temperature=self.rule.temperature, base_dim=widest).tolist()
+        return {each.name: kernel_width(width) for each, width in zip(self.tables, widths, strict=True)}
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform | None:
         """The table in blocks; a table that keeps its full width stays whole."""
@@ -207,14 +207,3 @@ def power_rule(
     else:
         scale = float(budget or 0) / float((count * rarity**-temperature).sum())
     return np.rint(np.maximum(1.0, scale * rarity**-temperature)).astype(np.int64)
-
-
-def powers_of_two(widths: Ints) -> Ints:
-    """The nearest power of two of each width (N,), on a scale of logarithms."""
-    return (2 ** np.rint(np.log2(widths))).astype(np.int64)
-
-
-def mixed_parameters(rows: Sequence[int], widths: Ints) -> int:
-    """Parameters of blocks with these widths, projections to the widest included."""
-    base = int(widths.max())
-    return int(sum(n * d + (d * base if d < base else 0) for n, d in zip(rows, widths.tolist(), strict=True)))

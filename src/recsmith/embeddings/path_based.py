@@ -7,7 +7,6 @@ then adds nothing.
 D columns of the table, n ids of a feature in a batch
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from recsmith._types import noun
 from recsmith.data import JaggedIds
 from recsmith.embeddings.compositional import sharing
-from recsmith.embeddings.compression import CompressionRule, LogicalTable, Maps, StorageMethod
+from recsmith.embeddings.compression import LogicalTable, StorageMethod
 from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, Part, check_bags, check_ids, kept, places
 from recsmith.errors import check_rules
 
@@ -89,9 +88,6 @@ class Paths(StorageMethod):
     """A row for each remainder, which `factor` ids share, and a network of `hidden` columns for each quotient."""
 
     reads = ("factor", "max_bag", "hidden")
-
-    def __init__(self, rule: CompressionRule, tables: Sequence[LogicalTable], maps: Maps) -> None:
-        self.rule = rule
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform:
         """The table as remainders and networks."""

@@ -98,7 +98,7 @@ def _prepared(run: Run) -> tuple[TrainingJob, Iterator[TrainingBatch]]:
 def _set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
     """Weights, state of optimizers and random states: of the checkpoint, or of a fresh start."""
     if saved is None:
-        draw_weights(sharded, run.seed)
+        draw_weights(sharded.rows, sharded.initial, run.seed)
         torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # of dropout: every rank draws its own
         return
     saved.load(sharded)

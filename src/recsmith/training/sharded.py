@@ -1,5 +1,6 @@
 """A run's model on this rank: sharded by its plan, with weights at the start and its optimizer."""
 
+import hashlib
 import os
 import warnings
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ from recsmith.training.stores import store_of
 from recsmith.training.stores.protocol import RowStore
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
-from recsmith.training.weights import draw_tables
+
+BLOCK = 4096  # rows drawn at once: few megabytes at any width, and few blocks that a shard uses in part
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class ShardedJob:
     model: DistributedModelParallel
     optimizer: CombinedOptimizer
     rows: RowStore
-    sizes: dict[str, InitialWeights]
+    initial: dict[str, InitialWeights]
     device: torch.device
 
 
@@ -50,9 +52,9 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
         raise UsageError(reason)
     plan = with_collections(plan, run, task)
     check_sequences(plan, device.type)
-    sizes = initial_weights_of(task)
+    initial = initial_weights_of(task)
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
-    names = [name for name, _ in task.named_parameters() if table_of(name) in sizes]
+    names = [name for name, _ in task.named_parameters() if table_of(name) in initial]
     parameters = dict(task.named_parameters())
     fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
     sharders = sharders_of(collectives)
@@ -68,7 +70,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
     dense = {name: parameter for name, parameter in rest.items() if name not in tables}
     optimizer = combined_optimizer(model.fused_optimizer, tables, dense, run.optimizers)
-    return ShardedJob(model, optimizer, store_of(run.rows, model, optimizer), sizes, device)
+    return ShardedJob(model, optimizer, store_of(run.rows, model, optimizer), initial, device)
 
 
 def _ddp_of(model: DistributedModelParallel) -> Any:
@@ -76,10 +78,30 @@ def _ddp_of(model: DistributedModelParallel) -> Any:
     return next(module for module in model.modules() if isinstance(module, DistributedDataParallel))
 
 
-def draw_weights(job: ShardedJob, seed: int) -> None:
-    """Weights of a fresh start: they depend on the seed alone."""
-    draw_tables(job.rows, job.sizes, seed)
-    job.rows.flush()
+def draw_weights(rows: RowStore, initial: dict[str, InitialWeights], seed: int) -> None:
+    """Weights of a fresh start, by table and row from the seed alone: no plan and no number of ranks changes them."""
+    with torch.no_grad():
+        for shard in rows.shards():
+            table = table_of(shard.parameter)
+            if table in initial:
+                _fill(shard.tensor, table, shard.corner, initial[table], seed)
+    rows.flush()
+
+
+def _fill(tensor: torch.Tensor, table: str, corner: tuple[int, ...], start: InitialWeights, seed: int) -> None:
+    """A shard whose first weight is the table's at `corner`, block after block of whole rows."""
+    first, left = corner
+    for block in range(first // BLOCK, -(-(first + tensor.shape[0]) // BLOCK)):
+        begin, end = block * BLOCK, min((block + 1) * BLOCK, start.rows)
+        drawn = torch.rand(end - begin, start.columns, generator=_generator(seed, table, block))
+        drawn.mul_(2 * start.reach).sub_(start.reach).add_(start.center)
+        top, bottom = max(begin, first), min(end, first + tensor.shape[0])
+        tensor[top - first : bottom - first].copy_(drawn[top - begin : bottom - begin, left : left + tensor.shape[1]])
+
+
+def _generator(seed: int, table: str, block: int) -> torch.Generator:
+    digest = hashlib.sha256(f"{seed}/{block}/{table}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 def settle(job: ShardedJob, batch: TrainingBatch) -> None:
