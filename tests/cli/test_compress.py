@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from recsmith.cli.compress import compress_command
+from recsmith._components import known
+from recsmith.cli.compress import METHODS, compress_command
 from recsmith.embeddings import LogicalTable, load_maps, parameters, transforms_of
+from recsmith.embeddings.compression import METHOD, method_of
 from recsmith.errors import RecSmithError
 from recsmith.training import load_run
 from recsmith.training.datasets import open_data
@@ -45,6 +47,11 @@ def test_bad_words_are_one_sentence(words: list[str], said: str, tmp_path: Path,
     assert isinstance(found.exception, RecSmithError)
     assert said in str(found.exception)
     assert Path("kept.yaml").read_text() == "mine: 1\n"
+
+
+def test_methods_are_those_that_a_target_or_data_decide() -> None:
+    decided = [name for name in known(METHOD) if method_of(name).dial is not None or method_of(name).from_data]
+    assert sorted(METHODS) == sorted(decided)
 
 
 @pytest.mark.parametrize("method", ["quotient_remainder", "mixed_dimension"])

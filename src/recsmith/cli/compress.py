@@ -9,7 +9,15 @@ from recsmith.cli.options import force_option, inputs_of, read_search, search_op
 from recsmith.cli.printing import end_line, note, show_report
 from recsmith.errors import UsageError
 
-METHODS = ("quotient_remainder", "mixed_dimension", "hash", "learned_hash")
+METHODS = ("quotient_remainder", "mixed_dimension", "hash", "learned_hash")  # that a target decides, or data do
+
+
+class MethodName(click.Choice[str]):
+    """A method of these, or 'module:Class' of the user's."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it is given."""
+        return value if ":" in str(value) else super().convert(value, param, ctx)
 
 
 def read_target(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
@@ -28,7 +36,13 @@ def read_target(_: click.Context, __: click.Parameter, value: str | None) -> flo
 @click.command(name="compress")
 @click.argument("workload", required=False)
 @click.option("--target", callback=read_target, metavar="4x", help="How many times fewer parameters.")
-@click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True, help="Method.")
+@click.option(
+    "--method",
+    type=MethodName(METHODS),
+    default=METHODS[0],
+    show_default=True,
+    help="Method, or module:Class of yours.",
+)
 @click.option("--tables", default="*", show_default=True, metavar="PATTERN", help="Which tables, with * and ?.")
 @click.option("--above-rows", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
               help="Tables with no more rows stay whole.")  # fmt: skip
@@ -63,6 +77,7 @@ def compress_command(
     recsmith compress --data run.yaml --tune curve --factors 2,4,8 --seeds 5
     recsmith compress --data run.yaml --relearn runs/next
     """
+    from recsmith.embeddings.compression import method_of
     from recsmith.files import check_target
     from recsmith.files.targets import starts_with_schema
     from recsmith.reports.compressions import compression_lines, planned_lines
@@ -81,7 +96,7 @@ def compress_command(
     check_target(output, inputs=[*(inputs_of(workload) if workload else []), data], kind=WORKLOAD_FILE, force=force)
     check_target(run_file, inputs=[data, output], kind=starts_with_schema(RUN_SCHEMA), force=force)
     fields = {name: options[name] for name in ("tables", "above_rows", "operation")}
-    if options["method"] != "quotient_remainder":
+    if "operation" not in method_of(options["method"]).reads:
         del fields["operation"]
     asked, made = _made(workload, data, run_file, options, fields)
     show_report(compression_lines(asked, made))

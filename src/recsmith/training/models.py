@@ -96,7 +96,10 @@ def _pooled(
     """The pooled tables of a model: a table module that the run names, or what compression and deduplication want."""
     sizes = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim or 0) for table in tables]
     transforms = transforms_of(model.compression, sizes)
-    wanted: Any = "plain"
+    wanted: Any = model.table_module or "plain"
+    for key, given in (("model.compression", transforms), ("data.deduplicate", deduplication)):
+        if given and model.table_module:
+            raise UsageError(f"model.table_module builds the tables, which {key} would too; drop one of them")
     if deduplication:
         wanted = {"name": "deduplicated", "deduplication": deduplication}
     elif transforms:

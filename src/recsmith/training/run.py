@@ -58,7 +58,8 @@ class RunModel:
     without their last layers, which follow from embedding_dim and from the one label. cross_layers, cross_rank: of
     dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of the data. arguments: of a
     function of yours (docs/train.md). compression: which tables are stored smaller, and how
-    (docs/compress.md). precision: of the dense layers' products; bf16 is autocast.
+    (docs/compress.md). table_module: what pooled tables are built as, 'module:Class' of yours with its settings
+    (docs/train.md). precision: of the dense layers' products; bf16 is autocast.
     """
 
     name: str = "dlrm"
@@ -72,6 +73,7 @@ class RunModel:
     tables: tuple[RunTable, ...] = ()
     arguments: dict[str, Any] | None = None
     compression: tuple[CompressionRule, ...] = ()
+    table_module: str | dict[str, Any] | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
 
     def __post_init__(self) -> None:

@@ -68,9 +68,7 @@ class TestCheckpoint(RowStoreContract):
 
 
 @pytest.mark.usefixtures("torchrec")
-def test_a_job_trains_with_a_store_and_a_storage_method_that_it_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_trains_with_components_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsmith.embeddings import CompressionRule
     from recsmith.training import Checkpointing, Run, RunData, RunModel, load_model, train
 

@@ -12,8 +12,10 @@ import torch
 from embeddings.stored import TRANSFORMS
 from training.tables.contract import COLUMNS, TableModuleContract, batch, configs
 
+from recsmith._components import make
 from recsmith.embeddings import CompressionRule, LogicalTable, transforms_of
 from recsmith.errors import UsageError
+from recsmith.training.tables import TABLES
 from recsmith.training.tables.dedup_parts import Deduplication
 from recsmith.training.tables.deduplicated import DeduplicatedTables
 from recsmith.training.tables.plain import exported_names, features_of, plain, vectors_of, why_not_ahead
@@ -61,6 +63,21 @@ class TestStoredByAMethodOfOnesOwn(TableModuleContract):
             transforms_of([rule], [LogicalTable("t", 900, 8)])
         with pytest.raises(UsageError, match=r"factor is 8\.0, and own_storage:Bloom does not read it"):
             transforms_of([CompressionRule(method="own_storage:Bloom", factor=8.0)], [])
+
+
+class TestOnesOwn(TableModuleContract):
+    """examples/own_tables.py: a table module in one file. Its bags are no sums of vectors but those of one id."""
+
+    longest = 1
+
+    @pytest.fixture(autouse=True)
+    def examples(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Examples are on the path."""
+        monkeypatch.syspath_prepend(EXAMPLES)
+
+    def make(self, configs: Any) -> Any:
+        """By its place, as a run gives it."""
+        return make(TABLES, {"name": "own_tables:UnitTables", "scale": 2.0}, configs, CPU, False)
 
 
 class TestDeduplicated(TableModuleContract):
