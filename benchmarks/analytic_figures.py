@@ -14,8 +14,8 @@ from recsmith.costs.collectives import latency, seconds_per_byte
 from recsmith.problems import Constraints, Space
 from recsmith.sharding import Collective
 from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload
+from recsmith.workloads.data_types import DataType, Pooling
 from recsmith.workloads.optimizers import OptimizerName
-from recsmith.workloads.workload import DataType, Pooling
 
 MERLIN = "NVIDIA-Merlin/distributed-embeddings, examples/benchmarks/synthetic_models/README.md"
 GLOBAL_BATCH = 65_536

@@ -23,7 +23,6 @@ from recsmith._types import Floats
 from recsmith.files import dump_json, read_text
 from recsmith.units import format_size
 from recsmith.workloads import builtins, sample, workload_to_raw
-from recsmith.workloads.reuse import reads_per_bin, zipf_reuse_bins, zipf_unique_rows
 from recsmith.workloads.sample import (
     LEAST_POOLING,
     POOL_SEED,
@@ -34,6 +33,7 @@ from recsmith.workloads.sample import (
     shared_pool,
 )
 from recsmith.workloads.torchrec_report import table_rows
+from recsmith.workloads.zipf import reads_per_bin, zipf_reuse_bins, zipf_unique_rows
 
 Counts = tuple[float, tuple[Floats, Floats]]  # unique ratio; the 17 bins' shares of unique rows, and of reads
 LINES = ('stroke="#1f6fb4" stroke-width="2"', 'stroke="#d1495b" stroke-width="2" stroke-dasharray="5 3"')

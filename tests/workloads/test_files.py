@@ -22,7 +22,7 @@ from recsmith.workloads import (
     workload_from_raw,
     workload_to_raw,
 )
-from recsmith.workloads.reuse import zipf_unique_rows
+from recsmith.workloads.zipf import zipf_unique_rows
 
 YAML = """\
 schema: recsmith/workload/1

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from recsmith.errors import UsageError
 from recsmith.files import dump_json
 from recsmith.workloads import Table, workload_from_raw, workload_to_raw
-from recsmith.workloads.reuse import DEFAULT_ZIPF, reads_per_bin, zipf_reuse_bins, zipf_unique_rows
+from recsmith.workloads.reuse import DEFAULT_ZIPF
 from recsmith.workloads.sample import POOL_SHA256, AccessRule, TableKind, sample_workload, shared_pool, table_population
+from recsmith.workloads.zipf import reads_per_bin, zipf_reuse_bins, zipf_unique_rows
 
 BATCH = 65_536
 PUBLISHED_RATIO = 128_435_723 / 887_017_990  # facebookresearch/dlrm_datasets, embedding_bag/2021, fbgemm_t856_bs65536

@@ -9,7 +9,7 @@ from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
 from recsmith.adapters.embedding_collections import Collection
 from recsmith.errors import UsageError
-from recsmith.workloads.workload import ELEMENT_BYTES, DataType
+from recsmith.workloads.data_types import ELEMENT_BYTES, DataType
 
 # Operations whose codecs carry embeddings and gradients in training (TorchRec 1.8).
 POOLED_OPS = (CommOp.POOLED_EMBEDDINGS_ALL_TO_ALL.name, CommOp.POOLED_EMBEDDINGS_REDUCE_SCATTER.name)

@@ -20,7 +20,7 @@ from recsmith.planners.search.device_state import NOWHERE, QUANTUM, Assignment, 
 from recsmith.planners.search.placement import place_best
 from recsmith.plans import Cache, Placement, Plan, check_placements
 from recsmith.problems import NO_PIECE, Problem, option_pieces
-from recsmith.problems.problem import Options, PieceTable
+from recsmith.problems.options import Options, PieceTable
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, Span
 
 

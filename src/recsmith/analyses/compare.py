@@ -1,6 +1,4 @@
-"""What a comparison says: rows of planners, judgements of cost models, and which row is best.
-
-Several planners, and the plan that runs today, side by side: each priced by every cost model.
+"""Several planners, and the plan that runs today, side by side: each priced by every cost model.
 
 Planners search under one cost model; every judge then prices every plan. A plan that is best under one cost model and
 poor under another is told in one line, for no cost model is the hardware. The problem, the evaluators and their bounds
@@ -46,9 +44,6 @@ DEFAULT_PLANNERS = ("auto", "cost_greedy", "size_lookup_greedy", "size_greedy")
 DEFAULT_JUDGES = ("analytic", "torchrec")
 BASELINE = "baseline"
 Named = TypeVar("Named", Planner, CostModel)
-
-
-# --- what a comparison says -------------------------------------------------------------------------------------------
 
 
 @noun
@@ -145,9 +140,6 @@ def verdict_on(rows: Sequence[PlannerRow], judges: Sequence[str]) -> str:
 
 def _winner(rows: Sequence[PlannerRow], judge: int) -> PlannerRow:
     return min(rows, key=lambda row: row.judgements[judge].total_s)
-
-
-# --- comparing --------------------------------------------------------------------------------------------------------
 
 
 def compare(

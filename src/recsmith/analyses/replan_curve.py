@@ -66,7 +66,7 @@ def replan_curve(
     planner: str | Planner = "auto",
     constraints: Constraints | Source | None = None,
     on_point: Callable[[CurvePoint], None] | None = None,
-    **words: Unpack[SearchArguments],
+    **search: Unpack[SearchArguments],
 ) -> ReplanCurve:
     """Plans of `replan` for several limits of what may move; each is no worse than those that move less.
 
@@ -80,14 +80,14 @@ def replan_curve(
     """
     if steps_left is not None and steps_left < 1:
         raise UsageError(f"{steps_left} steps are left; give at least 1, or leave it out")
-    options = SearchOptions(**words)
+    options = SearchOptions(**search)
     changed = ChangedProblem.of(load_plan(old), workload, cluster, constraints, options)
-    search = Replanning(changed, find_planner(planner), options)
+    replanning = Replanning(changed, find_planner(planner), options)
     speed = _speed(changed.problem.cluster, link_bandwidth)
     points: list[CurvePoint] = []
     best: Replanned | None = None
     for limit in sorted({changed.bytes_of(limit) for limit in limits}):
-        point = _point(search, limit, best, steps_left, speed)
+        point = _point(replanning, limit, best, steps_left, speed)
         best = point.replanned or best
         points.append(point)
         if on_point is not None:
@@ -108,17 +108,16 @@ def _speed(cluster: Cluster, link_bandwidth: float | None) -> float:
     return link_bandwidth
 
 
-def _point(search: Replanning, limit: int, best: Replanned | None, steps_left: int | None, speed: float) -> CurvePoint:
+def _point(
+    replanning: Replanning, limit: int, best: Replanned | None, steps_left: int | None, speed: float
+) -> CurvePoint:
     try:
-        found = search.within(limit, best)
+        found = replanning.within(limit, best)
     except NoPlanFound as error:
         return CurvePoint(max_moved_bytes=limit, replanned=None, error=str(error))
-    total = None if steps_left is None else _moving_s(found, speed) + steps_left * found.result.plan.cost.total_s
+    moving_s = found.slowest_receives_bytes / speed
+    total = None if steps_left is None else moving_s + steps_left * found.result.plan.cost.total_s
     return CurvePoint(max_moved_bytes=limit, replanned=found, total_s=total)
-
-
-def _moving_s(found: Replanned, speed: float) -> float:
-    return found.slowest_receives_bytes / speed
 
 
 def _recommended(points: Sequence[CurvePoint]) -> int | None:

@@ -20,8 +20,7 @@ from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, sum_per_rank
-from recsmith.problems.modes import Demand
-from recsmith.problems.problem import Modes
+from recsmith.problems.modes import Demand, Modes
 
 OFF = 0.2  # share by which pooling factors are off at most: a convention, not measured
 DRAWS = 100  # enough for a 95th percentile with five draws above it

@@ -1,9 +1,7 @@
-"""Which clusters and batches a sweep visits: all are checked before the first is planned.
+"""One plan for every number of devices, device type and batch size: what each costs, and where more stop to pay.
 
-One plan for every number of devices, device type and batch size: what each costs, and where more stop to pay.
-
-Each point of the grid is one `plan`, found from scratch; limits hold for each alone. A point without a plan says why
-and loses nobody else.
+Which clusters and batches are visited is checked before the first is planned. Each point of the grid is one `plan`,
+found from scratch; limits hold for each alone. A point without a plan says why and loses nobody else.
 """
 
 import math
@@ -33,9 +31,6 @@ from recsmith.workloads import Workload, load_workload
 OnPoint = Callable[[Point], bool | None]
 MILLION = 1_000_000  # samples, the unit of device seconds in reports
 OUT_OF_MEMORY = "the search ran out of memory; allow fewer types (--types), or --widths torchrec"
-
-
-# --- the grid ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -142,9 +137,6 @@ def _check_divides(batch: int, counts: Sequence[int]) -> None:
         raise UsageError(
             f"a global batch of {batch} samples is no multiple of {odd} devices; a batch of {near} suits all counts"
         )
-
-
-# --- the sweep --------------------------------------------------------------------------------------------------------
 
 
 def sweep(

@@ -5,14 +5,6 @@ from recsmith.bounds.lower_bound import LowerBound, OnBound, first_bound, lower_
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
 
 __all__ = [
-    "Choice",
-    "LinearBound",
-    "LowerBound",
-    "OnBound",
-    "Relaxation",
-    "SelectionLimits",
-    "first_bound",
-    "fitting_price",
-    "lower_bound",
-    "prove",
-]
+    "Choice", "LinearBound", "LowerBound", "OnBound", "Relaxation", "SelectionLimits", "first_bound", "fitting_price",
+    "lower_bound", "prove",
+]  # fmt: skip

@@ -1,18 +1,14 @@
-"""A bound from tables that constraints confine to some ranks: pinned ones, and those that may only be on these.
+"""Bounds from constraints: tables that are confined to some ranks, and tables or shards that are counted.
 
 What a set of ranks must carry, divided by their number, is a bound, for no rank's parts exceed the step. Every rank,
-every host, every set of ranks that some table is confined to, and all ranks together are asked. docs/bounds.md proves
-it.
+every host, every set of ranks that some table is confined to, and all ranks together are asked.
 
-Legend: T tables, W ranks, S sets of ranks, R different rows of open ranks.
+A constraint that counts leaves its tables only so many places, each a rank (or a host) times the most that may be on
+it. Two things follow. Options that take many places push others out, so a price on places is paid (as one on bytes is).
+And a table that takes few places puts much on each of them, so a short step needs many. docs/bounds.md proves all.
 
-A bound from constraints that count: tables that stay apart, and at most so many tables or shards on a rank.
-
-Such a constraint leaves its tables only so many places, each a rank (or a host) times the most that may be on it. Two
-things follow. Options that take many places push others out, so a price on places is paid (as one on bytes is). And a
-table that takes few places puts much on each of them, so a short step needs many places. docs/bounds.md proves both.
-
-Legend: T tables, C different numbers of ranks that a mode covers.
+Legend: T tables, W ranks, S sets of ranks, R different rows of open ranks, C different numbers of ranks that a mode
+covers.
 """
 
 from collections.abc import Iterator
@@ -31,9 +27,6 @@ from recsmith.problems.legality import Legality
 MOST_SETS = 256  # sets that tables are confined to, beside ranks and hosts: those that carry most
 MOST_LIMITS = 256  # that are asked, those of most tables first
 HALVINGS = 40  # of the seconds of a step, from those of the longest table
-
-
-# --- tables that are confined to some ranks ---------------------------------------------------------------------------
 
 
 def confined_bound(evaluator: Evaluator, linear: LinearBound) -> float:
@@ -88,7 +81,7 @@ def _sets(own: Bools, local: int) -> Bools:
     return every[every.any(axis=1)]
 
 
-# --- tables that are counted ------------------------------------------------------------------------------------------
+# --- tables that are counted -----------------------------------------------------------------------------------------
 
 
 def counted_bound(evaluator: Evaluator, linear: LinearBound) -> float:

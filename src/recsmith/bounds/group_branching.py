@@ -1,18 +1,14 @@
 """A bound for problems of any size, by branch and bound over the fusion groups that a plan uses.
 
 A node of the search says which groups a plan may use, which of them it uses for certain, and how many seconds pieces
-that span the world leave every rank. Its bound is the least step time with these groups (least_limits.py) plus what the
-groups that are certain cost. Each node is split by what its tables' cheapest options break most. The least bound of all
-open nodes holds for every plan, whenever the search stops (docs/bounds.md).
+that span the world leave every rank. Its bound is the least step time with these groups plus what the groups that are
+certain cost. Each node is split by what its tables' cheapest options break most. The least bound of all open nodes
+holds for every plan, whenever the search stops (docs/bounds.md).
 
-Legend: T tables, W ranks, G fusion groups, O options.
-
-The least step time that is possible with a given set of fusion groups, as the smallest solution of an inequality.
-
-Let z be the step time of any plan. Planes below the head make the model additive: each piece costs the seconds of its
-plane, each group that a rank holds costs its opening, each group in use costs every rank what is shared. Say a plan
-uses the groups U. What U costs every rank is fixed; what is left of z holds the pieces. No piece costs more than that,
-and all pieces together cost at most W times that:
+The least step time is the smallest solution of an inequality. Let z be the step time of any plan. Planes below the head
+make the model additive: each piece costs the seconds of its plane, each group that a rank holds costs its opening, each
+group in use costs every rank what is shared. What the groups U of a plan cost every rank is fixed; what is left of z
+holds the pieces. No piece costs more than that, and all pieces together cost at most W times that:
 
     sum over tables of (least total among options in U with pieces <= z - fixed that fit a device) <= W * (z - fixed),
 
@@ -20,9 +16,9 @@ and with any price p >= 0 on device bytes, since all bytes together fit all devi
 
     sum over tables of (least total + p * bytes)  -  p * (capacity of all devices)  <=  W * (z - fixed).
 
-The left side can only fall as z grows, so bisection finds the smallest z that satisfies both (docs/bounds.md).
+The left side can only fall as z grows, so bisection finds the smallest z that satisfies both.
 
-Legend: T tables, W ranks, G fusion groups.
+Legend: T tables, W ranks, G fusion groups, O options.
 """
 
 import heapq
@@ -167,7 +163,7 @@ class GroupBranching:
         return _GroupNode(value, self.made, branch, limits, self.least_limits.selected(limits))
 
 
-# --- the least limit of a set of groups -------------------------------------------------------------------------------
+# --- the least limit of a set of groups ------------------------------------------------------------------------------
 
 
 class LeastLimits:

@@ -1,22 +1,18 @@
-"""Fusion groups that a best plan can do without: another group can hold the same tables at no higher cost.
+"""Fusion groups: what those in use cost at least, and those that a best plan can do without.
+
+Every rank pays the latencies of each group in use, and the opening (the launches) of each group that spans the world.
+If a plan uses any other group, some rank pays one more opening.
 
 Group A dominates group B if whatever may be placed in B can be placed in A, on the same ranks, with no more of any work
 term and of memory, and if A's collectives cost every rank no more. Merging B into A then makes no rank slower: a convex
 head that does not fall costs one group of two sets of pieces at most what it costs two groups.
 
-Two callers use the relation, on different inputs. Bounds ask it of sharding types (`groups_dominated_by_type`): they
-compare whole tables of a few pairs of types, which is quick for problems of any size. The solver (planners/solver)
-asks it of all shares of all layouts that are left in its model: it finds more groups, and is affordable for small
-problems only. Both compare with a tolerance for rounding of their own, so that neither changes with the other.
+Bounds ask it of sharding types (`groups_dominated_by_type`): they compare whole tables of a few pairs of types, which
+is quick for problems of any size. The solver (planners/solver) asks it of all shares of all layouts that are left in
+its model: it finds more groups, and is affordable for small problems only. Both compare with a tolerance for rounding
+of their own, so that neither changes with the other.
 
 Legend: G fusion groups, k work terms.
-
-What the fusion groups that a plan uses cost the slowest rank at least, before any piece is priced.
-
-Every rank pays the latencies of each group in use, and the opening (the launches) of each group that spans the world.
-If a plan uses any other group, some rank pays one more opening.
-
-Legend: G fusion groups.
 """
 
 import numpy as np

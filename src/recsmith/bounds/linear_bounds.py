@@ -1,16 +1,8 @@
-"""Which options tables may select when a problem is relaxed, and the linear bound that prices them.
-
-Legend: G fusion groups, k work terms.
-
-Linear bounds below a convex cost model, and the seconds of pieces by them.
+"""Linear bounds below a convex cost model: the seconds of pieces by them, and what a relaxed problem may select.
 
 The tightest bound mixes the model's supporting planes so that all tables together cost most.
 
 Legend: N pieces, T tables, G fusion groups, O options, k work terms, J planes.
-
-Values that are worked out once for an evaluator and kept for as long as it lives.
-
-How far floating-point sums may be off before a bound is no longer one: what every bound gives away for it.
 """
 
 from collections.abc import Callable, Hashable

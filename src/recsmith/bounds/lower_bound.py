@@ -177,7 +177,7 @@ def _phase_branching(evaluator: Evaluator, below: float, price: float) -> PhaseB
 
 
 def describe_space(problem: Problem) -> str:
-    """The words of the space that a bound holds for."""
+    """The space that a bound holds for, as a sentence."""
     exact = "; keep_exact" if problem.constraints.keep_exact else ""
     given = problem.constraints
     lists = (

@@ -6,20 +6,14 @@ the later phases. Multipliers then price every piece so that the prices on a ran
 
     ready_multiplier * ready + rest_multiplier * rest,
 
-whatever the rank holds (phase_prices.py); what each table costs at least by these prices bounds the step. The least
+whatever the rank holds; what each table costs at least by these prices (phase_prices.py) bounds the step. The least
 bound of all open nodes holds for every plan (docs/bounds.md).
 
-Tables that nothing tells apart count as one, as many times as there are (equal_tables.py).
+Multipliers are improved by ascent. Small changes of its own leave many a node at a local optimum; what raised the bound
+of another node lately often raises it further, so that is tried as well. Any multipliers give a valid bound, so the
+ascent may stop anywhere.
 
-Legend: C different tables, G fusion groups, J planes.
-
-Better multipliers for nodes of phase_branching.py: changes are tried, and those that raise the bound are taken.
-
-Small changes of its own multipliers leave many a node at a local optimum. What raised the bound of another node lately
-often raises it further, so that is tried as well. Any multipliers give a valid bound (docs/bounds.md), so the ascent
-may stop anywhere.
-
-Legend: K nodes side by side, C different tables, G fusion groups.
+Legend: K nodes side by side, C different tables, G fusion groups, J planes.
 """
 
 import heapq
@@ -135,7 +129,7 @@ def _best_split(values: Floats, value: float) -> int:
     return int((worse + BETTER_WEIGHT * np.minimum(values.max(axis=1), BETTER_CAP * value)).argmax())
 
 
-# --- better multipliers -----------------------------------------------------------------------------------------------
+# --- better multipliers ----------------------------------------------------------------------------------------------
 
 
 class MultiplierAscent:

@@ -1,10 +1,6 @@
-"""Multipliers that price pieces in the search of phase_branching.py, and the phase ranges that they are priced for.
+"""Nodes of the search of phase_branching.py: their ranges and multipliers, and how they are split in two.
 
-Legend: K nodes side by side, G fusion groups, J planes.
-
-Nodes of the search of phase_branching.py, and how they are split in two.
-
-Legend: C different tables, G fusion groups.
+Legend: K nodes side by side, C different tables, G fusion groups, J planes.
 """
 
 from collections.abc import Sequence
@@ -76,9 +72,6 @@ def stacked(ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers]) -
 def least_product(factor: Floats, ends: Floats) -> Floats:
     """The least (K,) of factor (K,) times anything between two ends (K, 2): it is at one of them."""
     return (factor[:, None] * ends).min(axis=1)
-
-
-# --- nodes ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(order=True)

@@ -1,28 +1,18 @@
 """What each table costs at least by the multipliers of a node of phase_branching.py.
 
-The prices of all pieces on a rank add up to at most ready_multiplier * ready + rest_multiplier * rest, whatever it
-holds (local_pieces.py; docs/bounds.md proves it), so the least prices of all tables bound the step.
-
-Tables that nothing but their names tells apart are priced once (equal_tables.py).
-
-Legend: K nodes side by side, C different tables, G fusion groups, J planes, F phases, k work terms, o options.
-
-Prices of pieces that do not span the world, and the least price of placing each table with them.
-
-docs/bounds.md proves the prices. Those of the pieces on a rank add up to at most
+The prices of all pieces on a rank add up to at most
 
     ready_multiplier * ready + rest_multiplier * rest,
 
-whichever pieces the rank holds, for any ready and rest within a node's ranges. A piece that takes more than half of
-`ready` is big: it also pays for what no other piece can use of its rank, or of each rank of the host that it covers.
+whatever it holds, for any ready and rest within a node's ranges (docs/bounds.md proves it), so the least prices of all
+tables bound the step. A piece that takes more than half of `ready` is big: it also pays for what no other piece can use
+of its rank, or of each rank of the host that it covers.
 
-Legend: K nodes side by side, N pieces, J planes, F phases, k work terms, m modes, n width steps, o options.
+Tables that only their names tell apart are priced once, and counted as often as there are such: public models repeat a
+handful of tables hundreds of times.
 
-Tables that only their names tell apart: a bound prices one of them, and counts it as often as there are such.
-
-Public models repeat a handful of tables hundreds of times, and what a bound works on falls with the repetitions.
-
-Legend: T tables, C different tables, N facts (of a piece, or of an option).
+Legend: K nodes side by side, C different tables, N pieces, G fusion groups, J planes, F phases, k work terms, m modes,
+n width steps, o options.
 """
 
 from collections.abc import Sequence
@@ -38,7 +28,7 @@ from recsmith.bounds.relaxation import Relaxation, covered_bytes, shared_relaxat
 from recsmith.bounds.table_totals import least_cost
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE
-from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP, Span
+from recsmith.sharding import SPLIT_COLUMNS, WIDTH_STEP, Span
 
 REST_SHARES = (0.0, 0.5, 1.0)
 """Shares of rest_multiplier in the price of what could have filled a rank beside a big piece. Trade-off: any are valid;
@@ -113,7 +103,7 @@ class TablePrices:
         return least.reshape(len(ranges), len(self.copies), self.groups), constant
 
 
-# --- pieces that do not span the world --------------------------------------------------------------------------------
+# --- pieces that do not span the world -------------------------------------------------------------------------------
 
 
 class LocalPieces:
@@ -159,8 +149,7 @@ class LocalPieces:
         """Modes whose columns may be split into any widths."""
         modes = self.problem.modes
         own = np.flatnonzero(modes.span != Span.WORLD)
-        splitting = np.isin(modes.type, [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns])
-        return own[splitting[own]] if self.problem.space.widths == "any" else own[:0]
+        return own[np.isin(modes.type[own], SPLIT_COLUMNS)] if self.problem.space.widths == "any" else own[:0]
 
     def _every_width(self, modes: Ints) -> tuple[Ints, Ints]:
         """(mode, columns) of pieces of every width of modes that are split at will; notes them by dim."""
@@ -233,9 +222,6 @@ class LocalPieces:
         for group, mine in self.of_group:  # one product a group: (K, J) by (J, its pieces)
             first[:, mine] = (nodes.ready_multiplier[:, None] * nodes.mix[:, group]) @ self.ready[mine].T
         return first
-
-
-# --- tables that are alike --------------------------------------------------------------------------------------------
 
 
 def different_tables(tables: int, facts: list[tuple[Ints, Floats]]) -> tuple[Ints, Ints]:

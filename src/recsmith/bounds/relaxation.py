@@ -5,8 +5,6 @@ seconds + price * bytes, summed over the ranks it covers, among options whose pi
 What other tables do does not matter. Where a cost model is not additive, a linear bound below it takes its place.
 
 Legend: T tables, O options, P pieces, G fusion groups.
-
-Relaxations that several members of a search ask for: each is built once for an evaluator.
 """
 
 from collections.abc import Callable

@@ -1,21 +1,13 @@
 """The least that tables can cost within some limits, over every split of their columns: the left side of a bound.
 
-Under `widths any` the least is taken over every split into multiples of 4 columns (column_splits.py), not only over
-the options that planners try.
+The options of a problem hold a sample of all splits. Bounds must hold for every one, so under `widths any` the cheapest
+split into multiples of 4 columns is found by dynamic programming: the cheapest cover of s width steps is one piece, or
+the cheapest covers of i and of s - i steps side by side, with i at most s / 2; where the bytes of the split are asked
+for as well, it is a last piece of w steps beside the cheapest cover of s - w. It takes n additions of arrays of up to n
+steps, so very wide tables get a bound below it instead, which takes n divisions: a cover costs no less than n times the
+least cost of a step, that is of a piece over its steps.
 
-Legend: T tables, G fusion groups, m modes of one dim, n = dim / 4 width steps.
-
-The cheapest split of a table's columns into pieces of any widths, by dynamic programming.
-
-The options of a problem hold a sample of all splits; bounds must hold for every split, so they ask here.
-
-Recurrence: the cheapest cover of s width steps is one piece, or the cheapest covers of i and of s - i steps side by
-side, with i at most s / 2; where the bytes of the split are asked for as well, it is a last piece of w steps beside the
-cheapest cover of s - w. It takes n additions of arrays of up to n steps, so very wide tables get a bound below it
-instead, which takes n divisions: a cover costs no less than n times the least cost of a step, that is of a piece over
-its steps.
-
-Legend: ... modes of one dim (and nodes side by side), n = dim / 4 width steps; cost[..., j] is of a piece of
+Legend: T tables, G fusion groups, m modes of one dim, n = dim / 4 width steps; cost[..., j] is of a piece of
 (j + 1) * 4 columns, and inf where no such piece is allowed.
 """
 
@@ -27,7 +19,7 @@ from recsmith._types import Floats, Ints
 from recsmith.bounds.linear_bounds import LinearBound, SelectionLimits, linear_seconds
 from recsmith.bounds.relaxation import covered_bytes, shared_relaxation
 from recsmith.costs.protocol import Evaluator
-from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
+from recsmith.sharding import SPLIT_COLUMNS, WIDTH_STEP
 
 MOST_REMEMBERED = 32  # solutions of one dim; trade-off: memory against solving the same splits again in a bisection
 MOST_STEPS = 1024  # of 4 columns: wider tables get the bound of n divisions, which is seldom far below
@@ -163,17 +155,13 @@ class TableTotals:
 
 def _split_families(evaluator: Evaluator, linear: LinearBound) -> list[_SplitFamily]:
     problem = evaluator.problem
-    splitting = np.isin(problem.modes.type, [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns])
-    modes = np.flatnonzero(splitting)
+    modes = np.flatnonzero(np.isin(problem.modes.type, SPLIT_COLUMNS))
     dims, limits = problem.demand.dim[problem.modes.table[modes]], problem.least_width[problem.modes.table[modes]]
     keys = {(int(dim), int(limit)) for dim, limit in zip(dims, limits, strict=True)}
     return [
         _SplitFamily(evaluator, linear, modes[(dims == dim) & (limits == limit)], dim, limit)
         for dim, limit in sorted(keys)
     ]
-
-
-# --- splits of columns ------------------------------------------------------------------------------------------------
 
 
 def least_cost(cost: Floats) -> Floats:

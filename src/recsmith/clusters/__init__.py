@@ -5,18 +5,6 @@ from recsmith.clusters.files import catalogue, cluster_from_raw, cluster_to_raw,
 from recsmith.clusters.sharding_groups import group_and_rank, larger_groups, replica_ring, sharding_group, whole_job
 
 __all__ = [
-    "Cluster",
-    "Device",
-    "Links",
-    "Replication",
-    "catalogue",
-    "cluster_from_raw",
-    "cluster_to_raw",
-    "group_and_rank",
-    "larger_groups",
-    "load_cluster",
-    "named_cluster",
-    "replica_ring",
-    "sharding_group",
-    "whole_job",
-]
+    "Cluster", "Device", "Links", "Replication", "catalogue", "cluster_from_raw", "cluster_to_raw", "group_and_rank",
+    "larger_groups", "load_cluster", "named_cluster", "replica_ring", "sharding_group", "whole_job",
+]  # fmt: skip

@@ -1,7 +1,4 @@
-"""How a job of several sharding groups is laid out: TorchRec's 2D parallelism (DMPCollection).
-
-The cluster that a plan is made for: hosts of identical devices, and the links between them.
-"""
+"""The cluster that a plan is made for: hosts of identical devices, the links between them, and replicas of 2D jobs."""
 
 import math
 import re
@@ -16,9 +13,6 @@ LARGEST_WORLD = 65_536  # devices; larger clusters are taken for mistakes
 SLOWEST, FASTEST = 1.0, 1e18  # bytes per second: slower and faster than anything, and no sum of seconds overflows
 LONGEST_LATENCY_S = 60.0  # of a launch or a message: longer ones are taken for another unit
 LARGEST_SIZE = 2**53  # bytes; sizes below it are exact as floating-point numbers
-
-
-# --- sharding groups of a 2D job --------------------------------------------------------------------------------------
 
 
 @noun
@@ -37,7 +31,6 @@ class Replication:
     use_inter_host_allreduce: bool = False
 
     def __post_init__(self) -> None:
-        """Check counts."""
         local, steps = self.job_local_world_size, self.steps_per_sync
         check_rules(
             f"replicas is {self.replicas}; a job of 2D parallelism has at least 2 sharding groups"
@@ -69,9 +62,6 @@ def ranks_on_a_host(count: int, stride: int, local_world_size: int) -> int:
     hosts, so it is 1.
     """
     return 1 if local_world_size % stride else math.gcd(count, local_world_size // stride)
-
-
-# --- clusters ---------------------------------------------------------------------------------------------------------
 
 
 def _wrong_speed(value: float | None, what: str) -> str | None:
@@ -113,7 +103,6 @@ class Device:
     launch_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Check sizes and speeds."""
         speeds = ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth")
         check_rules(
             _wrong_bytes(self.hbm_bytes, f"hbm_bytes of device '{self.name}'"),
@@ -123,13 +112,13 @@ class Device:
         )
 
     def is_called(self, name: str) -> bool:
-        """Whether a GPU that gives a name is this device: 'NVIDIA A100-SXM4-80GB' is a100-80, by the words of both.
+        """Whether a GPU that gives a name is this device: 'NVIDIA A100-SXM4-80GB' is a100-80, by the parts of both.
 
-        Whole words: 'NVIDIA L40S' is not l4, 'NVIDIA GB200' not b200. A number is also a size in GB: 80 is 80GB.
+        Whole parts: 'NVIDIA L40S' is not l4, 'NVIDIA GB200' not b200. A number is also a size in GB: 80 is 80GB.
         """
         found = set(re.findall(r"[a-z0-9]+", name.lower()))
-        words = self.name.lower().split("-")
-        return self.kind == "cuda" and all({word, f"{word}gb"} & found for word in words)
+        parts = self.name.lower().split("-")
+        return self.kind == "cuda" and all({part, f"{part}gb"} & found for part in parts)
 
 
 @noun
@@ -142,7 +131,6 @@ class Links:
     inter_host_latency_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Check speeds."""
         check_rules(
             _wrong_speed(self.intra_host_bandwidth, "intra_host_bandwidth"),
             _wrong_speed(self.inter_host_bandwidth, "inter_host_bandwidth"),
@@ -173,7 +161,6 @@ class Cluster:
     replication: Replication | None = None
 
     def __post_init__(self) -> None:
-        """Check counts and capacities."""
         if self.local_world_size < 1 or self.hosts < 1 or self.world_size > LARGEST_WORLD:
             raise UsageError(
                 f"the cluster has {counted(self.hosts, 'host')} of {counted(self.local_world_size, 'device')}; "

@@ -1,16 +1,10 @@
-"""Clusters by name (`h100:8x12`: 12 hosts of 8 devices) or from a YAML or JSON file.
+"""Clusters by name (`h100:8x12`: 12 hosts of 8 devices) or from a YAML or JSON file, and the catalogue of devices.
 
-Short forms of a cluster file, written out: sizes and speeds with units, and devices of the catalogue with changes.
+Files that people write may use short forms; a plan holds its cluster written out:
 
     device: h100                                # the catalogue's figures, links and host
     device: {base: h100, hbm_bytes: 60GiB}      # the same, but for what is given
     links: {inter_host_bandwidth: 400Gbit/s}    # the other link is the catalogue's
-
-They are for files that people write: a plan holds its cluster written out.
-
-The catalogue: devices whose figures ship with RecSmith, each with its source, and what to say of other names.
-
-JSON Schema of a cluster: as files that people write hold it, with short forms, and as plans do.
 """
 
 import re
@@ -62,7 +56,7 @@ def _catalogue_cluster(device: str) -> Cluster:
 def load_cluster(source: Cluster | Source) -> Cluster:
     """The cluster of a catalogue name `<device>:<per host>[x<hosts>]`, or of a YAML or JSON file ('-' is stdin).
 
-    A Cluster is taken as it is. Files may use short forms (short_forms.py). Names are taken in any case: `H100:8` is
+    A Cluster is taken as it is. Files may use short forms. Names are taken in any case: `H100:8` is
     `h100:8`.
 
     Raises:
@@ -110,7 +104,7 @@ def cluster_to_raw(cluster: Cluster) -> Raw:
     return {"schema": SCHEMA, **encode(cluster)}
 
 
-# --- short forms ------------------------------------------------------------------------------------------------------
+# --- short forms -----------------------------------------------------------------------------------------------------
 
 
 def write_out(raw: Raw, source: str) -> Raw:
@@ -165,7 +159,7 @@ def _own_figures(given: Raw) -> list[str]:
     return [f"given in the cluster file: {', '.join(names)}"] if names else []
 
 
-# --- the catalogue ----------------------------------------------------------------------------------------------------
+# --- the catalogue ---------------------------------------------------------------------------------------------------
 
 
 def _folder() -> Traversable:
@@ -198,7 +192,7 @@ def unknown_device(name: str) -> str:
     return f"{hint}{' ' if hint.endswith('?') else '. '}{OWN_DEVICE}"
 
 
-# --- the schema -------------------------------------------------------------------------------------------------------
+# --- the schema ------------------------------------------------------------------------------------------------------
 
 
 def plain_cluster_schema() -> Raw:

@@ -4,6 +4,9 @@ A cost model of your own fulfils `CostModel` and gives an `Evaluator`; `Additive
 (docs/extending.md).
 """
 
+from recsmith import _plugins
+from recsmith.costs.analytic import AnalyticCostModel
+from recsmith.costs.neural.model import PREFIX, NeuralCostModel
 from recsmith.costs.pricing import (
     device_parts,
     device_sums,
@@ -14,26 +17,26 @@ from recsmith.costs.pricing import (
     step_seconds,
 )
 from recsmith.costs.protocol import LARGEST_SUM, READY_THEN_FORWARD, CostModel, Evaluator, HasStandIn, Plane, StepRule
-from recsmith.costs.registry import COST_MODELS, DEFAULT_COST_MODEL, cost_model
-from recsmith.costs.torchrec import AdditiveEvaluator
+from recsmith.costs.torchrec import AdditiveEvaluator, TorchRecCostModel
 
 __all__ = [
-    "COST_MODELS",
-    "DEFAULT_COST_MODEL",
-    "LARGEST_SUM",
-    "READY_THEN_FORWARD",
-    "AdditiveEvaluator",
-    "CostModel",
-    "Evaluator",
-    "HasStandIn",
-    "Plane",
-    "StepRule",
-    "cost_model",
-    "device_parts",
-    "device_sums",
-    "phase_seconds",
-    "piece_seconds",
-    "price",
-    "step_of",
-    "step_seconds",
-]
+    "COST_MODELS", "DEFAULT_COST_MODEL", "LARGEST_SUM", "READY_THEN_FORWARD", "AdditiveEvaluator", "CostModel",
+    "Evaluator", "HasStandIn", "Plane", "StepRule", "cost_model", "device_parts", "device_sums", "phase_seconds",
+    "piece_seconds", "price", "step_of", "step_seconds",
+]  # fmt: skip
+
+COST_MODELS: dict[str, CostModel] = {model.name: model for model in (AnalyticCostModel(), TorchRecCostModel())}
+DEFAULT_COST_MODEL = "analytic"
+
+
+def cost_model(model: str | CostModel | None = None) -> CostModel:
+    """The cost model of a name, or of `neural:<name or file>`; the default one for None; an object of yours as it is.
+
+    Raises:
+        UsageError: there is none of that name, its package cannot be loaded, or the object is no cost model.
+    """
+    if model is None or model == "":
+        return COST_MODELS[DEFAULT_COST_MODEL]
+    if isinstance(model, str) and model.startswith(PREFIX):
+        return NeuralCostModel(model)
+    return _plugins.find_named(model, COST_MODELS, _plugins.COST_MODELS, CostModel, "cost model", "compile")

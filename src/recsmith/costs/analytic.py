@@ -1,9 +1,9 @@
 """Cost model `analytic`: kernels and collectives from the device's figures, calibrated on published measurements.
 
 A fusion group on a rank costs, forward and backward, launch + max(memory seconds, cache seconds) summed over its pieces
-(kernels.py), plus what its collectives carry (links.py). Every group in use costs every rank the latencies of its
-collectives. The step follows READY_THEN_FORWARD (costs/protocol.py). In a 2D job (Cluster.replication), backward comm
-includes what a rank synchronises with its replicas, which is linear in the bytes that it holds (synchronisation.py).
+(embedding_kernels.py), plus what its collectives carry (collectives.py). Every group in use costs every rank the
+latencies of its collectives. The step follows READY_THEN_FORWARD. In a 2D job (Cluster.replication), backward comm
+includes what a rank synchronises with its replicas, which is linear in the bytes that it holds.
 
 Left out: the input distribution of ids, which train pipelines overlap with compute, and the dense part of the model.
 Convex and monotone in the summed terms, and exactly incremental. Its planes are those where memory, or cache, decides.
@@ -11,7 +11,7 @@ Convex and monotone in the summed terms, and exactly incremental. Its planes are
 Legend: N pieces, G fusion groups, k = 7 terms.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from recsmith.costs.embedding_kernels import EmbeddingKernels
 from recsmith.costs.protocol import READY_THEN_FORWARD, Evaluator, Plane, StepRule, ready_and_forward
 from recsmith.plans import PARTS
 from recsmith.problems import Problem
-from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Collective
+from recsmith.sharding import DATA_PARALLEL, SHARDING_TYPES, Collective
 from recsmith.sharding.memory import OUTPUT_BYTES
 
 LAUNCH_S = 3.8e-6  # a kernel, where the device gives none: 83.2 us for 22 of a tiny batch (meta-pytorch/torchrec#4688)
@@ -30,7 +30,6 @@ FORWARD_KERNELS = 2  # launched by a fusion group: bounds check and lookup (FBGE
 BACKWARD_KERNELS = 20  # linearise, sort, run lengths, scans, fills, update (FBGEMM 1.8, transpose_embedding_input.cu)
 
 _ALL_TO_ALL = Collective("all_to_all", "world")
-_DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
 _WAYS = [each.forward for each in SHARDING_TYPES], [each.backward for each in SHARDING_TYPES]  # collectives, by type
 # Columns of the terms:
 PIECES, FORWARD_MEMORY, FORWARD_CACHE, BACKWARD_MEMORY, BACKWARD_CACHE, FORWARD_COMM, BACKWARD_COMM = range(7)
@@ -49,16 +48,8 @@ class AnalyticEvaluator:
     planes: tuple[Plane, ...]
     additive: bool = False
     step_rule: StepRule = READY_THEN_FORWARD
-
-    @property
-    def extrapolated(self) -> dict[str, float]:
-        """Empty: it was not trained."""
-        return {}
-
-    @property
-    def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
-        """Empty: no plane lies below zero."""
-        return ()
+    extrapolated: dict[str, float] = field(default_factory=dict[str, float])  # it was not trained
+    lifted: tuple[tuple[float, Evaluator], ...] = ()  # no plane lies below zero
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
         """A one, seconds of memory and cache forward and backward, and seconds of comm forward and backward (N, 7)."""
@@ -75,7 +66,7 @@ class AnalyticEvaluator:
         copies = self.problem.demand.rows[table] * widths * float(OUTPUT_BYTES)
         forward, backward = np.zeros(len(modes)), np.zeros(len(modes))
         pooled = self.problem.demand.pooled[table]
-        sequences = ~pooled & (kind != _DATA_PARALLEL)  # rows go back to who asked, split by rows or not
+        sequences = ~pooled & (kind != DATA_PARALLEL)  # rows go back to who asked, split by rows or not
         for seconds, element, way in zip((forward, backward), self._element_bytes(), _WAYS, strict=True):
             outputs = self.problem.modes.bags[modes] * widths * element
             for i, calls in enumerate(way):
@@ -144,7 +135,7 @@ def _latencies(problem: Problem) -> Floats:
     for each, kind in enumerate(kinds.tolist()):
         for part, calls in ((2, SHARDING_TYPES[kind].forward), (3, SHARDING_TYPES[kind].backward)):
             seconds[each, part] = sum(latency(call, _meeting(call, problem.cluster)) for call in calls)
-        if kind != _DATA_PARALLEL:
+        if kind != DATA_PARALLEL:
             seconds[each, 3] += synchronisation_latency(problem.cluster)
     return seconds
 

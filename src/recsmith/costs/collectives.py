@@ -1,4 +1,4 @@
-"""Seconds of collectives: a latency for the call, and seconds per byte that a rank hands to it.
+"""Seconds of collectives, and of the synchronisation of a 2D job's replicas.
 
 Alpha-beta: t = alpha + bytes / bandwidth, with the links inside a host and between hosts busy at the same time, so that
 the slower one decides. What a rank receives does not depend on the plan when batches are equal; what it sends does.
@@ -7,13 +7,11 @@ Sources: an all-to-all sends each of W ranks its share, (L - 1) / W of it inside
 over its own network card; rings move (W - 1) / W of the data through every link, and between hosts each of the L rings
 uses a card of its own (nccl-tests, doc/PERFORMANCE.md, and docs/cost-models.md).
 
-Seconds in which the replicas of a 2D job synchronise: DMPCollection.sync() averages weights and optimizer state.
-
-Each rank all-reduces what it holds with the ranks that hold the same shards in the other sharding groups, in place and
-after its own backward pass, every `steps_per_sync` steps. A step carries its share: a ring moves 2 (n - 1) / n of the
-bytes through every link (links.py). data_parallel tables take no part: DDP all-reduces their gradients over all groups.
-
-Source: torchrec 1.8, distributed/model_parallel.py, DMPCollection.sync with its default include_optimizer_state=True.
+DMPCollection.sync() averages weights and optimizer state of replicas: each rank all-reduces what it holds with the
+ranks that hold the same shards in the other sharding groups, in place and after its own backward pass, every
+`steps_per_sync` steps. A step carries its share: a ring moves 2 (n - 1) / n of the bytes through every link.
+data_parallel tables take no part: DDP all-reduces their gradients over all groups. Source: torchrec 1.8,
+distributed/model_parallel.py, DMPCollection.sync with its default include_optimizer_state=True.
 
 Legend: N pieces.
 """
@@ -27,10 +25,10 @@ from recsmith.clusters import Cluster, replica_ring
 from recsmith.costs.embedding_kernels import LINK_EFFICIENCY
 from recsmith.plans import Plan
 from recsmith.problems import Problem
-from recsmith.sharding import TYPE_NAMES, UVM, Collective
+from recsmith.sharding import DATA_PARALLEL, UVM, Collective
 from recsmith.sharding.memory import STATE_BYTES
+from recsmith.workloads.data_types import ELEMENT_BYTES
 from recsmith.workloads.optimizers import OPTIMIZERS
-from recsmith.workloads.workload import ELEMENT_BYTES
 
 INTRA_HOST_LATENCY_S = 20e-6  # 10.5 us of an 8-rank all-to-all (deepseek-ai/DeepEP#303), and two kernels to pack it
 INTER_HOST_LATENCY_S = 70e-6  # 61.6 us over hosts of H100 (NVIDIA/nccl#1453), and the same two
@@ -38,10 +36,6 @@ INTRA_HOST_EFFICIENCY = 0.75  # of the line rate: 0.63 to 0.65 on A100, 0.74 to 
 INTER_HOST_EFFICIENCY = 0.94  # 24 of 25 GB/s HDR, 46 to 49 of 50 NDR (NVIDIA/nccl#1048, nccl-tests#267)
 Number = TypeVar("Number", int, Ints)
 _ALL_REDUCE = Collective("all_reduce", "world", "table")
-_DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
-
-
-# --- seconds of a call ------------------------------------------------------------------------------------------------
 
 
 def ranks_per_host(ranks: int, most: int) -> int:
@@ -91,7 +85,7 @@ def _inter(cluster: Cluster) -> float:
     return cluster.links.inter_host_bandwidth * INTER_HOST_EFFICIENCY
 
 
-# --- replicas of a 2D job ---------------------------------------------------------------------------------------------
+# --- replicas of a 2D job --------------------------------------------------------------------------------------------
 
 
 def synchronisation_seconds(problem: Problem, modes: Ints, widths: Ints) -> Floats:
@@ -100,7 +94,7 @@ def synchronisation_seconds(problem: Problem, modes: Ints, widths: Ints) -> Floa
     rows, element_bytes = problem.modes.head_rows[modes], problem.demand.element_bytes[table]
     size = _bytes_of(rows, widths, element_bytes, problem.workload.optimizer).astype(np.float64)
     per_byte = np.where(problem.modes.kernel[modes] == UVM.number, *_seconds_per_byte(problem.cluster))
-    return np.where(problem.modes.type[modes] == _DATA_PARALLEL, 0.0, size * per_byte)
+    return np.where(problem.modes.type[modes] == DATA_PARALLEL, 0.0, size * per_byte)
 
 
 def _bytes_of(rows: Number, width: Number, element_bytes: Number, optimizer: str) -> Number:

@@ -23,7 +23,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
-from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, UVM, UVM_CACHING
+from recsmith.sharding import DATA_PARALLEL, SPLIT_ROWS, UVM, UVM_CACHING
 from recsmith.sharding.memory import CACHE_SET, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
 from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.reuse import Reuse
@@ -42,8 +42,6 @@ LINK_EFFICIENCY = 0.5  # of the line rate of the host link that kernels reach: 1
 CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
 
 _UVM, _UVM_CACHING = UVM.number, UVM_CACHING.number
-_DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
-_SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
 
 
 class Work(NamedTuple):
@@ -95,7 +93,7 @@ class EmbeddingKernels:
                 f"kernels fused_uvm* on device '{device.name}' need its host_link_bandwidth; give it, or use fused"
             )
         reuse = Reuse.of(problem.tables)
-        blocks = np.where(np.isin(modes.type, _SPLIT_ROWS), modes.coverage, 1)
+        blocks = np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
         lookups = modes.ids * blocks
         fetched, cached = np.zeros(len(blocks)), np.flatnonzero(modes.kernel == _UVM_CACHING)
         held = modes.load_factor * problem.demand.rows[modes.table]
@@ -124,7 +122,7 @@ class EmbeddingKernels:
         rows but writes, reduces and applies a gradient of the whole table.
         """
         piece = self._piece(modes, widths)
-        copies = self.problem.modes.type[modes] == _DATA_PARALLEL
+        copies = self.problem.modes.type[modes] == DATA_PARALLEL
         touched = np.where(copies, 0.0, 2 * piece.unique)
         update = touched * (piece.row + piece.row_state + piece.state)
         gradients = self._gradients(piece)

@@ -1,21 +1,14 @@
-"""The inputs of learned models of all-to-alls: what they are told of a rank, and which work they price.
-
-Nothing depends on the order of ranks, and no figure on how many there are but for the inputs that say so: what ranks
-have together enters as means and maxima. Bytes are split by what stays in a host and what leaves it, as
-costs/collectives.py has it: a rank sends the same to each other rank, forward, and gets the same from each,
-backward.
-
-Legend: ... exchanges, W ranks, x inputs, k figures of work.
-
-A learned model of all-to-alls: bytes and starts of any number of ranks to the seconds of each, by NumPy.
+"""A learned model of all-to-alls: bytes and starts of any number of ranks to the seconds of each, by NumPy.
 
     rank -> a network of its inputs -> h
     h, and the mean and the largest h of all ranks -> a network -> a bounded factor of each figure of work
     seconds = alpha + wait for the last rank + sum of (work x unit cost x factor)
 
-Whatever the order and the number of ranks, the same weights answer (deep sets: Zaheer et al., NeurIPS 2017). Seconds
-are at least alpha and the wait; proportional work is what makes them hold beyond what was measured. The wait supposes
-that every rank has bytes for, or of, the last one: in a table-wise all-to-all each rank receives from all.
+Whatever the order and the number of ranks, the same weights answer (deep sets: Zaheer et al., NeurIPS 2017): what ranks
+have together enters as means and maxima. Bytes are split by what stays in a host and what leaves it, as
+costs/collectives.py has it: a rank sends the same to each other rank, forward, and gets the same from each, backward.
+Seconds are at least alpha and the wait; proportional work is what makes them hold beyond what was measured. The wait
+supposes that every rank has bytes for, or of, the last one: in a table-wise all-to-all each rank receives from all.
 
 Source: Zha et al., Pre-train and Search (MLSys 2023), 3.2, has a network for each number of devices, and another for
 each direction, of sums of dims and starts in the order of devices.
@@ -44,9 +37,6 @@ LEAST_RANKS = 2  # of an exchange
 BEND = 2.5  # the network moves a unit cost by at most a factor of e ** BEND = 12 from its base
 REACH = 4.0  # standard deviations at which inputs are cut off
 Layers = tuple[tuple[Floats, Floats], ...]
-
-
-# --- inputs -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -118,7 +108,7 @@ def _mean(values: Floats) -> Floats:
     return values.mean(axis=-1, keepdims=True)
 
 
-# --- the network ------------------------------------------------------------------------------------------------------
+# --- the network -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

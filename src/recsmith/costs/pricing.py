@@ -1,8 +1,6 @@
 """Prices of placed pieces: seconds of every rank in the four parts, of each phase, and of the step.
 
 Legend: N pieces, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS.
-
-Seconds of one fusion group on one device by a cost model, to compare with measured cases.
 """
 
 from dataclasses import replace
@@ -70,9 +68,6 @@ def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
             for rank, (row, idle, size, room) in enumerate(devices)
         ),
     )
-
-
-# --- one group on one device ------------------------------------------------------------------------------------------
 
 
 def one_device(cluster: Cluster) -> Cluster:

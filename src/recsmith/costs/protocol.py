@@ -1,12 +1,4 @@
-"""Step rules: how the seconds of all ranks add up to the seconds of a training step.
-
-A step is a sequence of phases. At the end of a phase every rank waits for the slowest one, so a phase lasts as long as
-its slowest rank, and the step is the sum of its phases.
-
-Legend: W ranks, F phases; the four parts are recsmith.plans.PARTS: forward and backward compute, forward and backward
-communication.
-
-The protocol of cost models: which methods planners, bounds and reports call, and when.
+"""The protocol of cost models: which methods planners, bounds and reports call, and when; and their step rules.
 
     model.compile(problem) -> Evaluator      once per problem
     evaluator.terms(modes, widths)           once for all pieces, and for the pieces of a plan
@@ -15,9 +7,13 @@ The protocol of cost models: which methods planners, bounds and reports call, an
 
 A fusion group on a rank costs head(sum of its pieces' terms), and a rank costs the sum over its groups, so a move of a
 piece changes a few vectors. To it every rank adds `shared`: what the collectives of all groups in use cost it even when
-it sends nothing. The step rule turns the ranks' parts into the step.
+it sends nothing.
 
-Legend: N pieces, M modes, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS.
+The step rule turns the ranks' parts into the step, which is a sequence of phases. At the end of a phase every rank
+waits for the slowest one, so a phase lasts as long as its slowest rank, and the step is the sum of its phases.
+
+Legend: N pieces, M modes, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS:
+forward and backward compute, forward and backward communication.
 """
 
 from dataclasses import dataclass
@@ -30,9 +26,6 @@ from recsmith.plans import PARTS, StepCost
 from recsmith.problems import Problem
 
 _FORWARD_COMPUTE, _BACKWARD_COMPUTE, _FORWARD_COMM, _BACKWARD_COMM = range(len(PARTS))  # columns of parts (..., 4)
-
-
-# --- step rules -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +93,6 @@ def ready_and_forward(compute: Floats, backward_comm: Floats, forward_comm: Floa
     np.add(compute, backward_comm, out=loads[0])
     loads[1] = forward_comm
     return loads
-
-
-# --- the protocol -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

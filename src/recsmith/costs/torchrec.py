@@ -1,15 +1,13 @@
-"""The simplest evaluator: every piece costs its rank some seconds, and the seconds of pieces add up.
-
-Legend: N pieces, M modes, G = 1 fusion group, F = 1 phase; the four parts are recsmith.plans.PARTS.
-
-Cost model `torchrec`: TorchRec 1.8's training estimator, computed for all options of a problem at once.
+"""Cost model `torchrec`: TorchRec 1.8's training estimator, computed for all options of a problem at once.
 
 Source of every formula: torchrec 1.8.0, torchrec/distributed/planner/estimator/estimator.py (EmbeddingPerfEstimator)
 and constants.py. Equal to it to 1e-9 for pooled and sequence tables, kernels dense, fused, fused_uvm and
 fused_uvm_caching (any load factor, no cache statistics), on one pod. It is strictly additive: no launch, no latency, no
 reuse of rows, and its constants are of the V100 era; compare plans that are best under it by another model as well.
 
-Legend: N pieces, W ranks.
+Its evaluator is the simplest one, for any formula: each piece costs its rank some seconds, and they add up.
+
+Legend: N pieces, M modes, W ranks, G = 1 fusion group, F = 1 phase; the four parts are recsmith.plans.PARTS.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,18 +22,19 @@ from recsmith.errors import UsageError
 from recsmith.plans import PARTS
 from recsmith.problems import Problem
 from recsmith.sharding import (
+    DATA_PARALLEL,
     DENSE,
     FUSED,
     HOST_KERNELS,
     KERNEL_NAMES,
     SHARDING_TYPES,
-    TYPE_NAMES,
+    SPLIT_ROWS,
     UVM,
     UVM_CACHING,
     Collective,
 )
 from recsmith.sharding.memory import ID_BYTES
-from recsmith.workloads.workload import ELEMENT_BYTES
+from recsmith.workloads.data_types import ELEMENT_BYTES
 
 Seconds = Callable[[Ints, Ints], Floats]
 BACKWARD = 2.0  # BWD_COMPUTE_MULTIPLIER: backward over forward compute
@@ -50,14 +49,9 @@ UVM_SLOWDOWN = 10  # UVM kernels reach a tenth of the bandwidth behind them (ker
 _WHOLE_ROWS = [
     i for i, sharding in enumerate(SHARDING_TYPES) if sharding.forward[:1] == (Collective("all_to_all", "world"),)
 ]
-_SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
-_DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
 Way = Sequence[tuple[Collective, ...]]  # collectives of one direction, by type
 _FORWARD: Way = [sharding.forward for sharding in SHARDING_TYPES]
 _BACKWARD: Way = [sharding.backward for sharding in SHARDING_TYPES]
-
-
-# --- formulas that add up ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -74,16 +68,13 @@ class AdditiveEvaluator:
     groups: int = 1
     additive: bool = True
     step_rule: StepRule = LARGEST_SUM
+    extrapolated: dict[str, float] = field(default_factory=dict[str, float])  # a formula is not trained
+    lifted: tuple[tuple[float, Evaluator], ...] = ()  # the plane does not lie below zero
     group: Ints = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """All modes (M,) are in one group."""
         object.__setattr__(self, "group", np.zeros(len(self.problem.modes.table), dtype=np.int64))
-
-    @property
-    def extrapolated(self) -> dict[str, float]:
-        """Empty: a formula is not trained."""
-        return {}
 
     @property
     def shared(self) -> Floats:
@@ -94,11 +85,6 @@ class AdditiveEvaluator:
     def planes(self) -> tuple[Plane, ...]:
         """The sum of the parts itself."""
         return (Plane(np.ones((1, len(PARTS))), 0.0),)
-
-    @property
-    def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
-        """Empty: the plane does not lie below zero."""
-        return ()
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
         """The formula."""
@@ -117,9 +103,6 @@ class AdditiveEvaluator:
         return sums[..., 0] + sums[..., 1]
 
 
-# --- TorchRec's estimator ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TorchRecSeconds:
     """TorchRec's formula for one problem: the seconds of the four parts that pieces cost each rank they cover."""
@@ -130,7 +113,7 @@ class TorchRecSeconds:
     def __call__(self, modes: Ints, widths: Ints) -> Floats:
         """Seconds (N, 4) of forward compute, backward compute, forward comm and backward comm."""
         demand, table, kind = self.problem.demand, self.problem.modes.table[modes], self.problem.modes.type[modes]
-        whole_rows, split_rows, copies = np.isin(kind, _WHOLE_ROWS), np.isin(kind, _SPLIT_ROWS), kind == _DATA_PARALLEL
+        whole_rows, split_rows, copies = np.isin(kind, _WHOLE_ROWS), np.isin(kind, SPLIT_ROWS), kind == DATA_PARALLEL
         element = demand.element_bytes[table].astype(float)
         sent, returned = (np.where(copies, element, size) for size in self._comm_bytes(element))
         bandwidth = self.bandwidth[modes]

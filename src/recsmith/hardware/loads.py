@@ -19,8 +19,8 @@ from recsmith.hardware.case import end_of
 from recsmith.plans import Placement, Plan
 from recsmith.sharding import FUSED, Shard
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.data_types import DataType, Pooling
 from recsmith.workloads.reuse import Reuse
-from recsmith.workloads.workload import DataType, Pooling
 
 SMALLEST = 2**20  # ids, and elements, that a scale has room for in any case: its probe needs some
 

@@ -28,7 +28,8 @@ from recsmith.planners.solver.layouts import Shares, all_shares, choices_of
 from recsmith.planning.feasibility import LIGHTEST, weightless, weights
 from recsmith.problems import Apart, Constraints, Footprint, Problem, Space, TableRule, Together, build_problem, fits
 from recsmith.problems.constraint_files import line_of
-from recsmith.problems.constraints import NoChoiceLeft, Part, PerRank
+from recsmith.problems.constraints import Part, PerRank
+from recsmith.problems.space import NoChoiceLeft
 from recsmith.workloads import Workload
 
 SHOWN = 8  # constraints in a message

@@ -18,7 +18,7 @@ from recsmith.planning.registry import PLANNERS, find_planner
 from recsmith.planning.result import Result, SearchOptions, make_plan
 from recsmith.plans import Bound, Plan, check_placements, load_plan
 from recsmith.problems import Constraints, Footprint, Problem, Space
-from recsmith.problems.constraints import NoChoiceLeft
+from recsmith.problems.space import NoChoiceLeft
 from recsmith.workloads import Workload, load_workload
 
 PROOF_SHARE = 0.5  # of a time limit, for a better bound where one is asked for

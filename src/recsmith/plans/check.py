@@ -80,13 +80,13 @@ def check_shards(found: Sequence[Shard], derived: Sequence[Shard], tables: Seque
             continue  # alike but for their order
         odd = next((shard for shard in given if shard not in expected), None)
         lost = next((shard for shard in expected if shard not in given), None)
-        what = f"its shards list {_words(odd)}" if odd else "its shards leave a hole" if lost else "its shards overlap"
-        instead = f"; the placement gives {_words(lost)}" if lost else ""
+        what = f"its shards list {_shown(odd)}" if odd else "its shards leave a hole" if lost else "its shards overlap"
+        instead = f"; the placement gives {_shown(lost)}" if lost else ""
         raise PlanMismatch(
             f"table '{name}': {what}{instead}. Mend the placement and delete `shards` (they are derived), or plan again"
         )
     raise PlanMismatch("shards stand in another order than their placements; delete `shards`, they are derived")
 
 
-def _words(shard: Shard) -> str:
+def _shown(shard: Shard) -> str:
     return f"rank {shard.rank} rows {list(shard.rows)} columns {list(shard.columns)}"

@@ -1,6 +1,4 @@
-"""What changed between two plans.
-
-What a job must move to get from one plan to another: bytes of weights that a device does not hold yet.
+"""What changed between two plans, and what a job must move: bytes of weights that a device does not hold yet.
 
 Ranks keep their numbers: rank r of the new job has what rank r of the old one had. A rank beyond the old world has
 nothing.
@@ -96,7 +94,7 @@ def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
         yield f"cost models differ: {before.cost_model}, then {after.cost_model}"
 
 
-# --- what must move ---------------------------------------------------------------------------------------------------
+# --- what must move --------------------------------------------------------------------------------------------------
 
 
 def moved_bytes(
@@ -108,7 +106,11 @@ def moved_bytes(
     not have, or has in another shape, are received whole.
     """
     tables = {table.name: table for table in workload.tables}
-    same = {table.name for table in before.workload.tables if _is_same(table, tables.get(table.name))}
+    same = {
+        table.name
+        for table in before.workload.tables
+        if table.name in tables and is_same_table(table, tables[table.name])
+    }
     wanted = {placement.table for placement in after} & same
     held: defaultdict[tuple[str, int], list[Rectangle]] = defaultdict(list)
     for shard in shards_of(
@@ -124,10 +126,6 @@ def moved_bytes(
         )
         moved[shard.table].append((shard.rank, (area - kept) * tables[shard.table].element_bytes))
     return dict(moved)
-
-
-def _is_same(before: Table, after: Table | None) -> bool:
-    return after is not None and is_same_table(before, after)
 
 
 def is_same_table(before: Table, after: Table) -> bool:

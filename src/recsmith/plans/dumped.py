@@ -1,13 +1,9 @@
-"""What a running TorchRec job says of its plan, table by table, before it is matched with a workload.
-
-Reads a dumped ShardingPlan.
+"""What a running TorchRec job says of its plan, table by table: a dumped ShardingPlan, or its planner's report.
 
     json.dump(model.plan._serialize(), open("running.json", "w"))     # model: a DistributedModelParallel
 
 The dump is `{"plan": {module: {table: {sharding_type, compute_kernel, ranks, shards}}}}` (torchrec 1.8,
-distributed/types.py).
-
-Reads the plan that TorchRec's planner logs: the 'Parameter Info' of EmbeddingStats names sharding and ranks.
+distributed/types.py). The report's 'Parameter Info' (EmbeddingStats) names sharding and ranks.
 """
 
 import re
@@ -111,9 +107,6 @@ def _shape(rectangles: Sequence[Rectangle]) -> tuple[int, int] | None:
     return max(rows[1] for _, rows, _ in rectangles), max(columns[1] for _, _, columns in rectangles)
 
 
-# --- dumped plans -----------------------------------------------------------------------------------------------------
-
-
 @noun
 class _Shard:
     shard_offsets: tuple[int, int]
@@ -159,7 +152,7 @@ def _table(module: str, name: str, parameter: _Parameter, source: str) -> Runnin
     return table_of(module, name, parameter.sharding_type, parameter.compute_kernel, parameter.ranks, shards, source)
 
 
-# --- planner reports --------------------------------------------------------------------------------------------------
+# --- planner reports -------------------------------------------------------------------------------------------------
 
 
 def read_report(text: str, source: str) -> RunningPlan:
@@ -182,12 +175,13 @@ def _row(row: dict[str, str], source: str) -> RunningTable:
         raise PlanMismatch(
             f"'{source}': table '{name}' has sharding '{row['Sharding']}'; known: {', '.join(ABBREVIATIONS)}"
         )
+    cached = row.get("Cache Load Factor", "None")
     try:
         dim, *pieces = (int(each) for each in re.findall(r"\d+", row["Emb Dim (CW Dim)"]))
         return RunningTable(
             module=module, table=name, sharding_type=kind, compute_kernel=row["Compute Kernel"],
             ranks=_ranks(row["Ranks"]), widths=_equal_widths(dim, pieces[0]) if pieces else (dim,),
-            shape=(int(row["Hash Size"]), dim), load_factor=_load_factor(row.get("Cache Load Factor", "None")),
+            shape=(int(row["Hash Size"]), dim), load_factor=None if cached == "None" else float(cached),
         )  # fmt: skip
     except (ValueError, ZeroDivisionError) as error:
         raise CorruptFile(f"'{source}': the row of '{row['FQN']}' cannot be read: {error}") from None
@@ -205,7 +199,3 @@ def _equal_widths(dim: int, width: int) -> tuple[int, ...]:
     if not 0 < width <= dim < MOST_COLUMNS or dim % width:
         raise ValueError(f"{dim} columns are no multiple of the pieces' {width}")
     return (width,) * (dim // width)
-
-
-def _load_factor(cell: str) -> float | None:
-    return None if cell == "None" else float(cell)

@@ -1,7 +1,4 @@
-"""The fields of plan files, with and without their price.
-
-Plans to and from files: a plan stands alone, with its workload, cluster, constraints and price inside.
-"""
+"""Plans to and from files: a plan stands alone, with its workload, cluster, constraints and price inside."""
 
 import hashlib
 import json
@@ -39,9 +36,6 @@ PLAN_FILE = starts_with_schema(SCHEMA)  # what `-o` may overwrite
 MOST_SHARDS = 250_000  # a file with more leaves `shards` out: they are derived, and readers could not read them
 
 
-# --- fields -----------------------------------------------------------------------------------------------------------
-
-
 @noun
 class PricedBody:
     """The part of a plan file that is read by its types alone."""
@@ -72,9 +66,6 @@ class Body:
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])
     digest: str = ""
     shards: tuple[Shard, ...] | None = None
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def load_plan(source: Plan | Source) -> Plan:
@@ -136,19 +127,19 @@ def plan_to_raw(plan: Plan) -> Raw:
         "workload": workload_to_raw(plan.workload),
         "placements": [encode_placement(placement) for placement in plan.placements],
         "cost": encode(plan.cost),
-        **({"shards": _shards_to_raw(plan)} if _count_shards(plan) <= MOST_SHARDS else {}),
+        **_shards_to_raw(plan),
     }
 
 
-def _count_shards(plan: Plan) -> int:
-    return sum(len(placement.ranks) for placement in plan.placements)
-
-
-def _shards_to_raw(plan: Plan) -> list[Raw]:
-    return [
-        {"table": shard.table, "rank": shard.rank, "rows": list(shard.rows), "columns": list(shard.columns)}
-        for shard in plan.shards()
-    ]
+def _shards_to_raw(plan: Plan) -> Raw:
+    if sum(len(placement.ranks) for placement in plan.placements) > MOST_SHARDS:
+        return {}
+    return {
+        "shards": [
+            {"table": shard.table, "rank": shard.rank, "rows": list(shard.rows), "columns": list(shard.columns)}
+            for shard in plan.shards()
+        ]
+    }
 
 
 def encode_placement(placement: Placement) -> Raw:

@@ -1,7 +1,4 @@
-"""What a plan costs: the parts of a step on every device, and the bound it is held against.
-
-A plan: where every table goes, for which workload and cluster, and what that costs.
-"""
+"""A plan: where every table goes, for which workload and cluster, what that costs, and the bound it is held against."""
 
 from collections.abc import Sequence
 from dataclasses import field
@@ -19,9 +16,6 @@ PARTS = ("forward_compute_s", "backward_compute_s", "forward_comm_s", "backward_
 
 
 LONGEST_S = 1e30  # seconds: beyond what any legal workload takes on any legal cluster; larger ones would overflow
-
-
-# --- costs ------------------------------------------------------------------------------------------------------------
 
 
 def _check_seconds(value: float, what: str) -> None:
@@ -43,7 +37,6 @@ class DeviceCost:
     hbm_capacity_bytes: int
 
     def __post_init__(self) -> None:
-        """Check seconds and bytes, which reports divide by each other."""
         for part in (*PARTS, "wait_s"):
             _check_seconds(getattr(self, part), f"{part} of rank {self.rank}")
         if self.hbm_bytes < 0 or self.hbm_capacity_bytes < 1:
@@ -66,7 +59,6 @@ class StepCost:
     per_device: tuple[DeviceCost, ...]
 
     def __post_init__(self) -> None:
-        """Check the seconds."""
         _check_seconds(self.total_s, "total_s")
 
     @property
@@ -84,7 +76,7 @@ class StepCost:
 class Bound:
     """No plan in the stated space costs less than value_s (None: the cost model gives no bound).
 
-    kind: how it was proved; 'exact: ...' by a search. space: the words of the space it holds for.
+    kind: how it was proved; 'exact: ...' by a search. space: the space it holds for, as a sentence.
     """
 
     value_s: float | None
@@ -92,7 +84,6 @@ class Bound:
     space: str
 
     def __post_init__(self) -> None:
-        """Check the seconds."""
         if self.value_s is not None:
             _check_seconds(self.value_s, "value_s of the bound")
 
@@ -114,9 +105,6 @@ class Bound:
         return max(0.0, total_s / self.value_s - 1)
 
 
-# --- placements and plans ---------------------------------------------------------------------------------------------
-
-
 def wrong_load_factor(share: float) -> str | None:
     """What is wrong with shares of a table's rows that no cache can hold."""
     return None if 0 < share <= 1 else f"load_factor is {share}; it must lie above 0 and at most at 1"
@@ -129,11 +117,10 @@ class Cache:
     load_factor: float
 
     def __post_init__(self) -> None:
-        """Check the share."""
         check_rules(wrong_load_factor(self.load_factor))
 
 
-def kernel_words(kernel: str, cache: Cache | None) -> str:
+def describe_kernel(kernel: str, cache: Cache | None) -> str:
     """A kernel as reports name it, such as 'fused_uvm_caching at 0.2'."""
     return f"{kernel} at {cache.load_factor:g}" if cache else kernel
 
@@ -177,7 +164,7 @@ class Placement:
 class Plan:
     """Placements of all tables (in order of their names) with the problem they solve and the price.
 
-    constraints: the space that was searched and what had to be kept, as plain words (they travel with the bound).
+    constraints: the space that was searched and what had to be kept, as plain data (they travel with the bound).
     extrapolated: inputs beyond what a learned cost model was trained on, by what factor, the largest first.
     digest: of workload, cluster, constraints and placements; equal digests mean equal plans.
     """

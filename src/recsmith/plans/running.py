@@ -66,7 +66,7 @@ def placements_for(
     tables = {table.name: table for table in plan.workload.tables}
     for table in workload.tables:
         if table.name in tables:
-            _check_shape(table, (tables[table.name].num_embeddings, tables[table.name].embedding_dim), source)
+            _check_shape(table, _shape(tables[table.name]), source)
     return _checked(plan.placements, source, workload, cluster)
 
 
@@ -127,19 +127,19 @@ class _Names:
             again = f" {len(named) + 1} times; the workload has it {len(named)} times" if named else ""
             unknown = f", which the workload does not have{did_you_mean(entry.table, list(self.called)[:1000])}"
             raise PlanMismatch(f"'{source}' places table '{entry.table}'{again or unknown}")
-        found = max(left, key=lambda table: (table.collection == entry.module, _is_shaped(table, entry)))
+        found = max(left, key=lambda table: (table.collection == entry.module, entry.shape == _shape(table)))
         self.claimed.add(found.name)
         if entry.shape is not None:
             _check_shape(found, entry.shape, source)
         return found
 
 
-def _is_shaped(table: Table, entry: RunningTable) -> bool:
-    return entry.shape == (table.num_embeddings, table.embedding_dim)
+def _shape(table: Table) -> tuple[int, int]:
+    return table.num_embeddings, table.embedding_dim
 
 
 def _check_shape(table: Table, shape: tuple[int, int], source: str) -> None:
-    if shape != (table.num_embeddings, table.embedding_dim):
+    if shape != _shape(table):
         raise PlanMismatch(
             f"'{source}': table '{table.name}' has {shape[0]} x {shape[1]} weights there and "
             f"{table.num_embeddings} x {table.embedding_dim} in the workload"

@@ -1,7 +1,7 @@
 """The search problem as arrays: the options of every table, and the footprint of placed pieces."""
 
 from recsmith.problems.constraint_files import constraints_from_raw, constraints_to_raw, load_constraints, pins_of
-from recsmith.problems.constraints import Apart, Constraints, PerRank, Pin, TableRule, Together
+from recsmith.problems.constraints import Apart, Constraints, PerRank, Together
 from recsmith.problems.footprint import (
     Footprint,
     fits,
@@ -17,35 +17,13 @@ from recsmith.problems.footprint import (
     sum_per_rank,
 )
 from recsmith.problems.legality import Legality
-from recsmith.problems.problem import NO_PIECE, Problem, build_problem
-from recsmith.problems.space import Space
+from recsmith.problems.options import NO_PIECE
+from recsmith.problems.problem import Problem, build_problem
+from recsmith.problems.space import Pin, Space, TableRule
 
 __all__ = [
-    "NO_PIECE",
-    "Apart",
-    "Constraints",
-    "Footprint",
-    "Legality",
-    "PerRank",
-    "Pin",
-    "Problem",
-    "Space",
-    "TableRule",
-    "Together",
-    "build_problem",
-    "constraints_from_raw",
-    "constraints_to_raw",
-    "fits",
-    "footprint_of",
-    "in_space",
-    "load_constraints",
-    "memory_used",
-    "option_pieces",
-    "ordered_footprint",
-    "pins_of",
-    "placements_of",
-    "problem_holding",
-    "problem_of",
-    "space_holding",
-    "sum_per_rank",
-]
+    "NO_PIECE", "Apart", "Constraints", "Footprint", "Legality", "PerRank", "Pin", "Problem", "Space", "TableRule",
+    "Together", "build_problem", "constraints_from_raw", "constraints_to_raw", "fits", "footprint_of", "in_space",
+    "load_constraints", "memory_used", "option_pieces", "ordered_footprint", "pins_of", "placements_of",
+    "problem_holding", "problem_of", "space_holding", "sum_per_rank",
+]  # fmt: skip

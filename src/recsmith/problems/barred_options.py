@@ -1,20 +1,13 @@
-"""Whether a piece fits on an empty cluster.
+"""Options that are legal alone and closed to searches, which choose for each table alone; whether pieces fit alone.
 
-Legend: N pieces, W ranks.
+Column-wise sequence tables: TorchRec runs those of a collection with one width for all, so of each collection only one
+width stays open.
 
-Column-wise sequence tables: TorchRec runs those of a collection with one width for all.
+Tables that stay together must cover the same ranks, so only one form stays open to them: whole on one rank where all of
+them may, else whole on a host, else on all ranks, else any. The others may still be right, and bounds and planner exact
+count them.
 
-Searches choose for each table alone, so of each collection only one width stays open to them.
-
-Legend: T tables, O options.
-
-Tables that stay together: which of their options searches choose from.
-
-Searches choose an option for each table alone, so of tables that must cover the same ranks only one form stays open:
-whole on one rank where all of them may, else whole on a host, else on all ranks, else any. The others are barred: they
-may still be right, and bounds and planner exact count them.
-
-Legend: O options.
+Legend: N pieces, W ranks, T tables, O options.
 """
 
 from collections.abc import Iterator
@@ -37,9 +30,6 @@ MOST_NAMED = 4  # tables in a message
 _COLUMN_WISE = TYPE_NAMES.index("column_wise")
 
 
-# --- pieces on an empty cluster ---------------------------------------------------------------------------------------
-
-
 def fits_alone(cluster: Cluster, span: Ints, head: Bytes, tail: Bytes) -> Bools:
     """Whether a piece (N,) of this span fits on some target of an empty cluster (device and host memory)."""
     flat = np.array(cluster.capacities, dtype=np.int64)
@@ -55,7 +45,7 @@ def fits_alone(cluster: Cluster, span: Ints, head: Bytes, tail: Bytes) -> Bools:
     return device & (held <= (cluster.ddr_bytes_per_host or 0))
 
 
-# --- column-wise sequences --------------------------------------------------------------------------------------------
+# --- column-wise sequences -------------------------------------------------------------------------------------------
 
 
 def barred_options(
@@ -132,7 +122,7 @@ def _room(cluster: Cluster, pieces: PieceTable, piece: Ints) -> Ints:
     return sum((capacity // weight for capacity in cluster.capacities), np.zeros_like(weight))
 
 
-# --- tables that stay together ----------------------------------------------------------------------------------------
+# --- tables that stay together ---------------------------------------------------------------------------------------
 
 
 def beside_partners(legality: Legality, cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options) -> Bools:

@@ -10,12 +10,12 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Given, Raw, Source, decode, encode, read_raw, source_text
 from recsmith.files.parsing import exact_line
 from recsmith.plans import Plan, load_plan
-from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Pin, TableRule, Together
-from recsmith.problems.space import Space
+from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Together
+from recsmith.problems.space import Pin, Space, TableRule
 from recsmith.sharding import UVM_CACHING
 
 CONSTRAINTS_SCHEMA = "recsmith/constraints/1"
-SPACE_WORDS = ("types", "widths", "kernels", "cache_factors")
+SPACE_FIELDS = ("types", "widths", "kernels", "cache_factors")
 
 
 @noun
@@ -56,7 +56,7 @@ def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
 
 def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
     """The space and constraints that a plan was made under."""
-    space = {key: raw[key] for key in SPACE_WORDS if key in raw}
+    space = {key: raw[key] for key in SPACE_FIELDS if key in raw}
     rest = {key: value for key, value in raw.items() if key not in space}
     return decode(Space, space, source), replace(decode(Constraints, rest, source), source="")
 

@@ -1,6 +1,6 @@
 """What a plan must keep, table by table and between tables: the nouns of a constraints file.
 
-Rules for single tables restrict what they may choose from (table_rules.py); what is said of several tables together
+Rules for single tables restrict what they may choose from (space.py); what is said of several tables together
 is asked of whole plans (legality.py).
 """
 
@@ -12,52 +12,52 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
-from recsmith.problems.space import PLACES, NoChoiceLeft, Pin, TableRule, wrong_count
+from recsmith.problems.space import PLACES, NoChoiceLeft, TableRule, wrong_count
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 
 Part = tuple[Literal["rules", "together", "apart", "per_rank"], int]  # a constraint: its list, and its place there
+LISTS = ("rules", "together", "apart", "per_rank")
 
 
-def _wrong_names(names: tuple[str, ...], what: str) -> str | None:
+def _no_names(names: tuple[str, ...], what: str) -> str | None:
     return None if names else f"{what} names no table; name tables, or patterns such as 'user_*'"
 
 
+class _SeveralTables:
+    """What constraints between tables share."""
+
+    tables: tuple[str, ...]
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The names or patterns of the tables that it speaks of."""
+        return self.tables
+
+
 @noun
-class Together:
+class Together(_SeveralTables):
     """Tables whose shards cover the same ranks or, per host, the same hosts."""
 
     tables: tuple[str, ...]
     per: Literal["rank", "host"] = "rank"
 
     def __post_init__(self) -> None:
-        """Check the names."""
-        check_rules(_wrong_names(self.tables, "together"))
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The names or patterns of the tables that it speaks of."""
-        return self.tables
+        check_rules(_no_names(self.tables, "together"))
 
 
 @noun
-class Apart:
+class Apart(_SeveralTables):
     """Tables of which no two have a shard on the same rank or, per host, on the same host."""
 
     tables: tuple[str, ...]
     per: Literal["rank", "host"] = "rank"
 
     def __post_init__(self) -> None:
-        """Check the names."""
-        check_rules(_wrong_names(self.tables, "apart"))
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The names or patterns of the tables that it speaks of."""
-        return self.tables
+        check_rules(_no_names(self.tables, "apart"))
 
 
 @noun
-class PerRank:
+class PerRank(_SeveralTables):
     """How many of these tables, or of their shards, a rank may hold at most."""
 
     tables: tuple[str, ...] = ("*",)
@@ -65,19 +65,13 @@ class PerRank:
     max_shards: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the names and numbers."""
         nothing = self.max_tables is None and self.max_shards is None
         check_rules(
-            _wrong_names(self.tables, "per_rank"),
+            _no_names(self.tables, "per_rank"),
             wrong_count(self.max_tables, "max_tables of per_rank"),
             wrong_count(self.max_shards, "max_shards of per_rank"),
             "per_rank limits nothing; say max_tables or max_shards" if nothing else None,
         )
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The names or patterns of the tables that it speaks of."""
-        return self.tables
 
 
 @noun
@@ -107,8 +101,7 @@ class Constraints:
     @property
     def parts(self) -> tuple[Part, ...]:
         """Every constraint that could be left out, as (list, place)."""
-        lists = ("rules", "together", "apart", "per_rank")
-        return tuple((name, i) for name in lists for i in range(len(getattr(self, name))))
+        return tuple((name, i) for name in LISTS for i in range(len(getattr(self, name))))
 
     def part(self, part: Part) -> TableRule | Together | Apart | PerRank:
         """The constraint at a place."""
@@ -117,8 +110,7 @@ class Constraints:
 
     def only(self, parts: tuple[Part, ...]) -> "Constraints":
         """The same memory and exactness with these constraints only."""
-        lists = ("rules", "together", "apart", "per_rank")
-        kept: dict[str, Any] = {name: tuple(self.part(each) for each in parts if each[0] == name) for name in lists}
+        kept: dict[str, Any] = {name: tuple(self.part(each) for each in parts if each[0] == name) for name in LISTS}
         return Constraints(memory=self.memory, keep_exact=self.keep_exact, source=self.source, **kept)
 
     def check_names(self, tables: list[str]) -> None:
@@ -190,8 +182,8 @@ def members(patterns: tuple[str, ...], tables: list[str]) -> list[int]:
     return [i for i, name in enumerate(tables) if name in exact or any(_matches(each, name) for each in patterns)]
 
 
-def told(constraints: Constraints, table: str) -> str:
-    """What places, widths, pins and other tables say of a table, in words that put equal tables in a fixed order."""
+def constraint_key(constraints: Constraints, table: str) -> str:
+    """What places, widths, pins and other tables say of a table, as a text that puts equal tables in a fixed order."""
     rules = sorted(repr(replace(rule, tables="")) for rule in constraints.rules_of(table) if _says_more(rule))
     between = [str(i) for i, each in enumerate(constraints.between) if members(each.patterns, [table])]
     return " ".join((*rules, *between))
@@ -199,6 +191,3 @@ def told(constraints: Constraints, table: str) -> str:
 
 def _says_more(rule: TableRule) -> bool:
     return any(getattr(rule, name) is not None for name in (*PLACES, "widths", "max_shards", "pin"))
-
-
-__all__ = ["Apart", "Constraints", "NoChoiceLeft", "Part", "PerRank", "Pin", "TableRule", "Together", "members", "told"]

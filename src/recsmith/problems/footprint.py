@@ -1,8 +1,6 @@
-"""Footprints: the pieces that a search has placed, and their conversion to and from placements.
+"""Footprints: the pieces that a search or a plan has placed, and the problems that plans solve.
 
 Legend: N placed pieces, W ranks, H hosts, L ranks a host.
-
-The problem that a plan solves, and whether a problem's space and rules hold a plan.
 """
 
 from collections.abc import Sequence
@@ -14,10 +12,11 @@ import numpy.typing as npt
 
 from recsmith._types import Ints
 from recsmith.errors import PlanMismatch
-from recsmith.plans import Cache, Placement, Plan, kernel_words
+from recsmith.plans import Cache, Placement, Plan, describe_kernel
 from recsmith.problems.constraint_files import constraints_from_raw
 from recsmith.problems.constraints import Constraints
-from recsmith.problems.problem import NO_PIECE, Problem, build_problem
+from recsmith.problems.options import NO_PIECE
+from recsmith.problems.problem import Problem, build_problem
 from recsmith.problems.space import Space, torchrec_width
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, Span
 from recsmith.sharding.coverage import last_rank
@@ -59,7 +58,7 @@ def footprint_of(problem: Problem, placements: tuple[Placement, ...], *, partial
         placement = by_name[table.name]
         mode = problem.find_mode(t, placement.sharding_type, placement.compute_kernel, placement.load_factor)
         if mode is None:
-            kernel = kernel_words(placement.compute_kernel, placement.cache)
+            kernel = describe_kernel(placement.compute_kernel, placement.cache)
             raise PlanMismatch(f"table '{table.name}': {placement.sharding_type} with {kernel} is not in the space")
         widths = placement.widths_of(table.embedding_dim)
         targets = placement.kind.targets(placement.ranks, problem.cluster)
@@ -135,7 +134,7 @@ def fits(problem: Problem, footprint: Footprint) -> bool:
     return bool((device <= problem.capacity).all() and (host <= problem.host_capacity).all())
 
 
-# --- problems of plans ------------------------------------------------------------------------------------------------
+# --- problems of plans -----------------------------------------------------------------------------------------------
 
 
 def problem_of(plan: Plan) -> Problem:

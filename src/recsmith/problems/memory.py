@@ -1,8 +1,6 @@
-"""The bytes of pieces in the accounting of the constraints, and caches that save no memory.
+"""The bytes of pieces in the accounting of the constraints, caches that save no memory, and a rank's own batch.
 
 Legend: N pieces, M modes.
-
-Bytes of what a rank has of a batch wherever tables are stored: its own samples' ids, and the embeddings for them.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -13,13 +11,12 @@ from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.problems.constraints import Constraints
 from recsmith.problems.modes import Demand, Modes
-from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
+from recsmith.sharding import DATA_PARALLEL, FUSED, SHARDING_TYPES, SPLIT_ROWS, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import ACCOUNTINGS, Bytes, Pieces, device_parts
 from recsmith.workloads import Table, Workload
 
 ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding moves an accounting off a straight line over widths
 
-_SPLIT_ROWS = [i for i, sharding in enumerate(SHARDING_TYPES) if sharding.splits_rows]
 BAG_BYTES = 16  # a length and an offset of each bag, int64 each
 OUTPUT_BYTES = 4  # embeddings arrive as fp32
 
@@ -70,10 +67,10 @@ class MemoryModel:
             rows=rows, width=widths, table_rows=demand.rows[table], table_dim=demand.dim[table],
             element_bytes=demand.element_bytes[table], ids=modes.ids[index], bags=modes.bags[index],
             outputs=modes.outputs[index], weighted=demand.weighted[table], int8=demand.int8[table],
-            data_parallel=kind == TYPE_NAMES.index("data_parallel"), kernel=modes.kernel[index],
+            data_parallel=kind == DATA_PARALLEL, kernel=modes.kernel[index],
             cache_load_factor=modes.load_factor[index], on_cpu=self.on_cpu,
             sequence=~demand.pooled[table], mean=demand.mean[table],
-            gathered=np.isin(kind, _SPLIT_ROWS) & demand.pooled[table],
+            gathered=np.isin(kind, SPLIT_ROWS) & demand.pooled[table],
         )  # fmt: skip
 
     def needless_caches(self) -> Bools:
@@ -111,9 +108,6 @@ class MemoryModel:
 def kept_modes(modes: Modes, kept: Bools) -> Modes:
     """Only these modes."""
     return replace(modes, **{field.name: getattr(modes, field.name)[kept] for field in fields(modes)})
-
-
-# --- a rank's own batch -----------------------------------------------------------------------------------------------
 
 
 def local_batch_bytes(table: Table, workload: Workload) -> tuple[float, float]:

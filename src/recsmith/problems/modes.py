@@ -1,8 +1,4 @@
-"""The ids, bags and outputs of a batch for each table, as arrays.
-
-Legend: T tables.
-
-Modes: every legal (table, type, kernel, cache factor), and what one covered rank does for it in a step.
+"""Modes: every legal (table, type, kernel, cache factor), and what one covered rank does for it in a step.
 
 Legend: T tables (in canonical order), M modes, F cache factors.
 """
@@ -15,15 +11,11 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
-from recsmith.problems.constraints import NoChoiceLeft, TableRule
-from recsmith.problems.space import Space
+from recsmith.problems.space import NoChoiceLeft, Space, TableRule
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, UVM_CACHING, WIDTH_STEP, ShardingType
 from recsmith.workloads import Table, Workload
 
 Rules = dict[str, TableRule | None]
-
-
-# --- the demand of a batch --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +62,6 @@ def _asked(table: Table, batch_size: int) -> tuple[float, float, float]:
     bags = sum([poolings * batch for _, poolings, batch in asked])
     outputs = sum([min(1.0, factor) * poolings * batch for factor, poolings, batch in asked])
     return (ids, bags, outputs) if table.pooled else (ids, ids, ids)
-
-
-# --- modes ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ def build_options(
     nothing = Bytes(none, none)
     pieces = PieceTable(mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing)
     piece, count = np.stack(pairs[::2], axis=1), np.stack(pairs[1::2], axis=1)
-    barred = np.zeros(len(mode), dtype=bool)  # decided when pieces are weighed (sequences.py)
+    barred = np.zeros(len(mode), dtype=bool)  # decided when pieces are weighed (barred_options.py)
     return pieces, Options(table=table, mode=mode, piece=piece, count=count, barred=barred, start=start)
 
 

@@ -7,11 +7,6 @@ Legend: T tables (in canonical order), M modes, P pieces, O options, W ranks, H 
     option  a mode with its columns split into pieces              (mode, up to two (piece, count) pairs)
 
 A plan chooses one option per table and a target (rank, host or the world) for each of its pieces.
-
-What the synchronisation of TorchRec's DMPCollection cannot keep equal between replicas, and so is refused.
-
-Source: torchrec 1.8, distributed/model_parallel.py, DMPCollection._cache_sync_tensors: it averages what
-`split_embedding_weights()` and the state called `sum` of `get_optimizer_state()` of FBGEMM's fused modules return.
 """
 
 from collections.abc import Iterator
@@ -24,12 +19,12 @@ from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems.barred_options import barred_options, beside_partners, fits_alone, other_openings
-from recsmith.problems.constraints import Constraints, NoChoiceLeft, TableRule, told
+from recsmith.problems.constraints import Constraints, constraint_key
 from recsmith.problems.legality import Legality
 from recsmith.problems.memory import MemoryModel, kept_modes
 from recsmith.problems.modes import Demand, Modes, Rules, build_modes, no_mode
-from recsmith.problems.options import NO_PIECE, Options, PieceTable, build_options
-from recsmith.problems.space import LARGEST_WIDTH, Space
+from recsmith.problems.options import Options, PieceTable, build_options
+from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space, TableRule
 from recsmith.problems.table_limits import NO_LIMITS, TableLimits
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
@@ -199,8 +194,8 @@ def _check_sizes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster) ->
         )
 
 
-def _access_words(access: AccessProfile | None) -> str:
-    """Words that put profiles in a fixed order."""
+def _access_key(access: AccessProfile | None) -> str:
+    """A text that puts profiles in a fixed order."""
     if access is None:
         return "None"
     return f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
@@ -217,25 +212,11 @@ def canonical_order(
         limits = (
             (rule.sharding_types, rule.compute_kernels, rule.min_width or 0, rule.cache_factors or ()) if rule else ()
         )
-        what = (table.pooling, table.data_type, _access_words(table.access), table.collection)
-        said = told(constraints, table.name) if constraints is not None else ""
+        what = (table.pooling, table.data_type, _access_key(table.access), table.collection)
+        said = constraint_key(constraints, table.name) if constraints is not None else ""
         return -table.weight_bytes, table.num_embeddings, features, what, limits, said, table.name
 
     return tuple(sorted(tables, key=key))
-
-
-__all__ = [
-    "NO_PIECE",
-    "Modes",
-    "Options",
-    "PieceTable",
-    "Problem",
-    "build_problem",
-    "canonical_order",
-]
-
-
-# --- 2D jobs ----------------------------------------------------------------------------------------------------------
 
 
 def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None:

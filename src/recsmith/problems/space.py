@@ -1,10 +1,8 @@
-"""What a search may choose from: the words that travel with every bound.
+"""What a search may choose from: its space, which travels with every bound, splits of columns, rules for single tables.
 
-How the columns of a table may be split.
+table_limits.py says what rules leave a table.
 
 Legend: a split is a tuple of (width, count) pairs, wide first, of at most two different widths.
-
-Rules for single tables: what they may choose from (table_limits.py says what that leaves them).
 """
 
 from functools import cache
@@ -29,14 +27,14 @@ MOST_ALIKE = 3  # pieces of one width beside which a fine split has one of anoth
 FINE_STEP = 8  # columns by which fine splits differ: a sector of memory in fp32
 
 
-def wrong_words(words: tuple[str, ...] | None, known: tuple[str, ...], what: str) -> str | None:
-    """What is wrong with a list of words, of which some must be known; None where nothing is."""
-    if words is None:
+def wrong_names(names: tuple[str, ...] | None, known: tuple[str, ...], what: str) -> str | None:
+    """What is wrong with a list of names, all of which must be known; None where nothing is."""
+    if names is None:
         return None
-    unknown = next((word for word in words if word not in known), None)
+    unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
         return f"no {what} is called '{unknown}'{did_you_mean(unknown, list(known))}"
-    return None if words else f"at least one {what} must be allowed; known: {', '.join(known)}"
+    return None if names else f"at least one {what} must be allowed; known: {', '.join(known)}"
 
 
 def wrong_factors(factors: tuple[float, ...] | None) -> str | None:
@@ -63,10 +61,9 @@ class Space:
     cache_factors: tuple[float, ...] = CACHE_FACTORS
 
     def __post_init__(self) -> None:
-        """Check the words; keep them in the house order, once each."""
         check_rules(
-            wrong_words(self.types, TYPE_NAMES, "sharding type"),
-            wrong_words(self.kernels, KERNEL_NAMES, "compute kernel"),
+            wrong_names(self.types, TYPE_NAMES, "sharding type"),
+            wrong_names(self.kernels, KERNEL_NAMES, "compute kernel"),
             wrong_factors(self.cache_factors),
         )
         object.__setattr__(self, "types", tuple(name for name in TYPE_NAMES if name in self.types))
@@ -80,9 +77,6 @@ class Space:
         factors = ", ".join(f"{factor:g}" for factor in self.cache_factors)
         kernels = [f"{kernel} at {factors}" if kernel == UVM_CACHING.name else kernel for kernel in self.kernels]
         return f"{types}; widths {self.widths}; kernels {', '.join(kernels)}"
-
-
-# --- splits of columns ------------------------------------------------------------------------------------------------
 
 
 def torchrec_width(dim: int, min_partition: int | None = None) -> int:
@@ -148,7 +142,7 @@ def _fine(dim: int) -> list[tuple[int, int]]:
     return [(n, width) for n in range(1, MOST_ALIKE + 1) for width in widths if dim > n * width != dim - width]
 
 
-# --- rules for single tables ------------------------------------------------------------------------------------------
+# --- rules for single tables -----------------------------------------------------------------------------------------
 
 
 class NoChoiceLeft(UsageError):
@@ -199,10 +193,9 @@ class Pin:
     cache: Cache | None = None
 
     def __post_init__(self) -> None:
-        """Check the words; write out the cache that FBGEMM makes where nothing is said."""
         check_rules(
-            wrong_words((self.sharding_type,), TYPE_NAMES, "sharding type"),
-            wrong_words((self.compute_kernel,), KERNEL_NAMES, "compute kernel"),
+            wrong_names((self.sharding_type,), TYPE_NAMES, "sharding type"),
+            wrong_names((self.compute_kernel,), KERNEL_NAMES, "compute kernel"),
         )
         if self.cache is None and self.compute_kernel == UVM_CACHING.name:
             object.__setattr__(self, "cache", Cache(load_factor=CACHE_LOAD_FACTOR))
@@ -247,11 +240,10 @@ class TableRule:
     optional: bool = False
 
     def __post_init__(self) -> None:
-        """Check the words."""
         numbers = (_wrong_numbers(getattr(self, name), name, self.tables) for name in PLACES)
         check_rules(
-            wrong_words(self.sharding_types, TYPE_NAMES, "sharding type"),
-            wrong_words(self.compute_kernels, KERNEL_NAMES, "compute kernel"),
+            wrong_names(self.sharding_types, TYPE_NAMES, "sharding type"),
+            wrong_names(self.compute_kernels, KERNEL_NAMES, "compute kernel"),
             _wrong_width(self.min_width, "min_width", self.tables),
             wrong_factors(self.cache_factors),
             _wrong_widths(self.widths, self.tables),

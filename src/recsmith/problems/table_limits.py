@@ -13,8 +13,8 @@ from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans.check import check_placement
-from recsmith.problems.constraints import Constraints, NoChoiceLeft, Pin, TableRule
-from recsmith.problems.space import Split
+from recsmith.problems.constraints import Constraints
+from recsmith.problems.space import NoChoiceLeft, Pin, Split, TableRule
 from recsmith.sharding.coverage import by_target
 from recsmith.workloads import Table
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from recsmith.analyses.alternatives import Alternative
 from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, TableAccount
 from recsmith.files import Raw, encode
-from recsmith.plans import PARTS, kernel_words
+from recsmith.plans import PARTS, describe_kernel
 from recsmith.reports.layout import add_first, grid, line
 from recsmith.reports.plans import part_words
 from recsmith.units import counted, format_size, format_time
@@ -105,7 +105,7 @@ def account_report(account: TableAccount) -> Iterator[RenderableType]:
     yield line("table", _table_words(account.table))
     split = f", columns {_split_words(placement.widths)}" if placement.widths else ""
     where = f"{'ranks' if len(placement.ranks) > 1 else 'rank'} {_ranks_words(placement.ranks)}"
-    kernel = kernel_words(placement.compute_kernel, placement.cache)
+    kernel = describe_kernel(placement.compute_kernel, placement.cache)
     yield line("placed", f"{placement.sharding_type}, kernel {kernel}{split}, on {where}")
     for shard in account.shards[:MOST_SHARDS] if len(account.shards) > 1 else ():
         yield line("", f"rank {shard.rank}: rows {_span_words(shard.rows)}, columns {_span_words(shard.columns)}")
@@ -189,7 +189,7 @@ def _all_but_type(option: Alternative) -> tuple[object, ...]:
 def _alternative_row(same: Sequence[Alternative]) -> tuple[str, ...]:
     """A row of options that differ in their sharding type alone."""
     option = same[0]
-    kernel = kernel_words(option.compute_kernel, option.cache)
+    kernel = describe_kernel(option.compute_kernel, option.cache)
     layout = ", ".join(each.sharding_type for each in same), _split_words(option.widths) or "whole", kernel
     if option.total_s is None or option.change is None:
         return "", *layout, "no room", "", ""

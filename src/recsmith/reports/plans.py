@@ -17,8 +17,8 @@ from recsmith.plans import (
     Plan,
     PlanDiff,
     StepCost,
+    describe_kernel,
     inexact_tables,
-    kernel_words,
     plan_to_raw,
 )
 from recsmith.plans.diff import Change
@@ -75,7 +75,7 @@ def hosted_words(plan: Plan) -> str | None:
     if not hosted:
         return None
     weight = {table.name: table.weight_bytes for table in plan.workload.tables}
-    counts = Counter(kernel_words(placement.compute_kernel, placement.cache) for placement in hosted)
+    counts = Counter(describe_kernel(placement.compute_kernel, placement.cache) for placement in hosted)
     kernels = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     size = format_size(sum(weight[placement.table] for placement in hosted))
     return f"{counted(len(hosted), 'table')}, {size} of weights in host memory: {kernels}"
@@ -228,7 +228,7 @@ def placement_words(placement: Placement | None) -> str:
     more = " …" if len(placement.ranks) > MOST_NAMED else ""
     ranks = ", ".join(str(rank) for rank in placement.ranks[:MOST_NAMED]) + more
     widths = f" widths {'+'.join(map(str, placement.widths[:MOST_NAMED]))}" if placement.widths else ""
-    kernel = f" {kernel_words(placement.compute_kernel, placement.cache)}" if is_hosted(placement) else ""
+    kernel = f" {describe_kernel(placement.compute_kernel, placement.cache)}" if is_hosted(placement) else ""
     return f"{placement.sharding_type}{kernel} on {ranks}{widths}"
 
 

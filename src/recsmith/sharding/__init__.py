@@ -1,7 +1,5 @@
-"""The seven sharding types of TorchRec, one file each (shards, legality, traffic); kernels; memory of shards."""
+"""The seven sharding types of TorchRec (shards, legality, traffic), compute kernels, and the memory of shards."""
 
-from recsmith.errors import UsageError
-from recsmith.files import did_you_mean
 from recsmith.sharding.base import (
     DENSE,
     FUSED,
@@ -17,44 +15,10 @@ from recsmith.sharding.base import (
     ShardingType,
     Span,
 )
-from recsmith.sharding.types import (
-    ColumnWise,
-    DataParallel,
-    GridShard,
-    RowWise,
-    TableColumnWise,
-    TableRowWise,
-    TableWise,
-)
-
-SHARDING_TYPES: tuple[ShardingType, ...] = (
-    TableWise(), ColumnWise(), TableColumnWise(), RowWise(), TableRowWise(), GridShard(), DataParallel(),
-)  # fmt: skip
-TYPE_NAMES: tuple[str, ...] = tuple(kind.name for kind in SHARDING_TYPES)
-
-
-def sharding_type(name: str) -> ShardingType:
-    """The sharding type of a TorchRec name such as 'row_wise'."""
-    if name not in TYPE_NAMES:
-        raise UsageError(f"no sharding type is called '{name}'{did_you_mean(name, list(TYPE_NAMES))}")
-    return SHARDING_TYPES[TYPE_NAMES.index(name)]
-
+from recsmith.sharding.types import DATA_PARALLEL, SHARDING_TYPES, SPLIT_COLUMNS, SPLIT_ROWS, TYPE_NAMES, sharding_type
 
 __all__ = [
-    "DENSE",
-    "FUSED",
-    "HOST_KERNELS",
-    "KERNELS",
-    "KERNEL_NAMES",
-    "SHARDING_TYPES",
-    "TYPE_NAMES",
-    "UVM",
-    "UVM_CACHING",
-    "WIDTH_STEP",
-    "Collective",
-    "Kernel",
-    "Shard",
-    "ShardingType",
-    "Span",
-    "sharding_type",
-]
+    "DATA_PARALLEL", "DENSE", "FUSED", "HOST_KERNELS", "KERNELS", "KERNEL_NAMES", "SHARDING_TYPES", "SPLIT_COLUMNS",
+    "SPLIT_ROWS", "TYPE_NAMES", "UVM", "UVM_CACHING", "WIDTH_STEP", "Collective", "Kernel", "Shard", "ShardingType",
+    "Span", "sharding_type",
+]  # fmt: skip

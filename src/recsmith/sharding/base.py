@@ -1,6 +1,4 @@
-"""The compute kernels of TorchRec that plans may use, and where each keeps the rows of a table.
-
-What all sharding types share: how a table is cut into pieces, and where pieces may be placed.
+"""Compute kernels, and what all sharding types share: how a table is cut into pieces, and where these may be placed.
 
 A *piece* is a range of columns on one *span*: a rank, a host, or the world. It covers every rank of its span with one
 shard: all rows, one block of rows, or a full copy. A sharding type is three answers: which span, whether columns may
@@ -19,9 +17,6 @@ from recsmith.sharding.coverage import covering_target, first_rank, last_rank
 from recsmith.workloads import Table
 
 WIDTH_STEP = 4  # columns; FBGEMM's kernels read rows in vectors of four elements
-
-
-# --- kernels ----------------------------------------------------------------------------------------------------------
 
 
 @noun
@@ -48,9 +43,6 @@ UVM_CACHING = Kernel(name="fused_uvm_caching", in_host_memory=True, cached=True)
 KERNELS: tuple[Kernel, ...] = (FUSED, DENSE, UVM, UVM_CACHING)
 KERNEL_NAMES: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS)
 HOST_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.in_host_memory)
-
-
-# --- sharding types ---------------------------------------------------------------------------------------------------
 
 
 class Span(IntEnum):

@@ -1,45 +1,38 @@
-"""table_wise: the whole table on one rank.
-
-column_wise: ranges of columns, each on any rank; widths may differ and ranks may repeat.
-
-table_column_wise: ranges of columns on the ranks of one host.
-
-row_wise: blocks of ceil(rows / world_size) rows, one on every rank.
-
-table_row_wise: blocks of ceil(rows / local_world_size) rows on the ranks of one host.
-
-grid_shard: two or more equal ranges of columns, each row-wise over a host.
-
-data_parallel: a full copy on every rank, gradients all-reduced, stepped by a dense optimizer.
-"""
+"""The seven sharding types of TorchRec, and how arrays refer to them: by their places in SHARDING_TYPES."""
 
 from collections.abc import Sequence
 
 from recsmith.clusters import Cluster
-from recsmith.errors import PlanMismatch
+from recsmith.errors import PlanMismatch, UsageError
+from recsmith.files import did_you_mean
 from recsmith.sharding.base import DENSE, WIDTH_STEP, Collective, ShardingType, Span
 from recsmith.workloads import Table
 
+_ALL_TO_ALL = (Collective("all_to_all", "world"),)
+_TO_HOSTS = (Collective("reduce_scatter", "host"), Collective("all_to_all", "across_hosts"))
+_FROM_HOSTS = (Collective("all_to_all", "across_hosts"), Collective("all_gather", "host"))
+
 
 class TableWise(ShardingType):
-    """One rank looks up the ids of all samples and sends each rank its samples' embeddings."""
+    """The whole table on one rank, which looks up the ids of all samples and sends each rank its embeddings."""
 
     name = "table_wise"
     span = Span.RANK
     runs_sequences = True
-    forward = (Collective("all_to_all", "world"),)
-    backward = (Collective("all_to_all", "world"),)
+    forward = backward = _ALL_TO_ALL
 
 
 class ColumnWise(ShardingType):
-    """Every column piece looks up all ids, so splitting repeats the ids but divides rows, outputs and memory."""
+    """Ranges of columns, each on any rank; widths may differ and ranks may repeat.
+
+    Every piece looks up all ids, so splitting repeats the ids but divides rows, outputs and memory.
+    """
 
     name = "column_wise"
     span = Span.RANK
     splits_columns = True
     runs_sequences = True
-    forward = (Collective("all_to_all", "world"),)
-    backward = (Collective("all_to_all", "world"),)
+    forward = backward = _ALL_TO_ALL
 
     def equal_widths(self, table: Table, cluster: Cluster) -> bool:
         """On one rank all pieces are neighbours; and TorchRec takes a sequence's first width for all of them.
@@ -50,13 +43,12 @@ class ColumnWise(ShardingType):
 
 
 class TableColumnWise(ShardingType):
-    """column_wise kept on one host."""
+    """Ranges of columns on the ranks of one host."""
 
     name = "table_column_wise"
     span = Span.RANK
     splits_columns = True
-    forward = (Collective("all_to_all", "world"),)
-    backward = (Collective("all_to_all", "world"),)
+    forward = backward = _ALL_TO_ALL
 
     def refusal(self, table: Table, cluster: Cluster) -> str | None:
         """As of any type; and in a 2D job, where TorchRec 1.8 gives ranks without a shard no shape of the table."""
@@ -76,7 +68,10 @@ class TableColumnWise(ShardingType):
 
 
 class RowWise(ShardingType):
-    """Every rank pools the rows it has for all samples; a reduce-scatter adds the partial sums."""
+    """Blocks of ceil(rows / world_size) rows, one on every rank.
+
+    Every rank pools the rows it has for all samples; a reduce-scatter adds the partial sums.
+    """
 
     name = "row_wise"
     span = Span.WORLD
@@ -87,24 +82,22 @@ class RowWise(ShardingType):
 
 
 class TableRowWise(ShardingType):
-    """row_wise within a host, all-to-all between hosts."""
+    """Blocks of ceil(rows / local_world_size) rows on the ranks of one host, all-to-all between hosts."""
 
     name = "table_row_wise"
     span = Span.HOST
     splits_rows = True
-    forward = (Collective("reduce_scatter", "host"), Collective("all_to_all", "across_hosts"))
-    backward = (Collective("all_to_all", "across_hosts"), Collective("all_gather", "host"))
+    forward, backward = _TO_HOSTS, _FROM_HOSTS
 
 
 class GridShard(ShardingType):
-    """table_row_wise per column piece; with one piece it would be table_row_wise."""
+    """Two or more equal ranges of columns, each row-wise over a host; with one it would be table_row_wise."""
 
     name = "grid_shard"
     span = Span.HOST
     splits_columns = True
     splits_rows = True
-    forward = (Collective("reduce_scatter", "host"), Collective("all_to_all", "across_hosts"))
-    backward = (Collective("all_to_all", "across_hosts"), Collective("all_gather", "host"))
+    forward, backward = _TO_HOSTS, _FROM_HOSTS
 
     def column_counts(self, table: Table, cluster: Cluster) -> tuple[int, int]:
         """At least two pieces, at most one per host."""
@@ -123,7 +116,7 @@ class GridShard(ShardingType):
 
 
 class DataParallel(ShardingType):
-    """Every rank looks up only its own samples; no embedding travels, the gradient of the whole table does."""
+    """A full copy on every rank, which looks up its own samples; gradients are all-reduced, a dense optimizer steps."""
 
     name = "data_parallel"
     span = Span.WORLD
@@ -135,3 +128,19 @@ class DataParallel(ShardingType):
     def lookup_share(self, cluster: Cluster) -> tuple[int, int]:
         """The local batch only."""
         return 1, 1
+
+
+SHARDING_TYPES: tuple[ShardingType, ...] = (
+    TableWise(), ColumnWise(), TableColumnWise(), RowWise(), TableRowWise(), GridShard(), DataParallel(),
+)  # fmt: skip
+TYPE_NAMES: tuple[str, ...] = tuple(kind.name for kind in SHARDING_TYPES)
+DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
+SPLIT_ROWS = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_rows]
+SPLIT_COLUMNS = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns]
+
+
+def sharding_type(name: str) -> ShardingType:
+    """The sharding type of a TorchRec name such as 'row_wise'."""
+    if name not in TYPE_NAMES:
+        raise UsageError(f"no sharding type is called '{name}'{did_you_mean(name, list(TYPE_NAMES))}")
+    return SHARDING_TYPES[TYPE_NAMES.index(name)]

@@ -27,7 +27,7 @@ from recsmith.files import (
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.optimizers.settings import RunOptimizers, positive
 from recsmith.training.run_data import RunData
-from recsmith.workloads.workload import DataType
+from recsmith.workloads.data_types import DataType
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models

@@ -12,15 +12,6 @@ from recsmith.workloads.files import (
 from recsmith.workloads.workload import AccessProfile, Feature, Table, Workload
 
 __all__ = [
-    "WORKLOAD_FILE",
-    "AccessProfile",
-    "Feature",
-    "Table",
-    "Workload",
-    "builtins",
-    "load_workload",
-    "save_workload",
-    "workload_from_raw",
-    "workload_schema",
-    "workload_to_raw",
-]
+    "WORKLOAD_FILE", "AccessProfile", "Feature", "Table", "Workload", "builtins", "load_workload", "save_workload",
+    "workload_from_raw", "workload_schema", "workload_to_raw",
+]  # fmt: skip

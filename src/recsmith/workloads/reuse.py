@@ -13,17 +13,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.workloads.workload import NUM_REUSE_BINS, AccessProfile, Table
-from recsmith.workloads.zipf import fit_zipf, reads_per_bin, zipf_hot_share, zipf_reuse_bins, zipf_unique_rows
-
-__all__ = [
-    "DEFAULT_ZIPF",
-    "Reuse",
-    "fit_zipf",
-    "reads_per_bin",
-    "zipf_hot_share",
-    "zipf_reuse_bins",
-    "zipf_unique_rows",
-]
+from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
 
 DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tables of sample.py's shared pool read 0.14
 # unique rows a lookup in 65,536 samples, as Meta's published batches do (docs/workloads.md)

@@ -1,8 +1,7 @@
 """Sampled workloads: tables like those of a production model, any number of them.
 
-The population that sampled tables are drawn from, distilled from a public sharding report.
-
-The figures are in population.yaml; `benchmarks/table_population.py` distils them and shows how well they fit.
+The population that they are drawn from is distilled from a public sharding report; its figures are in population.yaml.
+`benchmarks/table_population.py` distils them and shows how well they fit.
 
 Legend: N tables, n tables of a kind, Q quantile levels.
 """
@@ -19,8 +18,9 @@ from recsmith._types import Floats, Ints, noun
 from recsmith.errors import UsageError
 from recsmith.files import decode, did_you_mean, parse_yaml
 from recsmith.units import format_size
+from recsmith.workloads.data_types import ELEMENT_BYTES
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
-from recsmith.workloads.workload import ELEMENT_BYTES, MOST_TABLES, AccessProfile, Feature, Table, Workload
+from recsmith.workloads.workload import MOST_TABLES, AccessProfile, Feature, Table, Workload
 
 LARGEST_SEED = 2**63
 BATCH_SIZE = 8192  # samples of a device and step, unless another is given
@@ -92,7 +92,7 @@ def _table(index: int, rows: int, dim: int, pooling: float, zipf: float) -> Tabl
     )
 
 
-# --- the population ---------------------------------------------------------------------------------------------------
+# --- the population --------------------------------------------------------------------------------------------------
 
 
 @noun

@@ -3,8 +3,6 @@
 EmbeddingStats.log (torchrec 1.8, distributed/planner/stats.py) calls the logger once a row. So each row of a report has
 the prefix of the job's logger and launcher, and rows of other ranks may stand between. A report is a frame of '#', a
 title row, rows that begin and end with '#', and the frame again; its row 'Batch Size' follows the table of parameters.
-
-Turns the text of a log into plain lines: without colours and carriage returns, with folded lines joined again.
 """
 
 import re
@@ -166,7 +164,7 @@ def _row(text: str) -> str:
 def refuse_log(text: str, source: str, keys: str) -> None:
     """Refuse a log without a report at once, before it is taken for YAML, which would be slow to parse.
 
-    keys: words, parted by '|', one of which is a key of every JSON or YAML file that is wanted.
+    keys: names, parted by '|', one of which is a key of every JSON or YAML file that is wanted.
 
     Raises:
         CorruptFile: the source is named as logs are or large, and has none of the keys.
@@ -184,7 +182,7 @@ def refuse_log(text: str, source: str, keys: str) -> None:
         )
 
 
-# --- plain lines ------------------------------------------------------------------------------------------------------
+# --- plain lines -----------------------------------------------------------------------------------------------------
 
 
 def plain_lines(text: str, word: str) -> str:

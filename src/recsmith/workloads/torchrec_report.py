@@ -1,15 +1,12 @@
 """Reads the text that TorchRec's planner logs (EmbeddingStats): one row per table under 'Parameter Info'.
 
-The rows come without what a job's log adds to them (torchrec_log.py).
+The rows come without what a job's log adds to them (torchrec_log.py). After the table stand a blank row and
+'Batch Size', then 'Compute Kernels Count', whose counts add up to the number of tables (torchrec 1.8,
+distributed/planner/stats.py).
 
 The report gives sums over a table's features, so equal features are assumed: each gets
 num_poolings = sum / features and pooling_factor = indices / poolings, which keeps ids and poolings exact.
 It names neither data type nor optimizer: fp32 and sgd are assumed.
-
-The rows of one report of TorchRec's planner: whether they are whole, and whether they equal another's.
-
-EmbeddingStats.log (torchrec 1.8, distributed/planner/stats.py) writes the table under 'Parameter Info', a blank row and
-'Batch Size', then 'Compute Kernels Count', whose counts add up to the number of tables.
 """
 
 import re
@@ -124,7 +121,7 @@ def _batch_sizes(cell: str, count: int, usual: int) -> list[int | None]:
     return sizes
 
 
-# --- whole reports ----------------------------------------------------------------------------------------------------
+# --- whole reports ---------------------------------------------------------------------------------------------------
 
 
 @dataclass

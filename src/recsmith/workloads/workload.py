@@ -1,9 +1,4 @@
-"""Access profiles: how unevenly the rows of a table are read.
-
-Embedding tables and the sparse features that read them.
-
-A model's embedding tables and the batch that reads them.
-"""
+"""What is trained: sparse features, the embedding tables that they read and how, and the batch."""
 
 import math
 from collections import Counter
@@ -14,21 +9,16 @@ from typing import Literal
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.units import format_size
+from recsmith.workloads.data_types import ELEMENT_BYTES, DataType, Pooling
 from recsmith.workloads.optimizers import OptimizerName
 
 NUM_REUSE_BINS = 17  # (0,1], (1,2], (2,4] ... (16384,32768], >32768 reads of a row in the counted batch
 STEEPEST_ZIPF = 10.0  # largest exponent of a profile; with it, nearly all reads go to one row
 ROUNDED = 1e-3  # how far shares may be from adding up to 1: files round them
-DataType = Literal["fp32", "fp16", "bf16", "int8"]
-Pooling = Literal["sum", "mean", "none"]
 
-ELEMENT_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}  # of a weight
 LARGEST_COUNT = 2**53  # counts stay exact as floating-point numbers
 MOST_TABLES = 1_000_000  # more are taken for a mistake
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
-
-
-# --- access profiles --------------------------------------------------------------------------------------------------
 
 
 @noun
@@ -46,7 +36,6 @@ class AccessProfile:
     unique_rows: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that exactly one of the two forms is given, and is complete."""
         if (self.zipf is None) == (self.reuse_bins is None):
             raise UsageError(
                 "an access profile is either {zipf} or {reuse_bins, lookups, unique_rows}; give one of the two"
@@ -63,9 +52,6 @@ class AccessProfile:
             raise UsageError(
                 "reuse_bins need the `lookups` and `unique_rows` they were counted at (1 <= unique_rows <= lookups)"
             )
-
-
-# --- features and tables ----------------------------------------------------------------------------------------------
 
 
 def _wrong_name(name: str, what: str) -> str | None:
@@ -106,7 +92,6 @@ class Feature:
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        """Check names and amounts."""
         check_rules(
             _wrong_name(self.name, "feature"),
             _wrong_amount(self.pooling_factor, f"pooling_factor of feature '{self.name}'"),
@@ -146,7 +131,6 @@ class Table:
     access: AccessProfile | None = None
 
     def __post_init__(self) -> None:
-        """Check names, counts, and that the features agree."""
         check_rules(
             _wrong_name(self.name, "table"),
             wrong_count(self.num_embeddings, f"num_embeddings of table '{self.name}'"),
@@ -175,9 +159,6 @@ class Table:
         return self.num_embeddings * self.embedding_dim * self.element_bytes
 
 
-# --- workloads --------------------------------------------------------------------------------------------------------
-
-
 @noun
 class Workload:
     """What is trained: tables, local batch size (samples per device and step) and sparse optimizer.
@@ -201,7 +182,6 @@ class Workload:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Check counts and that table names are unique."""
         check_rules(
             wrong_count(self.batch_size, "batch_size"),
             _wrong_tables(self.tables),

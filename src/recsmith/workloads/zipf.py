@@ -6,15 +6,11 @@ Reads of rank i are taken as Poisson of mean lookups * p_i, p_i = i ** -zipf / (
 For zipf 0 to 3, unique rows lie within 1e-4 of the sum over every rank (up to 10^6 of them), hot shares within 1e-7,
 bins within 1e-3 of all rows that are read (tests/workloads/test_reuse.py).
 
+Sums over the rows of a table cost the same for any number of rows. The rank of a row is its place in order of reads,
+from 1. A sum takes the first HEAD ranks one by one, and the others as an integral over the logarithm of the rank, on
+Gauss-Legendre nodes (midpoint rule: the sum of ranks a .. b is the integral from a - 1/2 to b + 1/2).
+
 Arguments are arrays (N,), or broadcast to one. Legend: N elements; J nodes; 17 bins by reads of a row in a batch.
-
-Sums over the rows of a table in order of their reads, at a cost that does not grow with the number of rows.
-
-The rank of a row is its place in that order, from 1. A sum takes the first HEAD ranks one by one, and the others as an
-integral over the logarithm of the rank, on Gauss-Legendre nodes (midpoint rule: the sum of ranks a .. b is the integral
-from a - 1/2 to b + 1/2).
-
-Legend: N elements; J nodes.
 """
 
 import math
@@ -66,9 +62,6 @@ def reads_per_bin(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
 def fit_zipf(rows: Floats, lookups: Floats, unique: Floats) -> Floats:
     """The exponent (N,), 0 to 10, at which zipf_unique_rows is `unique`; the nearer end where no exponent gives it."""
     return on_distinct(_fit, rows, lookups, unique)
-
-
-# --- rows read at all ---------------------------------------------------------------------------------------------
 
 
 def _unique_rows(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
@@ -150,7 +143,7 @@ def _chance_of(least: int) -> tuple[Floats, Floats]:
     return grid, np.log(chance / chance[-1])
 
 
-# --- sums over ranks of rows ------------------------------------------------------------------------------------------
+# --- sums over ranks of rows -----------------------------------------------------------------------------------------
 
 
 def on_columns(law: Law, *columns: Floats) -> Floats:
@@ -178,9 +171,6 @@ def _side_by_side(columns: tuple[Floats, ...]) -> Floats:
 def _by_chunks(law: Law, table: Floats) -> Floats:
     starts = range(0, max(1, table.shape[1]), ELEMENTS_AT_ONCE)
     return np.concatenate([law(*table[:, start : start + ELEMENTS_AT_ONCE]) for start in starts])
-
-
-# --- nodes --------------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -214,9 +204,6 @@ def ranks(rows: Floats) -> tuple[Floats, Floats]:
     log_rank, weight = between(*tail(rows))
     first = np.broadcast_to(LOG_HEAD, (len(rows), HEAD))
     return np.concatenate([first, log_rank], axis=1), np.concatenate([head(rows), weight], axis=1)
-
-
-# --- harmonic numbers ---------------------------------------------------------------------------------------------
 
 
 def harmonic(zipf: Floats, last: Floats) -> Floats:

@@ -99,8 +99,7 @@ class Weights:
     """The piece network and the head.
 
     centre, spread (x,): of the inputs. layers: (weight, bias) pairs, ReLU between them. base (t, b): log of what a unit
-    of each figure of work adds to each term. cells (c, 4): where trained tables lie
-    (reach.py); None in files of before.
+    of each figure of work adds to each term. cells (c, 4): where trained tables lie; None in files of before.
     """
 
     centre: Floats
@@ -150,9 +149,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
     """The tensors of a file as they are written, checked, and its card; errors as load_model."""
     raw, tensors = read_weights(path, MADE_BY)
     card = card_from_raw(raw, str(path))
-    for words, known in ((card.optimizers, OPTIMIZERS), (card.data_types, DATA_TYPES)):
-        for word in set(words) - set(known):
-            damaged(str(path), f"'{word}' is none of {', '.join(known)}", MADE_BY)
+    for names, known in ((card.optimizers, OPTIMIZERS), (card.data_types, DATA_TYPES)):
+        for name in set(names) - set(known):
+            damaged(str(path), f"'{name}' is none of {', '.join(known)}", MADE_BY)
     weights_of(tensors, card.variant, str(path))
     return tensors, card
 

@@ -1,17 +1,13 @@
-"""The inputs of learned cost models: figures of a piece's work, and inputs from which a unit's cost is predicted.
+"""The inputs of learned cost models: figures of a piece's work, and from which its cost is predicted; their reach.
 
 Reuse enters through the different rows that a batch reads: with ids and rows given, the shape of the reuse bins added
 nothing that could be measured (docs/learning.md).
 
-Legend: N pieces, b = 7 figures of work, c = 15 of a corrected model, x = 16 inputs.
+Reach: least and most of every figure by itself would call a large, cold and often read table known where training saw
+large ones, cold ones and often read ones, but none that is all three. So figures count together: rows, ids a bag,
+columns, and how often a row of a batch is read. A cell is a factor of 4 wide in each of them.
 
-How far training data reaches: cells that hold trained tables, and how far a table lies from the nearest of them.
-
-Least and most of every figure by itself would call a large, cold and often read table known where training saw large
-ones, cold ones and often read ones, but none that is all three. So figures count together: rows, ids a bag, columns,
-and how often a row of a batch is read. A cell is a factor of 4 wide in each of them.
-
-Legend: N tables, C cells, 4 figures.
+Legend: N pieces or tables, b = 7 figures of work, c = 15 of a corrected model, x = 16 inputs, C cells.
 """
 
 from collections.abc import Callable
@@ -77,7 +73,7 @@ def missing_shares(hot: Callable[[Floats], Floats], unique: Floats) -> Floats:
 
 
 def inputs_of(piece: PieceWork) -> Floats:
-    """Inputs (N, x), all of the order of 1: logarithms, shares, and words as zeros and ones."""
+    """Inputs (N, x), all of the order of 1: logarithms, shares, and names as zeros and ones."""
     element = ELEMENT[piece.data_type]
     share = np.divide(piece.unique, piece.ids, out=np.zeros(len(piece.ids)), where=piece.ids > 0)
     columns = [
@@ -91,9 +87,6 @@ def inputs_of(piece: PieceWork) -> Floats:
 
 def _log(value: Floats) -> Floats:
     return np.log2(1 + value) / 8
-
-
-# --- how far training reaches -----------------------------------------------------------------------------------------
 
 
 @noun

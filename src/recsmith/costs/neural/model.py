@@ -10,10 +10,6 @@ memory and their caches, dense data_parallel copies, sequences and weighted feat
 Source: Zha et al., Pre-train and Search (MLSys 2023), 3.2: a network of tables, their sum, a network of the sum. Ours
 differs in that terms are work times a bounded factor, in the convex head, and in what it is told (docs/learning.md).
 
-Legend: M modes.
-
-Where a learned cost model is asked beyond what it was trained on.
-
 Legend: M modes, T tables, C cells.
 """
 
@@ -36,9 +32,6 @@ PREFIX = "neural:"
 SIMULATED = "simulated:"  # the prefix of hardware whose samples come from a formula
 CLOSE = 1.0 + 1e-9  # a factor; up to it an input counts as within the range
 LEAST = 1e-9  # what a most of 0 is taken for, so that factors are finite
-
-
-# --- the model --------------------------------------------------------------------------------------------------
 
 
 class NeuralCostModel:
@@ -68,8 +61,8 @@ class NeuralCostModel:
         analytic = AnalyticCostModel().compile(problem)
         beyond = extrapolations(problem, covered, self.card, analytic.kernels.unique, self.weights.cells)
         if beyond:
-            words = ", ".join(f"{name} {factor:.3g} times" for name, factor in beyond.items())
-            warnings.warn(f"cost model {self.name} extrapolates beyond what it was trained on: {words}", stacklevel=2)
+            inputs = ", ".join(f"{name} {factor:.3g} times" for name, factor in beyond.items())
+            warnings.warn(f"cost model {self.name} extrapolates beyond what it was trained on: {inputs}", stacklevel=2)
         return NeuralEvaluator(problem, self.weights, self.card, analytic, covered, beyond)
 
     def _check(self, problem: Problem) -> None:
@@ -91,11 +84,11 @@ class NeuralCostModel:
     def _unknown(self, workload: Workload) -> str | None:
         """What of a workload no kernel was measured with: 'optimizers sgd, adagrad, not adam'."""
         card, types = self.card, sorted({table.data_type for table in workload.tables})
-        for what, words, known in (
+        for what, names, known in (
             ("optimizer", [workload.optimizer], card.optimizers),
             ("data type", types, card.data_types),
         ):
-            odd = next((word for word in words if word not in known), None)
+            odd = next((name for name in names if name not in known), None)
             if odd is not None:
                 return f"{what}s {', '.join(known)}, not {odd}"
         return None
@@ -124,9 +117,6 @@ def _covered(problem: Problem) -> Bools:
     table = problem.modes.table
     plain = problem.demand.pooled[table] & ~problem.demand.weighted[table]
     return plain & (problem.modes.kernel == FUSED.number)
-
-
-# --- where it is asked beyond its training ----------------------------------------------------------------------------
 
 
 def extrapolations(

@@ -23,8 +23,8 @@ from recsmith.files import did_you_mean
 from recsmith.hardware import Case, Scale
 from recsmith.hardware.keyed_random import CASES, KeyedRandom
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.data_types import DataType
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OPTIMIZERS, OptimizerName
-from recsmith.workloads.workload import DataType
 
 MOST_ROWS = 2_000_000  # of a table of scale cpu; one such table of 128 columns nearly fills its weights
 LEAST_POOLING = 1e-3  # ids a bag; the pool is rounded to three decimals, and less than ten times this counts as 0

@@ -28,9 +28,9 @@ from recsmith.measuring.compute.cases import DATA_TYPES
 from recsmith.planning import plan
 from recsmith.problems import Space
 from recsmith.workloads import Workload
+from recsmith.workloads.data_types import DataType
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OptimizerName
 from recsmith.workloads.sample import shared_pool
-from recsmith.workloads.workload import DataType
 
 A_TASK = 8  # cases that are taken of a task: trade-off, more take less planning and are more alike
 LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # of a task, as of the NeuroShard paper's

@@ -16,8 +16,8 @@ from recsmith.measuring.journal import Row
 from recsmith.measuring.limit import Limit
 from recsmith.measuring.revisits import case_of
 from recsmith.measuring.rows import read_columns
+from recsmith.workloads.data_types import DataType
 from recsmith.workloads.optimizers import OptimizerName
-from recsmith.workloads.workload import DataType
 
 
 class CaseSource(Protocol):

@@ -3,7 +3,7 @@
 from recsmith._types import noun
 from recsmith.plans import Plan
 from recsmith.training.collectives.protocol import Codecs, GradientHook
-from recsmith.workloads.workload import ELEMENT_BYTES, DataType
+from recsmith.workloads.data_types import ELEMENT_BYTES, DataType
 
 WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose messages are no sums of several ranks
 

@@ -18,8 +18,8 @@ from recsmith.hardware import Case, default_scale, scale_of
 from recsmith.measuring.compute.cases import Cases
 from recsmith.measuring.intervals import Interval, bootstrap_median
 from recsmith.plans import Plan
+from recsmith.workloads.data_types import DataType
 from recsmith.workloads.optimizers import OPTIMIZERS
-from recsmith.workloads.workload import DataType
 
 REFERENCES = 20  # samples: trade-off, more narrow the factor's interval and take longer; not tuned further
 REFERENCE_SEED = 1  # the measurements that ship are of seed 0: no cost model was trained on these

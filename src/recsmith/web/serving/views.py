@@ -7,7 +7,7 @@ from threading import Lock
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, catalogue, named_cluster
 from recsmith.files import Raw, encode
-from recsmith.plans import Placement, Plan, PlanDiff, diff, inexact_tables, kernel_words
+from recsmith.plans import Placement, Plan, PlanDiff, describe_kernel, diff, inexact_tables
 from recsmith.reports.catalogue import Named, cost_models, planners
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
 from recsmith.web.serving import answers
@@ -115,7 +115,7 @@ def _place(placement: Placement | None) -> str | None:
     if placement is None:
         return None
     ranks = ", ".join(map(str, placement.ranks[:8])) + (" ..." if len(placement.ranks) > 8 else "")
-    kernel = kernel_words(placement.compute_kernel, placement.cache)
+    kernel = describe_kernel(placement.compute_kernel, placement.cache)
     return f"{placement.sharding_type}, {kernel}, ranks {ranks}"
 
 
