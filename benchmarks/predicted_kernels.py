@@ -18,12 +18,15 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.bench.journal import BenchSettings, RunStore, load_settings, open_run_store
 from recsmith.bench.sharding import device_of
-from recsmith.bench.tasks import SPACE, ShardingTask, draw_family_tasks
+from recsmith.bench.tasks import SPACE, draw_family_tasks
 from recsmith.costs import cost_model, price
+from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.problems import build_problem, footprint_of
 
 
-def kernels(store: RunStore, settings: BenchSettings, task: ShardingTask, planner: str) -> tuple[Floats, Floats] | None:
+def kernels(
+    store: RunStore, settings: BenchSettings, task: PlacementTask, planner: str
+) -> tuple[Floats, Floats] | None:
     """Seconds of each device (W,), predicted and measured; None where a task has no plan or no visit."""
     attempt = store.attempts.get((task.name, planner))
     visits = [store.measured[task.name, i] for i in range(settings.visits) if (task.name, i) in store.measured]

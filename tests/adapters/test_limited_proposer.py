@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from recsmith.adapters.torchrec_settings import STOCK
-from recsmith.bench.tasks import SPACE, TaskRow, draw_tasks
+from recsmith.bench.tasks import SPACE, DimRow, draw_tasks
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("torchrec")
 def test_a_limit_that_is_not_reached_changes_no_plan():
     from recsmith.adapters.torchrec_planner import plan_with_torchrec
 
-    task = draw_tasks(TaskRow(devices=4, max_dim=4), 1, 2026, "h100", 65_536).tasks[0]
+    task = draw_tasks(DimRow(devices=4, max_dim=4), 1, 2026, "h100", 65_536).tasks[0]
     limited = plan_with_torchrec(task.workload, task.cluster, SPACE, replace(STOCK, proposer_cpu_s=1000.0))
     assert limited == plan_with_torchrec(task.workload, task.cluster, SPACE, STOCK)
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from recsmith.adapters.torchrec_settings import STOCK
-from recsmith.bench.tasks import SPACE, ShardingTask, TaskRow, draw_tasks
+from recsmith.bench.tasks import SPACE, DimRow, draw_tasks
 from recsmith.costs import cost_model, step_seconds
 from recsmith.errors import NoPlanFound
+from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.problems import build_problem, footprint_of
 
 pytestmark = pytest.mark.usefixtures("torchrec")
@@ -15,11 +16,11 @@ SETTINGS = (STOCK, replace(STOCK, types=("column_wise",), min_partition="half"),
 
 
 @pytest.fixture(scope="module")
-def task() -> ShardingTask:
-    return draw_tasks(TaskRow(devices=4, max_dim=16), 1, 2026, "h100", 65_536).tasks[0]
+def task() -> PlacementTask:
+    return draw_tasks(DimRow(devices=4, max_dim=16), 1, 2026, "h100", 65_536).tasks[0]
 
 
-def test_it_is_the_least_by_the_judge(task: ShardingTask):
+def test_it_is_the_least_by_the_judge(task: PlacementTask):
     from recsmith.adapters.torchrec_best import best_of_settings
     from recsmith.adapters.torchrec_planner import plan_with_torchrec
 
@@ -36,7 +37,7 @@ def test_it_is_the_least_by_the_judge(task: ShardingTask):
     assert steps[settings] == min(steps.values()) < max(steps.values())
 
 
-def test_without_a_plan_under_any_setting_there_is_none(task: ShardingTask):
+def test_without_a_plan_under_any_setting_there_is_none(task: PlacementTask):
     from recsmith.adapters.torchrec_best import best_of_settings
 
     tight = build_problem(task.workload, task.cluster.with_memory(2**20), SPACE)

@@ -6,9 +6,10 @@ import pytest
 
 from recsmith.adapters.torchrec_settings import PROPOSERS, STOCK, TorchRecSettings
 from recsmith.bench.plans import attempt
-from recsmith.bench.tasks import SPACE, ShardingTask, TaskRow, draw_tasks
+from recsmith.bench.tasks import SPACE, DimRow, draw_tasks
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model, step_seconds
+from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.plans import check_placements
 from recsmith.problems import Constraints, build_problem, footprint_of
 
@@ -16,12 +17,12 @@ pytestmark = pytest.mark.usefixtures("torchrec")
 
 
 @pytest.fixture(params=[("cpu", 4096), ("h100", 65_536)], scope="module")
-def task(request: pytest.FixtureRequest) -> ShardingTask:
-    return draw_tasks(TaskRow(devices=4, max_dim=16), 1, 2026, *request.param).tasks[0]
+def task(request: pytest.FixtureRequest) -> PlacementTask:
+    return draw_tasks(DimRow(devices=4, max_dim=16), 1, 2026, *request.param).tasks[0]
 
 
 @pytest.mark.parametrize("word", ["torchrec", "torchrec_best"])
-def test_its_plans_are_placements_of_the_space(task: ShardingTask, word: str):
+def test_its_plans_are_placements_of_the_space(task: PlacementTask, word: str):
     found = attempt(word, task, "analytic", 0)
     assert found.error is None
     check_placements(found.placements, task.workload, task.cluster)
@@ -29,7 +30,7 @@ def test_its_plans_are_placements_of_the_space(task: ShardingTask, word: str):
     footprint_of(build_problem(task.workload, task.cluster, SPACE), found.placements)
 
 
-def test_without_room_it_finds_no_plan(task: ShardingTask):
+def test_without_room_it_finds_no_plan(task: PlacementTask):
     tight = replace(task, cluster=task.cluster.with_memory(2**20))
     found = attempt("torchrec", tight, "analytic", 0)
     assert found.placements == ()
@@ -37,7 +38,7 @@ def test_without_room_it_finds_no_plan(task: ShardingTask):
 
 
 @pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
-def test_stock_is_the_planner_that_somebody_gets_who_changes_nothing(task: ShardingTask):
+def test_stock_is_the_planner_that_somebody_gets_who_changes_nothing(task: PlacementTask):
     from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
 
     from recsmith.adapters import torchrec_planner
@@ -53,7 +54,7 @@ def test_stock_is_the_planner_that_somebody_gets_who_changes_nothing(task: Shard
 
 
 @pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
-def test_its_own_rating_is_what_cost_model_torchrec_says_of_the_plan(task: ShardingTask):
+def test_its_own_rating_is_what_cost_model_torchrec_says_of_the_plan(task: PlacementTask):
     from recsmith.adapters.torchrec_planner import plan_with_torchrec, rate_with_torchrec
 
     cluster = load_cluster("torchrec-default:4").with_memory(2**36)
@@ -64,7 +65,7 @@ def test_its_own_rating_is_what_cost_model_torchrec_says_of_the_plan(task: Shard
 
 
 @pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
-def test_narrow_shards_may_be_for_tables_that_read_much_alone(task: ShardingTask):
+def test_narrow_shards_may_be_for_tables_that_read_much_alone(task: PlacementTask):
     from recsmith.adapters import torchrec_planner
 
     some = TorchRecSettings(min_partition=4, heavy=0.5)
@@ -76,7 +77,7 @@ def test_narrow_shards_may_be_for_tables_that_read_much_alone(task: ShardingTask
 
 
 @pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
-def test_settings_reach_the_planner(task: ShardingTask):
+def test_settings_reach_the_planner(task: PlacementTask):
     from recsmith.adapters import torchrec_planner
 
     settings = TorchRecSettings(

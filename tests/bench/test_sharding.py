@@ -8,7 +8,7 @@ import pytest
 from support.benched import SETTINGS, TASK
 
 from recsmith.bench.sharding import BenchProgress, BenchResults, bench_sharding, device_of
-from recsmith.bench.tasks import TaskRow
+from recsmith.bench.tasks import DimRow
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.reports.benchmarks import bench_lines
 
@@ -25,7 +25,7 @@ def test_every_plan_of_every_task_is_measured(whole: tuple[Path, BenchResults]):
     _, found = whole
     assert found.complete
     assert len(found.attempts) == 2 * 3
-    assert {row.row for row in found.drawn} == {TaskRow(devices=4, max_dim=64), TaskRow(devices=4, max_dim=128)}
+    assert {row.row for row in found.drawn} == {DimRow(devices=4, max_dim=64), DimRow(devices=4, max_dim=128)}
     assert set(found.measured) == {(row.tasks[0].name, visit) for row in found.drawn for visit in range(2)}
     for visit in found.measured.values():
         assert set(visit.kernels) == set(SETTINGS.planners)

@@ -14,8 +14,7 @@ from recsmith.bench.tasks import (
     LEARNED_ROWS,
     ROWS,
     SPACE,
-    DrawnTasks,
-    TaskRow,
+    DimRow,
     device_bytes,
     draw_family_tasks,
     draw_tasks,
@@ -25,17 +24,18 @@ from recsmith.bench.tasks import (
 )
 from recsmith.costs import cost_model
 from recsmith.errors import UsageError
+from recsmith.learning.policies.tasks import PlacementTasks
 from recsmith.measuring.compute.cases import MOST_ROWS
 from recsmith.planning import find_planner
 from recsmith.problems import build_problem
 from recsmith.reports.benchmarks import bench_lines, bench_to_raw
 from recsmith.workloads.sample import shared_pool
 
-ROW = TaskRow(devices=4, max_dim=32)
+ROW = DimRow(devices=4, max_dim=32)
 
 
 @pytest.fixture(scope="module")
-def drawn() -> DrawnTasks:
+def drawn() -> PlacementTasks:
     return draw_tasks(ROW, 4, 2026, "h100", 65_536)
 
 
@@ -44,19 +44,19 @@ def test_there_are_twelve_rows():
 
 
 def test_rows_are_read_in_the_order_of_the_table():
-    assert parse_rows(["8x4", "4x128"]) == (TaskRow(devices=4, max_dim=128), TaskRow(devices=8, max_dim=4))
+    assert parse_rows(["8x4", "4x128"]) == (DimRow(devices=4, max_dim=128), DimRow(devices=8, max_dim=4))
     for words in (["4x5"], []):
         with pytest.raises(UsageError, match="rows are <devices>x<largest dim>: 4x4, 4x8"):
             parse_rows(words)
 
 
-def test_a_seed_gives_the_same_tasks_and_more_tasks_begin_with_them(drawn: DrawnTasks):
+def test_a_seed_gives_the_same_tasks_and_more_tasks_begin_with_them(drawn: PlacementTasks):
     again = draw_tasks(ROW, 2, 2026, "h100", 65_536)
     assert again.tasks == drawn.tasks[:2]
     assert draw_tasks(ROW, 1, 2027, "h100", 65_536).tasks[0] != drawn.tasks[0]
 
 
-def test_tasks_are_those_of_the_paper(drawn: DrawnTasks):
+def test_tasks_are_those_of_the_paper(drawn: PlacementTasks):
     pool = {table.name: table for table in shared_pool().tables}
     for task in drawn.tasks:
         work = task.workload
@@ -69,14 +69,14 @@ def test_tasks_are_those_of_the_paper(drawn: DrawnTasks):
 
 
 def test_the_batch_and_the_device_change_nothing_else():
-    row = TaskRow(devices=4, max_dim=64)
+    row = DimRow(devices=4, max_dim=64)
     (small,), (large,) = (draw_tasks(row, 1, 7, *words).tasks for words in (("cpu", 4096), ("h100", 65_536)))
     assert small.name == large.name
     assert small.workload.tables == large.workload.tables
     assert (small.workload.batch_size, large.workload.batch_size) == (1024, 16_384)
 
 
-def test_no_shard_that_cannot_be_split_decides_a_task(drawn: DrawnTasks):
+def test_no_shard_that_cannot_be_split_decides_a_task(drawn: PlacementTasks):
     for task in drawn.tasks:
         pooling = np.array([table.features[0].pooling_factor for table in task.workload.tables])
         dims = np.array([table.embedding_dim for table in task.workload.tables])
@@ -92,7 +92,7 @@ def test_the_largest_share_is_that_of_the_narrowest_shard():
     assert largest_share(np.array([3.0, 3.0]), np.array([4, 4]), 4) == pytest.approx(2.0)
 
 
-def test_memory_holds_a_sixteenth_more_than_an_even_share_and_half_of_the_largest_table(drawn: DrawnTasks):
+def test_memory_holds_a_sixteenth_more_than_an_even_share_and_half_of_the_largest_table(drawn: PlacementTasks):
     for task in drawn.tasks:
         problem = build_problem(task.workload, task.cluster, SPACE)
         assert task.cluster.hbm_bytes == device_bytes(problem)
@@ -101,7 +101,7 @@ def test_memory_holds_a_sixteenth_more_than_an_even_share_and_half_of_the_larges
         assert task.cluster.capacities[0] > max(weights.sum() / 4, largest) * 16 / 15
 
 
-def test_tasks_can_be_planned(drawn: DrawnTasks):
+def test_tasks_can_be_planned(drawn: PlacementTasks):
     for task in drawn.tasks:
         problem = build_problem(task.workload, task.cluster, SPACE)
         found = find_planner("cost_greedy").plan(problem, cost_model("analytic").compile(problem))

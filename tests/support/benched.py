@@ -5,13 +5,13 @@ from pathlib import Path
 
 from recsmith.bench.journal import BenchSettings
 from recsmith.bench.sharding import BenchResults, bench_sharding
-from recsmith.bench.tasks import TaskRow, draw_tasks
+from recsmith.bench.tasks import DimRow, draw_tasks
 
 SETTINGS = BenchSettings(
     hardware="simulated:h100?noise=0.03", cost_model="analytic", rows=("4x128", "4x64"), tasks=1,
     planners=("random", "cost_greedy", "size_greedy@torchrec"), visits=2, seed=2026, global_batch=65_536,
 )  # fmt: skip
-TASK = draw_tasks(TaskRow(devices=4, max_dim=64), 1, 2026, "h100", 65_536).tasks[0]
+TASK = draw_tasks(DimRow(devices=4, max_dim=64), 1, 2026, "h100", 65_536).tasks[0]
 
 
 @cache

@@ -22,7 +22,7 @@ import numpy as np
 from recsmith._types import Floats, noun
 from recsmith.bench.journal import MeasuredVisit
 from recsmith.bench.sharding import BenchResults
-from recsmith.bench.tasks import DrawnTasks
+from recsmith.learning.policies.tasks import PlacementTasks
 from recsmith.measuring.intervals import Interval, draw_visits, interval
 from recsmith.verifying.kernels.steps import resampled_steps
 
@@ -177,7 +177,9 @@ class GainTable:
 def references(results: BenchResults) -> tuple[str, ...]:
     """The planners that others are compared with: auto and the family's under any cost model, or the run's first."""
     own = ("neuroshard",) if results.settings.family == "sharding" else ("dreamshard", "autoshard")
-    names = [word for name in (REFERENCE, *own) for word in results.settings.planners if word.split("@")[0] == name]
+    names = [
+        planner for name in (REFERENCE, *own) for planner in results.settings.planners if planner.split("@")[0] == name
+    ]
     return tuple(names or results.settings.planners[:1])
 
 
@@ -192,7 +194,7 @@ def tables_of(results: BenchResults) -> tuple[GainTable, ...]:
     )
 
 
-def _visits(results: BenchResults, row: DrawnTasks) -> Iterator[tuple[str, list[MeasuredVisit]]]:
+def _visits(results: BenchResults, row: PlacementTasks) -> Iterator[tuple[str, list[MeasuredVisit]]]:
     """The visits of each task that was visited."""
     for task in row.tasks:
         found = [results.measured.get((task.name, visit)) for visit in range(results.settings.visits)]
@@ -213,23 +215,23 @@ def _rows(results: BenchResults, steps: Mapping[str, Mapping[str, Resampled]], r
 
 def planning_medians(results: BenchResults) -> dict[str, float]:
     """Median CPU seconds of planning a task, by planner; NaN of a planner that has planned none."""
-    spent: dict[str, list[float]] = {word: [] for word in results.settings.planners}
+    spent: dict[str, list[float]] = {planner: [] for planner in results.settings.planners}
     for each in results.attempts.values():
         spent[each.planner].append(each.plan_s)
-    return {word: statistics.median(seconds) if seconds else float("nan") for word, seconds in spent.items()}
+    return {planner: statistics.median(seconds) if seconds else float("nan") for planner, seconds in spent.items()}
 
 
-def row_gaps(results: BenchResults, row: DrawnTasks) -> dict[str, float]:
+def row_gaps(results: BenchResults, row: PlacementTasks) -> dict[str, float]:
     """The mean gap of each planner over a row's tasks: seconds by the cost model / bound - 1.
 
     Planners that search under another cost model, and tasks without a bound, are left out; bounds are sought of a
     row's first tasks (bench/sharding.py).
     """
     found: dict[str, float] = {}
-    for word in results.settings.planners:
-        gaps = [gap for task in row.tasks if (gap := _gap(results, task.name, word)) is not None]
-        if gaps and "@" not in word:
-            found[word] = sum(gaps) / len(gaps)
+    for planner in results.settings.planners:
+        gaps = [gap for task in row.tasks if (gap := _gap(results, task.name, planner)) is not None]
+        if gaps and "@" not in planner:
+            found[planner] = sum(gaps) / len(gaps)
     return found
 
 

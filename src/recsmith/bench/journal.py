@@ -116,12 +116,10 @@ def visit_to_raw(measured: MeasuredVisit) -> Raw:
 def visit_from_raw(raw: object) -> MeasuredVisit:
     """The visit of a line; CorruptFile where a field is wrong."""
     line = decode(_RawVisit, raw, JOURNAL)
-    return MeasuredVisit(
-        task=line.task, visit=line.visit,
-        kernels={planner: np.array(seconds) for planner, seconds in line.kernels.items()},
-        comm={planner: np.array(seconds) for planner, seconds in line.comm.items()},
-        probe_s=line.probe_s, device=line.device, versions=line.versions, date=line.date, elapsed_s=line.elapsed_s,
-    )  # fmt: skip
+    fields = {name: getattr(line, name) for name in MeasuredVisit.__dataclass_fields__}
+    for name in ("kernels", "comm"):
+        fields[name] = {planner: np.array(seconds) for planner, seconds in fields[name].items()}
+    return MeasuredVisit(**fields)
 
 
 SCHEMA = "recsmith/bench-sharding/1"  # of the settings
@@ -154,7 +152,7 @@ class BenchSettings:
                 raise UsageError(f"{what} is {getattr(self, what)}; a run needs at least 1")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
-        twin = next((word for word in self.planners if self.planners.count(word) > 1), None)
+        twin = next((planner for planner in self.planners if self.planners.count(planner) > 1), None)
         if twin is not None or not self.planners:
             raise UsageError(f"planners name '{twin or 'nobody'}'; name one or more, each once")
         object.__setattr__(self, "rows", tuple(map(str, parse_family_rows(self.family, self.rows))))
@@ -242,9 +240,9 @@ def _differences(found: BenchSettings, wanted: BenchSettings) -> str:
     """What another run has instead, in words."""
     names = [name for name in BenchSettings.__dataclass_fields__ if getattr(found, name) != getattr(wanted, name)]
     return " and ".join(
-        f"{name} {_word(getattr(found, name))} instead of {_word(getattr(wanted, name))}" for name in names
+        f"{name} {_shown(getattr(found, name))} instead of {_shown(getattr(wanted, name))}" for name in names
     )
 
 
-def _word(value: object) -> str:
+def _shown(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)

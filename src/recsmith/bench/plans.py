@@ -15,10 +15,11 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.adapters.installed import require_torchrec
 from recsmith.adapters.torchrec_settings import fair_settings
-from recsmith.bench.tasks import SPACE, ShardingTask
+from recsmith.bench.tasks import SPACE
 from recsmith.bounds import lower_bound
 from recsmith.costs import DEFAULT_COST_MODEL, Evaluator, cost_model
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
+from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.planning import find_planner
 from recsmith.plans import Placement
 from recsmith.problems import Problem, build_problem, placements_of
@@ -65,55 +66,55 @@ def default_model(hardware: str) -> str:
     return name
 
 
-def check_planners(words: Sequence[str], model: str, task: ShardingTask) -> None:
-    """UsageError where a planner's word is unknown, or its cost model is, or does not price such tasks."""
+def check_planners(planners: Sequence[str], model: str, task: PlacementTask) -> None:
+    """UsageError where a planner is unknown, or its cost model is, or does not price such tasks."""
     models: dict[str, None] = {}
-    for word in words:
-        name, own = _split(word, model)
+    for planner in planners:
+        name, own = _split(planner, model)
         if name not in (TORCHREC, TORCHREC_BEST):
             find_planner(name)
             models[own] = None
-        elif "@" in word:
-            raise UsageError(f"'{word}': TorchRec's planner has a cost model of its own; write {name}")
+        elif "@" in planner:
+            raise UsageError(f"'{planner}': TorchRec's planner has a cost model of its own; write {name}")
     for own in models:
         cost_model(own)  # which warns where no device was measured for it
         _compiled(own, build_problem(task.workload, task.cluster, SPACE))
 
 
-def attempt(word: str, task: ShardingTask, model: str, seed: int) -> Attempt:
+def attempt(planner: str, task: PlacementTask, model: str, seed: int) -> Attempt:
     """The planner's placements of a task. seed: of planners that draw at random."""
-    name, own = _split(word, model)
+    name, own = _split(planner, model)
     if name in (TORCHREC, TORCHREC_BEST):
         try:
             make = _torchrec_planner(name == TORCHREC_BEST)
         except MissingExtra:
-            return Attempt(planner=word, error=NEEDS_TORCHREC, plan_s=0.0)
-        return _timed(word, lambda: (make(task, own), None))
-    return _timed(word, lambda: _placements(name, task, own, seed))
+            return Attempt(planner=planner, error=NEEDS_TORCHREC, plan_s=0.0)
+        return _timed(planner, lambda: (make(task, own), None))
+    return _timed(planner, lambda: _placements(name, task, own, seed))
 
 
-def _split(word: str, model: str) -> tuple[str, str]:
-    """(planner, cost model) of a word."""
-    name, _, own = word.partition("@")
+def _split(planner: str, model: str) -> tuple[str, str]:
+    """(planner, cost model) of a planner as it is named."""
+    name, _, own = planner.partition("@")
     return name, own or model
 
 
-def _timed(word: str, make: Callable[[], tuple[tuple[Placement, ...], float | None]]) -> Attempt:
+def _timed(planner: str, make: Callable[[], tuple[tuple[Placement, ...], float | None]]) -> Attempt:
     begun = time.process_time()
     try:
         (placements, model_s), error = make(), None
     except (NoPlanFound, Infeasible) as found:
         placements, model_s, error = (), None, str(found)
     spent = time.process_time() - begun
-    return Attempt(planner=word, placements=placements, error=error, plan_s=spent, model_s=model_s)
+    return Attempt(planner=planner, placements=placements, error=error, plan_s=spent, model_s=model_s)
 
 
-def bound_of(task: ShardingTask, model: str) -> float:
+def bound_of(task: PlacementTask, model: str) -> float:
     """Seconds that no plan of a task goes below by a cost model; 0 where it proves none."""
     return lower_bound(_compiled(model, build_problem(task.workload, task.cluster, SPACE))).bound.value_s or 0.0
 
 
-def _placements(name: str, task: ShardingTask, model: str, seed: int) -> tuple[tuple[Placement, ...], float]:
+def _placements(name: str, task: PlacementTask, model: str, seed: int) -> tuple[tuple[Placement, ...], float]:
     problem = build_problem(task.workload, task.cluster, SPACE)
     found = find_planner(name).plan(problem, _compiled(model, problem), seed=seed)
     if found.truncated:  # without a budget only Ctrl-C ends a search early, and then the run as well
@@ -127,7 +128,7 @@ def _compiled(model: str, problem: Problem) -> Evaluator:
         return cost_model(model).compile(problem)
 
 
-def _torchrec_planner(best: bool) -> Callable[[ShardingTask, str], tuple[Placement, ...]]:
+def _torchrec_planner(best: bool) -> Callable[[PlacementTask, str], tuple[Placement, ...]]:
     """TorchRec's planner, stock or the best of its settings, imported before its time is taken."""
     require_torchrec()
     if best:
@@ -136,8 +137,8 @@ def _torchrec_planner(best: bool) -> Callable[[ShardingTask, str], tuple[Placeme
     return lambda task, _: plan(task.workload, task.cluster, SPACE)
 
 
-def _best_of_torchrec(best_of_settings: Callable[..., Any]) -> Callable[[ShardingTask, str], tuple[Placement, ...]]:
-    def make(task: ShardingTask, model: str) -> tuple[Placement, ...]:
+def _best_of_torchrec(best_of_settings: Callable[..., Any]) -> Callable[[PlacementTask, str], tuple[Placement, ...]]:
+    def make(task: PlacementTask, model: str) -> tuple[Placement, ...]:
         evaluator = _compiled(model, build_problem(task.workload, task.cluster, SPACE))
         dims = [table.embedding_dim for table in task.workload.tables]
         return best_of_settings(evaluator, fair_settings(SPACE, dims, task.cluster.device.kind))[0]

@@ -12,11 +12,12 @@ from recsmith._types import noun
 from recsmith.adapters.installed import require_fbgemm
 from recsmith.bench.journal import BenchSettings, MeasuredVisit, RunStore, open_run_store
 from recsmith.bench.plans import Attempt, attempt, bound_of, check_planners
-from recsmith.bench.tasks import DrawnTasks, ShardingTask, draw_family_tasks
+from recsmith.bench.tasks import draw_family_tasks
 from recsmith.bench.visits import PlacedTask, measure_visit, place_task
 from recsmith.clusters import load_cluster
 from recsmith.errors import UsageError
 from recsmith.hardware import load_hardware
+from recsmith.learning.policies.tasks import PlacementTask, PlacementTasks
 from recsmith.verifying.kernels.visits import open_hardware
 
 KINDS = "cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]"
@@ -40,7 +41,7 @@ class BenchResults:
     """What is known at the end of a run. bounds: seconds by task. complete: whether nothing is left to do."""
 
     settings: BenchSettings
-    drawn: tuple[DrawnTasks, ...]
+    drawn: tuple[PlacementTasks, ...]
     attempts: dict[tuple[str, str], Attempt]
     measured: dict[tuple[str, int], MeasuredVisit]
     bounds: dict[str, float]
@@ -65,14 +66,18 @@ def bench_sharding(
     plan_only: measure nothing; the hardware need not be there.
 
     Raises:
-        UsageError: unknown words, hardware that cannot be measured, or a folder of other settings.
+        UsageError: unknown names, hardware that cannot be measured, or a folder of other settings.
         MissingExtra: PyTorch or FBGEMM is missing.
     """
-    drawn = tuple(_draw(settings, device_of(settings.hardware)))
+    device = device_of(settings.hardware)
+    drawn = tuple(
+        draw_family_tasks(settings.family, row, settings.tasks, settings.seed, device, settings.global_batch)
+        for row in settings.rows
+    )
     check_planners(settings.planners, settings.cost_model, drawn[0].tasks[0])
     ends = None if budget_s is None else time.monotonic() + budget_s
     with open_run_store(path, settings) as store:
-        run = _BenchRun(store, settings, _by_turns(drawn), ends, on_progress or _tell_nobody)
+        run = _BenchRun(store, settings, _by_turns(drawn), ends, on_progress or (lambda _: None))
         try:
             complete = run.plan() and run.bound() and run.measure(plan_only)
         except KeyboardInterrupt:
@@ -97,20 +102,9 @@ def device_of(hardware: str) -> str:
     return device.partition("?")[0]
 
 
-def _draw(settings: BenchSettings, device: str) -> list[DrawnTasks]:
-    return [
-        draw_family_tasks(settings.family, row, settings.tasks, settings.seed, device, settings.global_batch)
-        for row in settings.rows
-    ]
-
-
-def _by_turns(drawn: Sequence[DrawnTasks]) -> list[ShardingTask]:
+def _by_turns(drawn: Sequence[PlacementTasks]) -> list[PlacementTask]:
     """The first task of every row, then the second ..., so that a run that is ended has seen all rows."""
     return [task for place in zip(*(row.tasks for row in drawn), strict=True) for task in place]
-
-
-def _tell_nobody(_: BenchProgress) -> None:
-    """Tell nobody of a run's progress."""
 
 
 class _BenchRun:
@@ -120,7 +114,7 @@ class _BenchRun:
         self,
         store: RunStore,
         settings: BenchSettings,
-        tasks: list[ShardingTask],
+        tasks: list[PlacementTask],
         ends: float | None,
         on_progress: Callable[[BenchProgress], None],
     ) -> None:
@@ -129,14 +123,14 @@ class _BenchRun:
 
     def plan(self) -> bool:
         """Every planner's attempt at every task."""
-        wanted = [(task, word) for task in self._tasks for word in self._settings.planners]
-        for done, (task, word) in enumerate(wanted):
-            if (task.name, word) in self._store.attempts:
+        wanted = [(task, planner) for task in self._tasks for planner in self._settings.planners]
+        for done, (task, planner) in enumerate(wanted):
+            if (task.name, planner) in self._store.attempts:
                 continue
             if self._over:
                 return False
             self._report("planning", done, len(wanted))
-            self._store.add_attempt(task.name, attempt(word, task, self._settings.cost_model, self._settings.seed))
+            self._store.add_attempt(task.name, attempt(planner, task, self._settings.cost_model, self._settings.seed))
         return True
 
     def bound(self) -> bool:
@@ -166,8 +160,8 @@ class _BenchRun:
             self._store.add_visit(measure_visit(hardware, placed[task.name], visit))
         return True
 
-    def _placed(self, task: ShardingTask) -> PlacedTask:
-        attempts = [self._store.attempts[task.name, word] for word in self._settings.planners]
+    def _placed(self, task: PlacementTask) -> PlacedTask:
+        attempts = [self._store.attempts[task.name, planner] for planner in self._settings.planners]
         return place_task(task, [each for each in attempts if each.placements], self._settings.seed)
 
     @property

@@ -24,10 +24,10 @@ from typing import Literal
 import numpy as np
 
 from recsmith._types import Floats, Ints, noun
-from recsmith.clusters import Cluster, load_cluster
+from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, UsageError
-from recsmith.learning.policies.tasks import SizeRow, draw_placement_tasks, parse_size
+from recsmith.learning.policies.tasks import PlacementTask, PlacementTasks, SizeRow, draw_placement_tasks, parse_size
 from recsmith.measuring.compute.cases import MOST_ROWS
 from recsmith.planning.feasibility import check_feasible
 from recsmith.problems import Problem, Space, build_problem
@@ -45,7 +45,7 @@ MOST_ATTEMPTS = 1_000_000  # tasks drawn for a row: ends a search for tasks that
 
 
 @noun
-class TaskRow:
+class DimRow:
     """A row of the table: tasks of so many devices and dims up to max_dim."""
 
     devices: int
@@ -56,59 +56,28 @@ class TaskRow:
         return f"{self.devices}x{self.max_dim}"
 
 
-@noun
-class ShardingTask:
-    """Tables to place on devices. attempt: which of the row's drawn tasks it is."""
-
-    row: TaskRow | SizeRow
-    attempt: int
-    workload: Workload
-    cluster: Cluster
-
-    @property
-    def name(self) -> str:
-        """The task, unique within a run."""
-        return f"{self.row}-{self.attempt}"
+ROWS = tuple(DimRow(devices=devices, max_dim=dim) for devices in DEVICES for dim in MAX_DIMS)
 
 
-@noun
-class DrawnTasks:
-    """The tasks of a row, and how many more were rejected: degenerate ones, and ones proved to have no plan."""
-
-    row: TaskRow | SizeRow
-    tasks: tuple[ShardingTask, ...]
-    degenerate: int
-    infeasible: int
-
-    @property
-    def rejected(self) -> float:
-        """Share of the tasks drawn that were rejected."""
-        rejected = self.degenerate + self.infeasible
-        return rejected / (rejected + len(self.tasks))
-
-
-ROWS = tuple(TaskRow(devices=devices, max_dim=dim) for devices in DEVICES for dim in MAX_DIMS)
-
-
-def parse_rows(words: Sequence[str]) -> tuple[TaskRow, ...]:
-    """Rows of words such as 4x32, in the order of the table."""
+def parse_rows(names: Sequence[str]) -> tuple[DimRow, ...]:
+    """Rows of names such as 4x32, in the order of the table."""
     known = {str(row): row for row in ROWS}
-    odd = next((word for word in words if word not in known), None)
-    if odd is not None or not words:
+    odd = next((name for name in names if name not in known), None)
+    if odd is not None or not names:
         raise UsageError(f"no row is called '{odd or ''}'; rows are <devices>x<largest dim>: {', '.join(known)}")
-    return tuple(row for row in ROWS if str(row) in words)
+    return tuple(row for row in ROWS if str(row) in names)
 
 
-def draw_tasks(row: TaskRow, number: int, seed: int, device: str, global_batch: int) -> DrawnTasks:
+def draw_tasks(row: DimRow, number: int, seed: int, device: str, global_batch: int) -> PlacementTasks:
     """The first `number` tasks of a row that are neither degenerate nor proved impossible.
 
     device: of the catalogue. global_batch: samples of all devices and a step.
     """
-    tasks: list[ShardingTask] = []
+    tasks: list[PlacementTask] = []
     degenerate = infeasible = 0
     for attempt in range(MOST_ATTEMPTS):
         if len(tasks) == number:
-            return DrawnTasks(row=row, tasks=tuple(tasks), degenerate=degenerate, infeasible=infeasible)
+            return PlacementTasks(row=row, tasks=tuple(tasks), degenerate=degenerate, infeasible=infeasible)
         tables, dims = _draw(row, seed, attempt)
         if largest_share(_pool_pooling()[tables], dims, row.devices) >= LARGEST_SHARE:
             degenerate += 1
@@ -121,7 +90,7 @@ def draw_tasks(row: TaskRow, number: int, seed: int, device: str, global_batch: 
     raise UsageError(f"row {row} has fewer than {number} tasks among the first {MOST_ATTEMPTS:,}; ask for fewer")
 
 
-def _draw(row: TaskRow, seed: int, attempt: int) -> tuple[Ints, Ints]:
+def _draw(row: DimRow, seed: int, attempt: int) -> tuple[Ints, Ints]:
     """Places in the pool (N,), each at most once, and dims (N,)."""
     rng = np.random.default_rng([seed, row.devices, row.max_dim, attempt])
     tables = rng.choice(len(_pool().tables), int(rng.integers(LEAST_TABLES, MOST_TABLES + 1)), replace=False)
@@ -164,7 +133,7 @@ def _workload(tables: Ints, dims: Ints, batch_size: int) -> Workload:
     )
 
 
-def _task(row: TaskRow, attempt: int, workload: Workload, device: str) -> ShardingTask | None:
+def _task(row: DimRow, attempt: int, workload: Workload, device: str) -> PlacementTask | None:
     """The task with its memory; None where no plan exists, proved."""
     roomy = load_cluster(f"{device}:{row.devices}")
     cluster = roomy.with_memory(device_bytes(build_problem(workload, roomy, SPACE)))
@@ -172,7 +141,7 @@ def _task(row: TaskRow, attempt: int, workload: Workload, device: str) -> Shardi
         check_feasible(cost_model("analytic").compile(build_problem(workload, cluster, SPACE)), cost_model("analytic"))
     except Infeasible:
         return None
-    return ShardingTask(row=row, attempt=attempt, workload=workload, cluster=cluster)
+    return PlacementTask(row=row, attempt=attempt, workload=workload, cluster=cluster)
 
 
 def device_bytes(problem: Problem) -> int:
@@ -194,13 +163,13 @@ LEARNED_ROWS = tuple(
 """The grid of the DreamShard paper: 20 to 200 tables, 2 to 8 devices."""
 
 
-def parse_family_rows(family: Family, words: Sequence[str]) -> tuple[TaskRow | SizeRow, ...]:
-    """The rows of words, in order; UsageError for a word that is none, or for none at all."""
+def parse_family_rows(family: Family, names: Sequence[str]) -> tuple[DimRow | SizeRow, ...]:
+    """The rows of names, in order; UsageError for a name that is none, or for none at all."""
     if family == "sharding":
-        return parse_rows(words)
-    if not words:
+        return parse_rows(names)
+    if not names:
         raise UsageError("no rows are named; write <devices>x<tables>, such as 4x50")
-    sizes: list[SizeRow] = sorted({parse_size(word) for word in words}, key=_size)
+    sizes: list[SizeRow] = sorted({parse_size(name) for name in names}, key=_size)
     return tuple(sizes)
 
 
@@ -208,13 +177,10 @@ def _size(row: SizeRow) -> tuple[int, int]:
     return row.devices, row.tables
 
 
-def draw_family_tasks(family: Family, word: str, number: int, seed: int, device: str, global_batch: int) -> DrawnTasks:
+def draw_family_tasks(
+    family: Family, name: str, number: int, seed: int, device: str, global_batch: int
+) -> PlacementTasks:
     """The first `number` tasks of a row that are not degenerate."""
     if family == "sharding":
-        return draw_tasks(parse_rows([word])[0], number, seed, device, global_batch)
-    drawn = draw_placement_tasks(parse_size(word), number, seed, device, global_batch)
-    tasks = tuple(
-        ShardingTask(row=task.row, attempt=task.attempt, workload=task.workload, cluster=task.cluster)
-        for task in drawn.tasks
-    )
-    return DrawnTasks(row=drawn.row, tasks=tasks, degenerate=drawn.degenerate, infeasible=0)
+        return draw_tasks(parse_rows([name])[0], number, seed, device, global_batch)
+    return draw_placement_tasks(parse_size(name), number, seed, device, global_batch)

@@ -15,12 +15,13 @@ import numpy as np
 from recsmith._types import Floats, noun
 from recsmith.bench.journal import MeasuredVisit
 from recsmith.bench.plans import Attempt
-from recsmith.bench.tasks import SPACE, ShardingTask
+from recsmith.bench.tasks import SPACE
 from recsmith.costs import Evaluator, cost_model, price
 from recsmith.hardware import Hardware
 from recsmith.hardware.loads import Load, loads_of
+from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.measuring.columns import origin_columns
-from recsmith.plans import Bound, Plan, StepCost
+from recsmith.plans import Bound, Plan
 from recsmith.problems import build_problem, constraints_to_raw, footprint_of
 from recsmith.problems.constraints import Constraints
 from recsmith.verifying.kernels.visits import measure_load, turns
@@ -42,18 +43,21 @@ class PlacedTask:
         return (load for ranks in self.loads.values() for load in ranks)
 
 
-def place_task(task: ShardingTask, attempts: Sequence[Attempt], seed: int) -> PlacedTask:
+def place_task(task: PlacementTask, attempts: Sequence[Attempt], seed: int) -> PlacedTask:
     """The loads and collectives of a task's plans. seed: of the ids."""
     evaluator = cost_model(COMM_MODEL).compile(build_problem(task.workload, task.cluster, SPACE))
     plans = {each.planner: _plan(task, each, evaluator) for each in attempts}
     return PlacedTask(
         task=task.name,
-        loads={word: loads_of(plan, seed) for word, plan in plans.items()},
-        comm={word: _comm(plan.cost) for word, plan in plans.items()},
+        loads={planner: loads_of(plan, seed) for planner, plan in plans.items()},
+        comm={
+            planner: np.array([[device.forward_comm_s, device.backward_comm_s] for device in plan.cost.per_device])
+            for planner, plan in plans.items()
+        },
     )
 
 
-def _plan(task: ShardingTask, attempt: Attempt, evaluator: Evaluator) -> Plan:
+def _plan(task: PlacementTask, attempt: Attempt, evaluator: Evaluator) -> Plan:
     """An attempt as a plan, priced by COMM_MODEL; no bound is sought."""
     return Plan(
         workload=task.workload, cluster=task.cluster, constraints=constraints_to_raw(SPACE, Constraints()),
@@ -61,10 +65,6 @@ def _plan(task: ShardingTask, attempt: Attempt, evaluator: Evaluator) -> Plan:
         cost=price(evaluator, footprint_of(evaluator.problem, attempt.placements)),
         bound=Bound(value_s=None, kind="not sought", space=SPACE.describe()), gap=None,
     )  # fmt: skip
-
-
-def _comm(cost: StepCost) -> Floats:
-    return np.array([[device.forward_comm_s, device.backward_comm_s] for device in cost.per_device])
 
 
 def measure_visit(hardware: Hardware, placed: PlacedTask, visit: int) -> MeasuredVisit:
@@ -85,7 +85,7 @@ def measure_visit(hardware: Hardware, placed: PlacedTask, visit: int) -> Measure
     where = origin_columns(time.monotonic() - begun, hardware.name, hardware.device, hardware.versions)
     return MeasuredVisit(
         task=placed.task, visit=visit, comm=placed.comm,
-        kernels={word: np.array([seconds[load] for load in ranks]) for word, ranks in placed.loads.items()},
+        kernels={planner: np.array([seconds[load] for load in ranks]) for planner, ranks in placed.loads.items()},
         probe_s=float(np.median(probes)) if probes else 0.0,
         device=where["device"], versions=where["versions"], date=where["date"], elapsed_s=where["elapsed_s"],
     )  # fmt: skip

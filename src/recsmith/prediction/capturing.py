@@ -161,8 +161,8 @@ def capture(folder: str | os.PathLike[str], *, steps: int = 5, plain: int = 10, 
 
 def arm(optimizer: Any) -> None:
     """Begin the capture that the environment asks for; an optimizer has just stepped for the first time."""
-    words = json.loads(os.environ.pop(WORD))
-    begun = Capture(words.pop("folder"), CaptureSettings(**words))
+    options = json.loads(os.environ.pop(WORD))
+    begun = Capture(options.pop("folder"), CaptureSettings(**options))
     begun.__enter__()
     begun._stepped(optimizer)
 

@@ -68,17 +68,17 @@ def device_of(trace: Trace) -> TracedDevice:
     spans: list[TraceSpan] = []
     try:
         for event in trace.device:
-            words = event["args"]
+            arguments = event["args"]
             if event["cat"] in RUNS:
-                runs[int(words["correlation"])] = DeviceRun(
+                runs[int(arguments["correlation"])] = DeviceRun(
                     str(event["name"]),
                     float(event["dur"]) * MICRO,
-                    str(words.get("stream", event.get("tid"))),
+                    str(arguments.get("stream", event.get("tid"))),
                     event["cat"] != "kernel",
                 )
             else:
                 spans.append(_span(event))
-                calls[spans[-1].begin] = (spans[-1].name, int(words.get("correlation", -1)))
+                calls[spans[-1].begin] = (spans[-1].name, int(arguments.get("correlation", -1)))
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFile(
             f"'{trace.source}' is damaged: an event of the device has no {error}; capture it again"

@@ -145,8 +145,8 @@ def _waits(reference: Sequence[TraceSpan], uses: dict[int, int]) -> dict[int, in
 
 
 def _collective_name(span: TraceSpan) -> str:
-    word = span.name.removeprefix(ISSUING)
-    return NAMES.get(word, word.strip("_"))
+    name = span.name.removeprefix(ISSUING)
+    return NAMES.get(name, name.strip("_"))
 
 
 def _bytes(span: TraceSpan) -> float:

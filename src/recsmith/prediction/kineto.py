@@ -103,11 +103,12 @@ def _trace(source: str, raw: dict[str, Any], events: list[dict[str, Any]]) -> Tr
 
 
 def _span(event: dict[str, Any]) -> TraceSpan:
-    begin, words = float(event["ts"]) * MICRO, event.get("args") or {}
+    begin, arguments = float(event["ts"]) * MICRO, event.get("args") or {}
     return TraceSpan(
         str(event["name"]), begin, begin + float(event.get("dur", 0)) * MICRO, str(event["tid"]),
-        int(words.get("Record function id", -1)), words.get("Input Dims") or [], words.get("Input Strides") or [],
-        words.get("Input type") or [], [str(value) for value in words.get("Concrete Inputs") or []],
+        int(arguments.get("Record function id", -1)),
+        arguments.get("Input Dims") or [], arguments.get("Input Strides") or [],
+        arguments.get("Input type") or [], [str(value) for value in arguments.get("Concrete Inputs") or []],
     )  # fmt: skip
 
 

@@ -152,9 +152,9 @@ class Machine:
             return 0.0
         if curve is None:
             known = sorted({(each.name, each.ranks) for each in self.card.curves})
-            words = ", ".join(f"{name} on {count} ranks" for name, count in known) or "none"
+            seen = ", ".join(f"{name} on {count} ranks" for name, count in known) or "none"
             raise UsageError(
-                f"no curve of {name} on {ranks} ranks is known of this machine ({words}); measure it: recsmith measure "
+                f"no curve of {name} on {ranks} ranks is known of this machine ({seen}); measure it: recsmith measure "
                 f"kernels --ranks {ranks}, then {MADE_BY}, and name the file by --machine"
             )
         return float(curve.seconds(np.array([max(size, 1.0)]))[0]) * self.comm_factors.get(name, 1.0)

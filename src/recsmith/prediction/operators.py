@@ -122,13 +122,10 @@ def _embedding(name: str, kind: str, dims: Dims, values: Sequence[str]) -> tuple
     at = 0 if kind == "embedding_forward" else 1
     weights, tables = float(sizes[at]), float(sizes[at + 1])
     ids, offsets = (float(sizes[i]) for i in ((5, 6) if kind == "embedding_forward" else (8, 9)))
-    columns = float(dims[0][1]) if at and len(dims[0]) == 2 else _total_columns(values)
+    total = next((float(value) for value in values[3:4] if value.isdigit()), 0.0)
+    columns = float(dims[0][1]) if at and len(dims[0]) == 2 else total
     way = ADAGRAD if kind == "embedding_backward" and "adagrad" in name else 0.0
     return (tables, ids, max(offsets - 1, 0.0), columns, weights, way) if tables and offsets else None
-
-
-def _total_columns(values: Sequence[str]) -> float:
-    return next((float(value) for value in values[3:4] if value.isdigit()), 0.0)
 
 
 def _rearranged(strides: Dims) -> bool:
@@ -151,7 +148,7 @@ def _moved(kind: str, name: str, dims: Dims, types: Sequence[str]) -> KernelShap
     if kind == "reduction":
         shape = list(dims[0]) if dims and dims[0] and not isinstance(dims[0][0], list) else [1]
         return KernelShape(kind, (total, total / max(1.0, float(shape[0])), float(shape[0]), run, way))
-    written = largest if not name.endswith("_index_put_impl_") else float(_last_bytes(read))
+    written = largest if not name.endswith("_index_put_impl_") else float(math.prod(read[-1]) if read else 0)
     return KernelShape(kind, (total, written, float(max(1, len(read))), run, way))
 
 
@@ -175,10 +172,6 @@ def _transposed(dims: Dims, strides: Dims, types: Sequence[str]) -> KernelShape:
             break
         run *= extent
     return KernelShape("transpose", (size, size, apart, run, 0.0))
-
-
-def _last_bytes(read: list[tuple[int, int]]) -> int:
-    return read[-1][0] * read[-1][1] if read else 0
 
 
 def _tensors(dims: Dims, types: Sequence[str]) -> list[tuple[list[int], str]]:

@@ -16,7 +16,6 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.prediction.graph import Event, Graph, Kind
 from recsmith.prediction.host_steps import THEN
 
-OVERHEADS_SCHEMA = "recsmith/overheads/1"
 OUTLIER_RANGES = 1.5  # interquartile ranges beyond the quartiles [Lin et al.]
 ALL = ""  # in place of an operator: the mean of all of them
 Term = Literal["T1", "T2", "T3", "T4", "T5"]

@@ -33,45 +33,25 @@ Predicted = Callable[[Plan], float]
 
 @dataclass(frozen=True)
 class WeighedEvaluator:
-    """An evaluator whose collectives cost `comm` times as much. comm: above 0, or there is nothing to bound by."""
+    """An evaluator whose collectives cost `comm` times as much; all that no collective is part of is the model's.
+
+    comm: above 0, or there is nothing to bound by.
+    """
 
     base: Evaluator
     comm: float
-
-    @property
-    def problem(self) -> Problem:
-        """That of the model."""
-        return self.base.problem
-
-    @property
-    def group(self) -> Ints:
-        """That of the model."""
-        return self.base.group
-
-    @property
-    def groups(self) -> int:
-        """That of the model."""
-        return self.base.groups
-
-    @property
-    def additive(self) -> bool:
-        """That of the model."""
-        return self.base.additive
-
-    @property
-    def extrapolated(self) -> dict[str, float]:
-        """That of the model."""
-        return self.base.extrapolated
+    problem: Problem
+    group: Ints
+    groups: int
+    additive: bool
+    extrapolated: dict[str, float]
+    step_rule: StepRule
+    lifted: tuple[tuple[float, Evaluator], ...] = ()  # none: those of the model are not weighed
 
     @property
     def shared(self) -> Floats:
         """Latencies, weighed."""
         return self.base.shared * self._factors
-
-    @property
-    def step_rule(self) -> StepRule:
-        """That of the model."""
-        return self.base.step_rule
 
     @property
     def planes(self) -> tuple[Plane, ...]:
@@ -80,16 +60,11 @@ class WeighedEvaluator:
         return tuple(Plane(plane.slopes * share, plane.opening * share) for plane in self.base.planes)
 
     @property
-    def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
-        """None."""
-        return ()
-
-    @property
     def _factors(self) -> Floats:
         return np.array([self.comm if part.endswith("comm_s") else 1.0 for part in PARTS])
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
-        """Those of the model."""
+        """Work terms of pieces, which are not weighed."""
         return self.base.terms(modes, widths)
 
     def head(self, sums: Floats) -> Floats:
@@ -101,7 +76,7 @@ class WeighedEvaluator:
         return self.step_rule.phase_seconds(self.head(sums))
 
     def compute(self, sums: Floats) -> Floats:
-        """Seconds of kernels, as the model has them."""
+        """Seconds of kernels, which are not weighed."""
         return self.base.compute(sums)
 
 
@@ -119,7 +94,10 @@ class WeighedModel:
 
     def compile(self, problem: Problem) -> WeighedEvaluator:
         """The model's evaluator, weighed."""
-        return WeighedEvaluator(self.base.compile(problem), self.comm)
+        base = self.base.compile(problem)
+        return WeighedEvaluator(
+            base, self.comm, base.problem, base.group, base.groups, base.additive, base.extrapolated, base.step_rule
+        )
 
 
 @dataclass(frozen=True)
@@ -135,22 +113,22 @@ class StepPlan:
         return min(seconds for _, seconds in self.steps)
 
 
-def plan_for_step(predicted: Predicted, cost_model: str | CostModel | None = None, **words: Any) -> StepPlan:
+def plan_for_step(predicted: Predicted, cost_model: str | CostModel | None = None, **options: Any) -> StepPlan:
     """The plan with the shortest predicted step among those that some searches find.
 
-    predicted: seconds of the step of a plan (`step_predictor`). words: as of `recsmith.plan`; a time limit is for all
+    predicted: seconds of the step of a plan (`step_predictor`). options: as of `recsmith.plan`; a time limit is for all
     searches together.
 
     Raises:
         UsageError, Infeasible, NoPlanFound: as `recsmith.plan`, or the plans' steps cannot be predicted.
     """
     base = find_cost_model(cost_model)
-    if words.get("time_limit_s") is not None:
-        words["time_limit_s"] /= len(WEIGHTS)
+    if options.get("time_limit_s") is not None:
+        options["time_limit_s"] /= len(WEIGHTS)
     results: list[Result] = []
     steps: list[tuple[float, float]] = []
     for weight in WEIGHTS:
-        result = plan(**words, cost_model=base if weight == 1.0 else WeighedModel(base, weight))
+        result = plan(**options, cost_model=base if weight == 1.0 else WeighedModel(base, weight))
         if weight != 1.0:
             priced = simulate(replace(result.plan, cost_model=base.name, digest=""), base)
             result = replace(result, plan=replace(priced, planner=result.plan.planner))

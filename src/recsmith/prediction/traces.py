@@ -1,7 +1,6 @@
 """Reads a captured folder: the execution graph of all ranks, and what is worth saying about it."""
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from recsmith._types import Source, record
@@ -54,7 +53,7 @@ def is_capture(folder: Source) -> bool:
 def _abouts(path: Path) -> list[CaptureAbout]:
     first = path / about_name(0)
     if not first.is_file():
-        found = len(list(_traces(path))) if path.is_dir() else 0
+        found = len(list(path.glob("*.trace.json*"))) if path.is_dir() else 0
         raise UsageError(f"'{path}' holds {found} traces and no whole capture of rank 0; {AGAIN}")
     ranks = _about(first).ranks
     missing = [rank for rank in range(ranks) if not (path / about_name(rank)).is_file()]
@@ -82,10 +81,6 @@ def _about(path: Path) -> CaptureAbout:
         raise CorruptFile(f"'{source}' holds no object; {AGAIN}")
     about: Raw = raw  # pyright: ignore[reportUnknownVariableType]
     return decode(CaptureAbout, check_schema(about, ABOUT_SCHEMA, source), source)
-
-
-def _traces(path: Path) -> Sequence[Path]:
-    return sorted(path.glob("*.trace.json*"))
 
 
 def _unknown_notes(unknown: Counter[str]) -> list[str]:

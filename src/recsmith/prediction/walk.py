@@ -119,7 +119,9 @@ def walk(graph: Graph) -> Walk:
         for rank in ranks:
             rank.advance(meetings)
         reached = len(meetings)
-        while len(meetings) < len(graph.collectives) and _all_came(graph, ranks, len(meetings)):
+        for made in graph.collectives[reached:]:
+            if any(len(meetings) not in ranks[rank].issued for rank in made.ranks):
+                break
             meetings.append(_meet(graph, ranks, len(meetings)))
         if len(meetings) == reached:
             break
@@ -130,10 +132,6 @@ def walk(graph: Graph) -> Walk:
             "capture the same step of every rank"
         )
     return Walk(graph, [rank.times for rank in ranks], meetings)
-
-
-def _all_came(graph: Graph, ranks: list[_Rank], collective: int) -> bool:
-    return all(collective in ranks[rank].issued for rank in graph.collectives[collective].ranks)
 
 
 def _meet(graph: Graph, ranks: list[_Rank], collective: int) -> CollectiveTimes:

@@ -39,12 +39,12 @@ class WhatIf:
 
 
 def parse_what_ifs(text: str) -> tuple[WhatIf, ...]:
-    """The changes of words such as 'link=2x,overhead=0'.
+    """The changes that a text names, such as 'link=2x,overhead=0'.
 
     Raises:
-        UsageError: a word that names nothing, or a factor that is none; a link of no speed.
+        UsageError: a part that names nothing, or a factor that is none; a link of no speed.
     """
-    made = tuple(_parsed(word.strip()) for word in text.split(",") if word.strip())
+    made = tuple(_parsed(part.strip()) for part in text.split(",") if part.strip())
     twins = [(each.of, each.name) for each in made]
     twin = next((key for key in twins if twins.count(key) > 1), None)
     if twin is not None:
@@ -54,22 +54,22 @@ def parse_what_ifs(text: str) -> tuple[WhatIf, ...]:
     return made
 
 
-def _parsed(word: str) -> WhatIf:
-    key, _, value = word.partition("=")
+def _parsed(text: str) -> WhatIf:
+    key, _, value = text.partition("=")
     of, _, name = key.partition(":")
     known = {"link": (), "kernel": KINDS, "comm": None, "overhead": TERMS}
     if of not in known:
-        raise UsageError(f"--what-if '{word[:60]}' changes nothing that is known ({', '.join(known)}); {EXAMPLE}")
+        raise UsageError(f"--what-if '{text[:60]}' changes nothing that is known ({', '.join(known)}); {EXAMPLE}")
     names = known[of]
     if name and names is not None and name not in names:
-        raise UsageError(f"--what-if '{word[:60]}': known of {of} are {', '.join(names) or 'no names'}; {EXAMPLE}")
+        raise UsageError(f"--what-if '{text[:60]}': known of {of} are {', '.join(names) or 'no names'}; {EXAMPLE}")
     match = _FACTOR.fullmatch(value)
     if match is None:
-        raise UsageError(f"--what-if '{word[:60]}' has no factor such as 2x or 0.5x, or 0; {EXAMPLE}")
+        raise UsageError(f"--what-if '{text[:60]}' has no factor such as 2x or 0.5x, or 0; {EXAMPLE}")
     factor = float(match[1] or 0)
     if factor > LARGEST or (of == "link" and factor == 0):
         raise UsageError(
-            f"--what-if '{word[:60]}': a factor is at most {LARGEST:g}, and a link's is above 0; {EXAMPLE}"
+            f"--what-if '{text[:60]}': a factor is at most {LARGEST:g}, and a link's is above 0; {EXAMPLE}"
         )
     return WhatIf(of=of, name=name, factor=factor)
 

@@ -22,10 +22,10 @@ Predict = Callable[[Exchanges], Floats]
 
 
 def learn_comm(
-    folders: Sequence[Path], output: str, words: dict[str, Any], unseen: Sequence[Path] = (),
+    folders: Sequence[Path], output: str, fields: dict[str, Any], unseen: Sequence[Path] = (),
     on_epoch: Callable[[Any], None] | None = None,
 ) -> CommCard:  # fmt: skip
-    """Train a model on the exchanges of folders and write it; words: the fields of comm/training.CommRecipe.
+    """Train a model on the exchanges of folders and write it; fields: of comm/training.CommRecipe.
 
     unseen: folders of other numbers of ranks, which only judge the model. Ctrl-C ends training as a budget would;
     before the first epoch is done, nothing is written.
@@ -39,7 +39,7 @@ def learn_comm(
     blocks, left_out, origin, versions = read_exchanges(folders)
     judging = _unseen(blocks, folders, unseen)
     training = import_training("recsmith.learning.comm.training")
-    recipe = training.CommRecipe(**words)
+    recipe = training.CommRecipe(**fields)
     learning, choosing, judged = split_blocks(blocks, recipe.seed)
     network, epochs = training.train_comm(recipe, learning, choosing, on_epoch)
     tensors = network.tensors()

@@ -111,8 +111,8 @@ GROUP_FIELDS = ("seconds", "case", "batch", "optimizer", "data_type")
 def groups_of(samples: Samples, seed: int = 0, *, planned: bool = False) -> Groups:
     """Steady samples, measured with cases of a seed, as groups; planned cases share no number with random ones."""
     owner, batch, case = samples.owner, samples.batch_size, samples.number + seed * SEEDS_APART
-    optimizer = np.array([OPTIMIZERS.index(str(word)) for word in samples.optimizer], dtype=np.int64)
-    data_type = np.array([DATA_TYPES.index(str(word)) for word in samples.data_type], dtype=np.int64)
+    optimizer = np.array([OPTIMIZERS.index(str(name)) for name in samples.optimizer], dtype=np.int64)
+    data_type = np.array([DATA_TYPES.index(str(name)) for name in samples.data_type], dtype=np.int64)
     rows, dim, ids, unique = (
         each.astype(np.float64) for each in (samples.rows, samples.dim, samples.lookups, samples.unique_rows)
     )
@@ -170,7 +170,7 @@ def work_of_case(groups: Groups) -> Floats:
     """The work of each group (N,), as cases are drawn by: rows of 64 columns, times what slower kernels take longer."""
     rows: Floats = groups.summed(work_rows(groups.ids + groups.bags, groups.dim))
     by_optimizer, by_type = (
-        np.array([SLOWER.get(word, 1.0) for word in words], dtype=np.float64) for words in (OPTIMIZERS, DATA_TYPES)
+        np.array([SLOWER.get(name, 1.0) for name in words], dtype=np.float64) for words in (OPTIMIZERS, DATA_TYPES)
     )
     return rows * by_optimizer[groups.optimizer] * by_type[groups.data_type]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.clusters import Cluster, Device, catalogue, load_cluster
+from recsmith.clusters import Cluster, catalogue, load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.analytic import BACKWARD_CACHE, FORWARD_MEMORY
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, corrected_work_of, missing_shares
@@ -89,14 +89,12 @@ def workload_of(groups: Groups, index: int) -> Workload:
 
 def cluster_of(origin: Origin) -> Cluster | None:
     """One device of the catalogue of the kind that was measured, with memory for any case; None where it has none."""
-    name = next((name for name in catalogue() if is_device(origin.hardware, origin.device, _device(name))), None)
+    name = next(
+        (name for name in catalogue() if is_device(origin.hardware, origin.device, load_cluster(name).device)), None
+    )
     if name is None:
         return None
     return one_device(load_cluster(name))
-
-
-def _device(name: str) -> Device:
-    return load_cluster(name).device
 
 
 def analytic_factor(measured: Floats, analytic: Floats) -> float:

@@ -38,11 +38,11 @@ SCALED_BY = 300  # groups, of 10 ms each, that the factor of `analytic` is the m
 def learn_cost(
     folders: Sequence[Path],
     output: str,
-    words: dict[str, Any],
+    fields: dict[str, Any],
     on_epoch: Callable[[Any], None] | None = None,
     start: str | None = None,
 ) -> Card:
-    """Train a cost model on the samples of folders and write it; words: the fields of costs/training.CostRecipe.
+    """Train a cost model on the samples of folders and write it; fields: of costs/training.CostRecipe.
 
     start: the model whose weights training begins with, by name or file: those of a similar device help.
     Ctrl-C ends training as a budget would; before the first epoch is done, nothing is written.
@@ -55,11 +55,11 @@ def learn_cost(
     """
     check_output(output)
     if start:
-        words = words | _start_words(find_model(start), words.get("variant"))
-    words = words | {"variant": words.get("variant") or "convex"}
+        fields = fields | _start_fields(find_model(start), fields.get("variant"))
+    fields = fields | {"variant": fields.get("variant") or "convex"}
     groups, left_out, origin = read_groups(folders)
     training = import_training("recsmith.learning.costs.training")
-    recipe = training.CostRecipe(**words)
+    recipe = training.CostRecipe(**fields)
     digest, groups = groups.digest, _with_figures(groups, origin, recipe.variant)
     parts = [groups.take(part) for part in split(groups.case, recipe.seed)]
     learning, choosing, judging = parts
@@ -72,8 +72,8 @@ def learn_cost(
         seed=recipe.seed, data=digest, samples=len(groups), left_out=left_out, train=len(learning),
         validation=len(choosing), epochs=epochs, noise=noise_floor_of(noise_floor(groups)), ranges=ranges_of(learning),
         held_out=held_out(predicted, judging.seconds),
-        optimizers=tuple(word for i, word in enumerate(OPTIMIZERS) if i in groups.optimizer),
-        data_types=tuple(word for i, word in enumerate(DATA_TYPES) if i in groups.data_type),
+        optimizers=tuple(name for i, name in enumerate(OPTIMIZERS) if i in groups.optimizer),
+        data_types=tuple(name for i, name in enumerate(DATA_TYPES) if i in groups.data_type),
         analytic_factor=factor, start=start,
         regions=regions_of(names_of(judging), predicted.sum(axis=1) / judging.total - 1),
     )  # fmt: skip
@@ -82,7 +82,7 @@ def learn_cost(
     return card
 
 
-def _start_words(path: Path, variant: Variant | None) -> dict[str, Any]:
+def _start_fields(path: Path, variant: Variant | None) -> dict[str, Any]:
     """The weights and the variant of a file, which must be of the given variant if there is one."""
     tensors, card = load_tensors(path)
     if variant and card.variant != variant:

@@ -107,10 +107,10 @@ class FusedKernelNetwork(nn.Module):
         given |= {name: softplus_inverse(each / self._scale(each)) for name, each in slopes.items()}
         given["base"] += math.log(factor)
         given |= {name: (factor * given[name]).log() for name in ("launch", "offsets") if name in given}
-        words = {"hidden": "hidden.weight", "hidden_bias": "hidden.bias", "out": "out.weight", "out_bias": "out.bias",
+        names = {"hidden": "hidden.weight", "hidden_bias": "hidden.bias", "out": "out.weight", "out_bias": "out.bias",
                  "behind": "behind.weight", "behind_bias": "behind.bias"}  # fmt: skip
-        words |= {f"{kind}{i}": f"layers.{i}.{kind}" for kind in ("weight", "bias") for i in range(len(self.layers))}
-        self.load_state_dict(self.state_dict() | {words.get(name, name): each for name, each in given.items()})
+        names |= {f"{kind}{i}": f"layers.{i}.{kind}" for kind in ("weight", "bias") for i in range(len(self.layers))}
+        self.load_state_dict(self.state_dict() | {names.get(name, name): each for name, each in given.items()})
 
     def terms(self, work: Tensor, inputs: Tensor) -> Tensor:
         """A one and the learned terms (P, k)."""

@@ -27,10 +27,9 @@ from recsmith.files import decode, encode, parse_json
 from recsmith.jobs.messages import Arrays, receive, send, text_of, words_of
 from recsmith.jobs.piped import close_pipes, end_piped, pipe_of, start_piped
 from recsmith.learning.policies import PolicySettings
-from recsmith.learning.policies.measured import MeasuredPlacement, PlacementMeter, TrainingTask, training_task
+from recsmith.learning.policies.measured import PlacementMeter, TrainingTask, training_task
 from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.planners.autoshard import AutoShardNetwork
-from recsmith.planners.placing import ItemBatch
 from recsmith.planners.placing.policy_network import FIGURES
 
 REQUEST, ERROR = "request", "error"
@@ -84,16 +83,11 @@ def play(
     found = network.rollout(ordered, episodes, random, record=True)
     costs, step_s = np.zeros((episodes, ordered.devices, 3)), np.zeros(episodes)
     for i in np.flatnonzero(~found.dead).tolist():
-        measured = _measure(meter, task, ordered, found.target[i], visit + i)
+        footprint = ordered.assignment(found.target[i]).footprint(task.evaluator.problem)
+        measured = meter.measure(task.evaluator, footprint, visit + i)
         costs[i], step_s[i] = measured.costs, measured.step_s
     share = found.figures[:, 0, 0, FIGURES - 1] if len(ordered) else np.zeros(0)
     return Played(order, share, found.target, found.figures, found.room, found.scores, found.dead, costs, step_s)
-
-
-def _measure(
-    meter: PlacementMeter, task: TrainingTask, items: ItemBatch, target: Ints, visit: int
-) -> MeasuredPlacement:
-    return meter.measure(task.evaluator, items.assignment(target).footprint(task.evaluator.problem), visit)
 
 
 def main() -> None:

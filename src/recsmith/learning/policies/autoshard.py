@@ -262,14 +262,14 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(known)) if known else 0.0
 
 
-def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> AutoShardRecipe:
-    """The recipe of some words; without a number of actors two where measurements are simulated, and one elsewhere.
+def recipe_of(settings: PolicySettings, fields: dict[str, Any]) -> AutoShardRecipe:
+    """The recipe of some fields; without a number of actors two where measurements are simulated, and one elsewhere.
 
     Raises:
         UsageError: several actors would measure on the same real hardware.
     """
     simulated = settings.hardware.startswith("simulated:")
-    recipe = AutoShardRecipe(**{"actors": 2 if simulated else 1, **words})
+    recipe = AutoShardRecipe(**{"actors": 2 if simulated else 1, **fields})
     if recipe.actors > 1 and not simulated:
         raise UsageError(
             f"{recipe.actors} actors would disturb each other's measurements on {settings.hardware}; give --actors 1"

@@ -262,10 +262,10 @@ class DreamShardTraining:
         self.meter.count, self.iteration = len(self.samples), iteration
 
 
-def recipe_of(settings: PolicySettings, words: dict[str, Any]) -> DreamShardRecipe:
-    """The recipe of some words, for any hardware."""
+def recipe_of(settings: PolicySettings, fields: dict[str, Any]) -> DreamShardRecipe:
+    """The recipe of some fields, for any hardware."""
     del settings
-    return DreamShardRecipe(**words)
+    return DreamShardRecipe(**fields)
 
 
 def training_of(

@@ -60,7 +60,7 @@ class RunFolder:
         text = dump_json(settings)
         found = path / SETTINGS
         if found.exists():
-            _check_same(path, _read(found, settings["schema"]), _plain(settings))
+            _check_same(path, read_raw(str(found), settings["schema"]), settings)
         else:
             foreign = sorted(entry.name for entry in path.iterdir())
             if foreign:
@@ -116,41 +116,31 @@ class RunFolder:
             self._board.close()
 
 
-def _read(path: Path, schema: str) -> Raw:
-    return read_raw(str(path), schema)
-
-
-def _plain(settings: Raw) -> Raw:
-    """Settings as they are read again."""
-    return {name: value for name, value in settings.items() if name != "schema"}
-
-
 def _check_same(path: Path, found: Raw, wanted: Raw) -> None:
-    """UsageError where settings differ, with the first one that does."""
-    if found == wanted:
-        return
-    odd = next(name for name in {**wanted, **found} if found.get(name) != wanted.get(name))
-    raise UsageError(
-        f"'{path}' holds a run with {odd} {found.get(odd)} instead of {wanted.get(odd)}; give another --output, or "
-        "remove that folder"
-    )
+    """UsageError where settings differ in more than their schema, with the first one that does."""
+    names = [name for name in {**wanted, **found} if name != "schema" and found.get(name) != wanted.get(name)]
+    if names:
+        raise UsageError(
+            f"'{path}' holds a run with {names[0]} {found.get(names[0])} instead of {wanted.get(names[0])}; give "
+            "another --output, or remove that folder"
+        )
 
 
-def iterations_of(planner: PolicyName, settings: PolicySettings, words: dict[str, Any]) -> int:
-    """How many iterations a training has. words: the fields of its recipe."""
-    return _module(planner).recipe_of(settings, words).iterations
+def iterations_of(planner: PolicyName, settings: PolicySettings, fields: dict[str, Any]) -> int:
+    """How many iterations a training has. fields: of its recipe."""
+    return _module(planner).recipe_of(settings, fields).iterations
 
 
 def learn_policy(
     planner: PolicyName,
     settings: PolicySettings,
     output: str,
-    words: dict[str, Any],
+    fields: dict[str, Any],
     *,
     budget_s: float | None = None,
     on_iteration: Callable[[Any], None] | None = None,
 ) -> PolicyCard:
-    """Train a policy of a planner and write it; words: the fields of its recipe. A run that was ended goes on.
+    """Train a policy of a planner and write it; fields: of its recipe. A run that was ended goes on.
 
     Ctrl-C and the budget end training at the last whole iteration, whose policy is written.
 
@@ -163,7 +153,7 @@ def learn_policy(
     check_output(output)
     ends = None if budget_s is None else time.monotonic() + budget_s
     module, kind = _module(planner), KINDS[planner]
-    recipe = module.recipe_of(settings, words)
+    recipe = module.recipe_of(settings, fields)
     judging = settings.draw(JUDGED, JUDGING_SEED, TESTING)
     tasks = settings.draw(settings.tasks)
     meter = PlacementMeter(settings.hardware, (*tasks, *judging))
@@ -239,9 +229,9 @@ def held_out(network: PlacingNetwork, meter: PlacementMeter, tasks: Sequence[Pla
     if not own:
         raise UsageError("no unseen task has a plan of every planner; train on tasks of another size")
     best = min(CLASSIC, key=lambda name: float(np.mean(steps[name])))
-    row = tasks[0].row
     return HeldOutTasks(
-        tasks=len(own), devices=row.devices, tables=row.tables, step_s=float(np.mean(own)), best_greedy=best,
+        tasks=len(own), devices=tasks[0].cluster.world_size, tables=len(tasks[0].workload.tables),
+        step_s=float(np.mean(own)), best_greedy=best,
         greedy_step_s=float(np.mean(steps[best])), predicted_off=float(np.median(off)),
     )  # fmt: skip
 

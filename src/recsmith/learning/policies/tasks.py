@@ -21,7 +21,7 @@ Legend: N tables, D devices.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,11 +61,20 @@ class SizeRow:
         return f"{self.devices}x{self.tables}"
 
 
+class TaskRow(Protocol):
+    """A row of a table of tasks, written as on the command line."""
+
+    @property
+    def devices(self) -> int:
+        """Devices of each of its tasks."""
+        ...
+
+
 @noun
 class PlacementTask:
     """Tables to place on devices. attempt: which of the row's drawn tasks it is."""
 
-    row: SizeRow
+    row: TaskRow
     attempt: int
     workload: Workload
     cluster: Cluster
@@ -78,9 +87,9 @@ class PlacementTask:
 
 @noun
 class PlacementTasks:
-    """The tasks of a row, and how many degenerate ones were rejected. infeasible: always 0; every table has room."""
+    """The tasks of a row, and how many more were rejected: degenerate ones, and ones proved to have no plan."""
 
-    row: SizeRow
+    row: TaskRow
     tasks: tuple[PlacementTask, ...]
     degenerate: int
     infeasible: int = 0
@@ -88,19 +97,20 @@ class PlacementTasks:
     @property
     def rejected(self) -> float:
         """Share of the tasks drawn that were rejected."""
-        return self.degenerate / (self.degenerate + len(self.tasks))
+        rejected = self.degenerate + self.infeasible
+        return rejected / (rejected + len(self.tasks))
 
 
-def parse_size(word: str) -> SizeRow:
-    """The row of a word such as 4x50."""
-    devices, _, tables = word.partition("x")
+def parse_size(text: str) -> SizeRow:
+    """The row of a text such as 4x50."""
+    devices, _, tables = text.partition("x")
     if devices.isascii() and tables.isascii() and devices.isdigit() and tables.isdigit():
         row = SizeRow(devices=int(devices), tables=int(tables))
         whole_hosts = row.devices <= PER_HOST or row.devices % PER_HOST == 0
         if 1 <= row.devices <= MOST_DEVICES and 1 <= row.tables <= MOST_TABLES and whole_hosts:
             return row
     raise UsageError(
-        f"'{word}' is no row; write <devices>x<tables>, such as 4x50: up to {MOST_DEVICES} devices ({PER_HOST} a host, "
+        f"'{text}' is no row; write <devices>x<tables>, such as 4x50: up to {MOST_DEVICES} devices ({PER_HOST} a host, "
         f"whole hosts) and {MOST_TABLES:,} tables"
     )
 

@@ -29,10 +29,10 @@ def model_graph(model: Model, machine: Machine, *, plan: Plan | None, ranks: int
         UsageError: a model with tables has no plan, one without has one, or the plan holds what no template knows.
     """
     if (plan is None) == (model.kind in SPARSE):
-        word = (
+        advice = (
             "has embedding tables; name their --plan" if plan is None else "has no embedding tables; leave out --plan"
         )
-        raise UsageError(f"model '{model.name or model.kind}' {word}")
+        raise UsageError(f"model '{model.name or model.kind}' {advice}")
     if plan is not None:
         samples = batch or plan.workload.batch_size
         steps = [sparse_step(model, tables, samples) for tables in tables_of(plan)]
