@@ -11,7 +11,7 @@ import numpy as np
 
 from recsmith._random import buckets
 from recsmith._types import noun
-from recsmith.embeddings import CompressionRule, EmbeddingTransform, Lookup, Part, StorageMethod
+from recsmith.embeddings import CompressionRule, EmbeddingTransform, Lookup, PhysicalTable, StorageMethod
 from recsmith.embeddings.transforms import check_ids, renamed
 from recsmith.training import Run, RunData, RunModel, train
 
@@ -30,7 +30,7 @@ class BloomTable(EmbeddingTransform):
     @property
     def parts(self):
         """One small table."""
-        return (Part(name="bloom", num_embeddings=self.rows, embedding_dim=self.embedding_dim),)
+        return (PhysicalTable(name="bloom", num_embeddings=self.rows, embedding_dim=self.embedding_dim),)
 
     @property
     def lookups(self):

@@ -6,7 +6,7 @@ from recsmith.data import JaggedIds
 from recsmith.embeddings import EmbeddingTransform, by_popularity, learn_hash
 from recsmith.embeddings.compositional import Compositional
 from recsmith.embeddings.hashing import Hashing
-from recsmith.embeddings.mixed_dimension import Block, MixedDimension
+from recsmith.embeddings.mixed_dimension import MixedDimension, WidthBlock
 from recsmith.embeddings.path_based import PathBased
 
 ROWS, COLUMNS, LONGEST = 90, 8, 3
@@ -18,7 +18,7 @@ def _compositional(sizes: tuple[int, ...], **words: object) -> Compositional:
 
 
 def _blocks(*blocks: tuple[int, int]) -> MixedDimension:
-    made = tuple(Block(num_embeddings=rows, embedding_dim=columns) for rows, columns in blocks)
+    made = tuple(WidthBlock(num_embeddings=rows, embedding_dim=columns) for rows, columns in blocks)
     return MixedDimension(num_embeddings=ROWS, embedding_dim=COLUMNS, blocks=made, order=by_popularity(COUNTS))
 
 

@@ -12,7 +12,7 @@ from embeddings.stored import TRANSFORMS, bags
 from recsmith.embeddings import IdMap, parameters
 from recsmith.embeddings.compositional import Compositional, balanced, complementary, coprime, quotient_remainder
 from recsmith.embeddings.hashing import Hashing
-from recsmith.embeddings.mixed_dimension import Block, MixedDimension
+from recsmith.embeddings.mixed_dimension import MixedDimension, WidthBlock
 from recsmith.embeddings.path_based import PathBased
 from recsmith.errors import UsageError
 
@@ -77,7 +77,7 @@ def test_parameters_of_quotient_and_remainder_are_those_of_the_reference_code() 
 
 
 def test_parameters_count_tables_and_projections() -> None:
-    blocks = (Block(num_embeddings=10, embedding_dim=8), Block(num_embeddings=30, embedding_dim=2))
+    blocks = (WidthBlock(num_embeddings=10, embedding_dim=8), WidthBlock(num_embeddings=30, embedding_dim=2))
     made = MixedDimension(num_embeddings=40, embedding_dim=8, blocks=blocks)
     assert parameters(made) == 10 * 8 + 15 * 4 + 2 * 8
     assert parameters(Hashing(num_embeddings=40, embedding_dim=8, rows=5)) == 40
@@ -102,11 +102,15 @@ WRONG = [
     ),
     (lambda: Compositional(num_embeddings=9, embedding_dim=4, sizes=(3, 3), operation="concat"), "multiples of 4"),
     (
-        lambda: MixedDimension(num_embeddings=9, embedding_dim=4, blocks=(Block(num_embeddings=8, embedding_dim=4),)),
+        lambda: MixedDimension(
+            num_embeddings=9, embedding_dim=4, blocks=(WidthBlock(num_embeddings=8, embedding_dim=4),)
+        ),
         "blocks hold 8 ids",
     ),
     (
-        lambda: MixedDimension(num_embeddings=9, embedding_dim=8, blocks=(Block(num_embeddings=9, embedding_dim=3),)),
+        lambda: MixedDimension(
+            num_embeddings=9, embedding_dim=8, blocks=(WidthBlock(num_embeddings=9, embedding_dim=3),)
+        ),
         "kernels want 1, 2 or multiples of 4",
     ),
     (

@@ -7,7 +7,7 @@ re-sharding see physical tables only. combining.py, which needs torch, puts vect
 from recsmith.embeddings.compression import CompressionRule, LogicalTable, StorageMethod, transforms_of
 from recsmith.embeddings.hashing import learn_hash
 from recsmith.embeddings.id_maps import IdMap, by_popularity, load_maps, save_maps
-from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, Part, parameters, physical
+from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, PhysicalTable, parameters, physical
 
 __all__ = [
     "CompressionRule",
@@ -15,7 +15,7 @@ __all__ = [
     "IdMap",
     "LogicalTable",
     "Lookup",
-    "Part",
+    "PhysicalTable",
     "StorageMethod",
     "by_popularity",
     "learn_hash",

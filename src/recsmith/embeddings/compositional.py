@@ -16,7 +16,7 @@ from recsmith.embeddings.compression import CompressionRule, Dial, LogicalTable,
 from recsmith.embeddings.transforms import (
     EmbeddingTransform,
     Lookup,
-    Part,
+    PhysicalTable,
     check_bags,
     check_ids,
     kept,
@@ -61,12 +61,14 @@ class Compositional(EmbeddingTransform):
         )
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PhysicalTable, ...]:
         """One table a partition."""
         width = self.embedding_dim // (len(self.sizes) if self.operation == "concat" else 1)
         one = {"center": 1.0, "reach": 0.0} if self.operation == "multiply" else {}
         return tuple(
-            Part(name=f"partition{k}", num_embeddings=rows, embedding_dim=width, **({} if k == self._largest else one))
+            PhysicalTable(
+                name=f"partition{k}", num_embeddings=rows, embedding_dim=width, **({} if k == self._largest else one)
+            )
             for k, rows in enumerate(self.sizes)
         )
 

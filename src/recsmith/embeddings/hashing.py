@@ -20,7 +20,7 @@ from recsmith._types import Floats, Ints, noun
 from recsmith.data import JaggedIds
 from recsmith.embeddings.compression import CompressionRule, Dial, LogicalTable, StorageMethod, map_of, needs_maps
 from recsmith.embeddings.id_maps import IdMap
-from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, Part, check_ids, renamed
+from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, PhysicalTable, check_ids, renamed
 from recsmith.errors import UsageError, check_rules
 
 SALT = 0x9E3779B97F4A7C15  # of the hash; any fixed word serves
@@ -50,9 +50,9 @@ class Hashing(EmbeddingTransform):
             self.row_of.check(self.num_embeddings, self.rows)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PhysicalTable, ...]:
         """One table of the rows that are left."""
-        return (Part(name="hashed", num_embeddings=self.rows, embedding_dim=self.embedding_dim),)
+        return (PhysicalTable(name="hashed", num_embeddings=self.rows, embedding_dim=self.embedding_dim),)
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:

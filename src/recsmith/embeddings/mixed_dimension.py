@@ -24,14 +24,14 @@ from recsmith.embeddings.compression import (
     needs_maps,
 )
 from recsmith.embeddings.id_maps import IdMap
-from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, Part, check_ids, kept
+from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, PhysicalTable, check_ids, kept
 from recsmith.errors import check_rules
 
 KERNEL_WIDTH = 4  # columns of the narrowest table that FBGEMM's kernels take
 
 
 @noun
-class Block:
+class WidthBlock:
     """Some ids with vectors of `embedding_dim` columns; they are `num_embeddings` many."""
 
     num_embeddings: int
@@ -57,7 +57,7 @@ class MixedDimension(EmbeddingTransform):
 
     num_embeddings: int
     embedding_dim: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[WidthBlock, ...]
     order: IdMap | None = None
 
     def __post_init__(self) -> None:
@@ -79,10 +79,10 @@ class MixedDimension(EmbeddingTransform):
             self.order.check(self.num_embeddings, self.num_embeddings)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PhysicalTable, ...]:
         """One table a block."""
         return tuple(
-            Part(name=f"block{k}", num_embeddings=block.rows, embedding_dim=block.embedding_dim * block.lanes)
+            PhysicalTable(name=f"block{k}", num_embeddings=block.rows, embedding_dim=block.embedding_dim * block.lanes)
             for k, block in enumerate(self.blocks)
         )
 
@@ -161,7 +161,7 @@ class MixedDimensions(StorageMethod):
         if self.rule.shares:
             blocks, order = _blocks(rows, self.rule.shares, self.rule.widths), map_of(self.rule, table, self.maps)
         elif self.widths[name] < columns:
-            blocks, order = (Block(num_embeddings=rows, embedding_dim=self.widths[name]),), None
+            blocks, order = (WidthBlock(num_embeddings=rows, embedding_dim=self.widths[name]),), None
         else:
             return None
         return MixedDimension(num_embeddings=rows, embedding_dim=columns, blocks=blocks, order=order)
@@ -172,12 +172,14 @@ def kernel_width(width: int) -> int:
     return width if width <= 2 else -(-width // KERNEL_WIDTH) * KERNEL_WIDTH
 
 
-def _blocks(rows: int, shares: Sequence[float], widths: Sequence[int]) -> tuple[Block, ...]:
+def _blocks(rows: int, shares: Sequence[float], widths: Sequence[int]) -> tuple[WidthBlock, ...]:
     """Blocks of ids by shares; one that would hold no id is left out."""
     ends = [round(rows * sum(shares[: k + 1])) for k in range(len(shares))]
     counts = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     return tuple(
-        Block(num_embeddings=count, embedding_dim=width) for count, width in zip(counts, widths, strict=True) if count
+        WidthBlock(num_embeddings=count, embedding_dim=width)
+        for count, width in zip(counts, widths, strict=True)
+        if count
     )
 
 

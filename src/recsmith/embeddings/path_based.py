@@ -15,7 +15,15 @@ from recsmith._types import noun
 from recsmith.data import JaggedIds
 from recsmith.embeddings.compositional import sharing
 from recsmith.embeddings.compression import LogicalTable, StorageMethod
-from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, Part, check_bags, check_ids, kept, places
+from recsmith.embeddings.transforms import (
+    EmbeddingTransform,
+    Lookup,
+    PhysicalTable,
+    check_bags,
+    check_ids,
+    kept,
+    places,
+)
 from recsmith.errors import check_rules
 
 
@@ -49,9 +57,9 @@ class PathBased(EmbeddingTransform):
         return -(-self.num_embeddings // self.networks)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PhysicalTable, ...]:
         """The table of remainders."""
-        return (Part(name="remainder", num_embeddings=self.rows, embedding_dim=self.embedding_dim),)
+        return (PhysicalTable(name="remainder", num_embeddings=self.rows, embedding_dim=self.embedding_dim),)
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:

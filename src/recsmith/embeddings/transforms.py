@@ -14,7 +14,7 @@ from recsmith.errors import UsageError
 
 
 @noun
-class Part:
+class PhysicalTable:
     """A physical table: one of those that a logical table is stored in.
 
     name: within the logical table. center, reach: its weights start uniformly within `reach` of `center`; None is
@@ -55,7 +55,7 @@ class EmbeddingTransform(Protocol):
         ...
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PhysicalTable, ...]:
         """The physical tables."""
         ...
 

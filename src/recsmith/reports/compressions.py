@@ -12,7 +12,7 @@ from recsmith.units import format_size, format_time
 from recsmith.workloads import Workload
 
 if TYPE_CHECKING:
-    from recsmith.training.compression_curve import CurvePoint
+    from recsmith.training.compression_curve import CompressionPoint
 
 SHOWN = ("method", "tables", "above_rows", "factor", "temperature", "operation")  # fields of a rule, for a run
 WIDE, HIGH = 640, 400
@@ -57,7 +57,7 @@ def _value(value: object) -> str:
     return f'"{value}"' if value == "*" else str(value)
 
 
-def curve_lines(points: Sequence["CurvePoint"]) -> list[str]:
+def curve_lines(points: Sequence["CompressionPoint"]) -> list[str]:
     """A line for each method and factor: bytes of weights and of maps, AUC and its 95 % interval over seeds."""
     width = max(len(point.method) for point in points)
     head = f"{'':{width}} {'factor':>8} {'weights':>12} {'maps':>12}  AUC"
@@ -71,13 +71,13 @@ def curve_lines(points: Sequence["CurvePoint"]) -> list[str]:
     ]
 
 
-def _within(point: "CurvePoint") -> str:
+def _within(point: "CompressionPoint") -> str:
     if point.auc_within is None:
         return " (one seed)"
     return f" ± {point.auc_within:.4f} ({point.seeds} seeds)"
 
 
-def curve_picture(points: Sequence["CurvePoint"]) -> str:
+def curve_picture(points: Sequence["CompressionPoint"]) -> str:
     """An SVG: bytes across, on a scale of logarithms, AUC up, a line a method and a bar for each interval."""
     least, most = min(point.bytes for point in points) / 1.2, max(point.bytes for point in points) * 1.2
     low = min(point.auc - (point.auc_within or 0.0) for point in points)

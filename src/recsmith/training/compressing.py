@@ -1,6 +1,5 @@
 """A run whose tables are stored smaller, proposed for a run or a dataset: rules, id maps of its data, and its file."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,14 +16,13 @@ from recsmith.embeddings.workloads import Compressed, compress, compress_to, mil
 from recsmith.errors import UsageError
 from recsmith.files import parse, read_text, source_text
 from recsmith.training.datasets import open_data
-from recsmith.training.id_maps import hash_maps, id_counts
+from recsmith.training.id_maps import OnProgress, hash_maps, id_counts
 from recsmith.training.run import SCHEMA, Run, RunModel, RunTable, load_run
 from recsmith.training.run_data import RunData
 from recsmith.training.tables import tables_of
 from recsmith.workloads import Feature, Table, Workload
 
 SHARES = (0.02, 0.08, 0.2, 0.7)  # of ids by falling popularity; trade-off: more blocks fit better, and are more lookups
-Progress = Callable[[str], object]
 
 
 @noun
@@ -92,7 +90,7 @@ def run_workload(run: Run) -> Workload:
 
 
 def propose(
-    run: Run, workload: Workload, target: float, method: str, maps: str, on_progress: Progress = lambda _: None,
+    run: Run, workload: Workload, target: float, method: str, maps: str, on_progress: OnProgress = lambda _: None,
     **fields: Any,
 ) -> Proposal:  # fmt: skip
     """A run whose tables have `target` times fewer parameters, its maps written to the file `maps`.
@@ -124,7 +122,7 @@ class Wanted(NamedTuple):
     target: float
     maps: str
     fields: dict[str, Any]
-    on_progress: Progress
+    on_progress: OnProgress
 
 
 MapsAndRules = tuple[dict[str, IdMap], tuple[CompressionRule, ...]]

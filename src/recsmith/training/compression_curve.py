@@ -6,7 +6,7 @@ Every training is a line of `trainings.jsonl` in the folder as soon as it is don
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
-from recsmith.training.compressing import propose, run_workload
+from recsmith.training.compressing import OnProgress, propose, run_workload
 from recsmith.training.launching import train
 from recsmith.training.run import Run, run_to_raw
 from recsmith.training.variants import mean_within
@@ -23,7 +23,6 @@ from recsmith.workloads import Workload
 SCHEMA = "recsmith/compression-curve/1"
 WEIGHT, MAP = 4, 4  # bytes of a number and of an id in a map
 FULL = "full"
-Progress = Callable[[str], object]
 
 
 @noun
@@ -39,7 +38,7 @@ class TrainedSmaller:
 
 
 @noun
-class CurvePoint:
+class CompressionPoint:
     """A method at a factor: mean AUC over seeds, and half its 95 % interval by Student's t; None for one seed."""
 
     method: str
@@ -58,11 +57,11 @@ class CurvePoint:
 
 def compression_curve(
     run: Run, methods: Sequence[Any], factors: Sequence[float], seeds: int, folder: str,
-    on_progress: Progress = lambda _: None, **words: Any,
-) -> list[CurvePoint]:  # fmt: skip
+    on_progress: OnProgress = lambda _: None, **fields: Any,
+) -> list[CompressionPoint]:  # fmt: skip
     """Train a run as it is, and by every method at every factor, once for each seed; the curve, by method and size.
 
-    folder: what is there already is not trained again. words: tables, above_rows and the like, of rules. A factor that
+    folder: what is there already is not trained again. fields: tables, above_rows and the like, of rules. A factor that
     a method cannot reach is passed over, and on_progress hears why.
 
     Raises:
@@ -71,7 +70,7 @@ def compression_curve(
     if run.data.test is None:
         raise UsageError("the run has no data.test, on which AUC is measured; give it one")
     Path(folder).mkdir(parents=True, exist_ok=True)
-    _check_run(run, words, Path(folder))
+    _check_run(run, fields, Path(folder))
     file, workload = Path(folder) / "trainings.jsonl", run_workload(run)
     found = read_trainings(file)
     asked = [(FULL, 1.0), *((method, factor) for method in methods for factor in sorted(set(factors)))]
@@ -83,7 +82,7 @@ def compression_curve(
             continue
         on_progress(f"training {number} of {len(cases)}: {method} {factor:g}x, seed {seed}")
         try:
-            made = _trained(replace(run, seed=seed), workload, method, factor, Path(folder), words)
+            made = _trained(replace(run, seed=seed), workload, method, factor, Path(folder), fields)
         except _OutOfReach as error:
             on_progress(f"{method} {factor:g}x is left out: {error}")
             continue
@@ -92,17 +91,26 @@ def compression_curve(
     return points([each for each in found if (each.method, each.factor, each.seed) in wanted])
 
 
-def points(found: Sequence[TrainedSmaller]) -> list[CurvePoint]:
+def points(found: Sequence[TrainedSmaller]) -> list[CompressionPoint]:
     """Trainings of the same method and factor as one point."""
     groups: dict[tuple[str, float], list[TrainedSmaller]] = {}
     for each in found:
         groups.setdefault((each.method, each.factor), []).append(each)
-    made: list[CurvePoint] = []
+    made: list[CompressionPoint] = []
     for (method, factor), members in groups.items():
         auc, within = mean_within([each.auc for each in members])
         first = members[0]
-        made.append(CurvePoint(method=method, factor=factor, weight_bytes=first.weight_bytes, map_bytes=first.map_bytes,
-                               auc=auc, auc_within=within, seeds=len(members)))  # fmt: skip
+        made.append(
+            CompressionPoint(
+                method=method,
+                factor=factor,
+                weight_bytes=first.weight_bytes,
+                map_bytes=first.map_bytes,
+                auc=auc,
+                auc_within=within,
+                seeds=len(members),
+            )
+        )
     return sorted(made, key=lambda point: (point.method != FULL, point.method, point.factor))
 
 
@@ -116,7 +124,7 @@ def read_trainings(file: Path) -> list[TrainedSmaller]:
     return [decode(TrainedSmaller, parse_json(line, str(file)), str(file)) for line in lines[:-1]]
 
 
-def curve_to_raw(curve: Sequence[CurvePoint]) -> Raw:
+def curve_to_raw(curve: Sequence[CompressionPoint]) -> Raw:
     """Plain data of a curve."""
     return {"schema": SCHEMA, "points": [encode(point) for point in curve]}
 
@@ -126,14 +134,14 @@ class _OutOfReach(Exception):
 
 
 def _trained(
-    run: Run, workload: Workload, method: Any, factor: float, folder: Path, words: dict[str, Any]
+    run: Run, workload: Workload, method: Any, factor: float, folder: Path, fields: dict[str, Any]
 ) -> TrainedSmaller:
     size, maps = sum(table.num_embeddings * table.embedding_dim for table in workload.tables), 0
     output = folder / "run"
     shutil.rmtree(output, ignore_errors=True)
     if method != FULL:
         try:
-            made = propose(run, workload, factor, method, str(folder / "maps.safetensors"), **words)
+            made = propose(run, workload, factor, method, str(folder / "maps.safetensors"), **fields)
         except UsageError as error:
             raise _OutOfReach(str(error)) from None
         run, size = made.run, made.compressed.parameters_after
@@ -155,9 +163,9 @@ def _append(file: Path, made: TrainedSmaller) -> None:
         os.fsync(opened.fileno())
 
 
-def _check_run(run: Run, words: dict[str, Any], folder: Path) -> None:
+def _check_run(run: Run, fields: dict[str, Any], folder: Path) -> None:
     """UsageError where a folder holds trainings of another run or other rules; it is marked where it is new."""
-    mark, now = folder / "run.json", {"run": run_to_raw(run), "words": words}
+    mark, now = folder / "run.json", {"run": run_to_raw(run), "words": fields}
     text = dump_json(now)
     if not mark.exists():
         write_text(str(mark), text)

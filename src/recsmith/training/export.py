@@ -24,7 +24,13 @@ from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.plain import exported_names
 
 WEIGHTS, MODEL = "weights.safetensors", "model"
-WORDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64"}
+TYPE_NAMES = {
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.float64: "F64",
+}
 RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8"}
 
 
@@ -85,7 +91,7 @@ def mapped(file: Path, *, writing: bool) -> dict[str, Any]:
     header = parse_json(_head(file, 8 + length)[8:].decode(), str(file))
     if not isinstance(header, dict):
         raise CorruptFile(f"'{file}' is not a safetensors file; export the model again")
-    types = {word: RAW[kind] for kind, word in WORDS.items()}
+    types = {name: RAW[kind] for kind, name in TYPE_NAMES.items()}
     made: dict[str, Any] = {}
     for name, entry in header.items():
         if name != "__metadata__":
@@ -107,7 +113,7 @@ def _make_file(file: Path, weights: dict[str, WholeTensor]) -> None:
     for name in sorted(weights):
         kind, shape = weights[name]
         begin, end = end, end + int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-        header[name] = {"dtype": WORDS[kind], "shape": list(shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": TYPE_NAMES[kind], "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with file.open("wb") as opened:

@@ -24,7 +24,7 @@ from recsmith.training.tables import tables_of
 BATCH = 65_536  # samples that are counted at once
 COLUMNS, FEW_COLUMNS = 8, 4  # of the training that learned hashes rest on; trade-off: fewer know less, and less noise
 OFTEN = 20  # times; where ids occur less often in the median, their vectors are mostly noise, and few columns do better
-Progress = Callable[[str], object]
+OnProgress = Callable[[str], object]
 
 
 def popularity_maps(run: Run) -> dict[str, IdMap]:
@@ -39,7 +39,7 @@ def popularity_maps(run: Run) -> dict[str, IdMap]:
 
 def hash_maps(
     run: Run, factor: float, *, above_rows: int = 200, columns: int | None = None, private: float = 0.5,
-    only: Sequence[str] | None = None, on_progress: Progress = lambda _: None,
+    only: Sequence[str] | None = None, on_progress: OnProgress = lambda _: None,
 ) -> dict[str, IdMap]:  # fmt: skip
     """Learned hashes of all tables with more than above_rows rows, `factor` times fewer rows each.
 

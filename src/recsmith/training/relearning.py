@@ -5,7 +5,6 @@ learned anew, from data of today. The vector of an id is then in another row, sh
 """
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,16 +19,15 @@ from recsmith.errors import UsageError
 from recsmith.training.card import keep_maps, kept_name
 from recsmith.training.checkpoints import PLAN_FILE, PROGRESS, RUN_FILE, STATE
 from recsmith.training.datasets import open_data
-from recsmith.training.id_maps import hash_maps, id_counts
+from recsmith.training.id_maps import OnProgress, hash_maps, id_counts
 from recsmith.training.run import Run, save_run
 from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
 from recsmith.training.tables import tables_of
 
 CHECKPOINTS, MAPS, RUN, HASHED = "checkpoints", "maps.safetensors", "run.yaml", "hashed"
-Progress = Callable[[str], object]
 
 
-def relearn(run: Run, folder: str | Path, *, on_progress: Progress = lambda _: None) -> Run:
+def relearn(run: Run, folder: str | Path, *, on_progress: OnProgress = lambda _: None) -> Run:
     """Learn the hashes of a run again from its training data; the run that goes on with them, written to a new folder.
 
     The folder gets the newest checkpoint with weights and optimizer state carried over: a row has the mean of what its
@@ -73,7 +71,7 @@ def relearn(run: Run, folder: str | Path, *, on_progress: Progress = lambda _: N
 Learned = tuple[dict[str, IdMap], dict[str, IdMap], dict[str, Ints]]  # maps before and after, and counts, by table
 
 
-def _relearned(run: Run, number: int, on_progress: Progress) -> Learned:
+def _relearned(run: Run, number: int, on_progress: OnProgress) -> Learned:
     """What a rule's hashes were, what they are now, and how often each id occurs."""
     rule: CompressionRule = run.model.compression[number]
     before = load_maps(Path(run.output) / kept_name(number))

@@ -14,7 +14,7 @@ from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTens
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig, PoolingType
 
 from recsmith.data import JaggedIds
-from recsmith.embeddings import EmbeddingTransform, Part, physical
+from recsmith.embeddings import EmbeddingTransform, PhysicalTable, physical
 from recsmith.embeddings.combining import Same
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.protocol import InitialWeights, TableModule, torchrec_initial
@@ -38,7 +38,7 @@ class StoredTable:
         return replace(self.config, feature_names=names)
 
     @property
-    def parts(self) -> tuple[Part | None, ...]:
+    def parts(self) -> tuple[PhysicalTable | None, ...]:
         """Those of the transform; of a table that is stored as it is, None."""
         return (None,) if self.transform is None else self.transform.parts
 
@@ -172,7 +172,7 @@ def _vector(
     return vector / lengths.clamp(min=1).unsqueeze(1)
 
 
-def _initial(config: EmbeddingBagConfig, part: Part | None) -> InitialWeights:
+def _initial(config: EmbeddingBagConfig, part: PhysicalTable | None) -> InitialWeights:
     """Within reach of the part's center; a reach that it does not say is torchrec's."""
     usual = torchrec_initial(config)
     if part is None:
