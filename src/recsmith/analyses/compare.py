@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar, Unpack
 
+from recsmith import problems
 from recsmith._types import noun
 from recsmith.analyses.sensitivity import Spread, spread_of
 from recsmith.bounds import lower_bound
@@ -25,17 +26,7 @@ from recsmith.planning.plan import check_solution
 from recsmith.planning.registry import PLANNERS, find_planner
 from recsmith.plans import Bound, Placement, Plan, StepCost
 from recsmith.plans.running import load_placements, placements_for
-from recsmith.problems import (
-    Constraints,
-    Problem,
-    build_problem,
-    fits,
-    footprint_of,
-    in_space,
-    load_constraints,
-    placements_of,
-    problem_holding,
-)
+from recsmith.problems import Constraints, Problem
 from recsmith.units import format_gap
 from recsmith.workloads import Workload, load_workload
 
@@ -166,13 +157,13 @@ def compare(
     """
     workload, cluster = load_workload(workload), load_cluster(cluster)
     options = SearchOptions(**search)
-    limits = None if constraints is None else load_constraints(constraints)
+    limits = None if constraints is None else problems.load_constraints(constraints)
     models = _by_name(find_cost_model(judge) for judge in (options.cost_model, *judges))
     searchers = _by_name(find_planner(planner) for planner in planners)
     if not searchers and baseline is None:
         raise UsageError("compare has nothing to compare; name a planner or a baseline")
     running = None if baseline is None else _placements(baseline, workload, cluster)
-    panel = _Judges.of(build_problem(workload, cluster, options.space, limits), models, options.seed)
+    panel = _Judges.of(problems.build_problem(workload, cluster, options.space, limits), models, options.seed)
     pairs = [] if running is None else [panel.judge(BASELINE, running)]
     if searchers:
         check_feasible(panel.evaluators[0], models[0])
@@ -208,7 +199,7 @@ def _searched(judges: "_Judges", searcher: Planner, budget: Budget) -> tuple[Pla
     search_s = time.perf_counter() - begun
     if searcher.name not in PLANNERS:
         check_solution(judges.problem, found, searcher.name)
-    row, plan = judges.judge(searcher.name, placements_of(judges.problem, found.footprint))
+    row, plan = judges.judge(searcher.name, problems.placements_of(judges.problem, found.footprint))
     return replace(row, search_s=search_s, truncated=found.truncated), plan
 
 
@@ -237,12 +228,12 @@ class _Judges:
 
     def judge(self, name: str, placements: tuple[Placement, ...]) -> tuple[PlannerRow, Plan]:
         """The row of placements, priced by every judge, and their plan."""
-        wider = problem_holding(self.problem, placements)
+        wider = problems.problem_holding(self.problem, placements)
         evaluators = self.evaluators if wider is self.problem else [model.compile(wider) for model in self.models]
-        footprint = footprint_of(wider, placements)
+        footprint = problems.footprint_of(wider, placements)
         costs = [price(evaluator, footprint) for evaluator in evaluators]
-        plan, room = self._plan(name, placements, costs[0]), fits(wider, footprint)
-        inside = room and in_space(self.problem, placements)
+        plan, room = self._plan(name, placements, costs[0]), problems.fits(wider, footprint)
+        inside = room and problems.in_space(self.problem, placements)
         judgements = tuple(self._judgement(i, cost, inside) for i, cost in enumerate(costs))
         row = PlannerRow(
             name=name, digest=plan.digest, search_s=None, truncated=False, error=None, judgements=judgements,

@@ -65,13 +65,9 @@ def tightest_linear_bound(evaluator: Evaluator) -> LinearBound:
 
 def tightest_mix(evaluator: Evaluator) -> Floats:
     """The shares of the planes (G, J) in the tightest linear bound; not to be changed by its users."""
-    return kept_for(evaluator, "tightest mix", lambda: _tightest_mix(evaluator))
-
-
-def _tightest_mix(evaluator: Evaluator) -> Floats:
     slopes = _slopes(evaluator)
     mix = np.full((evaluator.groups, len(slopes)), 1 / len(slopes))
-    return _ascended(evaluator, slopes, mix) if len(slopes) > 1 else mix
+    return kept_for(evaluator, "tightest mix", lambda: _ascended(evaluator, slopes, mix) if len(slopes) > 1 else mix)
 
 
 def mean_linear_bound(evaluator: Evaluator) -> LinearBound:

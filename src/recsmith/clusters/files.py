@@ -16,21 +16,10 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, cast
 
+from recsmith import files
 from recsmith.clusters.cluster import Cluster
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import (
-    Given,
-    Raw,
-    Source,
-    check_schema,
-    decode,
-    did_you_mean,
-    encode,
-    json_schema,
-    parse,
-    read_text,
-    source_text,
-)
+from recsmith.files import Given, Raw, Source, decode, did_you_mean
 from recsmith.units import parse_size, parse_speed
 
 _NAME = re.compile(r"(?P<device>[a-z0-9-]+)(?::(?P<local>[0-9]{1,6})(?:x(?P<hosts>[0-9]{1,6}))?)?")
@@ -65,17 +54,17 @@ def load_cluster(source: Cluster | Source) -> Cluster:
     """
     if isinstance(source, Cluster):
         return source
-    source = source_text(source, "a Cluster")
+    source = files.source_text(source, "a Cluster")
     named = None if isinstance(source, Given) else named_cluster(source)
     if named is not None:
         return named
     try:
-        text = read_text(source)
+        text = files.read_text(source)
     except CorruptFile:
         raise
     except UsageError as error:
         raise UsageError(f"{error}, or a device{unknown_device(source.lower())}") from None
-    return cluster_from_raw(write_out(parse(text, source), source), source)
+    return cluster_from_raw(write_out(files.parse(text, source), source), source)
 
 
 def named_cluster(name: str) -> Cluster | None:
@@ -96,12 +85,12 @@ def named_cluster(name: str) -> Cluster | None:
 
 def cluster_from_raw(raw: Raw, source: str) -> Cluster:
     """A cluster from plain data of schema recsmith/cluster/1."""
-    return decode(Cluster, check_schema(raw, SCHEMA, source), source)
+    return decode(Cluster, files.check_schema(raw, SCHEMA, source), source)
 
 
 def cluster_to_raw(cluster: Cluster) -> Raw:
     """Plain data of a cluster, as a file holds it."""
-    return {"schema": SCHEMA, **encode(cluster)}
+    return {"schema": SCHEMA, **files.encode(cluster)}
 
 
 # --- short forms -----------------------------------------------------------------------------------------------------
@@ -180,7 +169,7 @@ def catalogue() -> list[str]:
 def catalogue_raw(device: str) -> Raw:
     """Plain data of a catalogue file: one host of a device."""
     file = _folder() / f"{device}.yaml"
-    return parse(file.read_text("utf-8"), file.name)
+    return files.parse(file.read_text("utf-8"), file.name)
 
 
 def unknown_device(name: str) -> str:
@@ -197,7 +186,7 @@ def unknown_device(name: str) -> str:
 
 def plain_cluster_schema() -> Raw:
     """JSON Schema of a cluster that is written out, as plans hold it."""
-    schema = json_schema(Cluster)
+    schema = files.json_schema(Cluster)
     schema["properties"] = {"schema": {"const": SCHEMA}, **schema["properties"]}
     schema["required"] = ["schema", *schema["required"]]
     return schema

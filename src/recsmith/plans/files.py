@@ -5,23 +5,12 @@ import json
 from dataclasses import field, replace
 from typing import cast
 
+from recsmith import files
 from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw
 from recsmith.errors import CorruptFile, PlanMismatch
-from recsmith.files import (
-    Raw,
-    Source,
-    check_schema,
-    decode,
-    dump_json,
-    encode,
-    parse,
-    read_text,
-    source_text,
-    starts_with_schema,
-    write_text,
-)
+from recsmith.files import Raw, Source, decode, encode
 from recsmith.plans.check import check_placements, check_shards
 from recsmith.plans.dumped import is_dump
 from recsmith.plans.plan import Bound, PlacedTables, Placement, Plan, StepCost, shards_of
@@ -32,7 +21,7 @@ from recsmith.workloads.torchrec_log import find_report, refuse_log
 
 PRICE = ("planner", "cost_model", "constraints", "cost", "bound", "gap")  # what a plan written by hand may leave out
 SCHEMA = "recsmith/plan/1"
-PLAN_FILE = starts_with_schema(SCHEMA)  # what `-o` may overwrite
+PLAN_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite
 MOST_SHARDS = 250_000  # a file with more leaves `shards` out: they are derived, and readers could not read them
 
 
@@ -88,12 +77,12 @@ def load_placed(source: Plan | Source) -> Plan | PlacedTables:
     """
     if isinstance(source, Plan):
         return source
-    source = source_text(source, "a Plan")
-    text = read_text(source)
+    source = files.source_text(source, "a Plan")
+    text = files.read_text(source)
     if find_report(text, source) is not None or is_printed(text):
         raise CorruptFile(_running_plan(source, "the log of a TorchRec job"))
     refuse_log(text, source, "schema|plan")
-    raw = parse(text, source)
+    raw = files.parse(text, source)
     if is_dump(raw):
         raise CorruptFile(_running_plan(source, "a dumped ShardingPlan"))
     return placed_from_raw(raw, source)
@@ -108,7 +97,7 @@ def _running_plan(source: str, form: str) -> str:
 
 def save_plan(plan: Plan, target: Source) -> None:
     """Write the plan's file, whole or not at all."""
-    write_text(source_text(target, "an output"), dump_json(plan_to_raw(plan)))
+    files.write_text(files.source_text(target, "an output"), files.dump_json(plan_to_raw(plan)))
 
 
 def plan_to_raw(plan: Plan) -> Raw:
@@ -190,7 +179,7 @@ def _priced(found: Plan | PlacedTables, source: Plan | Source) -> Plan:
 
 def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
     """A plan from plain data, checked; the tables that it places where a part of its price is left out."""
-    body = check_schema(raw, SCHEMA, source)
+    body = files.check_schema(raw, SCHEMA, source)
     missing = [key for key in ("workload", "cluster", "placements") if key not in body]
     if missing:
         raise CorruptFile(f"'{source}' is a plan without `{missing[0]}`; plan again")

@@ -117,11 +117,7 @@ def column_splits(
         splits += [_blocks(dim, width, count) for count, width in _fine(dim)] if fine else []
     fitting = (split for split in splits if split[-1][0] >= min(min_width or WIDTH_STEP, dim))
     legal = {split for split in fitting if least <= sum(count for _, count in split) <= most}
-    return tuple(sorted(legal, key=_split_order))
-
-
-def _split_order(split: Split) -> tuple[int, Split]:
-    return sum(count for _, count in split), split
+    return tuple(sorted(legal, key=lambda split: (sum(count for _, count in split), split)))
 
 
 def _even(dim: int, count: int) -> Split:

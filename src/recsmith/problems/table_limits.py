@@ -77,10 +77,10 @@ class TableLimits:
         cls, constraints: Constraints, tables: tuple[Table, ...], rules: dict[str, TableRule | None], cluster: Cluster
     ) -> "TableLimits":
         """The limits of all tables; UsageError where a rule names a rank that does not exist, or a pin is illegal."""
-        if not any(_restricts(rule) for rule in constraints.rules):
+        placed = any(_places(rule) for rule in constraints.rules)
+        if not placed and all(rule.widths is None and rule.max_shards is None for rule in constraints.rules):
             return NO_LIMITS
         splits: dict[int, SplitRule] = {}
-        placed = any(_places(rule) for rule in constraints.rules)
         open_ = np.ones((len(tables), cluster.world_size), dtype=bool) if placed else None
         for rule in constraints.rules:
             _check_places(rule, cluster)
@@ -108,10 +108,6 @@ class TableLimits:
             if self.open is not None:
                 kept[mode] &= bool(by_target(self.open[t], size).all(axis=-1).any())
         return kept
-
-
-def _restricts(rule: TableRule) -> bool:
-    return _places(rule) or rule.widths is not None or rule.max_shards is not None
 
 
 def _places(rule: TableRule) -> bool:

@@ -7,32 +7,16 @@ from functools import cache
 from importlib import resources
 from typing import Any, cast
 
+from recsmith import files
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import (
-    Given,
-    Raw,
-    Source,
-    check_schema,
-    decode,
-    did_you_mean,
-    dump_json,
-    encode,
-    json_schema,
-    parse,
-    parse_number,
-    parse_yaml,
-    read_text,
-    source_text,
-    starts_with_schema,
-    write_text,
-)
+from recsmith.files import Given, Raw, Source, decode, did_you_mean, encode
 from recsmith.workloads import torchrec_report
 from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.torchrec_log import find_report, refuse_log
 from recsmith.workloads.workload import Table, Workload
 
 SCHEMA = "recsmith/workload/1"
-WORKLOAD_FILE = starts_with_schema(SCHEMA)  # what `-o` may overwrite
+WORKLOAD_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite
 SHORT_FORM = ("pooling_factor", "num_poolings", "weighted")  # directly on a table: one feature of the table's name
 CSV_NUMBERS = ("num_embeddings", "embedding_dim", "pooling_factor", "num_poolings")
 CSV_COLUMNS = ("name", *CSV_NUMBERS, "pooling", "data_type", "collection")
@@ -63,7 +47,7 @@ def load_workload(
     if isinstance(source, Workload):
         workload = source
     else:
-        workload = _load(source_text(source, "a Workload"), batch_size, optimizer)
+        workload = _load(files.source_text(source, "a Workload"), batch_size, optimizer)
     changes: dict[str, Any] = {"batch_size": batch_size, "optimizer": optimizer}
     changes = {key: value for key, value in changes.items() if value not in (None, getattr(workload, key))}
     return replace(workload, **changes) if changes else workload
@@ -72,9 +56,9 @@ def load_workload(
 def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workload:
     if source in builtins() and not isinstance(source, Given):
         file = resources.files("recsmith.workloads") / "builtin" / f"{source}.yaml"
-        return workload_from_raw(cast(Raw, parse_yaml(file.read_text("utf-8"), file.name)), file.name)
+        return workload_from_raw(cast(Raw, files.parse_yaml(file.read_text("utf-8"), file.name)), file.name)
     try:
-        text = read_text(source)
+        text = files.read_text(source)
     except CorruptFile:
         raise
     except UsageError as error:
@@ -85,12 +69,12 @@ def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workloa
     refuse_log(text, source, "schema")
     if source.endswith(".csv"):
         return workload_from_raw(_csv_to_raw(text, source, batch_size, optimizer), source)
-    return workload_from_raw(parse(text, source), source)
+    return workload_from_raw(files.parse(text, source), source)
 
 
 def workload_from_raw(raw: Raw, source: str) -> Workload:
     """A workload from plain data of schema recsmith/workload/1."""
-    body = check_schema(raw, SCHEMA, source)
+    body = files.check_schema(raw, SCHEMA, source)
     tables = body.get("tables")
     if isinstance(tables, list):
         body["tables"] = [_expand(table, source) for table in cast(list[object], tables)]
@@ -129,10 +113,10 @@ def save_workload(workload: Workload, target: Source) -> None:
     Raises:
         UsageError: the target ends in .csv, which readers would take for CSV, or cannot be written.
     """
-    target = source_text(target, "an output")
+    target = files.source_text(target, "an output")
     if target.endswith(".csv"):
         raise UsageError(f"cannot write '{target}': a workload is written as JSON; name the file .json")
-    write_text(target, dump_json(workload_to_raw(workload)))
+    files.write_text(target, files.dump_json(workload_to_raw(workload)))
 
 
 def workload_to_raw(workload: Workload) -> Raw:
@@ -152,7 +136,7 @@ def _shorten(table: Raw) -> Raw:
 
 def workload_schema() -> Raw:
     """JSON Schema of a workload file, the short form of a table included."""
-    schema = json_schema(Workload)
+    schema = files.json_schema(Workload)
     schema["properties"] = {"schema": {"const": SCHEMA}, **schema["properties"]}
     schema["required"] = ["schema", *schema["required"]]
     feature, table = schema["$defs"]["Feature"], schema["$defs"]["Table"]
@@ -190,7 +174,7 @@ def _csv_table(row: dict[str, str | None], place: str) -> Raw:
         if value in (None, ""):
             continue
         try:
-            table[column] = parse_number(value) if column in CSV_NUMBERS else value
+            table[column] = files.parse_number(value) if column in CSV_NUMBERS else value
         except ValueError as error:
             raise CorruptFile(f"{place}: {column}: {error}; write for example 12 or 0.5") from None
     return table

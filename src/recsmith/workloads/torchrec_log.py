@@ -7,7 +7,6 @@ title row, rows that begin and end with '#', and the frame again; its row 'Batch
 
 import re
 import warnings
-from collections.abc import Callable
 from itertools import islice
 
 from recsmith.errors import CorruptFile
@@ -49,9 +48,9 @@ def find_report(text: str, source: str) -> str | None:
     if _OWN_START.match(text) and _OWN_SCHEMA.search(text):
         return None  # a file of RecSmith, whatever its comments hold
     lines = plain_lines(text, _TITLE)
-    reports = _Scan(_without_times).read(lines) if _TITLE in lines else []
+    reports = _Scan(_TIME).read(lines) if _TITLE in lines else []
     if reports and all(report.trouble() for report in reports):
-        looser = _Scan(_without_numbers).read(lines)
+        looser = _Scan(_NUMBER).read(lines)
         reports = reports if all(report.trouble() for report in looser) else looser
     return "\n".join(_last(reports, source).rows) + "\n" if reports else None
 
@@ -91,21 +90,15 @@ def _last(reports: list[ReportRows], source: str) -> ReportRows:
 # --- rows and their prefixes --------------------------------------------------------------------------------------
 
 
-def _without_times(prefix: str) -> str:
-    """A prefix with its times masked: what stays tells the ranks of a job apart."""
-    return _TIME.sub("0", prefix)
-
-
-def _without_numbers(prefix: str) -> str:
-    """A prefix with all numbers masked, for loggers that count lines or milliseconds."""
-    return _NUMBER.sub("0", prefix)
-
-
 class _Scan:
-    """Finds all reports of a text in one pass; lines are looked at only while a report is unfinished."""
+    """Finds all reports of a text in one pass; lines are looked at only while a report is unfinished.
 
-    def __init__(self, masked: Callable[[str], str]) -> None:
-        self.masked = masked
+    volatile: what is masked in the prefixes of rows: times, so that the rest tells the ranks of a job apart, or all
+    numbers, for loggers that count lines or milliseconds.
+    """
+
+    def __init__(self, volatile: re.Pattern[str]) -> None:
+        self.volatile = volatile
         self.reports: list[ReportRows] = []  # in order of their titles
         self.unfinished: dict[str, ReportRows] = {}  # by the masked prefix of their rows
         self.newest = 0  # number of the last line that was a row
@@ -135,11 +128,11 @@ class _Scan:
         if title and title.start() <= _LONGEST_PREFIX:
             report = ReportRows(number, number, [_row(line[title.start() :])])
             self.reports.append(report)
-            self.unfinished[self.masked(line[: title.start()])] = report
+            self.unfinished[self.volatile.sub("0", line[: title.start()])] = report
             self.newest = number
             return
         for found in islice(_ROW_START.finditer(line, 0, _LONGEST_PREFIX), _PREFIX_HASHES):
-            key = self.masked(line[: found.start()])
+            key = self.volatile.sub("0", line[: found.start()])
             if key in self.unfinished:
                 self._add(key, _row(line[found.start() :]), number)
                 return
