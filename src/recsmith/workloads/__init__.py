@@ -9,9 +9,9 @@ from recsmith.workloads.files import (
     workload_schema,
     workload_to_raw,
 )
-from recsmith.workloads.workload import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.workload import AccessProfile, Feature, Table, Workload, check_name
 
 __all__ = [
-    "WORKLOAD_FILE", "AccessProfile", "Feature", "Table", "Workload", "builtins", "load_workload", "save_workload",
-    "workload_from_raw", "workload_schema", "workload_to_raw",
+    "WORKLOAD_FILE", "AccessProfile", "Feature", "Table", "Workload", "builtins", "check_name", "load_workload",
+    "save_workload", "workload_from_raw", "workload_schema", "workload_to_raw",
 ]  # fmt: skip

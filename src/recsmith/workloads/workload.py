@@ -54,12 +54,21 @@ class AccessProfile:
             )
 
 
-def _wrong_name(name: str, what: str) -> str | None:
-    """What is wrong with names that would break a line of text or a file."""
+def wrong_name(name: str, what: str) -> str | None:
+    """What is wrong with a name; None where nothing is.
+
+    The one rule for names of tables and features, everywhere: any printable text is a name, be it `items`, `a.b` or
+    `type`; an empty one, and control characters, which would break a line of text or a file, are none.
+    """
     if not name:
         return f"a {what} needs a name; the empty string is not one"
     bad = next((c for c in name if not c.isprintable()), None)
     return bad and f"{what} name {name!r} holds the control character {bad!r}; names are printable text"
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse what is no name of a table or feature (UsageError); the rule is that of `wrong_name`."""
+    check_rules(wrong_name(name, what))
 
 
 def wrong_count(value: int | None, what: str) -> str | None:
@@ -93,7 +102,7 @@ class Feature:
 
     def __post_init__(self) -> None:
         check_rules(
-            _wrong_name(self.name, "feature"),
+            wrong_name(self.name, "feature"),
             _wrong_amount(self.pooling_factor, f"pooling_factor of feature '{self.name}'"),
             _wrong_amount(self.num_poolings, f"num_poolings of feature '{self.name}'"),
             wrong_count(self.batch_size, f"batch_size of feature '{self.name}'"),
@@ -132,7 +141,7 @@ class Table:
 
     def __post_init__(self) -> None:
         check_rules(
-            _wrong_name(self.name, "table"),
+            wrong_name(self.name, "table"),
             wrong_count(self.num_embeddings, f"num_embeddings of table '{self.name}'"),
             wrong_count(self.embedding_dim, f"embedding_dim of table '{self.name}'"),
             _wrong_features(self.features, self.name) if len(self.features) != 1 else None,
