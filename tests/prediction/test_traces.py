@@ -2,16 +2,21 @@
 
 import gzip
 import json
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.synthetic_traces import write_capture
+from click.testing import CliRunner
+from support.synthetic_traces import write_capture, write_device_capture
 
-from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.cli.app import app
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.prediction.graph import Kind
-from recsmith.prediction.predict import critical_path, terms_of
+from recsmith.prediction.predict import critical_path, predict_graph, terms_of
 from recsmith.prediction.predictions import predict_capture
-from recsmith.prediction.traces import load_capture
+from recsmith.prediction.step_objective import step_predictor
+from recsmith.prediction.traces import is_capture, load_capture
 from recsmith.prediction.walk import walk
 
 
@@ -73,6 +78,11 @@ def _graph(folder: Path, **changes) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
+CIRCLE = [
+    {"id": number, "name": name, "ctrl_deps": 3 - number, "attrs": [{"name": "rf_id", "value": number}],
+     "inputs": {"values": [[1, 7, 0, 256, 4, "cpu"]]}}
+    for number, name in ((1, "c10d::allreduce_"), (2, "aten::add_"))
+]  # fmt: skip
 BROKEN = {
     "cut short": (_cut, "cut short"),
     "not JSON": (lambda folder: _edit(folder, lambda text: text[:-30]), "cut short or no JSON"),
@@ -94,7 +104,23 @@ BROKEN = {
                       "ProfilerStep#20 begins before the step before it has ended"),
     "a gloo run is missing": (lambda folder: _edit(folder, lambda t: t.replace("gloo:all_reduce", "x")),
                               "has no run of 'c10d::allreduce_'"),
-    "negative": (lambda folder: _edit(folder, lambda t: t.replace('"dur"', '"duration"', 4)), None),
+    "an event without an end": (lambda folder: _edit(folder, lambda t: t.replace('"dur"', '"duration"', 4)),
+                                "is damaged: an event has no 'dur'"),
+    "a time of letters": (lambda folder: _edit(folder, lambda t: t.replace('"ts": 20000.0', '"ts": "abc"')),
+                          "is damaged: a field of an event is wrong .ts is 'abc', and it is microseconds"),
+    "no number": (lambda folder: _edit(folder, lambda t: t.replace('"dur": 2000.0', '"dur": NaN')), "dur is 'nan'"),
+    "less than nothing": (lambda folder: _edit(folder, lambda t: t.replace('"dur": 2000.0', '"dur": -5')),
+                          "dur is '-5', and it is microseconds from 0"),
+    "later than ever": (lambda folder: _edit(folder, lambda t: t.replace('"ts": 20000.0', '"ts": 1e300')), "1e.300"),
+    "dims of letters": (lambda folder: _edit(folder, lambda t: t.replace("[64, 32]", '["a", 32]')),
+                        "Input Dims holds 'a', and it is lists of whole numbers"),
+    "dims below nothing": (lambda folder: _edit(folder, lambda t: t.replace("[64, 32]", "[-64, 32]")),
+                           "Input Dims holds '-64'"),
+    "types of no list": (lambda folder: _edit(folder, lambda t: t.replace('"Input type": [', '"Input type": 5, "": [')),
+                         "Input type is '5' and no list"),
+    "a graph in a circle": (lambda folder: _graph(folder, nodes=CIRCLE), "of different steps"),
+    "a node of text": (lambda folder: _graph(folder, nodes=[CIRCLE[0] | {"attrs": [{"name": "rf_id", "value": ""}]}]),
+                          "rank-1.graph.json' is damaged: a field of a node is wrong"),
 }  # fmt: skip
 
 
@@ -103,13 +129,65 @@ def test_bad_captures_get_one_sentence(tmp_path: Path, case: str):
     folder = write_capture(tmp_path / "trace", [0.0, 0.0])
     change, said = BROKEN[case]
     change(folder)
-    if said is None:
-        with pytest.raises(RecSmithError):
-            load_capture(folder)
-        return
     with pytest.raises(RecSmithError, match=said) as error:
         load_capture(folder)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("write", [write_capture, write_device_capture])
+def test_a_trace_that_lost_any_one_event_is_predicted_or_refused(tmp_path: Path, write: Callable[..., Path]):
+    folder = write(tmp_path / "trace", [6.0, 7.0])
+    whole = predict_graph(load_capture(folder).graph).step_s
+    file = folder / "rank-1.trace.json.gz"
+    raw = json.loads(gzip.decompress(file.read_bytes()))
+    outcomes = Counter[str]()
+    for place, lost in enumerate(raw["traceEvents"]):
+        for events in ([], [{**lost, "ts": lost["ts"] + 90_000}]):  # it is not there, or far from where it was
+            rest = [*raw["traceEvents"][:place], *events, *raw["traceEvents"][place + 1 :]]
+            file.write_bytes(gzip.compress(json.dumps(raw | {"traceEvents": rest}).encode()))
+            try:
+                found = load_capture(folder)
+            except RecSmithError as error:
+                assert "\n" not in str(error)
+                outcomes["refused"] += 1
+            else:
+                assert predict_graph(found.graph).step_s == pytest.approx(whole)  # of the steps that are whole
+                outcomes["predicted"] += 1
+    assert outcomes["refused"] > 5
+    assert outcomes["predicted"] > 5
+
+
+def test_steps_of_the_same_operators_that_lost_a_kernel_are_told(tmp_path: Path):
+    folder = write_capture(tmp_path / "trace", [0.0, 0.0])
+    file = folder / "rank-0.trace.json.gz"
+    raw = json.loads(gzip.decompress(file.read_bytes()))
+    product = [event for event in raw["traceEvents"] if event["name"] == "aten::addmm"][-1]
+    product["ts"] += 2500.0  # behind the operator that it was within: the step has an overhead more
+    file.write_bytes(gzip.compress(json.dumps(raw).encode()))
+    with pytest.raises(CorruptFile, match=r"its steps have the same operators, but step 3 of 3 has \d+ kernels, waits"):
+        load_capture(folder)
+
+
+@pytest.mark.parametrize("name", ["rank-0.trace.json.gz", "rank-0.graph.json", "rank-0.about.json"])
+def test_one_file_of_a_capture_is_no_capture(tmp_path: Path, name: str):
+    folder = write_capture(tmp_path / "trace", [0.0])
+    with pytest.raises(UsageError, match=rf"is one file of a rank .*: recsmith predict {folder}$"):
+        is_capture(folder / name)
+    with pytest.raises(UsageError, match="is one file of a rank"):
+        step_predictor(folder / name)
+
+
+def test_a_trace_of_another_program_is_no_model_either(tmp_path: Path):
+    (tmp_path / "trace.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
+    with pytest.raises(UsageError, match="capture it again: recsmith capture"):
+        CliRunner().invoke(app, ["predict", str(tmp_path / "trace.json")], catch_exceptions=False)
+
+
+def test_what_ifs_are_compared_with_the_predicted_step_and_the_measured_one_with_that(tmp_path: Path):
+    folder = str(write_capture(tmp_path / "trace", [0.0, 1.0]))
+    shown = CliRunner().invoke(app, ["predict", folder, "--what-if", "overhead=0,link=2x"]).output.splitlines()
+    assert shown[0].split(maxsplit=2)[2] == "5 ms with the changes, and 10 ms without, both predicted: -50.0%"
+    assert shown[1].split(maxsplit=1)[1].startswith("10 ms without the changes; measured without the profiler: 10 ms")
 
 
 def test_nonsense_is_refused(tmp_path: Path):

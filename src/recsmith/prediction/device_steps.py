@@ -7,12 +7,11 @@ synchronises waits for the stream on which most kernels run, or, of the whole de
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from recsmith.errors import CorruptFile
 from recsmith.prediction.graph import KernelShape, Kind
 from recsmith.prediction.host_steps import Mark, OperatorNode, tops_of
-from recsmith.prediction.kineto import ISSUING, MICRO, Trace, TraceSpan
+from recsmith.prediction.kineto import ISSUING, ODD, Trace, TraceSpan, damage_of, seconds_of, span_of
 from recsmith.prediction.operators import kernel_of, kind_of
 
 RUNS = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -72,16 +71,16 @@ def device_of(trace: Trace) -> TracedDevice:
             if event["cat"] in RUNS:
                 runs[int(arguments["correlation"])] = DeviceRun(
                     str(event["name"]),
-                    float(event["dur"]) * MICRO,
+                    seconds_of(event, "dur"),
                     str(arguments.get("stream", event.get("tid"))),
                     event["cat"] != "kernel",
                 )
             else:
-                spans.append(_span(event))
+                spans.append(span_of({**event, "args": None}))
                 calls[spans[-1].begin] = (spans[-1].name, int(arguments.get("correlation", -1)))
-    except (KeyError, TypeError, ValueError) as error:
+    except ODD as error:
         raise CorruptFile(
-            f"'{trace.source}' is damaged: an event of the device has no {error}; capture it again"
+            f"'{trace.source}' is damaged: {damage_of('an event of the device', error)}; capture it again"
         ) from None
     busy: dict[str, float] = {}
     for run in runs.values():
@@ -94,12 +93,6 @@ def device_of(trace: Trace) -> TracedDevice:
 def calls_within(device: TracedDevice, step: TraceSpan) -> list[TraceSpan]:
     """Calls of a step that launch something or wait."""
     return [span for span in device.spans if step.begin <= span.begin <= step.end]
-
-
-def _span(event: dict[str, Any]) -> TraceSpan:
-    begin = float(event["ts"]) * MICRO
-    end = begin + float(event.get("dur", 0)) * MICRO
-    return TraceSpan(str(event["name"]), begin, end, str(event["tid"]), -1, [], [], [], [])
 
 
 def device_marks(

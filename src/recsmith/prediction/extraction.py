@@ -72,6 +72,7 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
         steps.append(pieces_of(step, nodes, marks, named, about.event_s, about.annotation_s))
         seconds.append(took)
         unknown = Counter(mark.label for mark in marks if mark.kernel and mark.kernel.kind == "other")
+    _check_alike(trace, steps)
     issues = [span for span in reference if span.name.startswith(ISSUING)]
     return RankSteps(
         rank=about.rank, steps=steps, names=[_collective_name(span) for span in issues],
@@ -98,6 +99,18 @@ def _nccl_s(trace: Trace, run: DeviceRun | None) -> float:
     if run is None:
         raise CorruptFile(f"'{trace.source}' has a collective without a kernel of NCCL; capture whole steps")
     return run.seconds
+
+
+def _check_alike(trace: Trace, steps: Sequence[Sequence[Piece]]) -> None:
+    """CorruptFile where steps of the same operators are cut into different events: then the profiler lost some."""
+    kinds = [[(piece.kind, piece.collective) for piece in step] for step in steps]
+    odd = next((number for number, each in enumerate(kinds) if each != kinds[0]), None)
+    if odd is not None:
+        raise CorruptFile(
+            f"'{trace.source}' is damaged: its steps have the same operators, but step {odd + 1} of {len(steps)} has "
+            f"{len(kinds[odd])} kernels, waits and overheads and step 1 has {len(kinds[0])}, or in another order; the "
+            "profiler lost events: capture it again, with fewer --steps if it happens again"
+        )
 
 
 def _names(spans: Sequence[TraceSpan]) -> list[str]:

@@ -18,6 +18,9 @@ from recsmith.files.parsing import parse_json
 MICRO = 1e-6  # seconds of Chrome's unit
 STEP = "ProfilerStep#"
 KNOWN_SCHEMA = 1  # Kineto's schemaVersion
+LATEST, LONGEST = 1e18, 1e12  # microseconds of a time and of a duration: beyond any machine's
+ODD = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+"""What reading raises where a field is missing, or of another type than PyTorch writes."""
 
 
 class TraceSpan(NamedTuple):
@@ -73,12 +76,12 @@ def load_trace(path: Path) -> Trace:
              if isinstance(each, dict) and cast(dict[str, Any], each).get("ph") == "X"]  # fmt: skip
     try:
         return _trace(str(path), raw, whole)
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise CorruptFile(f"'{path}' is damaged: an event has no {error}; capture it again") from None
+    except ODD as error:
+        raise CorruptFile(f"'{path}' is damaged: {damage_of('an event', error)}; capture it again") from None
 
 
 def _trace(source: str, raw: dict[str, Any], events: list[dict[str, Any]]) -> Trace:
-    spans = {each: [_span(event) for event in events if event.get("cat") == each]
+    spans = {each: [span_of(event) for event in events if event.get("cat") == each]
              for each in ("cpu_op", "user_annotation")}  # fmt: skip
     operators = sorted(spans["cpu_op"], key=lambda span: (span.begin, -span.end))
     steps = sorted((span for span in spans["user_annotation"] if span.name.startswith(STEP)), key=lambda s: s.begin)
@@ -102,14 +105,46 @@ def _trace(source: str, raw: dict[str, Any], events: list[dict[str, Any]]) -> Tr
                  device=tuple(device))  # fmt: skip
 
 
-def _span(event: dict[str, Any]) -> TraceSpan:
-    begin, arguments = float(event["ts"]) * MICRO, event.get("args") or {}
+def damage_of(what: str, error: Exception) -> str:
+    """What is wrong with an event or a node, from what reading it raised (one of ODD)."""
+    return f"{what} has no {error}" if isinstance(error, KeyError) else f"a field of {what} is wrong ({error})"
+
+
+def span_of(event: dict[str, Any]) -> TraceSpan:
+    """An event as a stretch of its thread; one of ODD where a field is missing or wrong."""
+    begin, arguments = seconds_of(event, "ts", -LATEST, LATEST), event.get("args") or {}
+    end = begin + seconds_of(event, "dur")
+    dims, strides = (_extents(arguments.get(name) or [], name) for name in ("Input Dims", "Input Strides"))
     return TraceSpan(
-        str(event["name"]), begin, begin + float(event.get("dur", 0)) * MICRO, str(event["tid"]),
-        int(arguments.get("Record function id", -1)),
-        arguments.get("Input Dims") or [], arguments.get("Input Strides") or [],
-        arguments.get("Input type") or [], [str(value) for value in arguments.get("Concrete Inputs") or []],
+        str(event["name"]), begin, end, str(event["tid"]), int(arguments.get("Record function id", -1)), dims, strides,
+        [str(each) for each in _listed(arguments, "Input type")],
+        [str(each) for each in _listed(arguments, "Concrete Inputs")],
     )  # fmt: skip
+
+
+def seconds_of(event: dict[str, Any], name: str, least: float = 0.0, most: float = LONGEST) -> float:
+    """A time of an event, which has it in microseconds."""
+    value = event[name]
+    if not isinstance(value, int | float) or not least <= value <= most:
+        raise ValueError(f"{name} is {str(value)[:40]!r}, and it is microseconds from {least:g} to {most:g}")
+    return value * MICRO
+
+
+def _listed(arguments: dict[str, Any], name: str) -> list[Any]:
+    value = arguments.get(name) or []
+    if not isinstance(value, list):
+        raise ValueError(f"{name} is {str(value)[:40]!r} and no list")
+    return cast(list[Any], value)
+
+
+def _extents(value: Any, name: str) -> list[Any]:
+    """Dims or strides of inputs: whole numbers in lists in lists, those of a list of tensors one level deeper."""
+    if not isinstance(value, list):
+        raise ValueError(f"{name} holds {str(value)[:40]!r}, and it is lists of whole numbers")
+    for each in cast(list[Any], value):
+        if not isinstance(each, int) or each < 0:
+            _extents(each, name)
+    return cast(list[Any], value)
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -155,8 +190,8 @@ def first_uses(path: Path) -> dict[int, int]:
         )
     try:
         return _uses(cast(list[dict[str, Any]], nodes))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        raise CorruptFile(f"'{path}' is damaged: a node has no {error}; capture it again") from None
+    except ODD as error:
+        raise CorruptFile(f"'{path}' is damaged: {damage_of('a node', error)}; capture it again") from None
 
 
 def _uses(nodes: list[dict[str, Any]]) -> dict[int, int]:
@@ -177,7 +212,9 @@ def _uses(nodes: list[dict[str, Any]]) -> dict[int, int]:
 
 def _within(node: int, outer: int, under: dict[int, int]) -> bool:
     """Whether a node runs inside another one."""
-    while node in under and under[node] != node:
+    seen: set[int] = set()
+    while node in under and node not in seen:
+        seen.add(node)
         node = under[node]
         if node == outer:
             return True

@@ -14,6 +14,9 @@ from recsmith.prediction.kineto import load_trace
 from recsmith.units import counted
 
 AGAIN = "capture it again: recsmith capture -o FOLDER -- COMMAND"
+HEAD = 2**16  # bytes of a file that say what it is
+GZIP, ENDINGS = b"\x1f\x8b", (".trace.json", ".trace.json.gz", ".graph.json", ".about.json")
+MARKS = (b'"traceEvents"', b'"ctrl_deps"', b'"schemaVersion"')  # of Chrome's traces, and of execution graphs
 
 
 @record
@@ -45,9 +48,24 @@ def load_capture(folder: Source) -> Captured:
     return Captured(graph=joined(ranks, abouts), abouts=tuple(abouts), notes=tuple(notes))
 
 
-def is_capture(folder: Source) -> bool:
-    """Whether a path is a folder, and so no description of a model: that of a capture, whole or not."""
-    return Path(folder).is_dir()
+def is_capture(source: Source) -> bool:
+    """Whether a path is a folder, and so no description of a model: that of a capture, whole or not.
+
+    Raises:
+        UsageError: it is one file of a capture, or another trace or execution graph of PyTorch.
+    """
+    path = Path(source)
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+        if head.startswith(GZIP) or any(mark in head for mark in MARKS) or path.name.endswith(ENDINGS):
+            whole = (path.parent / about_name(0)).is_file()
+            hint = f"give the folder that it is in: recsmith predict {path.parent}" if whole else AGAIN
+            raise UsageError(
+                f"'{path}' is one file of a rank (a trace or an execution graph), and a step is predicted from the "
+                f"folder of a capture, which has both of every rank; {hint}"
+            )
+    return path.is_dir()
 
 
 def _abouts(path: Path) -> list[CaptureAbout]:

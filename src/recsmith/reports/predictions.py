@@ -17,9 +17,13 @@ MOST_RANKS = 16  # that are shown
 
 def prediction_report(found: Prediction) -> RenderableType:
     """The step, its largest terms, and each rank."""
-    lines = [line("step", f"{format_time(found.step_s)}{_beside(found)}")]
-    lines += [line("what if", f"{format_time(base)} without the changes: {found.step_s / base - 1:+.1%}")
-              for base in (found.unchanged_s,) if base is not None]  # fmt: skip
+    base = found.unchanged_s
+    if base is None:
+        lines = [line("step", f"{format_time(found.step_s)}{_beside(found)}")]
+    else:
+        changed = f"{format_time(found.step_s)} with the changes, and {format_time(base)} without"
+        lines = [line("what if", f"{changed}, both predicted: {found.step_s / base - 1:+.1%}"),
+                 line("step", f"{format_time(base)} without the changes{_beside(found)}")]  # fmt: skip
     lines += [line("", f"{note}") for note in found.notes]
     terms = grid(left=("on the critical path",), right=("time", "of the step"))
     for name, seconds in list(found.terms.items())[:MOST_TERMS]:
@@ -36,8 +40,9 @@ def prediction_report(found: Prediction) -> RenderableType:
 
 
 def _beside(found: Prediction) -> str:
+    """What the step without changes is compared with: the measured one, or its kernels one by one."""
     if found.measured_s is None:
-        return f"; all kernels and collectives one by one: {format_time(found.kernels_s)}"
+        return "" if found.unchanged_s else f"; all kernels and collectives one by one: {format_time(found.kernels_s)}"
     off = (found.unchanged_s or found.step_s) / found.measured_s - 1
     return f"; measured without the profiler: {format_time(found.measured_s)} ({off:+.1%})"
 
