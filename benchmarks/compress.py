@@ -28,7 +28,6 @@ from recsmith.reports.compressions import curve_picture
 from recsmith.training import Run, load_run, train
 from recsmith.training.batches import as_tensors, training_batches
 from recsmith.training.compression_curve import TrainedSmaller, points
-from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import cheap_columns, hash_maps, id_counts, popularity_maps
 from recsmith.training.models import build_task
 from recsmith.training.optimizers.building import sparse_arguments, table_class
@@ -140,8 +139,8 @@ def learned_maps(asked: Any, run: Run, factor: int) -> dict[str, IdMap]:
 def plain_task(run: Run) -> Any:
     """The trained model of a run whose dense optimizer is Adam."""
     torch.set_num_threads(1)
-    dataset = open_data(run.data.train, "data.train")
-    task = build_task(run.model, dataset.schema, run.seed, tables_on="cpu")
+    source = open_source(run)
+    task = build_task(run.model, source.schema, run.seed, tables_on="cpu")
     draw_weights(DeviceRows(task), initial_weights_of(task), run.seed)
     tables = [each for name, each in task.named_parameters() if "embedding_bags" in name]
     dense = [each for name, each in task.named_parameters() if "embedding_bags" not in name]
@@ -150,7 +149,7 @@ def plain_task(run: Run) -> Any:
         table_class(sparse.name)(tables, **sparse_arguments(sparse)),
         torch.optim.Adam(dense, lr=run.optimizers.dense.learning_rate),
     ]
-    for batch in training_batches(dataset, run.data, features_of(task), rank=0, ranks=1, seed=run.seed):
+    for batch in training_batches(source, run.data.batch_sizes(1), features_of(task), rank=0, ranks=1):
         loss, _ = task(batch)
         for optimizer in optimizers:
             optimizer.zero_grad()

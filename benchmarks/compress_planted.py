@@ -23,9 +23,9 @@ from compress import plain_task
 from recsmith.embeddings import CompressionRule, learn_hash, save_maps
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.batches import as_tensors
-from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import cheap_columns, id_counts
 from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
+from recsmith.training.sources import open_data
 from recsmith.training.tables import tables_of
 from recsmith.training.tables.plain import features_of
 

@@ -66,21 +66,21 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
 
     from recsmith.training.agreement import Agreement, Ending
     from recsmith.training.checkpoints import Checkpoints
-    from recsmith.training.datasets import open_data
     from recsmith.training.job import Progress, TrainingJob
     from recsmith.training.log import RunLog
     from recsmith.training.loop import _train  # pyright: ignore[reportPrivateUsage]
     from recsmith.training.run import Checkpointing
+    from recsmith.training.sources import open_source
     from recsmith.training.tables.features import Features
 
     made = replace(run, steps=steps, output=folder)
     agreement = Agreement()
     checkpoints = Checkpoints(Path(folder) / "checkpoints", Checkpointing(), agreement)
     log = RunLog(Path(folder), dist.get_rank(), tensorboard=False, step=0)
-    dataset = open_data(run.data.train, "data.train")
+    source = open_source(run)
     # sent_bytes: the first step of a run counts what it sends, which costs as much as a few steps, once
     training = TrainingJob(
-        made, job.plan, dataset, Features((), {}), job.job, agreement, checkpoints, log, Progress(sent_bytes=1)
+        made, job.plan, source, Features((), {}), job.job, agreement, checkpoints, log, Progress(sent_bytes=1)
     )
     begun, busy = time.perf_counter(), time.process_time()
     _train(training, itertools.cycle(batches), Ending())
@@ -96,22 +96,23 @@ def pairs(run: dict[str, Any], count: int, steps: int, folder: str) -> list[tupl
     import torch.distributed as dist
 
     from recsmith.training.batches import pinned, training_batches
-    from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
     from recsmith.training.plan import agreed_plan
     from recsmith.training.run import run_from_raw
     from recsmith.training.sharded import draw_weights, rank_device, shard
+    from recsmith.training.sources import open_source
     from recsmith.training.tables.plain import features_of
 
     made = run_from_raw(run, "run")
-    dataset = open_data(made.data.train, "data.train")
-    task = build_task(made.model, dataset.schema, made.seed)
+    source = open_source(made)
+    task = build_task(made.model, source.schema, made.seed)
     features = features_of(task)
-    plan = agreed_plan(made, task, dataset, None, dist.get_world_size())
+    plan = agreed_plan(made, task, source, None, dist.get_world_size())
     job = shard(made, plan, task, rank_device())
     draw_weights(job, made.seed)
-    source = training_batches(dataset, made.data, features, rank=dist.get_rank(), ranks=dist.get_world_size(), seed=0)
-    batches = list(itertools.islice(pinned(source, job.device), 20))
+    ranks = dist.get_world_size()
+    read = training_batches(source, made.data.batch_sizes(ranks), features, rank=dist.get_rank(), ranks=ranks)
+    batches = list(itertools.islice(pinned(read, job.device), 20))
     both = SimpleNamespace(plan=plan, job=job)
     by_hand(job, batches, 20)
     found: list[tuple[Spent, Spent]] = []

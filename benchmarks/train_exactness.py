@@ -72,7 +72,6 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     import torch
 
     from recsmith.training.batches import training_batches
-    from recsmith.training.datasets import open_data
     from recsmith.training.metrics import Window
     from recsmith.training.models import build_task
     from recsmith.training.optimizers.building import sparse_arguments, table_class
@@ -81,8 +80,8 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     from recsmith.training.tables.plain import features_of, initial_weights_of
 
     made = run_from_raw(run, "run")
-    dataset = open_data(made.data.train, "data.train")
-    task = build_task(made.model, dataset.schema, made.seed, tables_on="cpu")
+    source = open_source(made)
+    task = build_task(made.model, source.schema, made.seed, tables_on="cpu")
     draw_weights(DeviceRows(task), initial_weights_of(task), made.seed)
     tables = [parameter for name, parameter in task.named_parameters() if "embedding_bags" in name]
     dense = [parameter for name, parameter in task.named_parameters() if "embedding_bags" not in name]
@@ -91,7 +90,7 @@ def unsharded(run: dict[str, Any]) -> list[float]:
         table_class(sparse.name)(tables, **sparse_arguments(sparse)),
         torch.optim.Adam(dense, lr=made.optimizers.dense.learning_rate),
     ]
-    batches = training_batches(dataset, made.data, features_of(task), rank=0, ranks=1, seed=made.seed, endless=True)
+    batches = training_batches(source, made.data.batch_sizes(1), features_of(task), rank=0, ranks=1)
     losses: list[float] = []
     for _ in range(made.steps or 0):
         for optimizer in optimizers:

@@ -1,14 +1,12 @@
 """How many samples a step has: sizes by step, steps of whole epochs, and what is refused."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import BatchChange, Run, RunData, load_run
-from recsmith.training.batch_sizes import BatchSizes
+from recsmith.training.run_data import BatchSizes
 
 SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 20)), min_size=1, max_size=4).map(
     lambda parts: BatchSizes(tuple((sum(steps for steps, _ in parts[:at]), size) for at, (_, size) in enumerate(parts)))
@@ -77,18 +75,17 @@ def test_every_sample_is_used_once_whatever_the_sizes(feed: int | None):
     }  # fmt: skip
     changes = tuple(BatchChange(after_steps=at, size=size) for at, size in ((3, 70), (5, 31), (30, 64)))
     data = RunData(train=spec, batch_size=20, batch_changes=changes, epochs=2, feed=feed)
-    from recsmith.training.datasets import open_data
+    from recsmith.training.sources import open_source
 
-    dataset, features = open_data(spec, "data.train"), Features(("a",), {})
-    words: dict[str, Any] = {"ranks": 2, "seed": 3}
-    every = [list(training_batches(dataset, data, features, rank=rank, **words)) for rank in range(2)]
+    source, features = open_source(Run(data=data, output="x", seed=3)), Features(("a",), {})
     sizes = data.batch_sizes(2)
+    every = [list(training_batches(source, sizes, features, rank=rank, ranks=2)) for rank in range(2)]
     assert [len(batch.place.samples) for batch in every[0]] == stepped(sizes, 1000, 2, 2)
     used = [number for batches in every for batch in batches for number in batch.place.samples.sample_ids.tolist()]
     assert max(used.count(number) for number in range(1000)) <= 2
     at = 7  # a run that goes on after some steps takes the batches that it would have taken
-    place = every[0][at - 1].place.position
-    rest = training_batches(dataset, data, features, rank=0, position=place, step=at, **words)
+    state = every[0][at - 1].place.state
+    rest = training_batches(source, sizes, features, rank=0, ranks=2, state=state, step=at)
     assert [batch.place.samples.sample_ids.tolist() for batch in rest] == [
         batch.place.samples.sample_ids.tolist() for batch in every[0][at:]
     ]
@@ -97,13 +94,12 @@ def test_every_sample_is_used_once_whatever_the_sizes(feed: int | None):
 def test_data_that_is_smaller_than_a_step_is_refused():
     pytest.importorskip("torchrec")
     from recsmith.training.batches import training_batches
-    from recsmith.training.datasets import open_data
+    from recsmith.training.sources import open_source
     from recsmith.training.tables.features import Features
 
     spec = {"format": "generator", "seed": 1, "num_samples": 100, "features": [{"name": "a", "num_embeddings": 10}]}
     data = RunData(train=spec, batch_size=64)
-    source = training_batches(
-        open_data(spec, "data.train"), data, Features(("a",), {}), rank=0, ranks=2, seed=0, endless=True
-    )
+    source = open_source(Run(data=data, output="x", steps=9))
+    batches = training_batches(source, data.batch_sizes(2), Features(("a",), {}), rank=0, ranks=2)
     with pytest.raises(UsageError, match=r"holds 100 samples, and a step takes 128 \(64 on each of 2 ranks\)"):
-        next(source)
+        next(batches)

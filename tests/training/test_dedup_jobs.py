@@ -108,20 +108,20 @@ def test_a_resumed_job_that_is_fed_by_processes_ends_with_the_same_bits(
 
 
 def test_what_gains_is_chosen_and_counted_in_the_plan(trained: tuple[Run, dict[str, Any]]) -> None:
-    from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
     from recsmith.training.plan import plan_here
+    from recsmith.training.sources import open_source
     from recsmith.training.tables.dedup_parts import deduplication_of
 
     run, _ = trained
-    dataset = open_data(run.data.train, "data.train")
-    found = deduplication_of(run, dataset)
+    source = open_source(run)
+    found = deduplication_of(run, source)
     assert sorted(found.factors) == ["a", "b", "c", "d", "f"]
     assert len(found.parts) == 2  # those that repeat ten times apart from those that repeat twice
     assert all(1.4 < found.factors[name][0] <= found.factors[name][1] < 3.1 for name in "cf")
     assert all(5 < found.factors[name][0] <= found.factors[name][1] <= 16 for name in "abd")
-    task = build_task(run.model, dataset.schema, 0, deduplication=found)
-    plan = plan_here(replace(run, plan="auto"), task, dataset, 2, 2)
+    task = build_task(run.model, source.schema, 0, deduplication=found)
+    plan = plan_here(replace(run, plan="auto"), task, source, 2, 2)
     batches = {table.name: table.features[0].batch_size for table in plan.workload.tables}
     assert batches["e"] is None
     assert (batches["a"] or 99) < 10
@@ -130,16 +130,16 @@ def test_what_gains_is_chosen_and_counted_in_the_plan(trained: tuple[Run, dict[s
 
 def test_wrong_groups_are_refused(tmp_path: Path) -> None:
     from recsmith.embeddings import CompressionRule
-    from recsmith.training.datasets import open_data
+    from recsmith.training.sources import open_source
     from recsmith.training.tables.dedup_parts import deduplication_of
 
     run = a_run(tmp_path, deduplicate=(("a", "b"), ("c",)))
-    dataset = open_data(run.data.train, "data.train")
-    assert deduplication_of(run, dataset).groups == (("a", "b"), ("c",))
+    source = open_source(run)
+    assert deduplication_of(run, source).groups == (("a", "b"), ("c",))
 
     def refused(match: str, **words: Any) -> None:
         with pytest.raises(UsageError, match=match):
-            deduplication_of(replace(run, **words), dataset)
+            deduplication_of(replace(run, **words), source)
 
     refused("names 'zz', which the data does not have", data=replace(run.data, deduplicate=(("zz",),)))
     refused("names 'a' twice", data=replace(run.data, deduplicate=(("a",), ("a",))))

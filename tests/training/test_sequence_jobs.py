@@ -190,8 +190,8 @@ def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[st
     ],
 )  # fmt: skip
 def test_sequences_that_cannot_be_trained_are_refused(tmp_path: Path, model: RunModel, words: str):
-    from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
+    from recsmith.training.sources import open_data
 
     schema = open_data(a_run(tmp_path).data.train, "data.train").schema
     with pytest.raises(UsageError, match=words):

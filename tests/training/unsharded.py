@@ -15,7 +15,6 @@ def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
     import torch
 
     from recsmith.training.batches import training_batches
-    from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
     from recsmith.training.optimizers.building import sparse_arguments, table_class
     from recsmith.training.sharded import draw_weights

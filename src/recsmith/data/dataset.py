@@ -1,20 +1,19 @@
 """Datasets: what a path or a spec opens, and what training reads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from recsmith._components import NAME, find, known, make, register
 from recsmith._types import noun
 from recsmith.data.batch import DataSchema
 from recsmith.data.batches import Batches, BatchReader
-from recsmith.data.criteo.source import CriteoSource, CriteoSpec
-from recsmith.data.generator.source import GeneratorSource
+from recsmith.data.criteo.source import CriteoSpec
 from recsmith.data.generator.spec import GeneratorSpec
-from recsmith.data.movielens import MovieLensSpec, movielens_source
+from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import WINDOW, EpochOrder, Position
 from recsmith.data.parquet.columns import ParquetSpec
-from recsmith.data.parquet.source import ParquetSource
-from recsmith.data.source import BlockSource
+from recsmith.data.source import BlockSource, FirstBlocks, GrowingSource
 from recsmith.data.transforms.declared import Transform, transform_from_raw, transform_to_raw
 from recsmith.data.transforms.graph import TransformedSource
 from recsmith.errors import CorruptFile, UsageError, check_rules
@@ -23,14 +22,12 @@ from recsmith.files import Raw, Source, check_schema, decode, did_you_mean, enco
 SCHEMA = "recsmith/dataset/1"
 SPEC_ENDINGS = (".yaml", ".yml", ".json")
 COLUMN_ENDINGS = (".parquet", ".arrow", ".feather")
-PlainSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec
-TRANSFORM_WORDS = ("transforms", "wrong", "max_wrong")  # of a spec with transforms, beside its format's own
-FORMATS: dict[str, tuple[Any, Callable[[Any], BlockSource]]] = {
-    "criteo": (CriteoSpec, CriteoSource),
-    "generator": (GeneratorSpec, GeneratorSource),
-    "movielens": (MovieLensSpec, movielens_source),
-    "parquet": (ParquetSpec, ParquetSource),
-}
+TRANSFORM_KEYS = ("transforms", "wrong", "max_wrong")  # of a spec with transforms, beside its format's own
+FORMAT = "format"  # the kind of component, and the key of a spec that says which
+register(FORMAT, "criteo", "recsmith.data.criteo.source:CriteoSource")
+register(FORMAT, "generator", "recsmith.data.generator.source:GeneratorSource")
+register(FORMAT, "movielens", "recsmith.data.movielens:MovieLensSource")
+register(FORMAT, "parquet", "recsmith.data.parquet.source:ParquetSource")
 
 
 class Dataset:
@@ -95,6 +92,17 @@ class Dataset:
         self.check_position(position, now)
         return Batches(BatchReader(self.source, order, position, rank, world_size, batch_size, deduplicate), drop_last)
 
+    def at(self, position: Position) -> "Dataset":
+        """The data as it was when a position's epoch began: all of it, or the files that were there before others came.
+
+        Data of which neither is true is all of it, and `check_position` refuses the position.
+        """
+        source = self.source
+        if position.dataset == source.digest or not isinstance(source, GrowingSource):
+            return self
+        blocks = source.earlier().get(position.dataset)
+        return self if blocks is None else Dataset(FirstBlocks(source, blocks, position.dataset))
+
     def order(self, position: Position) -> EpochOrder:
         """The order of the samples of a position's epoch."""
         return EpochOrder(
@@ -109,10 +117,10 @@ class Dataset:
             UsageError: it is of another order.
             CorruptFile: it is of other data.
         """
-        if _words(position) != _words(now):
+        order, wanted = _order_text(position), _order_text(now)
+        if order != wanted:
             raise UsageError(
-                f"the position is of {_words(position)}, not {_words(now)}; give those, or begin another epoch without "
-                "a position"
+                f"the position is of {order}, not {wanted}; give those, or begin another epoch without a position"
             )
         if position.dataset != now.dataset or position.used > int(self.source.sizes().sum()):
             raise CorruptFile(
@@ -121,10 +129,29 @@ class Dataset:
             )
 
 
-def _words(position: Position) -> str:
+def _order_text(position: Position) -> str:
     more = [f"{position.together} samples together"] if position.together > 1 else []
     more += [f"windows of {position.window:,}"] if position.window != WINDOW else []
     return ", ".join([f"seed {position.seed} and shuffle {position.shuffle}", *more])
+
+
+@noun
+class OwnSpec:
+    """Data of a format of yours, 'module:Class', which is made of its settings: a BlockSource (source.py)."""
+
+    format: str
+    settings: dict[str, Any]
+
+    def open(self) -> BlockSource:
+        """The source."""
+        made: Any = make(FORMAT, {NAME: self.format, **self.settings}, where="the data")
+        missing = [name for name in ("schema", "sizes", "read", "digest") if not hasattr(made, name)]
+        if missing:
+            raise UsageError(f"'{self.format}' is no format of data: it has no {', '.join(missing)} (docs/data.md)")
+        return made
+
+
+PlainSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec | OwnSpec
 
 
 @noun
@@ -159,7 +186,14 @@ def open_dataset(spec: DataSpec | Source) -> Dataset:
     if isinstance(found, TransformedSpec):
         source = open_dataset(found.data).source
         return Dataset(TransformedSource(source, found.transforms, found.wrong, found.max_wrong))
-    return Dataset(next(make for noun, make in FORMATS.values() if type(found) is noun)(found))
+    if isinstance(found, OwnSpec):
+        return Dataset(found.open())
+    return Dataset(next(each for each in map(_format, known(FORMAT)) if each.settings is type(found))(found))
+
+
+def _format(name: str) -> Any:
+    """The source of a format of RecSmith's; its `settings` are a noun."""
+    return find(FORMAT, name)
 
 
 def load_spec(source: Source) -> DataSpec:
@@ -199,18 +233,21 @@ def spec_from_raw(raw: Raw, source: str) -> DataSpec:
     body = check_schema(raw, SCHEMA, source) if "schema" in raw else dict(raw)
     if "transforms" in body:
         return _transformed(body, source)
-    word = body.pop("format", None)
-    if not isinstance(word, str) or word not in FORMATS:
-        shown = did_you_mean(word, list(FORMATS)) if isinstance(word, str) else f"; known: {', '.join(FORMATS)}"
-        said = "`format` is missing" if word is None else f"no format of data is called {word!r}"
-        raise CorruptFile(f"'{source}': {said}{shown}")
-    return decode(FORMATS[word][0], body, source)
+    name = body.pop(FORMAT, None)
+    if isinstance(name, str) and ":" in name:
+        return OwnSpec(format=name, settings=body)
+    if not isinstance(name, str) or name not in known(FORMAT):
+        formats = list(known(FORMAT))
+        hint = did_you_mean(name, formats) if isinstance(name, str) else f"; known: {', '.join(formats)}"
+        wrong = "`format` is missing" if name is None else f"no format of data is called {name!r}"
+        raise CorruptFile(f"'{source}': {wrong}{hint}")
+    return decode(cast(type[PlainSpec], _format(name).settings), body, source)
 
 
 def _transformed(body: Raw, source: str) -> TransformedSpec:
     """A spec whose fields besides those of transforms are of the data that they read."""
-    said = {key: body[key] for key in TRANSFORM_WORDS if key in body}
-    plain = spec_from_raw({key: value for key, value in body.items() if key not in TRANSFORM_WORDS}, source)
+    said = {key: body[key] for key in TRANSFORM_KEYS if key in body}
+    plain = spec_from_raw({key: value for key, value in body.items() if key not in TRANSFORM_KEYS}, source)
     listed: object = said.pop("transforms")
     if not isinstance(listed, list):
         raise CorruptFile(f"'{source}': transforms is no list; write `- {{op: hash, feature: user, ...}}` under it")
@@ -224,5 +261,7 @@ def spec_to_raw(spec: DataSpec) -> Raw:
     if isinstance(spec, TransformedSpec):
         said = {"transforms": [transform_to_raw(each) for each in spec.transforms]}
         return {**spec_to_raw(spec.data), **said, "wrong": spec.wrong, "max_wrong": spec.max_wrong}
-    word = next(word for word, (noun, _) in FORMATS.items() if type(spec) is noun)
-    return {"schema": SCHEMA, "format": word, **encode(spec)}
+    if isinstance(spec, OwnSpec):
+        return {"schema": SCHEMA, FORMAT: spec.format, **spec.settings}
+    name = next(name for name in known(FORMAT) if _format(name).settings is type(spec))
+    return {"schema": SCHEMA, FORMAT: name, **encode(spec)}

@@ -39,8 +39,17 @@ class MovieLensSpec:
         )
 
 
-def movielens_source(spec: MovieLensSpec) -> MemorySource:
+class MovieLensSource(MemorySource):
     """The samples of a MovieLens folder; a rating's row in ratings.csv, counted from 0, is its number."""
+
+    settings = MovieLensSpec
+
+    def __init__(self, spec: MovieLensSpec) -> None:
+        super().__init__(*_samples_of(spec))
+
+
+def _samples_of(spec: MovieLensSpec) -> tuple[DataSchema, Batch, dict[str, Ints]]:
+    """Schema, samples and their times."""
     folder = Path(spec.path)
     users, movies, stars, times = _ratings(folder / "ratings.csv")
     wanted = np.flatnonzero(users <= (spec.max_user_id or users.max(initial=0)))
@@ -77,7 +86,7 @@ def movielens_source(spec: MovieLensSpec) -> MemorySource:
         labels=("liked",),
     )
     kept = np.sort(chosen)
-    return MemorySource(schema, samples.take(kept), {"timestamp": times[wanted][kept]})
+    return schema, samples.take(kept), {"timestamp": times[wanted][kept]}
 
 
 def _ratings(path: Path) -> tuple[Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.float64]]", Ints]:
@@ -126,6 +135,3 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
             f"'{path}' line {wrong + 2} has {len(rows[wrong])} columns, not {len(columns)}; fetch it again"
         )
     return rows
-
-
-__all__ = ["MovieLensSpec", "movielens_source"]

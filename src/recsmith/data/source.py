@@ -91,6 +91,41 @@ class ColumnSource(Protocol):
         ...
 
 
+@runtime_checkable
+class GrowingSource(Protocol):
+    """What formats offer whose data may get more samples behind those that are there."""
+
+    def earlier(self) -> dict[str, int]:
+        """Digests that the data had with fewer files, and how many of its blocks there were then."""
+        ...
+
+
+class FirstBlocks:
+    """The first blocks of a source, under the digest that its data had when there were no more."""
+
+    def __init__(self, source: BlockSource, blocks: int, digest: str) -> None:
+        self.source, self.blocks, self.digest = source, blocks, digest
+        self.schema, self.max_corrupt = source.schema, source.max_corrupt
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples they hold."""
+        return int(self.sizes().sum())
+
+    @property
+    def files(self) -> tuple[tuple[int, int], ...]:
+        """Those of their blocks that can only be read one after the other."""
+        return tuple((first, last) for first, last in self.source.files if last <= self.blocks)
+
+    def sizes(self) -> Ints:
+        """Samples of each block."""
+        return self.source.sizes()[: self.blocks]
+
+    def read(self, block: int) -> SampleBlock:
+        """The samples of a block."""
+        return self.source.read(block)
+
+
 class MemorySource:
     """Samples that were read as a whole, with columns beside those of the schema (B,)."""
 

@@ -45,9 +45,10 @@ class FeedSettings:
     groups: tuple[tuple[str, ...], ...] = ()
 
     def open(self) -> Dataset:
-        """The dataset."""
+        """The dataset, as it was when the position's epoch began."""
         data = self.data
-        return open_dataset(spec_from_raw(dict(data), "the feed's data") if isinstance(data, dict) else data)
+        opened = open_dataset(spec_from_raw(dict(data), "the feed's data") if isinstance(data, dict) else data)
+        return opened.at(self.position)
 
     @property
     def step(self) -> int:

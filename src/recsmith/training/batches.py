@@ -1,23 +1,21 @@
-"""Batches of a rank as tensors, in the order of the run's seed, each with the position that follows it.
+"""Batches of a rank as tensors, each with the state of its source that follows it.
 
 B samples of this rank, D dense columns, L labels
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torchrec.streamable import Pipelineable
 
-from recsmith.data import Batch, Batches, Dataset, Position
+from recsmith.data import Batch, Dataset
 from recsmith.data.deduplication import expanded
-from recsmith.errors import UsageError
-from recsmith.feeding import Feed, FeedSettings, engine_of, status_file
-from recsmith.training.run_data import RunData
+from recsmith.training.run_data import BatchSizes
+from recsmith.training.sources.protocol import BatchSource, State
 from recsmith.training.tables.features import Features
 
 
@@ -30,7 +28,7 @@ class Place:
 
     samples: Batch
     asked: int
-    position: Position | None = None
+    state: State | None = None
 
 
 class TrainingBatch(Pipelineable):
@@ -71,14 +69,12 @@ def pinned(batches: Iterator[TrainingBatch], device: torch.device) -> Iterator[T
     return map(TrainingBatch.pin_memory, batches) if device.type == "cuda" else batches
 
 
-def as_tensors(
-    batch: Batch, features: Features, position: Position | None = None, asked: int | None = None
-) -> TrainingBatch:
+def as_tensors(batch: Batch, features: Features, state: State | None = None, asked: int | None = None) -> TrainingBatch:
     """A batch of the data as tensors; data without dense columns gets a column of ones.
 
     asked: samples of the tensors, since collectives want as many of every rank; those that the batch lacks are empty.
     """
-    place = Place(batch, len(batch) if asked is None else asked, position)
+    place = Place(batch, len(batch) if asked is None else asked, state)
     if place.asked > len(batch):
         batch = filled_up(expanded(batch), place.asked)
     dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
@@ -86,67 +82,22 @@ def as_tensors(
 
 
 def training_batches(
-    dataset: Dataset, data: RunData, features: Features, *, rank: int, ranks: int, seed: int,
-    position: Position | None = None, step: int = 0, endless: bool = False, output: Path | None = None,
+    source: BatchSource, sizes: BatchSizes, features: Features, *, rank: int, ranks: int, state: State | None = None,
+    step: int = 0,
 ) -> Iterator[TrainingBatch]:  # fmt: skip
-    """The batches of a rank, epoch after epoch, from a position on, which may come from another number of ranks.
-
-    step: steps that were done before. endless: go on after data.epochs, for as long as somebody asks. output: a folder
-    in which a feed tells how it does.
-
-    Raises:
-        UsageError: the data has too few samples for one step.
-    """
-    epoch, sizes = position.epoch if position else 0, data.batch_sizes(ranks)
-    while endless or epoch < data.epochs:
-        beginning = data_position(dataset, data, seed, epoch)
-        start, before, over = position or beginning, step, False
-        dataset.check_position(start, beginning)
-        while not over:
-            size, more = sizes.at(step)
-            first = step
-            with _batches(dataset, data, features, start, rank, ranks, size, output) as batches:
-                for batch in itertools.islice(batches, more):
-                    step, start = step + 1, batches.position
-                    yield as_tensors(batch, features, start, size)
-            over = more is None or step - first < more
-        if step == before and start == beginning:
-            raise _too_few(dataset, sizes.at(step)[0], ranks)
-        epoch, position = epoch + 1, None
-
-
-def _too_few(dataset: Dataset, size: int, ranks: int) -> UsageError:
-    known = dataset.num_samples
-    return UsageError(
-        f"data.train holds {'too few' if known is None else f'{known:,}'} samples, and a step takes {size * ranks:,} "
-        f"({size:,} on each of {ranks} ranks); give a smaller data.batch_size, or more data"
-    )
-
-
-def data_position(dataset: Dataset, data: RunData, seed: int, epoch: int) -> Position:
-    """Where an epoch of a run begins."""
-    return Position(
-        epoch=epoch, used=0, seed=seed, shuffle=data.shuffle, dataset=dataset.source.digest,
-        together=data.keep_together, window=data.window,
-    )  # fmt: skip
-
-
-def _batches(
-    dataset: Dataset, data: RunData, features: Features, position: Position, rank: int, ranks: int, size: int,
-    output: Path | None,
-) -> Batches | Feed:  # fmt: skip
-    """The batches of a rank in an epoch from a position on, read by a thread or by processes: the same ones."""
-    groups = features.groups
-    if data.feed is not None:
-        settings = FeedSettings(
-            data=data.train, position=position, rank=rank, world_size=ranks, batch_size=size, groups=groups
-        )
-        engine = engine_of(data.engine, settings, data.ray_address)
-        return Feed(settings, data.feed, drop_last=True, engine=engine, status=output and status_file(output, rank))
-    return dataset.batches(
-        rank=rank, world_size=ranks, batch_size=size, seed=position.seed, shuffle=data.shuffle, position=position,
-        drop_last=True, together=data.keep_together, window=data.window, deduplicate=groups,
-    )  # fmt: skip
+    """The batches of a rank from a state of the source on. step: steps that were done before, which says the size."""
+    over = False
+    while not over:
+        size, more = sizes.at(step)
+        first, batches = step, source.batches(rank, ranks, size, state)
+        try:
+            for batch, after in itertools.islice(batches, more):
+                step, state = step + 1, after
+                yield as_tensors(batch, features, state, size)
+        finally:
+            if isinstance(batches, Generator):
+                batches.close()
+        over = more is None or step - first < more
 
 
 def evaluation_batches(

@@ -15,10 +15,10 @@ from recsmith.embeddings.mixed_dimension import MixedDimensions, kernel_width, p
 from recsmith.embeddings.workloads import Compressed, compress, compress_to, mildest, workload_tables
 from recsmith.errors import UsageError
 from recsmith.files import parse, read_text, source_text
-from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import OnProgress, hash_maps, id_counts
 from recsmith.training.run import SCHEMA, Run, RunModel, RunTable, load_run
 from recsmith.training.run_data import RunData
+from recsmith.training.sources import open_data
 from recsmith.training.tables import tables_of
 from recsmith.workloads import Feature, Table, Workload
 

@@ -50,12 +50,12 @@ def evaluate_on_rank(run: Raw) -> Raw:
     """Scores of a run's exported model, on every rank."""
     import torch.distributed as dist
 
-    from recsmith.training.datasets import open_data
     from recsmith.training.export import MODEL, WEIGHTS, load_into
     from recsmith.training.metrics import score
     from recsmith.training.models import build_task
     from recsmith.training.plan import agreed_plan
     from recsmith.training.sharded import rank_device, shard
+    from recsmith.training.sources import open_data
     from recsmith.training.tables.plain import features_of
 
     made = run_from_raw(run, "the run")

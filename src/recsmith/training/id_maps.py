@@ -16,9 +16,9 @@ from recsmith.data import Dataset
 from recsmith.embeddings import IdMap, by_popularity, learn_hash
 from recsmith.embeddings.hashing import KNOWN
 from recsmith.errors import UsageError
-from recsmith.training.datasets import open_data
 from recsmith.training.launching import train
 from recsmith.training.run import Run, RunTable
+from recsmith.training.sources import open_data
 from recsmith.training.tables import tables_of
 
 BATCH = 65_536  # samples that are counted at once

@@ -9,18 +9,18 @@ import torch
 import torch.distributed as dist
 
 from recsmith._process import proc_bytes
-from recsmith.data import Dataset, Position
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan
 from recsmith.training.agreement import Agreement
 from recsmith.training.checkpoints import Checkpoints, Saved
-from recsmith.training.datasets import open_data
 from recsmith.training.export import MODEL, export
 from recsmith.training.log import RunLog, StepTimes
 from recsmith.training.metrics import score
 from recsmith.training.run import Run
 from recsmith.training.scores import Scores, scores_text
 from recsmith.training.sharded import ShardedJob, rank_device
+from recsmith.training.sources import BatchSource, open_data
+from recsmith.training.sources.protocol import State
 from recsmith.training.tables.features import Features
 
 
@@ -29,7 +29,7 @@ class Progress:
     """How far training is."""
 
     step: int = 0
-    position: Position | None = None
+    position: State | None = None  # of the data, as its source says it
     scores: Scores | None = None
     saved: int = 0  # step of the newest checkpoint
     corrupt: int = 0  # samples that this rank has left out since the job started
@@ -42,7 +42,7 @@ class TrainingJob:
 
     run: Run
     plan: Plan
-    dataset: Dataset
+    source: BatchSource
     features: Features
     sharded: ShardedJob
     agreement: Agreement
@@ -58,11 +58,8 @@ class TrainingJob:
     @property
     def total_steps(self) -> int | None:
         """Steps of the whole run, where the number of samples is known."""
-        run, known = self.run, self.dataset.num_samples
-        if run.steps is not None or known is None:
-            return run.steps
         ranks = dist.get_world_size()
-        return run.data.batch_sizes(ranks).steps(known, run.data.epochs, ranks)
+        return self.run.steps or self.source.steps(self.run.data.batch_sizes(ranks), ranks)
 
     @property
     def batch_size(self) -> int:
@@ -75,11 +72,10 @@ def progress_of(saved: Saved | None) -> Progress:
     if saved is None:
         return Progress()
     raw = saved.progress
-    position = raw["position"]
     return Progress(
         step=raw["step"],
         saved=raw["step"],
-        position=None if position is None else decode(Position, position, str(saved.folder)),
+        position=raw["position"],
         scores=None if raw["scores"] is None else decode(Scores, raw["scores"], str(saved.folder)),
     )
 
@@ -90,7 +86,7 @@ def save(job: TrainingJob) -> None:
     raw = {
         "step": progress.step,
         "ranks": dist.get_world_size(),
-        "position": None if progress.position is None else encode(progress.position),
+        "position": progress.position,
         "scores": None if progress.scores is None else encode(progress.scores),
     }
     problem = job.checkpoints.save(job.sharded, job.run, job.plan, raw)
@@ -154,7 +150,7 @@ def finish(job: TrainingJob, *, ended: bool) -> Raw:
     if run.data.test is not None:
         result["test"] = encode(evaluate_now(job))
     folder = job.output / MODEL
-    export(job.sharded, run, job.dataset.schema, folder, {"step": progress.step, "test": result.get("test")})
+    export(job.sharded, run, job.source.schema, folder, {"step": progress.step, "test": result.get("test")})
     log.say({"note": f"trained {progress.step:,} steps; the model is in '{folder}'"})
     return result
 

@@ -169,26 +169,26 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     require_torchrec()
     from recsmith.adapters.topology import device_type
     from recsmith.planning.simulate import simulate
-    from recsmith.training.datasets import open_data
     from recsmith.training.models import build_task
     from recsmith.training.plan import plan_here, starting_lines, with_collections
     from recsmith.training.plan_rules import check_sequences
+    from recsmith.training.sources import open_data, open_source
     from recsmith.training.tables.dedup_parts import deduplication_of
     from recsmith.verifying.jobs.predicted_memory import predicted_bytes
 
     environment = launcher_environment()
     ranks = int(environment["WORLD_SIZE"]) if environment else local_ranks(made)
     check_machine(made, int(environment["LOCAL_RANK"]) + 1 if environment else ranks)
-    dataset = open_data(made.data.train, "data.train")
+    source = open_source(made)
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
-    task = build_task(made.model, dataset.schema, made.seed, deduplication=deduplication_of(made, dataset))
-    plan = with_collections(plan_here(made, task, dataset, ranks, ranks), made, task)
+    task = build_task(made.model, source.schema, made.seed, deduplication=deduplication_of(made, source))
+    plan = with_collections(plan_here(made, task, source, ranks, ranks), made, task)
     check_sequences(plan, device_type())
     needed = [shards + base for shards, base in predicted_bytes(plan)]
     step = simulate(plan).cost.total_s
     return [
-        *starting_lines(made, task, plan, dataset),
+        *starting_lines(made, task, plan, source),
         f"memory for embeddings at the peak of a step, by rank: {', '.join(map(format_size, needed))} "
         "(on CPU; not counted: the program itself and the dense layers)",
         f"embeddings take {format_time(step)} of a step under the plan's cost model ({plan.cost_model}), on "

@@ -24,7 +24,6 @@ from recsmith.training.broken_loss import LossGuard
 from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.card import check_maps, keep_maps
 from recsmith.training.checkpoints import Checkpoints, Saved
-from recsmith.training.datasets import open_data
 from recsmith.training.job import Progress, TrainingJob, evaluate_now, finish, log_progress, progress_of, save
 from recsmith.training.log import RunLog, StepTimes, tell_pid, time_forward, timed
 from recsmith.training.metrics import Window
@@ -33,6 +32,7 @@ from recsmith.training.plan import agreed_plan, starting_lines
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.run import Checkpointing, Run, run_from_raw, save_run
 from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
+from recsmith.training.sources import open_source, with_distinct
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.stores import fetched_ahead
@@ -48,10 +48,10 @@ def train_on_rank(run: Raw) -> Raw:
     """Train a run on this rank of a job, from its newest checkpoint if it has one; what came of it (JSON data)."""
     with heeding_sigterm() as ending:
         tell_pid()
-        job, source = _prepared(run_from_raw(run, "the run"))
+        job, batches = _prepared(run_from_raw(run, "the run"))
         try:
             with captured(job.run.capture):
-                ended = _train(job, source, ending)
+                ended = _train(job, batches, ending)
             return finish(job, ended=ended)
         finally:
             job.log.close()
@@ -61,27 +61,30 @@ def _prepared(run: Run) -> tuple[TrainingJob, Iterator[TrainingBatch]]:
     """Data, model, plan and state of a job, fresh or from its newest checkpoint; and the batches that come next."""
     begun, rank, agreement = time.perf_counter(), dist.get_rank(), Agreement()
     output = Path(run.output)
-    dataset = open_data(run.data.train, "data.train")
-    deduplication = deduplication_of(run, dataset)
-    task = build_task(run.model, dataset.schema, run.seed, deduplication=deduplication)  # tables on meta: no memory yet
+    source = open_source(run)
+    deduplication = deduplication_of(run, source)
+    task = build_task(run.model, source.schema, run.seed, deduplication=deduplication)  # tables on meta: no memory yet
     features = features_of(task)
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
-    plan = agreed_plan(run, task, dataset, saved.plan if saved else None, _ranks_per_host())
+    plan = agreed_plan(run, task, source, saved.plan if saved else None, _ranks_per_host())
     if saved is not None:
         check_maps(run.model, output)
         check_loadable(saved.plan, plan)
-    said = starting_lines(run, task, plan, dataset)
+    said = starting_lines(run, task, plan, source)
     sharded, progress = shard(run, plan, task, rank_device()), progress_of(saved)
 
-    source = training_batches(
-        dataset, run.data, features, rank=rank, ranks=dist.get_world_size(), seed=run.seed, position=progress.position,
-        step=progress.step, endless=run.steps is not None, output=output,
+    ranks = dist.get_world_size()
+    sizes = run.data.batch_sizes(ranks)
+    said += source.notes(sizes, ranks, progress.position)
+    batches = training_batches(
+        with_distinct(source, features.groups), sizes, features, rank=rank, ranks=ranks, state=progress.position,
+        step=progress.step,
     )  # fmt: skip
-    first = next(source, None)
+    first = next(batches, None)
     if first is not None:
         settle(sharded, first)
-        source = itertools.chain([first], source)
+        batches = itertools.chain([first], batches)
     _set_state(sharded, run, saved, progress)
 
     log = RunLog(output, rank, tensorboard=run.metrics.tensorboard, step=progress.step)
@@ -92,7 +95,7 @@ def _prepared(run: Run) -> tuple[TrainingJob, Iterator[TrainingBatch]]:
     for line in [*said, *([f"going on after step {progress.step:,} of '{saved.folder}'"] if saved else [])]:
         log.say({"note": line})
     log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
-    return TrainingJob(run, plan, dataset, features, sharded, agreement, checkpoints, log, progress), source
+    return TrainingJob(run, plan, source, features, sharded, agreement, checkpoints, log, progress), batches
 
 
 def _set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
@@ -106,12 +109,12 @@ def _set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Pro
     saved.restore_random()
 
 
-def _train(job: TrainingJob, source: Iterator[TrainingBatch], ending: Ending) -> bool:
+def _train(job: TrainingJob, batches: Iterator[TrainingBatch], ending: Ending) -> bool:
     """Train until steps or samples are used up, or a signal asks to end, which is True."""
     run, progress, device = job.run, job.progress, job.sharded.device
     times, window, guard = StepTimes(), Window(device), LossGuard(device)
     step: TrainingStep = step_of(job.sharded, run.pipeline, lambda text: job.log.say({"note": text}))
-    batches = timed(fetched_ahead(pinned(source, device), job.sharded.rows), times)
+    batches = timed(fetched_ahead(pinned(batches, device), job.sharded.rows), times)
     usual_step = progress.step + 1 + step.batches_ahead
     time_forward(job.sharded.model, times)
     watchers: list[Watcher] = [find_function(name) for name in run.watchers]
@@ -122,7 +125,7 @@ def _train(job: TrainingJob, source: Iterator[TrainingBatch], ending: Ending) ->
             outcome = _counted(step, batches, progress) if counting else step(batches)
         except StopIteration:
             break
-        progress.step, progress.position = progress.step + 1, outcome.places[-1].position
+        progress.step, progress.position = progress.step + 1, outcome.places[-1].state
         times.steps, times.samples = times.steps + 1, times.samples + outcome.asked
         progress.corrupt += outcome.corrupt
         window.add(outcome.logits, outcome.labels)

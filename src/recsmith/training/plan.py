@@ -23,7 +23,7 @@ from recsmith.adapters.torchrec_planner import quiet
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster, Links
 from recsmith.costs.neural.model import NeuralCostModel
-from recsmith.data import Batch, DataSchema, Dataset
+from recsmith.data import Batch, DataSchema
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.jobs.machine import free_bytes
 from recsmith.planning.simulate import price
@@ -32,6 +32,7 @@ from recsmith.problems import Constraints, Space
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.plan_rules import plan_limits
 from recsmith.training.run import Run
+from recsmith.training.sources import BatchSource, first_batch
 from recsmith.training.tables.plain import configs_of, features_of
 from recsmith.units import format_size
 
@@ -39,6 +40,7 @@ TORCHREC = "torchrec"
 MADE_HERE = ("auto", TORCHREC)  # plans that no file holds
 LEARNED_ON_CPU = "neural:cpu"  # of FBGEMM's kernels, with the caches of a processor; of some optimizers and data types
 UNSPLIT = Space(types=("table_wise", "data_parallel"))  # gloo makes split tables slower than any cost model says
+COUNTED = 1024  # samples in which ids are counted where the data does not say how many a bag has
 TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
 GLOO = Links(
     intra_host_bandwidth=2.0e9,
@@ -53,30 +55,27 @@ An all_to_all of 2 processes takes 0.14 ms and 3.3 GB/s, of 4 on two cores 0.5 m
 """
 
 
-def agreed_plan(run: Run, task: nn.Module, dataset: Dataset, before: Plan | None, ranks_per_host: int) -> Plan:
+def agreed_plan(run: Run, task: nn.Module, source: BatchSource, before: Plan | None, ranks_per_host: int) -> Plan:
     """The plan of this job, made or read by rank 0. before: the plan of its checkpoint, kept where it still fits."""
     ranks = dist.get_world_size()
 
     def make() -> Plan:
         if before is not None and run.plan in MADE_HERE and before.cluster.world_size == ranks:
             return before
-        return plan_here(run, task, dataset, ranks, ranks_per_host, before)
+        return plan_here(run, task, source, ranks, ranks_per_host, before)
 
     return plan_from_raw(from_rank_0(lambda: plan_to_raw(make())), "rank 0's plan")
 
 
 def plan_here(
-    run: Run, task: nn.Module, dataset: Dataset, ranks: int, ranks_per_host: int, before: Plan | None = None
+    run: Run, task: nn.Module, source: BatchSource, ranks: int, ranks_per_host: int, before: Plan | None = None
 ) -> Plan:
     """The plan of a run for so many ranks, made or read in this process. before: the plan of its checkpoint."""
-    with dataset.batches(rank=0, world_size=1, batch_size=1024, seed=run.seed, shuffle=False) as batches:
-        sample = next(batches, None)
-    if sample is None or not len(sample):
-        raise UsageError("data.train holds no samples; name data that has some")
-    return make_plan(run, task, dataset.schema, sample, ranks=ranks, ranks_per_host=ranks_per_host, before=before)
+    sample = first_batch(source, COUNTED)
+    return make_plan(run, task, source.schema, sample, ranks=ranks, ranks_per_host=ranks_per_host, before=before)
 
 
-def starting_lines(run: Run, task: nn.Module, plan: Plan, dataset: Dataset) -> list[str]:
+def starting_lines(run: Run, task: nn.Module, plan: Plan, source: BatchSource) -> list[str]:
     """Lines about model, data and plan, for people."""
     tables = plan.workload.tables
     weights = sum(table.num_embeddings * table.embedding_dim for table in tables)
@@ -88,7 +87,7 @@ def starting_lines(run: Run, task: nn.Module, plan: Plan, dataset: Dataset) -> l
     ranks = plan.cluster.world_size
     batches = run.data.batch_sizes(ranks).changes
     local = ", then ".join(f"{size:,}" for _, size in batches)
-    known = dataset.num_samples
+    known = source.length
     return [
         f"model {run.model.name}: {dense:,} dense parameters, and {weights:,} in {len(tables)} tables of "
         f"{min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",

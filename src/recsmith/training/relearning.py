@@ -18,9 +18,9 @@ from recsmith.embeddings.id_maps import carried_rows
 from recsmith.errors import UsageError
 from recsmith.training.card import keep_maps, kept_name
 from recsmith.training.checkpoints import PLAN_FILE, PROGRESS, RUN_FILE, STATE
-from recsmith.training.datasets import open_data
 from recsmith.training.id_maps import OnProgress, hash_maps, id_counts
 from recsmith.training.run import Run, save_run
+from recsmith.training.sources import open_data
 from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
 from recsmith.training.tables import tables_of
 

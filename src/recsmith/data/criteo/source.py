@@ -72,6 +72,8 @@ class CriteoSpec:
 class CriteoSource:
     """The lines of the files of a spec; a line's number in all of them is its sample's number."""
 
+    settings = CriteoSpec
+
     def __init__(self, spec: CriteoSpec) -> None:
         self.spec = spec
         self._files = [LineFile(path) for path in files_of(spec.paths)]
@@ -99,8 +101,15 @@ class CriteoSource:
     @property
     def digest(self) -> str:
         """A word that changes with the files and the rows."""
-        words = [*(file.digest() for file in self._files), *map(str, self.spec.rows)]
-        return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
+        return self._digest_of(len(self._files))
+
+    def _digest_of(self, files: int) -> str:
+        described = [*(file.digest() for file in self._files[:files]), *map(str, self.spec.rows)]
+        return hashlib.sha256(" ".join(described).encode()).hexdigest()[:16]
+
+    def earlier(self) -> dict[str, int]:
+        """Digests of the first files alone, and their blocks."""
+        return {self._digest_of(files): int(self._first_blocks[files]) for files in range(1, len(self._files))}
 
     @cached_property
     def _index(self) -> list[tuple[Ints, int]]:

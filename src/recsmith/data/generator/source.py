@@ -25,6 +25,7 @@ MOST_SAMPLES = 2**20  # that are looked at unless more are asked for: the AUC is
 class GeneratorSource:
     """The samples of a spec, at random access: `read` makes a block, and nothing is kept."""
 
+    settings = GeneratorSpec
     files: tuple[tuple[int, int], ...] = ()
     max_corrupt = 0
 

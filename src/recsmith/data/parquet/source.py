@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,7 @@ SAMPLE_ID = "sample_id"  # the column that generated files have
 class ParquetSource:
     """The rows of the files of a spec."""
 
+    settings = ParquetSpec
     files: tuple[tuple[int, int], ...] = ()
 
     def __init__(self, spec: ParquetSpec) -> None:
@@ -70,9 +72,20 @@ class ParquetSource:
     @property
     def digest(self) -> str:
         """A word that changes with the column map and the files."""
+        return list(self._digests())[-1]
+
+    def earlier(self) -> dict[str, int]:
+        """Digests of the first files alone, and their blocks."""
+        edges = np.cumsum([len(file.sizes) for file in self._files]).tolist()
+        return dict(zip(self._digests(), edges[:-1], strict=False))
+
+    def _digests(self) -> Iterator[str]:
+        """The digest of the first file, of the first two, and so on."""
         described = json.dumps(encode(replace(self.spec, paths=("",), read_gap=0)), sort_keys=True)
-        shapes = [f"{file.path.name} {file.path.stat().st_size} {file.sizes}" for file in self._files]
-        return hashlib.sha256("\n".join([described, *shapes]).encode()).hexdigest()[:16]
+        held = hashlib.sha256(described.encode())
+        for file in self._files:
+            held.update(f"\n{file.path.name} {file.path.stat().st_size} {file.sizes}".encode())
+            yield held.hexdigest()[:16]
 
     def sizes(self) -> Ints:
         """Rows of each block."""

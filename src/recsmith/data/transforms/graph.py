@@ -11,7 +11,7 @@ import numpy as np
 from recsmith._types import Bools, Ints, record
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, Singles
 from recsmith.data.deduplication import with_runs_once
-from recsmith.data.source import BlockSource, SampleBlock
+from recsmith.data.source import BlockSource, GrowingSource, SampleBlock
 from recsmith.data.transforms.declared import (
     Bucketize,
     First,
@@ -204,8 +204,16 @@ class TransformedSource:
     @property
     def digest(self) -> str:
         """A word that changes with data and transforms."""
-        said = json.dumps([transform_to_raw(each) for each in self.graph.transforms], sort_keys=True)
-        return hashlib.sha256(f"{self.source.digest} {self.wrong} {said}".encode()).hexdigest()[:16]
+        return self._digest_of(self.source.digest)
+
+    def _digest_of(self, source: str) -> str:
+        transforms = json.dumps([transform_to_raw(each) for each in self.graph.transforms], sort_keys=True)
+        return hashlib.sha256(f"{source} {self.wrong} {transforms}".encode()).hexdigest()[:16]
+
+    def earlier(self) -> dict[str, int]:
+        """Digests that the data had with fewer files, and its blocks then."""
+        earlier = self.source.earlier() if isinstance(self.source, GrowingSource) else {}
+        return {self._digest_of(digest): blocks for digest, blocks in earlier.items()}
 
     def sizes(self) -> Ints:
         """Samples of each block."""

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from recsmith.data import Batch, Dataset
+from recsmith.data import DataSchema
 from recsmith.data.deduplication import DedupGroup, chosen, counted, dedup_groups
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.run import Run, RunTable
+from recsmith.training.sources import BatchSource, first_batch
 from recsmith.training.tables import tables_of
 
 
@@ -28,7 +29,7 @@ class Deduplication:
         return bool(self.parts)
 
 
-def deduplication_of(run: Run, dataset: Dataset) -> Deduplication:
+def deduplication_of(run: Run, source: BatchSource) -> Deduplication:
     """What a run deduplicates, counted in the first batch of all ranks; the same on every number of them.
 
     Raises:
@@ -40,24 +41,12 @@ def deduplication_of(run: Run, dataset: Dataset) -> Deduplication:
         return Deduplication()
     if run.model.compression:
         raise UsageError("data.deduplicate and model.compression do not go together yet; drop one of them")
-    sample = first_batch(run, dataset)
-    tables = tables_of(run.model, dataset.schema)
+    sample = first_batch(source, run.data.largest_batch, shuffle=run.data.shuffle)
+    tables = tables_of(run.model, source.schema)
     if wanted == "auto":
         return _arranged(chosen(dedup_groups(sample)), tables, whole=False)
-    _check_names(wanted, dataset)
+    _check_names(wanted, source.schema)
     return _arranged([counted(sample, names) for names in wanted], tables, whole=True)
-
-
-def first_batch(run: Run, dataset: Dataset) -> Batch:
-    """The first batch of a run's first epoch, of all ranks where the run says that, otherwise of one."""
-    size = run.data.largest_batch
-    with dataset.batches(
-        rank=0, world_size=1, batch_size=size, seed=run.seed, shuffle=run.data.shuffle, together=run.data.keep_together
-    ) as batches:
-        found = next(batches, None)
-    if found is None or not len(found):
-        raise UsageError("data.train holds no samples; name data that has some")
-    return found
 
 
 def _arranged(groups: Sequence[DedupGroup], tables: Sequence[RunTable], *, whole: bool) -> Deduplication:
@@ -84,8 +73,8 @@ def _arranged(groups: Sequence[DedupGroup], tables: Sequence[RunTable], *, whole
     )
 
 
-def _check_names(groups: Sequence[Sequence[str]], dataset: Dataset) -> None:
-    known, seen = dataset.schema.feature_names, set[str]()
+def _check_names(groups: Sequence[Sequence[str]], schema: DataSchema) -> None:
+    known, seen = schema.feature_names, set[str]()
     for name in (name for group in groups for name in group):
         if name not in known:
             raise UsageError(

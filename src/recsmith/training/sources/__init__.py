@@ -1,0 +1,65 @@
+"""Where a run's samples come from: data of a format (docs/data.md), or a source of yours (protocol.py)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from recsmith._components import make
+from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
+from recsmith.errors import UsageError
+from recsmith.training.run import Run
+from recsmith.training.sources.dataset import DatasetSource, FeedSource
+from recsmith.training.sources.protocol import BatchSource
+
+SOURCE = "source"  # the kind of component, and the key of data.train that names one instead of a format
+
+
+def open_data(source: Any, where: str) -> Dataset:
+    """The dataset of a path, a spec, or a spec's mapping. where: of the run, such as data.train, for errors."""
+    if isinstance(source, dict):
+        return open_dataset(spec_from_raw(dict(cast(dict[str, Any], source)), where))
+    if source is None:
+        raise UsageError(f"the run has no {where}; name a file, a folder or a mapping with its format")
+    return open_dataset(source)
+
+
+def open_source(run: Run) -> BatchSource:
+    """What data.train names: a dataset, or a source of yours, `{source: module:Class, ...}` with its settings.
+
+    Raises:
+        UsageError: nothing is there, it is of no known format, or the run asks for what only formats have.
+    """
+    data, named = run.data, cast(Any, run.data.train)
+    if isinstance(named, dict) and SOURCE in named:
+        settings = {key: value for key, value in cast(dict[str, Any], named).items() if key != SOURCE}
+        if data.feed is not None or data.deduplicate != "off":
+            raise UsageError("data.feed and data.deduplicate go with formats, and data.train names a source; drop them")
+        return make(SOURCE, {"name": named[SOURCE], **settings}, where="data.train")
+    dataset, endless = open_data(named, "data.train"), run.steps is not None
+    if data.feed is None:
+        return DatasetSource(dataset, data, run.seed, endless)
+    return FeedSource(dataset, data, run.seed, endless, output=Path(run.output))
+
+
+def with_distinct(source: BatchSource, groups: Sequence[Sequence[str]]) -> BatchSource:
+    """The source whose batches hold the distinct bags alone of groups of features, where it can find them itself."""
+    return replace(source, groups=groups) if isinstance(source, DatasetSource) else source
+
+
+def first_batch(source: BatchSource, size: int, *, shuffle: bool = False) -> Batch:
+    """The first samples of a source, to count in. shuffle: those that training takes first of a dataset.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if isinstance(source, DatasetSource):
+        with source.dataset.batches(
+            rank=0, world_size=1, batch_size=size, seed=source.seed, shuffle=shuffle, together=source.data.keep_together
+        ) as batches:
+            found = next(batches, None)
+    else:
+        found, _ = next(source.batches(0, 1, size, None), (None, {}))
+    if found is None or not len(found):
+        raise UsageError("data.train holds no samples; name data that has some")
+    return found

@@ -1,0 +1,128 @@
+"""Datasets as a source: epoch after epoch in an order drawn from the run's seed, read by a thread or by a feed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recsmith.data import Batch, Batches, DataSchema, Dataset, Position
+from recsmith.errors import UsageError
+from recsmith.feeding import Feed, FeedSettings, engine_of, status_file
+from recsmith.files import decode, encode
+from recsmith.training.run_data import BatchSizes, RunData
+from recsmith.training.sources.protocol import State
+
+
+@dataclass(frozen=True)
+class DatasetSource:
+    """The samples of a dataset; a thread of this process reads them. A state is an encoded `Position`.
+
+    endless: go on after data.epochs, for as long as somebody asks. groups: features whose distinct bags alone the
+    batches hold.
+    """
+
+    dataset: Dataset
+    data: RunData
+    seed: int
+    endless: bool = False
+    groups: Sequence[Sequence[str]] = ()
+
+    @property
+    def schema(self) -> DataSchema:
+        """What every sample holds."""
+        return self.dataset.schema
+
+    @property
+    def length(self) -> int | None:
+        """Samples of the dataset, where they are counted."""
+        return self.dataset.num_samples
+
+    def steps(self, sizes: BatchSizes, world: int) -> int | None:
+        """Full steps of data.epochs, where the number of samples is known."""
+        return None if self.length is None else sizes.steps(self.length, self.data.epochs, world)
+
+    def batches(self, rank: int, world: int, size: int, state: State | None) -> Iterator[tuple[Batch, State]]:
+        """The batches of a rank, epoch after epoch; a state may come from another number of ranks, or another size.
+
+        Raises:
+            UsageError: the data has too few samples for one step, or the state is of another order.
+            CorruptFile: the state is of other data.
+        """
+        position = _position(state)
+        epoch = position.epoch if position else 0
+        while self.endless or epoch < self.data.epochs:
+            dataset = self._at(position)
+            beginning = self.beginning(dataset, epoch)
+            start, found = position or beginning, False
+            dataset.check_position(start, beginning)
+            with self.opened(dataset, start, rank, world, size) as batches:
+                for batch in batches:
+                    found = True
+                    yield batch, encode(batches.position)
+            if not found and start == beginning:
+                raise _too_few(dataset, size, world)
+            epoch, position = epoch + 1, None
+
+    def notes(self, sizes: BatchSizes, world: int, state: State | None) -> list[str]:
+        """That data has grown since a state."""
+        dataset = self._at(_position(state))
+        if dataset is self.dataset:
+            return []
+        return [
+            f"data.train has {_samples(self.dataset)}, and had {_samples(dataset)} when this epoch began: it ends with "
+            "those, and the next one takes all"
+        ]
+
+    def _at(self, position: Position | None) -> Dataset:
+        """The dataset as it was when the epoch of a position began."""
+        return self.dataset if position is None else self.dataset.at(position)
+
+    def beginning(self, dataset: Dataset, epoch: int) -> Position:
+        """Where an epoch of the dataset begins."""
+        return Position(
+            epoch=epoch, used=0, seed=self.seed, shuffle=self.data.shuffle, dataset=dataset.source.digest,
+            together=self.data.keep_together, window=self.data.window,
+        )  # fmt: skip
+
+    def opened(self, dataset: Dataset, start: Position, rank: int, world: int, size: int) -> Batches | Feed:
+        """The batches of the rest of an epoch."""
+        return dataset.batches(
+            rank=rank, world_size=world, batch_size=size, seed=start.seed, shuffle=start.shuffle, position=start,
+            drop_last=True, together=start.together, window=start.window, deduplicate=self.groups,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FeedSource(DatasetSource):
+    """The same batches, made by workers beside the trainer (recsmith.feeding).
+
+    output: a folder in which the feed tells how it does.
+    """
+
+    output: Path | None = None
+
+    def opened(self, dataset: Dataset, start: Position, rank: int, world: int, size: int) -> Batches | Feed:
+        """The batches of the rest of an epoch; workers open the data themselves, as it was at the start."""
+        data, groups = self.data, tuple(map(tuple, self.groups))
+        settings = FeedSettings(
+            data=data.train, position=start, rank=rank, world_size=world, batch_size=size, groups=groups
+        )
+        engine = engine_of(data.engine, settings, data.ray_address)
+        status = self.output and status_file(self.output, rank)
+        return Feed(settings, data.feed or "auto", drop_last=True, engine=engine, status=status)
+
+
+def _position(state: State | None) -> Position | None:
+    return None if state is None else decode(Position, state, "the position of the data")
+
+
+def _samples(dataset: Dataset) -> str:
+    known = dataset.num_samples
+    return "more samples" if known is None else f"{known:,} samples"
+
+
+def _too_few(dataset: Dataset, size: int, ranks: int) -> UsageError:
+    known = dataset.num_samples
+    return UsageError(
+        f"data.train holds {'too few' if known is None else f'{known:,}'} samples, and a step takes {size * ranks:,} "
+        f"({size:,} on each of {ranks} ranks); give a smaller data.batch_size, or more data"
+    )
