@@ -76,6 +76,7 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     from recsmith.training.models import build_task
     from recsmith.training.optimizers.building import sparse_arguments, table_class
     from recsmith.training.sharded import draw_weights
+    from recsmith.training.sources import open_source
     from recsmith.training.stores.device import DeviceRows
     from recsmith.training.tables.plain import features_of, initial_weights_of
 
