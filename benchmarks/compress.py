@@ -24,6 +24,7 @@ import torch
 
 from recsmith.data import area_under_curve
 from recsmith.embeddings import CompressionRule, IdMap, learn_hash, save_maps
+from recsmith.embeddings.compression import method_of
 from recsmith.reports.compressions import curve_picture
 from recsmith.training import Run, load_run, train
 from recsmith.training.batches import as_tensors, training_batches
@@ -109,16 +110,18 @@ def run_of(asked: Any, seed: int, folder: Path) -> Run:
 
 def rule(asked: Any, run: Run, method: str, factor: int) -> CompressionRule:
     maps = asked.output / f"maps-{method}-{factor}-{run.seed}.safetensors"
-    words: dict[str, Any] = {"method": method, "above_rows": ABOVE_ROWS, "factor": float(factor)}
+    fields: dict[str, Any] = {"method": method, "above_rows": ABOVE_ROWS}
+    if "factor" in method_of(method).reads:
+        fields["factor"] = float(factor)
     if method == "learned_hash":
         if not maps.exists():
             save_maps(learned_maps(asked, run, factor), maps)
-        words["maps"] = str(maps)
+        fields["maps"] = str(maps)
     if method == "mixed_dimension":
         if not maps.exists():
             save_maps(popularity_maps(run), maps)
-        words |= {"maps": str(maps), "shares": SHARES, "widths": WIDTHS[factor]}
-    return CompressionRule(**words)
+        fields |= {"maps": str(maps), "shares": SHARES, "widths": WIDTHS[factor]}
+    return CompressionRule(**fields)
 
 
 def learned_maps(asked: Any, run: Run, factor: int) -> dict[str, IdMap]:

@@ -38,6 +38,7 @@ from recsmith.training import (
 STEPS, BATCH = 100, 240  # of all ranks: divisible by 1 to 6
 TYPES = ("table_wise", "column_wise", "row_wise", "data_parallel", "table_row_wise", "table_column_wise", "grid_shard")
 HOSTS = ("table_row_wise", "table_column_wise", "grid_shard")  # types that mean something on several hosts
+SPLIT = ("column_wise", "table_column_wise", "grid_shard")  # types of column pieces
 PORT, TIMEOUT_S = 29_500, 1200.0  # of the first host of two, in a network of its own; seconds of a job
 FEATURES = [
     {"name": "a", "num_embeddings": 1000},
@@ -115,7 +116,9 @@ def plan_of(kind: str, ranks: int, hosts: int, folder: Path) -> str:
     workload, rules = folder / "tables.json", folder / "rules.json"
     head = {"schema": "recsmith/workload/1", "batch_size": BATCH // ranks, "optimizer": "adagrad"}
     workload.write_text(json.dumps({**head, "tables": tables}))
-    rule = {"tables": "*", "sharding_types": [kind]}
+    rule: dict[str, Any] = {"tables": "*", "sharding_types": [kind]}
+    if kind in SPLIT:
+        rule["widths"] = [DIM // 2]  # or a plan has tables of one piece, which are sharded as table_wise ones are
     rules.write_text(json.dumps({"schema": "recsmith/constraints/1", "rules": [rule]}))
     plan = recsmith.plan(workload, f"cpu:{ranks // hosts}x{hosts}", constraints=rules).plan
     recsmith.save_plan(plan, folder / "plan.json")
@@ -167,7 +170,7 @@ def as_rank(runs: Path) -> None:
 
 
 def on_two_networks(runs: list[dict[str, Any]], ranks_per_host: int, folder: Path) -> list[str | None]:
-    """InitialWeights torchrun once in each of two network namespaces, and wait for both."""
+    """Start torchrun once in each of two network namespaces, and wait for both."""
     (folder / "runs.json").write_text(json.dumps(runs))
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": INTERFACE, "TP_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1"}
     with two_networks() as hosts:
