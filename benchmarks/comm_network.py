@@ -30,7 +30,7 @@ from recsmith.learning.comm import Exchanges, comm_noise, digest, read_exchanges
 from recsmith.learning.comm.learn import WaitedAlphaBeta
 from recsmith.learning.comm.training import CommNetwork, CommRecipe, predict_comm, train_comm
 from recsmith.learning.training_loop import LINEAR_FROM
-from recsmith.measuring.shipped_folders import locate
+from recsmith.measuring.about import locate
 
 Predict = Callable[[Exchanges], Floats]
 MS = 1e3

@@ -27,7 +27,7 @@ from feed_data import BATCH, settings
 from recsmith.data import Position
 from recsmith.feeding import Feed, engine_of, read_statuses, status_file
 from recsmith.files import decode, dump_json, encode, parse_json, write_text
-from recsmith.jobs.loopback import LOOPBACK
+from recsmith.jobs.machine import LOOPBACK
 
 EVERY = 20  # steps between two positions that the trainer keeps
 STEP_S = 0.01  # that a step of it takes beside its data

@@ -150,7 +150,7 @@ def read_compute(folder: Path) -> None:
 def read_comm(folder: Path) -> None:
     """What training reads of all-to-alls, and the model that measuring fits."""
     from recsmith.learning.comm import read_exchanges
-    from recsmith.measuring.comm.alpha_beta import fit_alpha_beta
+    from recsmith.measuring.comm import fit_alpha_beta
 
     fit_alpha_beta(folder)
     read_exchanges([folder])
@@ -169,9 +169,9 @@ def read_checkpoint(folder: Path) -> None:
     from support.exactness import cpu_cluster
     from support.resharding import turned, whole
 
-    from recsmith.adapters.reshard.fingerprints import check_fingerprint
-    from recsmith.adapters.reshard.planned_moves import plan_moves
-    from recsmith.adapters.reshard.stored import read_checkpoint as read
+    from recsmith.adapters.checkpoints import read_checkpoint as read
+    from recsmith.adapters.reshard.layout import check_fingerprint
+    from recsmith.adapters.reshard.moves import plan_moves
 
     check_fingerprint(folder, whole())
     plan_moves(read(folder), whole(), turned(cpu_cluster(2, 2), 0), None, 0)
@@ -217,9 +217,9 @@ def _checkpoint(home: Path) -> None:
     """A checkpoint that PyTorch wrote, and an unfinished one of resharding."""
     from support.resharding import whole, write_whole
 
-    from recsmith.adapters.reshard.fingerprints import tie_checkpoint
+    from recsmith.adapters.checkpoints import Chunk
+    from recsmith.adapters.reshard.layout import tie_checkpoint
     from recsmith.adapters.reshard.partial import Partial
-    from recsmith.adapters.reshard.stored import Chunk
 
     write_whole(home / "checkpoint")
     tie_checkpoint(home / "checkpoint", whole())

@@ -22,8 +22,8 @@ from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import CostRecipe, train
 from recsmith.learning.preparation import bands, errors, held_out, split
-from recsmith.measuring.rank_correlation import kendall_tau
-from recsmith.measuring.shipped_folders import locate
+from recsmith.measuring.about import locate
+from recsmith.measuring.statistics import kendall_tau
 
 Predict = Callable[[Groups], Floats]
 Learn = Callable[[Groups, Groups], Predict]  # from training and validation

@@ -21,7 +21,7 @@ from recsmith.learning.costs import Groups, read_groups, work_of_case
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import CostRecipe, train
 from recsmith.learning.preparation import errors, split
-from recsmith.measuring.shipped_folders import locate
+from recsmith.measuring.about import locate
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 BLUE, RED = 'stroke="#1f6fb4" stroke-width="2"', 'stroke="#d1495b" stroke-width="2" stroke-dasharray="5 3"'

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from recsmith.hardware import SCALES, load_hardware
-from recsmith.measuring.compute.cases import DATA_TYPES, Cases
-from recsmith.measuring.compute.correctness import check
-from recsmith.measuring.compute.run import measure_compute
-from recsmith.measuring.compute.steady_samples import read_samples
-from recsmith.measuring.limit import Limit
+from recsmith.measuring.cases import DATA_TYPES, Cases
+from recsmith.measuring.compute import measure_compute
+from recsmith.measuring.correctness import check
+from recsmith.measuring.folder import Limit
+from recsmith.measuring.samples import read_samples
 from recsmith.reports.measurements import summary_lines
 from recsmith.units import parse_time
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS

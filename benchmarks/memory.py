@@ -14,7 +14,7 @@ import sys
 from recsmith import Feature, Placement, Plan, Table, Workload, load_cluster
 from recsmith.jobs.launch import launch
 from recsmith.plans.plan import Bound, StepCost
-from recsmith.verifying.jobs.verify import verify_job, without_gpu
+from recsmith.verifying.jobs import verify_job, without_gpu
 
 STEPS = 2
 MB = 1e6

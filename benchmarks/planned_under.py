@@ -27,10 +27,10 @@ from recsmith.costs import cost_model, price
 from recsmith.hardware import Measurement, load_hardware
 from recsmith.hardware.loads import Load, loads_of, scale_for
 from recsmith.learning.costs.learn import region_name, regions_of
-from recsmith.measuring.intervals import draw_visits, interval
+from recsmith.measuring.statistics import draw_visits, interval
 from recsmith.plans import Plan
 from recsmith.problems import Space, build_problem, footprint_of
-from recsmith.verifying.kernels.steps import step_seconds
+from recsmith.verifying.steps import step_seconds
 from recsmith.workloads import Workload
 from recsmith.workloads.sample import sample_workload
 

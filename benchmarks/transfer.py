@@ -19,7 +19,7 @@ from recsmith.learning.costs import Groups, noise_floor, read_groups
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import CostRecipe, train
 from recsmith.learning.preparation import held_out, split
-from recsmith.measuring.shipped_folders import locate
+from recsmith.measuring.about import locate
 
 SEEDS = (0, 1, 2)
 COUNTS = (100, 400)

@@ -20,10 +20,10 @@ from records import Row, resumed
 
 import recsmith
 from recsmith import Plan, Space, Workload, load_cluster
-from recsmith.measuring.intervals import Interval
+from recsmith.measuring.statistics import Interval
 from recsmith.reports.verifications import difference, kernel_verification_to_raw
-from recsmith.verifying.kernels.verify import verify_kernels
-from recsmith.verifying.kernels.visits import VISITS
+from recsmith.verifying.kernels import verify_kernels
+from recsmith.verifying.visits import VISITS
 from recsmith.workloads.sample import shared_pool
 
 WORKLOADS = ((12, 4), (30, 4), (60, 8))  # tables, ranks

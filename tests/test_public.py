@@ -300,7 +300,7 @@ def test_help_imports_nothing_heavy(words: tuple[str, ...]):
 
 def test_drawing_and_keeping_samples_needs_numpy_alone():
     used = heavy_after(
-        "from recsmith.hardware import SCALES\nfrom recsmith.measuring.compute.cases import Cases\n"
+        "from recsmith.hardware import SCALES\nfrom recsmith.measuring.cases import Cases\n"
         "assert Cases(seed=0, scale=SCALES['gpu']).case(7).tables"
     )
     assert used == {"numpy"}

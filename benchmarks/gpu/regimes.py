@@ -21,7 +21,7 @@ from recsmith.hardware import Case, load_hardware
 from recsmith.hardware.simulated import SM_COUNTS
 from recsmith.learning.costs import Groups, read_groups
 from recsmith.learning.costs.baselines import analytic_seconds, cluster_of, workload_of
-from recsmith.measuring.shipped_folders import locate
+from recsmith.measuring.about import locate
 
 MOST_GROUPS = 2000
 SECONDS = (0, 2e-4, 1e-3, 5e-3, np.inf)  # edges of what a group takes, forward and backward together

@@ -124,7 +124,7 @@ def test_every_field_is_carried_counted_or_refused(name: str) -> None:
         with pytest.raises(UsageError, match=f"constraints of table 't': ParameterConstraints.{name} is ") as error:
             _planned(**{name: value})
         assert repr(value)[:30] in str(error.value)
-        assert FIELDS[name].words in str(error.value)
+        assert FIELDS[name].note in str(error.value)
         return
     planner, parameter = _planned(**{name: value})
     if FIELDS[name].kind == "carried":

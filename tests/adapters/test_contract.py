@@ -1,4 +1,4 @@
-"""The contract with the installed TorchRec: each field, setting and module type has a fate, and the docs show it."""
+"""The contract with the installed TorchRec: each field, setting and module type has a policy, and the docs show it."""
 
 import importlib
 import pkgutil
@@ -22,12 +22,10 @@ ALSO = {  # known beside what the installed release has: of another release that
 NOUNS = ["ParameterConstraints", "CacheParams", "config", "sharder", "fused_params", "module"]
 
 
-def _fates(noun: str) -> Mapping[str, Any]:
+def _policies(noun: str) -> Mapping[str, Any]:
     from recsmith.adapters.constraints import CACHE_FIELDS, FIELDS
-    from recsmith.adapters.fused_params import FUSED_PARAMS
-    from recsmith.adapters.module_types import MODULE_TYPES
-    from recsmith.adapters.sharders import SETTINGS
-    from recsmith.adapters.table_configs import CONFIG_FIELDS
+    from recsmith.adapters.field_policies import CONFIG_FIELDS, MODULE_TYPES
+    from recsmith.adapters.sharders import FUSED_PARAMS, SETTINGS
 
     tables = (FIELDS, CACHE_FIELDS, CONFIG_FIELDS, SETTINGS, FUSED_PARAMS, MODULE_TYPES)
     return dict(zip(NOUNS, tables, strict=True))[noun]
@@ -65,7 +63,7 @@ def _sharder_classes() -> Iterator[type[Any]]:
 
 
 def _module_types() -> Iterator[str]:
-    from recsmith.adapters.module_types import type_name
+    from recsmith.adapters.field_policies import type_name
 
     for cls in _sharder_classes():
         kind = cls.module_type.fget(None)
@@ -75,7 +73,7 @@ def _module_types() -> Iterator[str]:
 
 def _sharder_settings() -> Iterator[str]:
     """Arguments, methods and properties of the sharders of modules that are planned."""
-    from recsmith.adapters.module_types import MODULE_TYPES, type_name
+    from recsmith.adapters.field_policies import MODULE_TYPES, type_name
 
     planned = {name for name, each in MODULE_TYPES.items() if each.kind == "planned"}
     for cls in _sharder_classes():
@@ -86,17 +84,17 @@ def _sharder_settings() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("noun", NOUNS)
-def test_each_name_of_the_installed_torchrec_has_a_fate(noun: str) -> None:
-    installed, known, also = _installed(noun), set(_fates(noun)), ALSO.get(noun, set())
+def test_each_name_of_the_installed_torchrec_has_a_policy(noun: str) -> None:
+    installed, known, also = _installed(noun), set(_policies(noun)), ALSO.get(noun, set())
     assert installed - known == set()
     assert known - installed <= also
 
 
 @pytest.mark.parametrize("noun", NOUNS)
-def test_the_docs_show_the_fate_of_each_name(noun: str) -> None:
-    """Names of one fate share a line; the fields of CacheParams stand behind their prefix."""
+def test_the_docs_show_the_policy_of_each_name(noun: str) -> None:
+    """Names of one policy share a line; the fields of CacheParams stand behind their prefix."""
     lines = DOCS.read_text("utf-8").splitlines()
     prefix = "cache_params." if noun == "CacheParams" else ""
-    for name, fate in _fates(noun).items():
-        ends = f"| {fate.kind} | {fate.words} |"
+    for name, policy in _policies(noun).items():
+        ends = f"| {policy.kind} | {policy.note} |"
         assert any(f"`{prefix}{name}`" in line.removesuffix(ends) for line in lines if line.endswith(ends)), name

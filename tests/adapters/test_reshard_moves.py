@@ -54,7 +54,7 @@ def test_weights_and_element_wise_state_are_the_same_bytes_from_every_type_to_ev
 
 
 def test_chunks_are_the_shards_of_the_new_plan(tmp_path: Path):
-    from recsmith.adapters.reshard.stored import read_checkpoint
+    from recsmith.adapters.checkpoints import read_checkpoint
 
     write_whole(tmp_path / "old")
     after = turned(cpu_cluster(2, 2), 0)
@@ -191,7 +191,7 @@ def overwrite(folder: Path, key: str, values: Any) -> None:
 
     import torch
 
-    from recsmith.adapters.reshard.stored import read_checkpoint
+    from recsmith.adapters.checkpoints import read_checkpoint
 
     for chunk in read_checkpoint(folder).entries[key].chunks:
         archive = io.BytesIO()

@@ -102,7 +102,7 @@ def test_damaged_metadata_is_one_error(checkpoint: Path):
             reshard(checkpoint, whole(), NEW, checkpoint / "no" / "such", strict=True)
         except UsageError as error:
             errors += "does not exist" not in str(error)
-        from recsmith.adapters.reshard.stored import read_checkpoint
+        from recsmith.adapters.checkpoints import read_checkpoint
 
         try:
             read_checkpoint(checkpoint)
@@ -163,7 +163,7 @@ def test_a_plan_of_python_that_loses_columns_is_refused(checkpoint: Path):
 
 
 def test_a_checkpoint_that_names_its_plan_takes_no_other(checkpoint: Path):
-    from recsmith.adapters.reshard.fingerprints import tie_checkpoint
+    from recsmith.adapters.reshard.layout import tie_checkpoint
 
     tie_checkpoint(checkpoint, whole())
     moved = replace(whole(), placements=tuple(replace(each, ranks=(1,)) for each in whole().placements))

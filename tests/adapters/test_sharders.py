@@ -1,4 +1,4 @@
-"""Settings of sharders reach the plan, go before each other as in TorchRec, or are refused with the module's path."""
+"""What becomes of the settings of sharders, and of optimizers by FBGEMM's names."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 
 from recsmith import Space
 from recsmith.errors import UsageError
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 CACHES = Space(kernels=("fused", "dense", "fused_uvm_caching"))
@@ -113,9 +114,9 @@ def test_caches_and_enforce_hbm_of_fused_params_are_rules_that_constraints_go_be
 
 @pytest.mark.parametrize("name", ["weights_precision", "cache_sets", "is_qr_tbe", "flux_capacitor"])
 def test_a_key_that_is_not_kept_is_refused_with_its_module(name: str) -> None:
-    from recsmith.adapters.fused_params import FUSED_PARAMS, UNKNOWN_KEY
+    from recsmith.adapters.sharders import FUSED_PARAMS, UNKNOWN_KEY
 
-    words = FUSED_PARAMS.get(name, UNKNOWN_KEY).words
+    words = FUSED_PARAMS.get(name, UNKNOWN_KEY).note
     with pytest.raises(UsageError, match=rf"module 'pooled': fused_params\['{name}'\] is 3; {words}"):
         _plan(_bags(fused_params={name: 3}))
 
@@ -182,3 +183,43 @@ def test_what_torchrecs_own_sharders_offer_is_no_rule() -> None:
 def test_settings_that_the_job_reads_itself_change_no_plan() -> None:
     order = _bags(sharded_module_order_overwrite=["row_wise"], fused_params={"learning_rate": 0.3, "eps": 1e-5})
     assert _plan(order)[0].digest == _plan(_bags())[0].digest
+
+
+SAME = {
+    "EXACT_SGD": "sgd", "SGD": "sgd", "EXACT_ADAGRAD": "adagrad", "EXACT_ROWWISE_ADAGRAD": "rowwise_adagrad",
+    "ADAM": "adam", "PARTIAL_ROWWISE_ADAM": "partial_rowwise_adam", "LAMB": "lamb",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "own"), SAME.items())
+def test_fbgemms_names_are_known_in_upper_and_lower_case(name: str, own: str) -> None:
+    from recsmith.adapters.sharders import read_optimizer
+
+    assert read_optimizer(name) == read_optimizer(name.lower()) == read_optimizer(own) == own
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_fbgemms_own_members_are_known(fbgemm: None, name: str) -> None:
+    from fbgemm_gpu.split_embedding_configs import EmbOptimType
+
+    from recsmith.adapters.sharders import read_optimizer
+
+    assert read_optimizer(EmbOptimType[name]) == read_optimizer(EmbOptimType[name].value) == SAME[name]
+
+
+def test_every_name_is_one_of_fbgemm(fbgemm: None) -> None:
+    from fbgemm_gpu.split_embedding_configs import EmbOptimType
+
+    from recsmith.adapters.sharders import FBGEMM_NAMES
+
+    named = {member.name.lower() for member in EmbOptimType} | {member.value for member in EmbOptimType}
+    assert set(FBGEMM_NAMES) <= named
+
+
+@pytest.mark.parametrize("name", ["SHAMPOO", "rmsprop", ""])
+def test_other_optimizers_are_refused_with_the_known_names(name: str) -> None:
+    from recsmith.adapters.sharders import read_optimizer
+
+    with pytest.raises(UsageError) as error:
+        read_optimizer(name)
+    assert all(known in str(error.value) for known in (*OPTIMIZERS, "EXACT_ROWWISE_ADAGRAD"))

@@ -1,4 +1,9 @@
-"""A TorchRec Topology read as a cluster."""
+"""A cluster in TorchRec's terms: topologies, and the arguments of DMPCollection."""
+
+import ast
+from inspect import signature
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,3 +37,71 @@ def test_pods_of_several_hosts_are_refused() -> None:
     pods = Topology(world_size=16, local_world_size=4, pod_size=8, compute_device="cuda")
     with pytest.raises(UsageError, match="pods of several hosts"):
         read_cluster(pods)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "torchrec.md"
+
+
+def _planner(**words: Any) -> Any:
+    from recsmith.torchrec import RecSmithPlanner
+
+    return RecSmithPlanner("h100:8x4", **words)
+
+
+def test_the_plan_is_for_one_group_and_collective_plan_for_all_ranks() -> None:
+    cluster = _planner(sharding_group_size=16, steps_per_sync=20).cluster
+    assert (cluster.world_size, cluster.job_world_size, cluster.replication.steps_per_sync) == (16, 32, 20)
+    assert _planner().cluster.replication is None
+
+
+def test_a_topology_is_the_whole_jobs() -> None:
+    from torchrec.distributed.planner import Topology
+
+    from recsmith.torchrec import RecSmithPlanner
+
+    topology = Topology(world_size=16, local_world_size=8, compute_device="cuda")
+    cluster = RecSmithPlanner(topology, sharding_group_size=8).cluster
+    assert (cluster.local_world_size, cluster.hosts, cluster.job_world_size) == (4, 2, 16)
+
+
+@pytest.mark.parametrize(("blocks", "node"), [(False, 4), (True, 8)])
+def test_arguments_of_dmp_collection_are_its_own_and_lay_out_the_planned_hosts(blocks: bool, node: int) -> None:
+    from torchrec.distributed.model_parallel import DMPCollection
+
+    planner = _planner(sharding_group_size=16, use_inter_host_allreduce=blocks)
+    made = planner.dmp_collection_arguments()
+    assert made == {
+        "world_size": 32, "sharding_group_size": 16, "node_group_size": node, "use_inter_host_allreduce": blocks,
+    }  # fmt: skip
+    assert made.keys() <= signature(DMPCollection).parameters.keys()
+
+
+def test_a_job_of_one_group_has_no_such_arguments() -> None:
+    with pytest.raises(UsageError, match="which DistributedModelParallel trains; give the planner"):
+        _planner(sharding_group_size=32).dmp_collection_arguments()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [({"sharding_group_size": 5}, "do not divide the job's 32"), ({"steps_per_sync": 0}, "steps_per_sync is 0")],
+)
+def test_groups_that_cannot_be_are_refused(words: dict[str, int], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        _planner(**words)
+
+
+def test_the_page_calls_what_there_is() -> None:
+    """The code of docs/torchrec.md on 2D jobs: its keywords are those of RecSmithPlanner and DMPCollection."""
+    from torchrec.distributed.model_parallel import DMPCollection
+
+    from recsmith.torchrec import RecSmithPlanner
+
+    code = PAGE.read_text().partition("## 2D parallelism")[2].partition("```python\n")[2].partition("```")[0]
+    called = {node.func.id: node for node in ast.walk(ast.parse(code))
+              if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}  # fmt: skip
+    for name, known in (("RecSmithPlanner", RecSmithPlanner), ("DMPCollection", DMPCollection)):
+        words = {keyword.arg for keyword in called[name].keywords if keyword.arg}
+        assert words <= signature(known).parameters.keys()
+    methods = {node.func.attr for node in ast.walk(ast.parse(code))
+               if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}  # fmt: skip
+    assert {"collective_plan", "dmp_collection_arguments", "sync"} <= methods

@@ -1,5 +1,6 @@
-"""TorchRec's own planner on tasks: whole placements in the space, within memory, or the reason why there are none."""
+"""TorchRec's own planner, as comparisons run it: its settings, its limits, and the best of several."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from recsmith.bench.plans import attempt
 from recsmith.bench.tasks import SPACE, DimRow, draw_tasks
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model, step_seconds
+from recsmith.errors import NoPlanFound
 from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.plans import check_placements
 from recsmith.problems import Constraints, build_problem, footprint_of
@@ -95,3 +97,59 @@ def test_settings_reach_the_planner(task: PlacementTask):
     limits = (made._constraints or {})[task.workload.tables[0].name]
     assert (limits.sharding_types, limits.min_partition) == (["column_wise"], 8)
     assert set(torchrec_planner.PROPOSERS) == set(PROPOSERS)
+
+
+def test_a_limit_that_is_not_reached_changes_no_plan():
+    from recsmith.adapters.torchrec_planner import plan_with_torchrec
+
+    task = draw_tasks(DimRow(devices=4, max_dim=4), 1, 2026, "h100", 65_536).tasks[0]
+    limited = plan_with_torchrec(task.workload, task.cluster, SPACE, replace(STOCK, proposer_cpu_s=1000.0))
+    assert limited == plan_with_torchrec(task.workload, task.cluster, SPACE, STOCK)
+
+
+def test_it_is_asked_for_no_more_after_its_seconds():
+    from torchrec.distributed.planner.proposers import UniformProposer
+    from torchrec.distributed.planner.types import ShardingOption
+
+    from recsmith.adapters.torchrec_planner import LimitedProposer
+
+    class Endless(UniformProposer):
+        def propose(self) -> list[ShardingOption] | None:
+            return []
+
+    made = LimitedProposer(Endless(), 0.01)
+    made.load([])
+    assert made.propose() == []
+    ends = time.process_time() + 0.02
+    while time.process_time() < ends:
+        pass
+    assert made.propose() is None
+
+
+SETTINGS = (STOCK, replace(STOCK, types=("column_wise",), min_partition="half"), replace(STOCK, order="perf"))
+
+
+@pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
+def test_it_is_the_least_by_the_judge(task: PlacementTask):
+    from recsmith.adapters.torchrec_planner import best_of_settings, plan_with_torchrec
+
+    evaluator = cost_model("analytic").compile(build_problem(task.workload, task.cluster, SPACE))
+    found, settings = best_of_settings(evaluator, SETTINGS)
+    steps = {
+        each: step_seconds(
+            evaluator,
+            footprint_of(evaluator.problem, plan_with_torchrec(task.workload, task.cluster, SPACE, each)),
+        )
+        for each in SETTINGS
+    }
+    assert step_seconds(evaluator, footprint_of(evaluator.problem, found)) == min(steps.values())
+    assert steps[settings] == min(steps.values()) < max(steps.values())
+
+
+@pytest.mark.parametrize("task", [("h100", 65_536)], indirect=True)
+def test_without_a_plan_under_any_setting_there_is_none(task: PlacementTask):
+    from recsmith.adapters.torchrec_planner import best_of_settings
+
+    tight = build_problem(task.workload, task.cluster.with_memory(2**20), SPACE)
+    with pytest.raises(NoPlanFound, match="under any of 3 settings"):
+        best_of_settings(cost_model("analytic").compile(tight), SETTINGS)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from recsmith.bench.journal import load_settings, open_run_store
-from recsmith.measuring.compute.summary import summarize
+from recsmith.measuring.summary import summarize
 
 GPU = Path(__file__).parents[2] / "benchmarks" / "gpu"
 

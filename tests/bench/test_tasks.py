@@ -25,7 +25,7 @@ from recsmith.bench.tasks import (
 from recsmith.costs import cost_model
 from recsmith.errors import UsageError
 from recsmith.learning.policies.tasks import PlacementTasks
-from recsmith.measuring.compute.cases import MOST_ROWS
+from recsmith.measuring.cases import MOST_ROWS
 from recsmith.planning import find_planner
 from recsmith.problems import build_problem
 from recsmith.reports.benchmarks import bench_lines, bench_to_raw

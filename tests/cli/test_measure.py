@@ -141,7 +141,7 @@ def test_simulated_ranks_write_the_rows_of_local_ones(run: Run):
 
 
 def test_more_ranks_than_cores_are_said_to_measure_the_scheduler(run: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("recsmith.measuring.comm.local_ranks.measure_comm", lambda *_: 7)
+    monkeypatch.setattr("recsmith.measuring.comm.measure_comm", lambda *_: 7)
     done = run("measure", "comm", "--ranks", 4096, "--budget", "1s")
     assert "4096 ranks outnumber the cores of this machine: on CPU the scheduler is measured" in done.err
     assert "7 exchanges added to measurements/comm-4096" in done.err

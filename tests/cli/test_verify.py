@@ -9,7 +9,7 @@ import pytest
 from support.measured import Stub, answer
 
 from recsmith.hardware import Case, Measurement
-from recsmith.verifying.kernels import verify as verification
+from recsmith.verifying import kernels as verification
 
 Run = Callable[..., Any]
 

@@ -276,7 +276,7 @@ class Runtime:
 
 
 def test_the_cuda_loop_flushes_and_reads_events(monkeypatch: pytest.MonkeyPatch):
-    room = import_module("recsmith.hardware.cuda")
+    room = import_module("recsmith.hardware.devices")
     monkeypatch.setattr(room, "FLUSHED_BYTES", 10)
     runtime = Runtime()
     cuda = room.Cuda(SCALES["check"], "versions", runtime=runtime, place="cpu")
@@ -291,7 +291,7 @@ def test_the_cuda_loop_flushes_and_reads_events(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_device_is_kept_busy_for_twice_as_long_as_the_host_queues(monkeypatch: pytest.MonkeyPatch):
     """A flush takes a millisecond, as every call does by these events."""
-    room = import_module("recsmith.hardware.cuda")
+    room = import_module("recsmith.hardware.devices")
     monkeypatch.setattr(room, "FLUSHED_BYTES", 10)
     runtime = Runtime()
     cuda = room.Cuda(SCALES["check"], "versions", runtime=runtime, place="cpu")
@@ -309,7 +309,7 @@ def test_the_device_is_kept_busy_for_twice_as_long_as_the_host_queues(monkeypatc
 
 
 def test_cuda_without_a_device_is_refused(monkeypatch: pytest.MonkeyPatch):
-    room = import_module("recsmith.hardware.cuda")
+    room = import_module("recsmith.hardware.devices")
     runtime = Runtime()
     monkeypatch.setattr(runtime, "is_available", lambda: False)
     with pytest.raises(UsageError, match="no CUDA device is visible to PyTorch"):

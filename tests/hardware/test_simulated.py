@@ -14,7 +14,7 @@ from recsmith.costs import cost_model
 from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.hardware import SCALES, Case, Hardware, load_hardware
 from recsmith.hardware.simulated import SM_COUNTS, WARPS_PER_SM
-from recsmith.measuring.compute.cases import Cases
+from recsmith.measuring.cases import Cases
 from recsmith.problems import Space, build_problem
 
 H100 = load_hardware("simulated:h100")

@@ -11,7 +11,7 @@ from recsmith.costs.collectives import latency, ranks_per_host, seconds_per_byte
 from recsmith.errors import UsageError
 from recsmith.hardware import load_links
 from recsmith.hardware.simulated_links import ALL_TO_ALL, INCAST
-from recsmith.measuring.comm.exchanges import GPU, draw_exchange
+from recsmith.measuring.exchanges import GPU, draw_exchange
 
 H100 = load_links("simulated:h100")
 FEW = settings(max_examples=30, deadline=None)

@@ -1,21 +1,19 @@
-"""A sharded model trains like the unsharded one: every type, on real TorchRec, in real processes.
-
-Starting the processes of a job takes most of its time. By default it is one job: on two hosts every type runs, and a
-few steps show a wrong gradient, state or shard. `make soak` trains longer, also on one host and on one device.
-"""
+"""A sharded model trains like the unsharded one, in real processes; a 2D job like one model per sharding group."""
 
 from importlib.util import find_spec
 
 import pytest
 from support.exactness import COLUMN_SPLITS, cpu_cluster, every_type
 
+from recsmith import Plan, load_cluster
+from recsmith.clusters import sharding_group
 from recsmith.plans import plan_to_raw
 
 pytestmark = pytest.mark.skipif(find_spec("torchrec") is None, reason="torchrec is not installed")
 
 OPTIMIZERS = ["sgd", "adagrad", "rowwise_adagrad"]
-STEPS, MANY_STEPS = 5, 100
-LARGEST_DIFFERENCE = 1e-6
+STEPS, MANY_STEPS = 5, 100  # odd: of two steps a synchronisation, the last leaves the groups apart
+LARGEST_DIFFERENCE = 1e-6  # of the table's largest weight; NaN counts as infinite
 LEAST_MOVE = 1e-3  # a table that training left alone proves nothing
 
 
@@ -31,7 +29,7 @@ def test_every_type_trains_like_the_unsharded_model(local: int, hosts: int, step
 
     plan = every_type(cpu_cluster(local, hosts))
     arguments = {"plan": plan_to_raw(plan), "optimizers": OPTIMIZERS, "steps": steps, "batch_size": 4}
-    results = launch("recsmith.jobs.exactness:compare", arguments, ranks=local * hosts, hosts=hosts)
+    results = launch("support.trained_exactness:compare", arguments, ranks=local * hosts, hosts=hosts)
     seen: set[str] = set()
     for rank in results:
         for optimizer, found in zip(OPTIMIZERS, rank, strict=True):
@@ -44,3 +42,36 @@ def test_every_type_trains_like_the_unsharded_model(local: int, hosts: int, step
                 else:
                     assert apart <= LARGEST_DIFFERENCE, (optimizer, table)
     assert seen == {table.name for table in plan.workload.tables}
+
+
+def hand_plan(local: int, *, steps_per_sync: int, blocks: bool) -> Plan:
+    """Every type on a sharding group that is half of two hosts."""
+    job = load_cluster(f"cpu:{local}x2")
+    return every_type(sharding_group(job, local, steps_per_sync=steps_per_sync, use_inter_host_allreduce=blocks))
+
+
+@pytest.mark.parametrize(
+    ("local", "groups", "blocks"),
+    [
+        (2, [0, 1, 0, 1], False),
+        pytest.param(2, [0, 0, 1, 1], True, marks=pytest.mark.soak),
+        pytest.param(4, [0, 1, 0, 1, 0, 1, 0, 1], False, marks=pytest.mark.soak),
+    ],
+)
+def test_two_sharding_groups_train_like_their_reference(local: int, groups: list[int], blocks: bool) -> None:
+    from recsmith.jobs.launch import launch
+
+    averaged, one_model = (hand_plan(local, steps_per_sync=steps, blocks=blocks) for steps in (2, 1))
+    arguments = {"averaged": plan_to_raw(averaged), "one_model": plan_to_raw(one_model), "steps": STEPS}
+    ranks = launch("support.replicated_jobs:train_both", arguments, ranks=2 * local, hosts=2)
+
+    every_table = {table.name for table in averaged.workload.tables}
+    assert [rank["averaged"]["group"] for rank in ranks] == groups
+    for job in ("averaged", "one_model", "planned"):
+        assert set[str]().union(*(rank[job]["weights"] for rank in ranks)) == every_table
+        assert max(max(rank[job]["weights"].values()) for rank in ranks) <= LARGEST_DIFFERENCE, job
+    for job in ("averaged", "one_model"):
+        assert min(min(rank[job]["moved"].values()) for rank in ranks) > LEAST_MOVE
+    assert max(rank["one_model"]["one_model"] for rank in ranks) <= LARGEST_DIFFERENCE  # sgd: as one unsharded model
+    assert min(rank["averaged"]["one_model"] for rank in ranks) > 1e-4  # the averages differ from it, and are met
+    assert [rank["planned"]["planned"] for rank in ranks] == [True, *[False] * (2 * local - 1)]

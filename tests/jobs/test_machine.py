@@ -1,11 +1,24 @@
-"""What Linux reports of this machine, and what is said where it reports nothing."""
+"""This machine as Linux reports it, and its loopback interface."""
 
 import os
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from recsmith.jobs.machine import describe_cpu, free_bytes, free_cores
+from recsmith.errors import RecSmithError
+from recsmith.jobs import machine
+from recsmith.jobs.machine import (
+    FIRST_PORT,
+    LOOPBACK,
+    PORTS,
+    describe_cpu,
+    free_bytes,
+    free_cores,
+    free_port,
+    loopback_interface,
+)
 
 
 def test_this_machine_is_described():
@@ -26,3 +39,26 @@ def test_what_linux_does_not_say_is_unknown(monkeypatch: pytest.MonkeyPatch):
 def test_sizes_are_read_in_kibibytes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Path, "read_text", lambda path: "MemTotal: 9 kB\nMemAvailable:   3 kB\n")
     assert free_bytes() == 3072
+
+
+def test_the_interface_is_one_of_this_machine():
+    assert loopback_interface() in {name for _, name in socket.if_nameindex()}
+
+
+def test_a_free_port_can_be_bound_and_is_never_given_to_outgoing_connections():
+    port = free_port()
+    assert FIRST_PORT <= port < FIRST_PORT + PORTS <= 32_768
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, port))
+
+
+def test_ports_that_are_taken_are_passed_over(monkeypatch: pytest.MonkeyPatch):
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        port = taken.getsockname()[1]
+        draws: Any = iter([port - FIRST_PORT, port - FIRST_PORT, 7])
+        monkeypatch.setattr(machine.secrets, "randbelow", lambda _: next(draws))
+        assert free_port() == FIRST_PORT + 7
+        monkeypatch.setattr(machine.secrets, "randbelow", lambda _: port - FIRST_PORT)
+        with pytest.raises(RecSmithError, match=r"found no free port on 127\.0\.0\.1 in 100 tries from 20000 to 31999"):
+            free_port()

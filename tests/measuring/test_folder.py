@@ -1,17 +1,21 @@
-"""A folder of measurements loses nothing: torn lines, full disks, killed runs, second writers."""
+"""When a run ends: a limit leaves room for something, and the first of its two parts ends the run."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.exchanged import exchange
 
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.measuring.about import About, load_about
 from recsmith.measuring.columns import SCHEMA
-from recsmith.measuring.folder import Folder, open_folder
-from recsmith.measuring.rows import journal_rows
+from recsmith.measuring.folder import Folder, Limit, journal_rows, lock_folder, open_folder, read_columns
 
 ABOUT = About(kind="compute", hardware="cpu", seed=0, scale="cpu", optimizers=("sgd",), data_types=("fp32",))
 
@@ -150,3 +154,98 @@ def test_a_part_of_another_name_is_refused(tmp_path: Path):
     (tmp_path / "part-one.parquet").touch()
     with pytest.raises(CorruptFile, match="is not named part-<first>-<last>"):
         journal_rows(tmp_path)
+
+
+def test_one_at_a_time(tmp_path: Path):
+    with lock_folder(tmp_path / "a" / "b"):
+        with pytest.raises(UsageError, match="another run writes to"), lock_folder(tmp_path / "a" / "b"):
+            pass
+        with lock_folder(tmp_path / "a" / "c"):
+            pass
+    with lock_folder(tmp_path / "a" / "b"):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot write to '.*file'"), lock_folder(tmp_path / "file"):
+        pass
+
+
+def test_what_a_killed_run_left_is_cleared_and_nothing_else(tmp_path: Path):
+    left = (".about.json.k3x_9abz", ".settings.json.abcdefgh", ".part-000000000-000000004.parquet")
+    kept = ("about.json", ".about.json.mine", ".about.json.ABCDEFGH", ".other.json.abcdefgh", "part-1.parquet.abcdefgh")
+    for name in (*left, *kept):
+        (tmp_path / name).touch()
+    (tmp_path / ".about.json.a_folder").mkdir()
+    (tmp_path / ".about.json.a_link_x").symlink_to("about.json")
+    with lock_folder(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {*kept, ".about.json.a_folder", ".about.json.a_link_x"}
+
+
+def test_a_kill_inside_of_fsync_blocks_no_folder(tmp_path: Path):
+    """The first thing that a run writes is about.json; a second run takes the folder all the same."""
+    about = 'About(kind="comm", hardware="x", seed=0)'
+    program = f"""
+import os
+from pathlib import Path
+from recsmith.measuring.about import About
+from recsmith.measuring.folder import open_folder
+os.fsync = lambda _: os.kill(os.getpid(), 9)
+open_folder(Path({str(tmp_path)!r}), {about}).__enter__()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name[:12] for path in tmp_path.iterdir()] == [".about.json."]
+    with open_folder(tmp_path, About(kind="comm", hardware="x", seed=0)):
+        assert [path.name for path in tmp_path.iterdir()] == ["about.json"]
+
+
+ABOUT_COMM = About(kind="comm", hardware="local ranks", seed=0, ranks=2)
+
+
+def test_rows_of_a_part_are_not_those_of_the_journal_too(tmp_path: Path):
+    with open_folder(tmp_path, ABOUT_COMM) as folder:
+        for position in range(3):
+            folder.add({"position": position, "seed": 7})
+        (tmp_path / "part-000000000-000000001.parquet").touch()
+        assert [row["position"] for row in journal_rows(tmp_path)] == [2]
+
+
+def test_columns_go_over_parts_and_journal(tmp_path: Path):
+    pytest.importorskip("pyarrow")
+    with open_folder(tmp_path, ABOUT_COMM) as folder:
+        folder.add(exchange(0, seed=7, number=5))
+        folder.fold()
+        folder.add(exchange(1, seed=8))
+    assert read_columns(tmp_path, ["seed", "number"]) == {"seed": [7, 8], "number": [5, 1]}
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ({}, "nothing says when to stop; give a --budget such as 20m"),
+        ({"budget_s": 0.0}, "the budget is 0 s, in which nothing can be measured"),
+        ({"samples": 0}, "0 samples are none"),
+    ],
+)
+def test_a_limit_leaves_room_for_something(words: dict[str, Any], rule: str):
+    with pytest.raises(UsageError, match=rule):
+        Limit(**words)
+
+
+@pytest.mark.parametrize(
+    ("limit", "samples", "elapsed_s", "reached"),
+    [
+        (Limit(samples=3), 2, 1e9, False),
+        (Limit(samples=3), 3, 0.0, True),
+        (Limit(budget_s=2.0), 10**9, 1.9, False),
+        (Limit(budget_s=2.0), 0, 2.0, True),
+        (Limit(budget_s=2.0, samples=3), 3, 0.0, True),
+        (Limit(budget_s=2.0, samples=3), 0, 2.0, True),
+    ],
+)
+def test_whichever_comes_first_ends_a_run(limit: Limit, samples: int, elapsed_s: float, reached: bool):
+    assert limit.reached(samples, elapsed_s) == reached

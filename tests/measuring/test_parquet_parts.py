@@ -9,12 +9,10 @@ from recsmith.errors import CorruptFile, MissingExtra, RecSmithError
 from recsmith.hardware import load_hardware
 from recsmith.measuring import parquet_parts
 from recsmith.measuring.about import load_about
+from recsmith.measuring.cases import Cases
 from recsmith.measuring.columns import COLUMNS, COMPUTE, SCHEMA
-from recsmith.measuring.compute.cases import Cases
-from recsmith.measuring.compute.run import measure_compute
-from recsmith.measuring.folder import open_folder
-from recsmith.measuring.limit import Limit
-from recsmith.measuring.rows import journal_rows, read_columns
+from recsmith.measuring.compute import measure_compute
+from recsmith.measuring.folder import Limit, journal_rows, open_folder, read_columns
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements.md"
 pyarrow: Any = pytest.importorskip("pyarrow")

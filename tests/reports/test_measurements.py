@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.exchanged import exchanged
 
-from recsmith.measuring.compute.correctness import Agreement
+from recsmith.measuring.correctness import KernelAgreement
 from recsmith.reports.measurements import kernel_check_lines, summary_lines, summary_to_raw
 
 pytest.importorskip("pyarrow")
@@ -22,8 +22,8 @@ def test_exchanges_are_counted_and_their_ranks_told(tmp_path: Path):
 
 
 def test_differences_beyond_rounding_are_called_wrong():
-    fine = Agreement(optimizer="sgd", data_type="fp32", cases=12, outputs=1e-6, weights=2e-5)
-    wrong = Agreement(optimizer="adagrad", data_type="fp16", cases=3, outputs=1e-4, weights=0.5)
+    fine = KernelAgreement(optimizer="sgd", data_type="fp32", cases=12, outputs=1e-6, weights=2e-5)
+    wrong = KernelAgreement(optimizer="adagrad", data_type="fp16", cases=3, outputs=1e-4, weights=0.5)
     head, first, second = kernel_check_lines([fine, wrong])
     assert head.split()[:3] == ["optimizer", "weights", "cases"]
     assert first.split() == ["sgd", "fp32", "12", "1.0e-06", "2.0e-05"]

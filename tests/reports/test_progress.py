@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from recsmith.bench.sharding import BenchProgress
-from recsmith.measuring.compute.run import MeasuringProgress
+from recsmith.measuring.compute import MeasuringProgress
 from recsmith.reports.progress import bench_words, measuring_words, time_left, training_words, verifying_words
-from recsmith.verifying.kernels.visits import VisitProgress
+from recsmith.verifying.visits import VisitProgress
 
 
 def test_time_is_left_only_where_it_can_be_told():

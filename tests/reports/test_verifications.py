@@ -9,7 +9,7 @@ from support.printed import line_of, text_of
 from support.verified import named_plans
 
 from recsmith.files import dump_json
-from recsmith.measuring.intervals import Interval
+from recsmith.measuring.statistics import Interval
 from recsmith.reports.verifications import (
     difference,
     job_verification_report,
@@ -18,10 +18,9 @@ from recsmith.reports.verifications import (
     kernel_verification_to_raw,
     verdict,
 )
-from recsmith.verifying.jobs.verification import JobVerification, RankMeasure
-from recsmith.verifying.kernels import machine_factor
-from recsmith.verifying.kernels.verification import KernelVerification
-from recsmith.verifying.kernels.verify import verify_kernels
+from recsmith.verifying import kernels
+from recsmith.verifying.kernels import verify_kernels
+from recsmith.verifying.verification import JobVerification, KernelVerification, RankMeasure
 
 RANKS = tuple(
     RankMeasure(
@@ -36,14 +35,14 @@ FOUND = JobVerification(plan=made_plan(), steps=5, ranks=RANKS)
 @pytest.fixture(scope="module")
 def found() -> KernelVerification:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine_factor, "REFERENCES", 6)
+        patch.setattr(kernels, "REFERENCES", 6)
         return verify_kernels(named_plans(), "simulated:h100", visits=3)
 
 
 @pytest.fixture(scope="module")
 def alone() -> KernelVerification:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine_factor, "REFERENCES", 6)
+        patch.setattr(kernels, "REFERENCES", 6)
         return verify_kernels(named_plans()[:1], "simulated:h100", visits=3)
 
 

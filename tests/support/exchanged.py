@@ -10,9 +10,8 @@ from recsmith.costs.neural.files import NoiseFloor, Range
 from recsmith.costs.neural_comm import INPUTS, WORK
 from recsmith.costs.neural_comm_files import CommCard, CommHeldOut, save_comm_model
 from recsmith.measuring.about import About
-from recsmith.measuring.comm.simulated import simulate_comm
-from recsmith.measuring.folder import open_folder
-from recsmith.measuring.limit import Limit
+from recsmith.measuring.comm import simulate_comm
+from recsmith.measuring.folder import Limit, open_folder
 
 HIDDEN, WIDTH = 5, 7
 EXACT = [(size, 1e-4 + size / 2e9, 0.0) for size in (10**3, 10**4, 10**5, 10**6, 10**7)]

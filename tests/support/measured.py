@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from recsmith.hardware import SCALES, Case, Measurement, Scale
+from recsmith.hardware import SCALES, Case, CaseScale, Measurement
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 PARTS = ("forward_s", "backward_s")
@@ -42,7 +42,7 @@ class Stub:
     device = "a test"
     versions = "recsmith 0"
 
-    def __init__(self, say: Callable[[Case, int], Measurement] = answer, scale: Scale = SCALES["check"]) -> None:
+    def __init__(self, say: Callable[[Case, int], Measurement] = answer, scale: CaseScale = SCALES["check"]) -> None:
         self.scale, self.say = scale, say
         self.asked: list[tuple[int, int]] = []
 

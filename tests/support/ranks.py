@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from recsmith.jobs.agent import PARENT, end_with_parent
-from recsmith.jobs.loopback import LOOPBACK, free_port
+from recsmith.jobs.machine import LOOPBACK, free_port
 
 IMPORTED = ("recsmith.torchrec", "recsmith.training.loop")  # before the first job: what most jobs need
 GRACE_S = 5.0  # seconds between asking ranks to end and killing them

@@ -7,14 +7,19 @@ import torch.distributed as dist
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
-from recsmith.jobs.exactness import UnshardedModel, batches_of, starting_weights, train_step, weights_apart
-from recsmith.jobs.replicated_exactness import compare_replicated
-from recsmith.jobs.replicated_model import replicated
-from recsmith.jobs.sharded_model import OPTIMIZERS, load_weights, rank_device
+from recsmith.jobs.sharded_model import OPTIMIZERS, load_weights, rank_device, replicated
 from recsmith.jobs.workload_model import WorkloadModel, with_model_collections
 from recsmith.plans import plan_from_raw
 from recsmith.problems import Space
 from recsmith.torchrec import RecSmithPlanner
+from support.trained_exactness import (
+    UnshardedModel,
+    batches_of,
+    compare_replicated,
+    starting_weights,
+    train_step,
+    weights_apart,
+)
 
 BATCH_SIZE = 4
 

@@ -74,7 +74,7 @@ def _train(
     from torch.distributed.checkpoint.state_dict_saver import save as save_state
     from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
-    from recsmith.adapters.reshard.fingerprints import tie_checkpoint
+    from recsmith.adapters.reshard.layout import tie_checkpoint
     from recsmith.jobs.sharded_model import OPTIMIZERS, load_weights, sharded_model, table_of
 
     made = plan_from_raw(plan, "job")
@@ -103,7 +103,7 @@ def _train(
 
 def starting(plan: Plan) -> dict[str, Any]:
     """The same starting weights, whatever the plan."""
-    from recsmith.jobs.exactness import starting_weights
+    from support.trained_exactness import starting_weights
 
     return starting_weights(plan)
 
@@ -112,7 +112,7 @@ def _step(model: Any, optimizer: Any, plan: Plan, step: int) -> float:
     """One step on this rank's samples; the mean loss of all samples."""
     import torch.distributed as dist
 
-    from recsmith.jobs.exactness import loss
+    from support.trained_exactness import loss
 
     rank, world = dist.get_rank(), dist.get_world_size()
     mine = range(rank * BATCH // world, (rank + 1) * BATCH // world)

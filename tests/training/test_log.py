@@ -81,7 +81,7 @@ def read_scalars(folder: Path) -> dict[str, list[tuple[int, Any]]]:
 
 
 def test_a_disk_that_refuses_tensorboard_costs_its_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    import recsmith.jobs.board as board
+    import recsmith.jobs.log as board
 
     class Full:
         def __init__(self, *_: object, **__: object) -> None:

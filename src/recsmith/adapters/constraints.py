@@ -13,7 +13,7 @@ from torchrec.distributed.planner import ParameterConstraints
 from torchrec.distributed.types import CacheParams
 
 from recsmith.adapters.embedding_collections import Collection, table_names
-from recsmith.adapters.fates import Fate, refusal
+from recsmith.adapters.field_policies import FieldPolicy, carried, check_values, counted, refused
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
@@ -21,36 +21,34 @@ from recsmith.plans import Cache
 from recsmith.problems import TableRule
 from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES
 
-FIELDS: dict[str, Fate] = {
-    "sharding_types": Fate("counted", "a rule: the types that the table may have"),
-    "compute_kernels": Fate("counted", "a rule: the kernels that the table may have"),
-    "min_partition": Fate("counted", "a rule: no column piece is narrower"),
-    "pooling_factors": Fate("counted", "ids of a sample and feature"),
-    "num_poolings": Fate("counted", "poolings of a sample and feature"),
-    "batch_sizes": Fate("counted", "samples of a step, feature by feature"),
-    "is_weighted": Fate("counted", "ids have weights, as in a weighted collection"),
-    "cache_params": Fate("carried", "field by field, as the rows below say"),
-    "enforce_hbm": Fate("carried", "True is counted too: the table gets no kernel with weights in host memory"),
-    "stochastic_rounding": Fate("carried", "planning does not depend on it"),
-    "bounds_check_mode": Fate("carried", "planning does not depend on it"),
-    "feature_names": Fate("refused", "they must be the table's own, in the order of the model; or leave them out"),
-    "output_dtype": Fate("carried", "planning counts outputs as fp32, which no output type of FBGEMM exceeds"),
-    "device_group": Fate("refused", "it must be the kind of the cluster's devices; plan tables of other devices apart"),
-    "key_value_params": Fate("refused", "only key-value kernels read them, which are not planned; leave them out"),
-    "use_virtual_table": Fate("refused", "only key-value kernels have them, which are not planned; leave it out"),
+FIELDS: dict[str, FieldPolicy] = {
+    "sharding_types": counted("a rule: the types that the table may have"),
+    "compute_kernels": counted("a rule: the kernels that the table may have"),
+    "min_partition": counted("a rule: no column piece is narrower"),
+    "pooling_factors": counted("ids of a sample and feature"),
+    "num_poolings": counted("poolings of a sample and feature"),
+    "batch_sizes": counted("samples of a step, feature by feature"),
+    "is_weighted": counted("ids have weights, as in a weighted collection"),
+    "cache_params": carried("field by field, as the rows below say"),
+    "enforce_hbm": carried("True is counted too: the table gets no kernel with weights in host memory"),
+    "stochastic_rounding": carried("planning does not depend on it"),
+    "bounds_check_mode": carried("planning does not depend on it"),
+    "feature_names": refused("they must be the table's own, in the order of the model; or leave them out"),
+    "output_dtype": carried("planning counts outputs as fp32, which no output type of FBGEMM exceeds"),
+    "device_group": refused("it must be the kind of the cluster's devices; plan tables of other devices apart"),
+    "key_value_params": refused("only key-value kernels read them, which are not planned; leave them out"),
+    "use_virtual_table": refused("only key-value kernels have them, which are not planned; leave it out"),
 }  # fmt: skip
 
-CACHE_FIELDS: dict[str, Fate] = {
-    "load_factor": Fate("counted", "a rule: the share that a cache keeps; carried too, or the planned one"),
-    "algorithm": Fate("carried", "planning counts all alike"),
-    "reserved_memory": Fate("carried", "planning does not count it; keep memory free with reserve_bytes"),
-    "precision": Fate("carried", "planning counts the cache in the type of the weights"),
-    "prefetch_pipeline": Fate("carried", "planning counts no memory for it; keep some free with reserve_bytes"),
-    "stats": Fate("carried", "planning takes hit rates from access profiles instead"),
-    "multipass_prefetch_config": Fate("carried", "planning counts no memory for it; keep some free with reserve_bytes"),
+CACHE_FIELDS: dict[str, FieldPolicy] = {
+    "load_factor": counted("a rule: the share that a cache keeps; carried too, or the planned one"),
+    "algorithm": carried("planning counts all alike"),
+    "reserved_memory": carried("planning does not count it; keep memory free with reserve_bytes"),
+    "precision": carried("planning counts the cache in the type of the weights"),
+    "prefetch_pipeline": carried("planning counts no memory for it; keep some free with reserve_bytes"),
+    "stats": carried("planning takes hit rates from access profiles instead"),
+    "multipass_prefetch_config": carried("planning counts no memory for it; keep some free with reserve_bytes"),
 }  # fmt: skip
-
-UNKNOWN = Fate("refused", "this version does not know the field; leave it out")
 
 
 def check_constraints(
@@ -77,30 +75,31 @@ def _agreeing(name: str, found: Sequence[Collection], cluster: Cluster) -> dict[
     """The values of refused fields that say what is so anyway: features by collection, and the kind of device."""
     configs = [collection.configs[name] for collection in found if name in collection.configs]
     same = [config.feature_names for config in configs if config.feature_names == configs[0].feature_names]
-    return {
-        "feature_names": same if len(same) == len(configs) else [],
-        "device_group": [cluster.device.kind],
-    }
+    return {"feature_names": same if len(same) == len(configs) else [], "device_group": [cluster.device.kind]}
 
 
 def _check_fields(
-    table: str, given: ParameterConstraints | CacheParams, fates: Mapping[str, Fate], agreeing: Mapping[str, list[Any]]
+    table: str,
+    given: ParameterConstraints | CacheParams,
+    policies: Mapping[str, FieldPolicy],
+    agreeing: Mapping[str, list[Any]],
 ) -> None:
     """Refuse the first field that is set, not kept, and not what is so anyway."""
     default = type(given)()
-    for field in fields(given):
-        value, fate = getattr(given, field.name), fates.get(field.name, UNKNOWN)
-        if fate.kind != "refused" or value is None or value == getattr(default, field.name):
-            continue
-        if value not in agreeing.get(field.name, []):
-            kind = "CacheParams" if isinstance(given, CacheParams) else "ParameterConstraints"
-            raise refusal(f"constraints of table '{table}'", f"{kind}.{field.name}", value, fate.words)
+    values = {field.name: getattr(given, field.name) for field in fields(given)}
+    changed = {
+        name: value
+        for name, value in values.items()
+        if value != getattr(default, name) and value not in agreeing.get(name, [])
+    }
+    kind = "CacheParams" if isinstance(given, CacheParams) else "ParameterConstraints"
+    check_values(f"constraints of table '{table}'", changed, policies, shown=f"{kind}.{{}}")
 
 
-def carried(limits: ParameterConstraints | None, cache: Cache | None) -> dict[str, Any]:
+def carried_fields(limits: ParameterConstraints | None, cache: Cache | None) -> dict[str, Any]:
     """The fields of ParameterSharding that come from a table's constraints; the planned cache, if any, holds."""
     given = {
-        name: deepcopy(getattr(limits, name)) for name, fate in FIELDS.items() if limits and fate.kind == "carried"
+        name: deepcopy(getattr(limits, name)) for name, policy in FIELDS.items() if limits and policy.kind == "carried"
     }
     if cache is not None:
         given["cache_params"] = replace(given.get("cache_params") or CacheParams(), load_factor=cache.load_factor)
@@ -141,14 +140,14 @@ def _rule(table: str, limits: ParameterConstraints) -> TableRule | None:
 
 def _kernels(table: str, limits: ParameterConstraints) -> tuple[str, ...] | None:
     """The kernels that a table may have; None for all."""
-    asked = tuple(limits.compute_kernels or ())
+    allowed = tuple(limits.compute_kernels or ())
     if not limits.enforce_hbm:
-        return asked or None
-    kept = tuple(kernel for kernel in asked or KERNEL_NAMES if kernel not in HOST_KERNELS)
+        return allowed or None
+    kept = tuple(kernel for kernel in allowed or KERNEL_NAMES if kernel not in HOST_KERNELS)
     if not kept:
         raise UsageError(
             f"constraints of table '{table}': enforce_hbm=True keeps weights in device memory, and its only kernels, "
-            f"{', '.join(asked)}, keep them in host memory; allow fused, or leave enforce_hbm out"
+            f"{', '.join(allowed)}, keep them in host memory; allow fused, or leave enforce_hbm out"
         )
     return kept
 

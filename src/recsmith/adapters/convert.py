@@ -18,9 +18,9 @@ from torchrec.distributed.types import (
     ShardingPlan,
 )
 
-from recsmith.adapters.constraints import carried, check_constraints
+from recsmith.adapters.constraints import carried_fields, check_constraints
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
-from recsmith.adapters.module_types import remaps_ids
+from recsmith.adapters.field_policies import remaps_ids
 from recsmith.adapters.topology import device_type
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
@@ -111,7 +111,7 @@ def _parameter(
         compute_kernel=placement.compute_kernel,
         ranks=list(placement.ranks),
         sharding_spec=None if placement.sharding_type == "data_parallel" else EnumerableShardingSpec(metadata),
-        **carried(limits, placement.cache),
+        **carried_fields(limits, placement.cache),
     )
 
 

@@ -13,26 +13,51 @@ from torchrec.distributed.planner.types import StorageReservation
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.types import ModuleSharder, ShardingPlan, ShardingPlanner
 
-from recsmith.adapters.arguments import check_search_words, find_cluster
 from recsmith.adapters.constraints import check_constraints, rules_of
 from recsmith.adapters.convert import to_sharding_plan
-from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER
+from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER, remapping_bytes
 from recsmith.adapters.embedding_collections import collections
-from recsmith.adapters.managed_collisions import remapping_bytes
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.reserve import Reserve, ReserveRequest
 from recsmith.adapters.sharders import check_sharders, sharder_rules
-from recsmith.adapters.two_dimensional import CollectionArguments, collection_arguments
+from recsmith.adapters.topology import CollectionArguments, collection_arguments, find_cluster
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster, sharding_group
 from recsmith.errors import PlanMismatch, RecSmithError, UsageError
-from recsmith.files import Source
+from recsmith.files import Source, did_you_mean
 from recsmith.planners import Planner
 from recsmith.planning import Result, SearchArguments, SearchOptions, plan_with
 from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw
 from recsmith.problems import Constraints, load_constraints
 
 TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
+OWN_ARGUMENTS = (
+    "cluster", "batch_size", "constraints", "optimizer", "reserve_bytes", "storage_reservation", "dense_optimizer",
+    "limits", "planner", "sharding_group_size", "steps_per_sync", "use_inter_host_allreduce",
+)  # fmt: skip
+TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes their place
+    "topology": "give the topology first: RecSmithPlanner(topology, batch_size=...)",
+    "reserve": "reserve_bytes='10GiB' or storage_reservation= keeps memory of each device free of tables",
+    "timeout_seconds": "time_limit_s= ends the search",
+    "performance_model": "cost_model= names what predicts a step",
+    "enumerator": "space= and limits= say which placements are chosen from",
+    "proposer": "planner= names the search",
+    "partitioner": "planner= names the search",
+    "stats": "after planning, the result's plan holds cost, bound and gap",
+    "debug": "after planning, the result's plan holds cost, bound and gap",
+    "callbacks": "space= and limits= say which placements are chosen from",
+    "plan_loader": "to_sharding_plan(load_plan(file), model) uses a plan that was made before",
+}
+
+
+def check_search_arguments(search: Mapping[str, Any]) -> None:
+    """Refuse arguments that are not SearchArguments (UsageError), and say what takes their place."""
+    for name in search:
+        if name in TORCHREC_ARGUMENTS:
+            raise UsageError(f"RecSmithPlanner takes no '{name}'; {TORCHREC_ARGUMENTS[name]}")
+        if name not in SearchArguments.__annotations__:
+            known = [*OWN_ARGUMENTS, *SearchArguments.__annotations__]
+            raise UsageError(f"RecSmithPlanner takes no '{name}'{did_you_mean(name, known)}")
 
 
 class RecSmithPlanner(ShardingPlanner):
@@ -74,7 +99,7 @@ class RecSmithPlanner(ShardingPlanner):
         use_inter_host_allreduce: bool = False,
         **search: Unpack[SearchArguments],
     ) -> None:
-        check_search_words(search)
+        check_search_arguments(search)
         job = find_cluster(cluster, reserve_bytes)
         self.cluster = sharding_group(
             job, job.world_size if sharding_group_size is None else sharding_group_size,
@@ -94,7 +119,7 @@ class RecSmithPlanner(ShardingPlanner):
         self.result = self.make(module, sharders)
         if not dist.is_initialized() or dist.get_rank() == 0:
             if self.reserve is not None:
-                self.reserve.tell()
+                self.reserve.log()
             _warn_of_inexact(self.result.plan)
         return to_sharding_plan(self.result.plan, module, sharders=sharders, constraints=self.constraints)
 
@@ -105,11 +130,7 @@ class RecSmithPlanner(ShardingPlanner):
         check_constraints(constraints, found, self.cluster)
         check_sharders(found)
         workload = read_workload(
-            module,
-            sharders,
-            batch_size=self.batch_size,
-            constraints=constraints,
-            optimizer=self.optimizer,
+            module, sharders, batch_size=self.batch_size, constraints=constraints, optimizer=self.optimizer
         )
         rules = (*rules_of(constraints, found), *sharder_rules(found, constraints, self.cluster))
         limits = replace(self.limits, rules=(*self.limits.rules, *rules))
@@ -175,7 +196,7 @@ def _plan_of_rank_0(
     def make() -> dict[str, Any]:
         planner.result = planner.make(module, sharders)
         if planner.reserve is not None:
-            planner.reserve.tell()
+            planner.reserve.log()
         return plan_to_raw(planner.result.plan)
 
     return plan_from_raw(from_rank_0(make, group), "rank 0's plan")

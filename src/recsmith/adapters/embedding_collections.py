@@ -1,6 +1,6 @@
 """The embedding collections of a TorchRec model that are planned, and the names of their tables.
 
-Which modules are planned, and what is said of the others: `MODULE_TYPES` of adapters/module_types.py.
+Which modules are planned, and what is said of the others: `MODULE_TYPES` of adapters/field_policies.py.
 """
 
 from collections import Counter
@@ -13,8 +13,14 @@ from torchrec.distributed.types import ModuleSharder
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
-from recsmith.adapters.module_types import MODULE_TYPES, Planned, planned_collection, remaps_ids, type_name
-from recsmith.adapters.table_configs import check_config
+from recsmith.adapters.field_policies import (
+    MODULE_TYPES,
+    Planned,
+    check_config,
+    planned_collection,
+    remaps_ids,
+    type_name,
+)
 from recsmith.errors import UsageError
 
 INNER_SHARDERS = ("_e_sharder", "_ebc_sharder")  # of the sharders of modules around a collection; TorchRec 1.8, 1.9

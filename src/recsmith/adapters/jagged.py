@@ -88,7 +88,7 @@ def _members(value: object) -> Iterable[tuple[str, object]]:
     return [(f".{name}", member) for name, member in getattr(value, "__dict__", {}).items()]
 
 
-def listed(words: Sequence[str]) -> str:
-    """Words with commas between, the first MOST_NAMES of them."""
-    more = f" and {len(words) - MOST_NAMES} more" if len(words) > MOST_NAMES else ""
-    return ", ".join(words[:MOST_NAMES]) + more
+def listed(names: Sequence[str]) -> str:
+    """Names with commas between, the first MOST_NAMES of them."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more

@@ -16,7 +16,7 @@ LOOKUP = "LookupFunction"  # in the names of FBGEMM's autograd nodes, such as Sp
 DEEPEST = 16  # nodes between a lookup's output and FBGEMM's: concatenations and casts are few
 
 
-class KernelTimes:
+class KernelTimer:
     """Seconds of the embedding kernels of a model on this rank. `step` closes a step; `remove` takes the hooks away.
 
     forward, backward: seconds of each closed step.
@@ -25,8 +25,8 @@ class KernelTimes:
     def __init__(self, model: nn.Module) -> None:
         self.forward: list[float] = []
         self.backward: list[float] = []
-        self._spans: dict[str, list[_Span]] = {"forward": [], "backward": []}
-        self._open: list[_Span] = []
+        self._spans: dict[str, list[_Timing]] = {"forward": [], "backward": []}
+        self._open: list[_Timing] = []
         self._handles: list[Any] = []
         for lookup in _lookups(model):
             self._handles.append(lookup.register_forward_pre_hook(self._begin_forward))
@@ -52,7 +52,7 @@ class KernelTimes:
         self._handles.clear()
 
     def _begin_forward(self, _: nn.Module, __: object) -> None:
-        self._open.append(_Span())
+        self._open.append(_Timing())
 
     def _end_forward(self, _: nn.Module, __: object, output: object) -> None:
         span = self._open.pop()
@@ -62,10 +62,10 @@ class KernelTimes:
             self._watch_backward(node)
 
     def _watch_backward(self, node: Any) -> None:
-        begun: list[_Span] = []
+        begun: list[_Timing] = []
 
         def begin(_: object) -> None:
-            begun.append(_Span())
+            begun.append(_Timing())
 
         def end(_: object, __: object) -> None:
             begun[-1].end()
@@ -75,7 +75,7 @@ class KernelTimes:
         node.register_hook(end)
 
 
-class _Span:
+class _Timing:
     """A stretch of time on this rank's device, from its making to `end`."""
 
     def __init__(self) -> None:

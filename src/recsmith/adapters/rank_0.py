@@ -18,14 +18,14 @@ def from_rank_0(make: Callable[[], dict[str, Any]], group: dist.ProcessGroup | N
         RecSmithError: rank 0 met it; every rank raises it, so that none waits. Of the class that rank 0 met where that
             says something of plans, else a UsageError.
     """
-    said: list[str | None] = [None]
+    sent: list[str | None] = [None]
     if dist.get_rank(group) == 0:
         try:
-            said = [json.dumps({"answer": make()})]
+            sent = [json.dumps({"answer": make()})]
         except RecSmithError as error:
-            said = [json.dumps({"error": type(error).__name__, "message": str(error)})]
-    dist.broadcast_object_list(said, group=group, group_src=0)
-    heard = json.loads(said[0] or "{}")
-    if "error" in heard:
-        raise KINDS.get(heard["error"], UsageError)(heard["message"])
-    return heard["answer"]
+            sent = [json.dumps({"error": type(error).__name__, "message": str(error)})]
+    dist.broadcast_object_list(sent, group=group, group_src=0)
+    received = json.loads(sent[0] or "{}")
+    if "error" in received:
+        raise KINDS.get(received["error"], UsageError)(received["message"])
+    return received["answer"]

@@ -1,22 +1,94 @@
-"""What RecSmithPlanner keeps free of tables on each device: what a job says, or else an estimate from its model."""
+"""What RecSmithPlanner keeps free of tables on each device: what a job says, or else an estimate from its model.
+
+A StorageReservation of TorchRec's is asked by its own reserve(), on a Topology made of the cluster. So the bytes are
+those that TorchRec's planner would keep free, also with reservations of one's own.
+"""
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 from torch import nn
-from torchrec.distributed.planner import ParameterConstraints
-from torchrec.distributed.planner.types import StorageReservation
+from torchrec.distributed.planner import ParameterConstraints, Topology
+from torchrec.distributed.planner.types import PlannerError, StorageReservation
 from torchrec.distributed.types import ModuleSharder
 
 from recsmith.adapters.dense_memory import DenseMemory, check_dense_optimizer, dense_memory
 from recsmith.adapters.embedding_collections import Collection
-from recsmith.adapters.reservations import check_reservation, with_reservation
+from recsmith.adapters.topology import to_topology
+from recsmith.adapters.torchrec_planner import quiet
 from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.units import format_size
 from recsmith.workloads import Workload
+
+
+def check_reservation(reservation: object) -> None:
+    """Refuse what is not one of TorchRec's storage reservations (UsageError)."""
+    if not isinstance(reservation, StorageReservation):
+        raise UsageError(
+            f"storage_reservation is of type {type(reservation).__name__}; give a StorageReservation of "
+            "torchrec.distributed.planner.storage_reservations, or bytes as reserve_bytes="
+        )
+
+
+def with_reservation(
+    cluster: Cluster,
+    reservation: StorageReservation,
+    model: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]],
+    *,
+    batch_size: int,
+    constraints: Mapping[str, ParameterConstraints],
+) -> Cluster:
+    """The cluster with what a storage reservation leaves of the memory of its devices, in place of its own reserve.
+
+    Where it takes more of some devices than of others, the reserve is the least, and hbm_bytes is lowered by the rest.
+
+    Raises:
+        UsageError: it leaves nothing of a device, adds memory, or reserves other memory than that of devices.
+    """
+    name = type(reservation).__name__
+    with quiet():  # TorchRec warns of every topology that is not made by its factory
+        before = to_topology(cluster)
+    try:
+        after = reservation.reserve(deepcopy(before), batch_size, model, list(sharders), dict(constraints))
+    except PlannerError:  # TorchRec's own check, of the first device
+        raise _nothing_left(name, before) from None
+    if _other_memory(after) != _other_memory(before):
+        raise UsageError(
+            f"{name} reserves host memory or disks; only memory of devices can be reserved: state it alone"
+        )
+    taken = [had - has for had, has in zip(_memory(before), _memory(after), strict=True)]
+    if min(taken) < 0:
+        raise UsageError(f"{name} adds memory to a device; a reservation takes memory: give devices more instead")
+    if min(_memory(after)) < 1:
+        raise _nothing_left(name, before)
+    if max(taken) > min(taken):
+        cluster = replace(cluster, reserve_bytes=0, hbm_bytes=tuple(has + min(taken) for has in _memory(after)))
+    return cluster.with_memory(reserve_bytes=min(taken))
+
+
+def _nothing_left(name: str, topology: Topology) -> UsageError:
+    return UsageError(
+        f"{name} leaves nothing of a device's {format_size(min(_memory(topology)))} for tables; reserve less, or give "
+        "devices more memory"
+    )
+
+
+def _memory(topology: Topology) -> list[int]:
+    """Bytes of each rank's device, as read_cluster reads them."""
+    on_cpu = topology.compute_device == "cpu"
+    return [device.storage.ddr if on_cpu else device.storage.hbm for device in topology.devices]
+
+
+def _other_memory(topology: Topology) -> list[tuple[int, int]]:
+    on_cpu = topology.compute_device == "cpu"
+    storages = [device.storage for device in topology.devices]
+    return [(each.hbm if on_cpu else each.ddr, each.ssd) for each in storages]
+
 
 _log = logging.getLogger("recsmith")
 
@@ -29,7 +101,7 @@ class Reserve:
     """
 
     cluster: Cluster
-    words: str
+    text: str
     estimate: DenseMemory | None = None
 
     def with_remapping(self, size: int) -> "Reserve":
@@ -37,12 +109,12 @@ class Reserve:
         if not size:
             return self
         more = self.cluster.with_memory(reserve_bytes=self.cluster.reserve_bytes + size)
-        words = f"{self.words} Besides, {format_size(size)} for what remaps ids of managed-collision collections."
-        return Reserve(more, words, self.estimate)
+        text = f"{self.text} Besides, {format_size(size)} for what remaps ids of managed-collision collections."
+        return Reserve(more, text, self.estimate)
 
-    def tell(self) -> None:
+    def log(self) -> None:
         """Log what is kept free: a warning where it was estimated, since nobody stated it."""
-        _log.log(logging.INFO if self.estimate is None else logging.WARNING, "RecSmith keeps %s", self.words)
+        _log.log(logging.INFO if self.estimate is None else logging.WARNING, "RecSmith keeps %s", self.text)
 
     @contextmanager
     def explained(self) -> Generator[None]:
@@ -52,7 +124,7 @@ class Reserve:
         except (Infeasible, NoPlanFound) as error:
             if not self.cluster.reserve_bytes:
                 raise
-            raise type(error)(f"{error} Planning kept {self.words}") from None
+            raise type(error)(f"{error} Planning kept {self.text}") from None
 
 
 @dataclass(frozen=True)
@@ -93,23 +165,23 @@ class ReserveRequest:
             made = with_reservation(
                 cluster, self.reservation, model, sharders, batch_size=workload.batch_size, constraints=constraints
             )
-            return Reserve(made, _said(made, _by_reservation(self.reservation, made)))
+            return Reserve(made, _kept_free(made, _by_reservation(self.reservation, made)))
         if self.stated or cluster.reserve_bytes:
-            return Reserve(cluster, _said(cluster, "as reserve_bytes says"))
+            return Reserve(cluster, _kept_free(cluster, "as reserve_bytes says"))
         parts = dense_memory(
             model, found, workload,
             optimizer=self.dense_optimizer, world_size=cluster.world_size, on_cpu=_on_cpu(cluster),
         )  # fmt: skip
-        words = _estimated(parts)
+        text = _estimated(parts)
         if parts.total >= min(cluster.hbm_per_rank):
             raise Infeasible(
                 f"the rest of the model leaves no memory for tables: a device has "
-                f"{format_size(min(cluster.hbm_per_rank))}, and planning would keep {words}"
+                f"{format_size(min(cluster.hbm_per_rank))}, and planning would keep {text}"
             )
-        return Reserve(cluster.with_memory(reserve_bytes=parts.total), words, parts)
+        return Reserve(cluster.with_memory(reserve_bytes=parts.total), text, parts)
 
 
-def _said(cluster: Cluster, how: str) -> str:
+def _kept_free(cluster: Cluster, how: str) -> str:
     return f"{format_size(cluster.reserve_bytes)} of each device free of tables, {how}."
 
 

@@ -1,10 +1,12 @@
 """What becomes of each setting of TorchRec's sharders: carried, counted or refused; nothing is dropped silently.
 
-A setting is an argument of a sharder, or a method or property that a subclass may override. The job shards with the
-same sharders, so that what planning does not count is carried without our doing.
+A setting is an argument of a sharder, a method or property that a subclass may override, or a key of fused_params: what
+TorchRec hands to FBGEMM's fused kernels. The job shards with the same sharders, so that what planning does not count is
+carried without our doing.
 """
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from torchrec.distributed.embedding import EmbeddingCollectionSharder
@@ -15,29 +17,116 @@ from torchrec.distributed.mc_modules import ManagedCollisionCollectionSharder
 from torchrec.distributed.planner import ParameterConstraints
 
 from recsmith.adapters.embedding_collections import Collection, table_names
-from recsmith.adapters.fates import Fate
-from recsmith.adapters.fused_params import check_fused_params
-from recsmith.adapters.module_types import remaps_ids
+from recsmith.adapters.field_policies import FieldPolicy, carried, check_values, counted, refused, remaps_ids
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems import TableRule
 from recsmith.sharding import DENSE, HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES
+from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 
-_CALLED_BY_JOB = Fate("carried", "the job calls it")
+# Names and values of EmbOptimType (fbgemm_gpu/split_embedding_configs.py, 1.8) that differ from RecSmith's names.
+FBGEMM_NAMES: dict[str, OptimizerName] = {
+    "exact_sgd": "sgd",
+    "exact_adagrad": "adagrad",
+    "exact_rowwise_adagrad": "rowwise_adagrad",  # the name
+    "exact_row_wise_adagrad": "rowwise_adagrad",  # its value
+    "partial_row_wise_adam": "partial_rowwise_adam",
+}
 
-SETTINGS: dict[str, Fate] = {
-    "fused_params": Fate("counted", "key by key, as the rows below say"),
-    "qcomm_codecs_registry": Fate("counted", "bytes of the all-to-alls, forward and backward"),
-    "use_index_dedup": Fate("carried", "planning counts every id, equal ones too"),
-    "sharded_module_order_overwrite": Fate("carried", "planning does not depend on the order of kernels"),
-    "ebc_sharder": Fate("counted", "its settings count as a sharder's own"),
-    "ec_sharder": Fate("counted", "its settings count as a sharder's own"),
-    "mc_sharder": Fate("carried", "remapped ids have no codec; the tables' codecs are those of the other sharder"),
-    "module_type": Fate("counted", "which modules are planned"),
-    "shardable_parameters": Fate("counted", "which tables are planned"),
-    "sharding_types": Fate("counted", "a rule, where a subclass overrides it"),
-    "compute_kernels": Fate("counted", "a rule, where a subclass overrides it"),
-    "storage_usage": Fate("refused", "planning counts memory itself; leave the override out, and use reserve_bytes"),
+
+def read_optimizer(optimizer: str | Enum) -> OptimizerName:
+    """RecSmith's name for an optimizer: of its own name, FBGEMM's name in upper or lower case, or an EmbOptimType.
+
+    Raises:
+        UsageError: the optimizer is not known; the message lists those that are.
+    """
+    name = str(optimizer.value if isinstance(optimizer, Enum) else optimizer).lower()
+    if name in OPTIMIZERS:
+        return OPTIMIZERS[name].name
+    if name in FBGEMM_NAMES:
+        return FBGEMM_NAMES[name]
+    own, others = ", ".join(OPTIMIZERS), ", ".join(name.upper() for name in FBGEMM_NAMES)
+    raise UsageError(f"no optimizer is called '{optimizer}'; known: {own}, and FBGEMM's {others}")
+
+
+_NUMBER = carried("a number of the optimizer; planning does not depend on it")
+_ONLY_LOGS = carried("it reports; planning does not depend on it")
+_UNCOUNTED = "planning counts no memory for it; keep some free with reserve_bytes"
+_A_COUNTER = carried("planning does not count the 4 to 8 bytes a row that it adds; use reserve_bytes")
+_SET_BY_TORCHREC = refused("TorchRec sets it from the tables, and a second value fails; leave it out")
+_UNPLANNED_OPTIMIZER = refused("its optimizer is not planned; leave it out")
+_RMSPROP_AR = carried("a number of an optimizer that is not planned; others do not read it")
+
+FUSED_PARAMS: dict[str, FieldPolicy] = {
+    "optimizer": counted("the optimizer and its state, where none is attached or given; unknown ones refused"),
+    "learning_rate": _NUMBER, "eps": _NUMBER, "momentum": _NUMBER, "weight_decay": _NUMBER, "eta": _NUMBER,
+    "beta1": _NUMBER, "beta2": _NUMBER, "gradient_clipping": _NUMBER, "max_gradient": _NUMBER, "max_norm": _NUMBER,
+    "ar_alpha": _RMSPROP_AR, "ema_beta": _RMSPROP_AR, "min_shrinkage": _RMSPROP_AR,
+    "weight_decay_mode": _A_COUNTER, "counter_based_regularization": _A_COUNTER, "cowclip_regularization": _A_COUNTER,
+    "global_weight_decay": _A_COUNTER, "extra_optimizer_config": _A_COUNTER,
+    "ensemble_mode": _UNPLANNED_OPTIMIZER, "emainplace_mode": _UNPLANNED_OPTIMIZER,
+    "optimizer_state_dtypes": carried("planning counts states as fp32, which no type exceeds"),
+    "cache_load_factor": counted("a rule: the share that a cache keeps, where constraints give none"),
+    "enforce_hbm": counted("True is a rule: no kernel with weights in host memory; carried too"),
+    "cache_sets": refused("it overrides the planned cache; give cache_load_factor instead"),
+    "cache_algorithm": carried("planning counts all alike"),
+    "cache_reserved_memory": carried("planning does not count it; keep memory free with reserve_bytes"),
+    "cache_precision": carried("planning counts the cache in the type of the weights"),
+    "prefetch_pipeline": carried(_UNCOUNTED), "multipass_prefetch_config": carried(_UNCOUNTED),
+    "enable_raw_embedding_streaming": carried(_UNCOUNTED), "res_enabled_tables": carried(_UNCOUNTED),
+    "res_store_shards": carried(_UNCOUNTED),
+    "output_dtype": carried("planning counts outputs as fp32, which no output type of FBGEMM exceeds"),
+    "stochastic_rounding": carried("planning does not depend on it"),
+    "bounds_check_mode": carried("planning does not depend on it"),
+    "uvm_host_mapped": carried("planning counts host memory alike"),
+    "uvm_non_rowwise_momentum": carried("planning counts the states where the weights are"),
+    "use_experimental_tbe": carried("planning counts all kernels alike"),
+    "use_one_tbe_per_table": carried("planning counts the kernels as if tables shared them"),
+    "tbe_input_multiplexer_config": _ONLY_LOGS, "record_cache_metrics": _ONLY_LOGS,
+    "gather_uvm_cache_stats": _ONLY_LOGS, "stats_reporter_config": _ONLY_LOGS,
+    "embedding_table_index_type": carried("planning counts ids as int64, which no type exceeds"),
+    "embedding_table_offset_type": carried("planning counts offsets as int64, which no type exceeds"),
+    "embedding_specs": _SET_BY_TORCHREC, "feature_table_map": _SET_BY_TORCHREC, "pooling_mode": _SET_BY_TORCHREC,
+    "weights_precision": _SET_BY_TORCHREC, "device": _SET_BY_TORCHREC, "table_names": _SET_BY_TORCHREC,
+    "embedding_shard_info": _SET_BY_TORCHREC, "res_params": _SET_BY_TORCHREC,
+    "is_qr_tbe": refused("tables in two factors are not planned; leave it out"),
+    "preallocated_host_buffers": refused("buffers of one kernel cannot serve those of a plan; leave them out"),
+}  # fmt: skip
+
+UNKNOWN_KEY = refused("neither FBGEMM's fused kernels nor planning know the key; leave it out")
+
+
+def check_fused_params(path: str, given: Mapping[str, Any] | None) -> None:
+    """Refuse a key that is not kept (UsageError with the module's path)."""
+    where = f"the sharder of module '{path}'"
+    check_values(where, given or {}, FUSED_PARAMS, shown="fused_params['{}']", unknown=UNKNOWN_KEY)
+
+
+def fused_optimizer(given: Mapping[str, Any] | None) -> str | None:
+    """RecSmith's name for the optimizer of fused_params, if they name one (UsageError where it is not known)."""
+    optimizer = (given or {}).get("optimizer")
+    return None if optimizer is None else read_optimizer(optimizer)
+
+
+_CALLED_BY_JOB = carried("the job calls it")
+
+SETTINGS: dict[str, FieldPolicy] = {
+    "fused_params": counted("key by key, as the rows below say"),
+    "qcomm_codecs_registry": counted("bytes of the all-to-alls, forward and backward"),
+    "use_index_dedup": carried("planning counts every id, equal ones too"),
+    "sharded_module_order_overwrite": carried("planning does not depend on the order of kernels"),
+    "ebc_sharder": counted("its settings count as a sharder's own"),
+    "ec_sharder": counted("its settings count as a sharder's own"),
+    "mc_sharder": FieldPolicy(
+        "carried", "remapped ids have no codec; the tables' codecs are those of the other sharder"
+    ),
+    "module_type": counted("which modules are planned"),
+    "shardable_parameters": counted("which tables are planned"),
+    "sharding_types": counted("a rule, where a subclass overrides it"),
+    "compute_kernels": counted("a rule, where a subclass overrides it"),
+    "storage_usage": FieldPolicy(
+        "refused", "planning counts memory itself; leave the override out, and use reserve_bytes"
+    ),
     "shard": _CALLED_BY_JOB,
     "reshard": _CALLED_BY_JOB,
     "sharded_module_type": _CALLED_BY_JOB,
@@ -58,7 +147,7 @@ def check_sharders(found: Sequence[Collection]) -> None:
             if _overrides(sharder, "storage_usage"):
                 raise UsageError(
                     f"sharder {type(sharder).__name__} of module '{collection.path}' overrides storage_usage(); "
-                    f"{SETTINGS['storage_usage'].words}"
+                    f"{SETTINGS['storage_usage'].note}"
                 )
 
 
@@ -80,8 +169,8 @@ def sharder_rules(
         if remaps_ids(collection.outer):
             shared.append({"sharding_types": ("row_wise",)})
         for table in collection.configs:
-            words = [*shared, *_fused_words(fused, constraints.get(table))]
-            rules += [TableRule(tables=names[collection.path, table], **each) for each in words if each]
+            limits = [*shared, *_fused_limits(fused, constraints.get(table))]
+            rules += [TableRule(tables=names[collection.path, table], **each) for each in limits if each]
     return tuple(rules)
 
 
@@ -102,13 +191,13 @@ def _offered(sharder: Any, path: str, cluster: Cluster) -> dict[str, tuple[str, 
     own_types, own_kernels = _overrides(sharder, "sharding_types"), _overrides(sharder, "compute_kernels")
     device = cluster.device.kind
     types = [kind for kind in TYPE_NAMES if not own_types or kind in sharder.sharding_types(device)]
-    words: dict[str, tuple[str, ...]] = {"sharding_types": tuple(types)} if own_types else {}
+    limits: dict[str, tuple[str, ...]] = {"sharding_types": tuple(types)} if own_types else {}
     if own_kernels:
         offered = {kind: set(sharder.compute_kernels(kind, device)) & _planned_kernels(kind) for kind in types}
         types = [kind for kind in types if offered[kind]]
         _check_alike(sharder, path, {kind: offered[kind] for kind in types if kind != "data_parallel"})
         kernels = set[str]().union(*(offered[kind] for kind in types))
-        words = {
+        limits = {
             "sharding_types": tuple(types),
             "compute_kernels": tuple(kernel for kernel in KERNEL_NAMES if kernel in kernels),
         }
@@ -117,7 +206,7 @@ def _offered(sharder: Any, path: str, cluster: Cluster) -> dict[str, tuple[str, 
             f"sharder {type(sharder).__name__} of module '{path}' offers no type or kernel that is planned; planned "
             f"are the types {', '.join(TYPE_NAMES)} and the kernels {', '.join(KERNEL_NAMES)}"
         )
-    return words
+    return limits
 
 
 def _planned_kernels(kind: str) -> set[str]:
@@ -136,13 +225,13 @@ def _check_alike(sharder: Any, path: str, offered: Mapping[str, set[str]]) -> No
             )
 
 
-def _fused_words(fused: Mapping[str, Any], limits: ParameterConstraints | None) -> list[dict[str, Any]]:
+def _fused_limits(fused: Mapping[str, Any], constraints: ParameterConstraints | None) -> list[dict[str, Any]]:
     """What fused_params rule for a table; its constraints go before them."""
-    words: list[dict[str, Any]] = []
-    cache = limits.cache_params if limits else None
+    limits: list[dict[str, Any]] = []
+    cache = constraints.cache_params if constraints else None
     factor = fused.get("cache_load_factor")
     if factor is not None and (cache is None or cache.load_factor is None):
-        words.append({"cache_factors": (factor,)})
-    if fused.get("enforce_hbm") and (limits is None or limits.enforce_hbm is None):
-        words.append({"compute_kernels": tuple(kernel for kernel in KERNEL_NAMES if kernel not in HOST_KERNELS)})
-    return words
+        limits.append({"cache_factors": (factor,)})
+    if fused.get("enforce_hbm") and (constraints is None or constraints.enforce_hbm is None):
+        limits.append({"compute_kernels": tuple(kernel for kernel in KERNEL_NAMES if kernel not in HOST_KERNELS)})
+    return limits

@@ -1,10 +1,14 @@
-"""A TorchRec Topology as a Cluster and back, and the kind of device that PyTorch sees here."""
+"""A cluster in TorchRec's terms: a Topology and back, the arguments of DMPCollection, and the device seen here."""
+
+from typing import TypedDict
 
 import torch
 from torchrec.distributed.planner import Topology
 
-from recsmith.clusters import Cluster, Device, Links
+from recsmith.clusters import Cluster, Device, Links, load_cluster
 from recsmith.errors import UsageError
+from recsmith.files import Source
+from recsmith.units import parse_size
 
 PER_S = 1000  # TorchRec's bandwidths are bytes per millisecond
 
@@ -38,6 +42,19 @@ def read_cluster(topology: Topology) -> Cluster:
     )
 
 
+def find_cluster(cluster: Cluster | Topology | Source | None, reserve_bytes: int | str | None) -> Cluster:
+    """The cluster that is planned for, with the reserve.
+
+    Raises:
+        UsageError: no cluster, an unknown name, or a reserve that leaves no memory.
+    """
+    if cluster is None:
+        raise UsageError("RecSmithPlanner needs a cluster first: a name such as 'h100:8x12', or a TorchRec Topology")
+    cluster = read_cluster(cluster) if isinstance(cluster, Topology) else load_cluster(cluster)
+    reserve = parse_size(reserve_bytes) if isinstance(reserve_bytes, str) else reserve_bytes
+    return cluster.with_memory(reserve_bytes=reserve)
+
+
 def to_topology(cluster: Cluster) -> Topology:
     """A TorchRec topology with the counts of a cluster and the memory of its devices, before the cluster's reserve.
 
@@ -59,3 +76,34 @@ def to_topology(cluster: Cluster) -> Topology:
 def device_type() -> str:
     """'cuda' where PyTorch sees a GPU, 'cpu' elsewhere."""
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class CollectionArguments(TypedDict):
+    """Keyword arguments of DMPCollection that the plan's cluster decides."""
+
+    world_size: int
+    sharding_group_size: int
+    node_group_size: int
+    use_inter_host_allreduce: bool
+
+
+def collection_arguments(cluster: Cluster) -> CollectionArguments:
+    """How DMPCollection must lay out its groups, so that a plan for this cluster runs on the links that it counts on.
+
+    node_group_size: the ranks of a group that table_row_wise and grid_shard take for a host. DMPCollection would take
+    LOCAL_WORLD_SIZE of the job, whose ranks are of several groups.
+
+    Raises:
+        UsageError: the cluster is not a sharding group of a 2D job.
+    """
+    if cluster.replication is None:
+        raise UsageError(
+            "the cluster is one sharding group, which DistributedModelParallel trains; "
+            "give the planner a sharding_group_size below the job's number of devices"
+        )
+    return {
+        "world_size": cluster.job_world_size,
+        "sharding_group_size": cluster.world_size,
+        "node_group_size": cluster.local_world_size,
+        "use_inter_host_allreduce": cluster.replication.use_inter_host_allreduce,
+    }

@@ -5,8 +5,9 @@ its settings say (torchrec_settings.py).
 """
 
 import logging
+import time
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -27,20 +28,54 @@ from torchrec.distributed.planner.storage_reservations import (
     FixedPercentageStorageReservation,
     HeuristicalStorageReservation,
 )
-from torchrec.distributed.planner.types import PlannerError, Proposer, StorageReservation
+from torchrec.distributed.planner.types import Enumerator, PlannerError, Proposer, ShardingOption, StorageReservation
 from torchrec.distributed.types import ShardingPlan
 
 from recsmith.adapters.convert import from_sharding_plan
-from recsmith.adapters.limited_proposer import LimitedProposer
 from recsmith.adapters.topology import PER_S
 from recsmith.adapters.torchrec_settings import STOCK, TorchRecSettings, least_width
 from recsmith.clusters import Cluster
+from recsmith.costs import Evaluator, step_seconds
 from recsmith.errors import NoPlanFound
 from recsmith.plans import Placement
-from recsmith.problems import Space
+from recsmith.problems import Space, footprint_of
 from recsmith.workloads import Table, Workload
 
-PROPOSERS: dict[str, Callable[[], list[Proposer]]] = {  # by the words of TorchRecSettings
+
+class LimitedProposer(Proposer):
+    """Another proposer, asked for no more once the process has spent cpu_s since the first proposal.
+
+    TorchRec's own time limit is by the clock and for all proposers together, so that the first leaves the others none.
+    """
+
+    def __init__(self, proposer: Proposer, cpu_s: float) -> None:
+        self._proposer, self._cpu_s = proposer, cpu_s
+        self._ends: float | None = None
+
+    def load(self, search_space: list[ShardingOption], enumerator: Enumerator | None = None) -> None:
+        """Give the proposer the search space; its time begins with its first proposal."""
+        self._ends = None
+        self._proposer.load(search_space, enumerator)
+
+    def propose(self) -> list[ShardingOption] | None:
+        """The proposer's next proposal; None once its time is over."""
+        if self._ends is None:
+            self._ends = time.process_time() + self._cpu_s
+        return self._proposer.propose() if time.process_time() < self._ends else None
+
+    def feedback(
+        self,
+        partitionable: bool,
+        plan: list[ShardingOption] | None = None,
+        perf_rating: float | None = None,
+        storage_constraint: Topology | None = None,
+    ) -> None:
+        """What came of the last proposal."""
+        given: dict[str, Any] = {"plan": plan, "perf_rating": perf_rating, "storage_constraint": storage_constraint}
+        self._proposer.feedback(partitionable, **given)
+
+
+PROPOSERS: dict[str, Callable[[], list[Proposer]]] = {  # by the names in TorchRecSettings
     "default": lambda: [GridSearchProposer(), GreedyProposer(), GreedyProposer(use_depth=False), UniformProposer()],
     "greedy": lambda: [GreedyProposer()],
     "greedy_sum": lambda: [GreedyProposer(use_depth=False)],
@@ -192,3 +227,26 @@ def _limits(
 def _values(table: Table) -> float:
     """Values that a sample reads."""
     return table.embedding_dim * sum(feature.pooling_factor for feature in table.features)
+
+
+def best_of_settings(
+    evaluator: Evaluator, settings: Sequence[TorchRecSettings]
+) -> tuple[tuple[Placement, ...], TorchRecSettings]:
+    """The placements with the least seconds of a step by the evaluator, and the settings that found them.
+
+    Raises:
+        NoPlanFound: no setting found a plan.
+    """
+    problem = evaluator.problem
+    best: tuple[float, tuple[Placement, ...], TorchRecSettings] | None = None
+    for each in settings:
+        try:
+            placements = plan_with_torchrec(problem.workload, problem.cluster, problem.space, each)
+        except NoPlanFound:
+            continue
+        seconds = step_seconds(evaluator, footprint_of(problem, placements))
+        if best is None or seconds < best[0]:
+            best = seconds, placements, each
+    if best is None:
+        raise NoPlanFound(f"TorchRec's planner found no plan under any of {len(settings)} settings")
+    return best[1], best[2]

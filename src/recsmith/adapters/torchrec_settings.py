@@ -35,7 +35,7 @@ class TorchRecSettings:
         GreedyPerfPartitioner places first: what takes most storage (its default) or most time. types: sharding types it
         may use; None for all of the space. reserve: share of the device memory kept free of tables; 'heuristic' is its
         default reservation with 15 %. timeout_s: by the clock, for all proposers together, checked only between
-        proposals. proposer_cpu_s: CPU seconds of each proposer (limited_proposer.py), no setting of TorchRec's: plans
+        proposals. proposer_cpu_s: CPU seconds of each proposer (LimitedProposer), no setting of TorchRec's: plans
         then do not depend on how busy the machine is.
 
     Raises:
@@ -53,7 +53,7 @@ class TorchRecSettings:
     proposer_cpu_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Check words and ranges."""
+        """Check names and ranges."""
         if self.proposers not in PROPOSERS:
             raise UsageError(
                 f"TorchRec has no proposers '{self.proposers}'{did_you_mean(self.proposers, [*PROPOSERS])}"
@@ -70,15 +70,15 @@ class TorchRecSettings:
         return space.types if self.types is None else tuple(name for name in space.types if name in self.types)
 
     def describe(self) -> str:
-        """What differs from stock, in a few words."""
-        words = [] if self.bandwidths == "torchrec" else ["cluster's bandwidths"]
+        """What differs from stock, in short."""
+        parts = [] if self.bandwidths == "torchrec" else ["cluster's bandwidths"]
         where = f" for tables above {self.heavy:g} of a device" if self.heavy else ""
-        words += [] if self.min_partition is None else [f"min_partition {self.min_partition}{where}"]
-        words += [] if self.proposers == "default" else [f"{self.proposers} proposer"]
-        words += [] if self.order == "storage" else ["partitioner by perf"]
-        words += [] if self.types is None else [" + ".join(SHORT[name] for name in self.types)]
-        words += [] if self.reserve == 0 else [f"reserve {self.reserve}"]
-        return ", ".join(words) or "stock"
+        parts += [] if self.min_partition is None else [f"min_partition {self.min_partition}{where}"]
+        parts += [] if self.proposers == "default" else [f"{self.proposers} proposer"]
+        parts += [] if self.order == "storage" else ["partitioner by perf"]
+        parts += [] if self.types is None else [" + ".join(SHORT[name] for name in self.types)]
+        parts += [] if self.reserve == 0 else [f"reserve {self.reserve}"]
+        return ", ".join(parts) or "stock"
 
 
 STOCK = TorchRecSettings()

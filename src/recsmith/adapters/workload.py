@@ -1,21 +1,97 @@
-"""A TorchRec model's tables, features and optimizer as a Workload."""
+"""A TorchRec model's tables, features, optimizer and element types of messages as a Workload."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+import torch
 from torch import nn
 from torchrec.distributed.planner import ParameterConstraints
-from torchrec.distributed.types import ModuleSharder
+from torchrec.distributed.types import CommOp, ModuleSharder
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig, DataType, PoolingType
+from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
-from recsmith.adapters.codecs import comm_bytes, comm_dtypes
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
-from recsmith.adapters.fused_params import fused_optimizer
-from recsmith.adapters.optimizer_names import read_optimizer
+from recsmith.adapters.sharders import fused_optimizer, read_optimizer
 from recsmith.errors import UsageError
 from recsmith.workloads import Feature, Table, Workload
+from recsmith.workloads.data_types import ELEMENT_BYTES
+from recsmith.workloads.data_types import DataType as TypeName
+
+# Operations whose codecs carry embeddings and gradients in training (TorchRec 1.8).
+POOLED_OPS = (CommOp.POOLED_EMBEDDINGS_ALL_TO_ALL.name, CommOp.POOLED_EMBEDDINGS_REDUCE_SCATTER.name)
+SEQUENCE_OPS = (CommOp.SEQUENCE_EMBEDDINGS_ALL_TO_ALL.name,)
+# Of messages. int8, fp8 and MX4 travel as bytes and count as one an element, as TorchRec's own planner counts them
+# (build_sharder_data of torchrec/distributed/planner/utils.py): their scales, and that MX4 halves a byte, are left out.
+MESSAGE_TYPES: dict[torch.dtype, TypeName] = {
+    torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.uint8: "int8", torch.int8: "int8",
+}  # fmt: skip
+BYTES_PER_VALUE = "bytes_per_value"  # of a codec that sends no element type
+Ways = tuple[TypeName, TypeName]  # forward and backward
+
+
+def comm_bytes(found: Sequence[Collection]) -> tuple[float, float] | None:
+    """Bytes of a value, forward and backward, where codecs of yours say them (`bytes_per_value`); None: no codec does.
+
+    Operations whose codecs differ are counted by the most.
+    """
+    registries = [collection.embedding_sharder.qcomm_codecs_registry or {} for collection in found]
+    codecs = [each[op] for each in registries for op in (*POOLED_OPS, *SEQUENCE_OPS) if op in each]
+    ways = [[getattr(way, BYTES_PER_VALUE, None) for way in (each.forward, each.backward)] for each in codecs]
+    said = [(forward, backward) for forward, backward in ways if forward is not None and backward is not None]
+    return (max(forward for forward, _ in said), max(backward for _, backward in said)) if said else None
+
+
+def comm_dtypes(found: Sequence[Collection]) -> tuple[TypeName | None, TypeName | None]:
+    """(comm_dtype, backward_comm_dtype) of the workload whose messages the sharders' codecs send; None: not set.
+
+    Operations or sharders that differ are counted by the widest of their types, with a warning.
+
+    Raises:
+        UsageError: a codec sends a type that is not known.
+    """
+    sent = dict.fromkeys(pair for collection in found for pair in _operations(collection))
+    kinds = {ways for _, ways in sent}
+    if kinds <= {("fp32", "fp32")}:
+        return None, None
+    forward, backward = _widest({one for one, _ in kinds}), _widest({other for _, other in kinds})
+    if len(kinds) > 1:
+        said = ", ".join(f"{op.lower()} {one} and {other}" for op, (one, other) in sent)
+        warnings.warn(
+            f"codecs of the sharders send several types (forward and backward: {said}); planning counts the widest, "
+            f"{forward} forward and {backward} backward",
+            stacklevel=3,
+        )
+    return forward, None if backward == forward else backward
+
+
+def _operations(collection: Collection) -> Iterator[tuple[str, Ways]]:
+    """(operation, what it sends forward and backward) of a collection; fp32 where there is no codec."""
+    registry = collection.embedding_sharder.qcomm_codecs_registry or {}
+    for op in POOLED_OPS if isinstance(collection.module, EmbeddingBagCollection) else SEQUENCE_OPS:
+        codecs = registry.get(op)
+        yield (
+            op,
+            ("fp32", "fp32") if codecs is None else (_sent_type(op, codecs.forward), _sent_type(op, codecs.backward)),
+        )
+
+
+def _sent_type(op: str, codec: object) -> TypeName:
+    if getattr(codec, BYTES_PER_VALUE, None) is not None:
+        return "fp32"  # comm_bytes says what it really sends
+    kind = getattr(codec, "quantized_dtype", None)
+    if kind not in MESSAGE_TYPES:
+        raise UsageError(
+            f"the codec of {op} sends {kind}, which planning does not know; it knows "
+            f"{', '.join(map(str, MESSAGE_TYPES))}"
+        )
+    return MESSAGE_TYPES[kind]
+
+
+def _widest(kinds: set[TypeName]) -> TypeName:
+    return max(sorted(kinds), key=lambda kind: ELEMENT_BYTES[kind])
+
 
 OPTIMIZERS = {  # class names of apply_optimizer_in_backward, torch's and TorchRec's
     "SGD": "sgd",
@@ -57,12 +133,15 @@ def read_workload(
         for collection in found
         for config in collection.configs.values()
     )
-    word = read_optimizer(optimizer or _optimizer(found))
     forward, backward = comm_dtypes(found)
     return Workload(
-        batch_size=batch_size, optimizer=word, tables=tables, comm_dtype=forward, backward_comm_dtype=backward,
+        batch_size=batch_size,
+        optimizer=read_optimizer(optimizer or _optimizer(found)),
+        tables=tables,
+        comm_dtype=forward,
+        backward_comm_dtype=backward,
         comm_bytes=comm_bytes(found),
-    )  # fmt: skip
+    )
 
 
 def _table(
@@ -110,20 +189,20 @@ def _optimizer(found: Sequence[Collection]) -> str:
 
     Of a table it is the one attached by apply_optimizer_in_backward, or else that of fused_params.
     """
-    words: set[str] = set()
+    names: set[str] = set()
     for collection in found:
         otherwise = fused_optimizer(collection.embedding_sharder.fused_params)
         for parameter in collection.module.parameters():
-            attached = [_attached_word(cls) for cls in getattr(parameter, "_optimizer_classes", [])]
-            words.update(attached or ([otherwise] if otherwise else []))
-    words = words or {"sgd"}
-    heaviest = next(word for word in HEAVIEST_FIRST if word in words)
-    if len(words) > 1:
+            attached = [_attached_name(cls) for cls in getattr(parameter, "_optimizer_classes", [])]
+            names.update(attached or ([otherwise] if otherwise else []))
+    names = names or {"sgd"}
+    heaviest = next(name for name in HEAVIEST_FIRST if name in names)
+    if len(names) > 1:
         warnings.warn(f"tables have several optimizers; memory is counted for {heaviest}", stacklevel=3)
     return heaviest
 
 
-def _attached_word(cls: type) -> str:
+def _attached_name(cls: type) -> str:
     if cls.__name__ not in OPTIMIZERS:
         raise UsageError(f"optimizer {cls.__name__} is not known; pass optimizer= one of {', '.join(HEAVIEST_FIRST)}")
     return OPTIMIZERS[cls.__name__]

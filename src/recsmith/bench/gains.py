@@ -23,8 +23,8 @@ from recsmith._types import Floats, noun
 from recsmith.bench.journal import MeasuredVisit
 from recsmith.bench.sharding import BenchResults
 from recsmith.learning.policies.tasks import PlacementTasks
-from recsmith.measuring.intervals import Interval, draw_visits, interval
-from recsmith.verifying.kernels.steps import resampled_steps
+from recsmith.measuring.statistics import Interval, draw_visits, interval
+from recsmith.verifying.steps import resampled_steps
 
 RESAMPLES = 4_000  # B: trade-off, more make the ends of intervals steadier and take longer
 LEAST_TASKS = 5  # behind an interval that tells plans apart: of fewer, resampled tasks are too often the same

@@ -20,7 +20,7 @@ from recsmith.bench.plans import Attempt
 from recsmith.bench.tasks import Family, parse_family_rows
 from recsmith.errors import UsageError
 from recsmith.files import Raw, decode, dump_json, encode, read_raw, write_text
-from recsmith.measuring.folder_lock import lock_folder
+from recsmith.measuring.folder import lock_folder
 from recsmith.measuring.journal import Journal, Row, read_journal
 
 JOURNAL = "the journal"  # as errors call it

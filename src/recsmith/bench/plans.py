@@ -132,7 +132,7 @@ def _torchrec_planner(best: bool) -> Callable[[PlacementTask, str], tuple[Placem
     """TorchRec's planner, stock or the best of its settings, imported before its time is taken."""
     require_torchrec()
     if best:
-        return _best_of_torchrec(import_module("recsmith.adapters.torchrec_best").best_of_settings)
+        return _best_of_torchrec(import_module("recsmith.adapters.torchrec_planner").best_of_settings)
     plan = import_module("recsmith.adapters.torchrec_planner").plan_with_torchrec
     return lambda task, _: plan(task.workload, task.cluster, SPACE)
 

@@ -18,7 +18,7 @@ from recsmith.clusters import load_cluster
 from recsmith.errors import UsageError
 from recsmith.hardware import load_hardware
 from recsmith.learning.policies.tasks import PlacementTask, PlacementTasks
-from recsmith.verifying.kernels.visits import open_hardware
+from recsmith.verifying.visits import open_hardware
 
 KINDS = "cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]"
 CPU_BATCH = 4096  # samples of all devices and a step where a CPU, which is slower, measures; not tuned further

@@ -28,7 +28,7 @@ from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, UsageError
 from recsmith.learning.policies.tasks import PlacementTask, PlacementTasks, SizeRow, draw_placement_tasks, parse_size
-from recsmith.measuring.compute.cases import MOST_ROWS
+from recsmith.measuring.cases import MOST_ROWS
 from recsmith.planning.feasibility import check_feasible
 from recsmith.problems import Problem, Space, build_problem
 from recsmith.sharding import WIDTH_STEP

@@ -1,7 +1,7 @@
 """Visits of a task: the kernels of every planner's plan, measured in turns.
 
 A visit measures each distinct load of a rank once, rank after rank on one device, those of all planners one after the
-other (verifying/kernels/visits.py). Collectives are not measured, where as many devices as ranks are not at hand: they
+other (verifying/visits.py). Collectives are not measured, where as many devices as ranks are not at hand: they
 are priced by cost model `analytic` for the task's cluster, by the same formula for every planner.
 
 Legend: W ranks; the last axis of kernels and collectives is forward, backward.
@@ -24,7 +24,7 @@ from recsmith.measuring.columns import origin_columns
 from recsmith.plans import Bound, Plan
 from recsmith.problems import build_problem, constraints_to_raw, footprint_of
 from recsmith.problems.constraints import Constraints
-from recsmith.verifying.kernels.visits import measure_load, turns
+from recsmith.verifying.visits import measure_load, turns
 
 COMM_MODEL = "analytic"  # the cost model that prices collectives
 

@@ -201,7 +201,7 @@ def _learn(
 def _folders(names: str, option: str) -> list[Any]:
     """Folders of measurements, with commas between."""
     from recsmith.errors import UsageError
-    from recsmith.measuring.shipped_folders import locate
+    from recsmith.measuring.about import locate
 
     folders = [locate(word.strip()) for word in names.split(",") if word.strip()]
     if not folders:

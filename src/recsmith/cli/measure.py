@@ -51,9 +51,9 @@ def compute(
         _check(hardware)
         return
     from recsmith.hardware import load_hardware
-    from recsmith.measuring.compute.cases import DATA_TYPES, Cases
-    from recsmith.measuring.compute.run import measure_compute
-    from recsmith.measuring.limit import Limit
+    from recsmith.measuring.cases import DATA_TYPES, Cases
+    from recsmith.measuring.compute import measure_compute
+    from recsmith.measuring.folder import Limit
     from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
     limit = Limit(budget_s=budget, samples=samples)
@@ -61,7 +61,7 @@ def compute(
     chosen = {"optimizers": optimizers or CPU_OPTIMIZERS, "data_types": data_types or DATA_TYPES}
     if planned:
         from recsmith.costs import cost_model
-        from recsmith.measuring.compute.planned_cases import PlannedCases, device_of
+        from recsmith.measuring.planned_cases import PlannedCases, device_of
 
         cases = PlannedCases(
             seed=seed, scale=opened.scale, device=device_of(hardware), model=cost_model(planned), **cast(Any, chosen)
@@ -93,10 +93,9 @@ def comm(
     recsmith measure comm --ranks 2 --budget 1m
     recsmith measure comm --hardware simulated:h100 --ranks 16 --samples 2000
     """
-    from recsmith.measuring.comm.local_ranks import measure_comm
-    from recsmith.measuring.comm.rank_counts import oversubscribed
-    from recsmith.measuring.comm.simulated import simulate_comm
-    from recsmith.measuring.limit import Limit
+    from recsmith.measuring.comm import measure_comm, simulate_comm
+    from recsmith.measuring.exchanges import oversubscribed
+    from recsmith.measuring.folder import Limit
 
     limit = Limit(budget_s=budget, samples=samples)
     folder = _folder(output, f"comm-{hardware}-{ranks}" if hardware else f"comm-{ranks}")
@@ -120,7 +119,7 @@ def show(folder: str, format_: str) -> None:
     recsmith measure show measurements/cpu
     recsmith measure show shipped:cpu
     """
-    from recsmith.measuring.shipped_folders import locate
+    from recsmith.measuring.about import locate
     from recsmith.reports.measurements import summary_lines, summary_to_raw
 
     path = locate(folder)
@@ -154,7 +153,7 @@ def _folder(output: str | None, name: str) -> Any:
 
 def _check(hardware: str) -> None:
     from recsmith.errors import RecSmithError
-    from recsmith.measuring.compute.correctness import check
+    from recsmith.measuring.correctness import check
     from recsmith.reports.measurements import kernel_check_lines
 
     found = check(hardware)

@@ -57,7 +57,7 @@ def verify_command(plans: tuple[str, ...], torchrec: bool, format_: str, **optio
 def _verify_job(plan: str, *, format_: str, options: dict[str, Any]) -> None:
     from recsmith.plans import load_plan
     from recsmith.reports.verifications import job_verification_report, job_verification_to_raw
-    from recsmith.verifying.jobs.verify import verify_job
+    from recsmith.verifying.jobs import verify_job
 
     shown = format_ != "json" and is_watched(sys.stdout)
     done = verify_job(load_plan(plan), **options, on_progress=_job_printer() if shown else None)
@@ -76,7 +76,7 @@ def _job_printer() -> Callable[[Any], None]:
 def _verify_kernels(plans: tuple[str, ...], format_: str, options: dict[str, Any]) -> None:
     from recsmith.plans import load_plan
     from recsmith.reports.verifications import kernel_verification_lines, kernel_verification_to_raw
-    from recsmith.verifying.kernels.verify import verify_kernels
+    from recsmith.verifying.kernels import verify_kernels
 
     named = [(name, load_plan(name)) for name in plans]
     done = verify_kernels(named, **options, on_progress=progress_printer(verifying_words, LOG_EVERY_S))

@@ -18,8 +18,7 @@ from recsmith.errors import RecSmithError
 from recsmith.feeding.buffer import Buffer
 from recsmith.feeding.worker import ERROR, WINDOW, FeedSettings, StepPart, part_of
 from recsmith.files import dump_json, encode
-from recsmith.jobs.messages import Arrays, receive, send, words_of
-from recsmith.jobs.piped import close_pipes, end_piped, pipe_of, start_piped
+from recsmith.jobs.processes import Arrays, close_pipes, decode_text, end_piped, pipe_of, receive, send, start_piped
 
 EngineName = Literal["local", "ray"]
 GRACE_S = 5.0  # that a thread has to see that its worker was ended
@@ -162,7 +161,7 @@ def parts_in(answers: Iterable[Arrays], schema: DataSchema, groups: Sequence[Seq
     """
     for arrays in answers:
         if ERROR in arrays:
-            raise RecSmithError(words_of(arrays[ERROR]))
+            raise RecSmithError(decode_text(arrays[ERROR]))
         if WINDOW in arrays:
             return
         yield part_of(arrays, schema, groups)

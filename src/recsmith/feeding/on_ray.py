@@ -29,9 +29,8 @@ from recsmith._version import __version__
 from recsmith.errors import MissingExtra, RecSmithError
 from recsmith.feeding.worker import ERROR, FeedSettings, worker_of
 from recsmith.files import dump_json, encode
-from recsmith.jobs.loopback import LOOPBACK
-from recsmith.jobs.messages import Arrays, text_of
-from recsmith.jobs.safe_path import places_of_modules
+from recsmith.jobs.machine import LOOPBACK
+from recsmith.jobs.processes import Arrays, encode_text, places_of_modules
 
 KNOCK_S = 10.0  # for an answer from a cluster's head
 ADDRESS = "RAY_ADDRESS"  # Ray's own variable: the cluster that its programs join
@@ -158,7 +157,7 @@ class FeedActor:
                 f"the Ray node {socket.gethostname()} has RecSmith {__version__}, the trainer {self.version}, and they "
                 "may order samples differently; install the same on both"
             )
-            yield {ERROR: text_of(text)}
+            yield {ERROR: encode_text(text)}
             return
         yield from self.worker.answers(window)
 

@@ -23,7 +23,7 @@ from recsmith.data import Batch, Counts, DataSchema, Dataset, JaggedIds, Positio
 from recsmith.data.batches import BatchReader
 from recsmith.errors import RecSmithError
 from recsmith.files import decode, parse_json
-from recsmith.jobs.messages import Arrays, receive, send, text_of
+from recsmith.jobs.processes import Arrays, encode_text, receive, send
 
 ABOUT = "about"  # window, first slot of the step, corrupt samples
 WINDOW, ERROR = "window", "error"
@@ -115,7 +115,7 @@ class Worker:
                 yield arrays_of(part, self.dataset.schema, self.settings.groups)
             yield {WINDOW: np.array([window], np.int64)}
         except RecSmithError as error:
-            yield {ERROR: text_of(str(error))}
+            yield {ERROR: encode_text(str(error))}
 
     def parts(self, window: int) -> Iterator[StepPart]:
         """The parts of all steps that have samples in a window, in their order."""

@@ -7,8 +7,7 @@ from recsmith.adapters.installed import INSTALL_PAIR, require_fbgemm
 from recsmith.clusters import Device, load_cluster
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import did_you_mean, parse_number
-from recsmith.hardware.case import SCALES, Case, Scale
-from recsmith.hardware.measurement import REPETITIONS, Hardware, Measurement
+from recsmith.hardware.case import REPETITIONS, SCALES, Case, CaseScale, Hardware, Measurement
 
 if TYPE_CHECKING:
     from recsmith.hardware.simulated_links import SimulatedLinks
@@ -18,7 +17,7 @@ NAMES = (
 )
 
 
-def load_hardware(name: str, scale: str | Scale | None = None) -> Hardware:
+def load_hardware(name: str, scale: str | CaseScale | None = None) -> Hardware:
     """Open the hardware of a name: cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].
 
     <gpu> is a device of the catalogue or a cluster file; cuda:<gpu> is refused where the GPU is another one. scale: how
@@ -29,11 +28,11 @@ def load_hardware(name: str, scale: str | Scale | None = None) -> Hardware:
         MissingExtra: PyTorch or FBGEMM is missing, or they do not belong together.
     """
     kind, _, source = name.partition(":")
-    size = scale if isinstance(scale, Scale) else scale_of(scale or default_scale(name))
+    size = scale if isinstance(scale, CaseScale) else scale_of(scale or default_scale(name))
     if name in ("cpu", "cuda") or (kind == "cuda" and source):
         expected = load_cluster(source).device if source else None
         versions = require_fbgemm(cuda=kind == "cuda")
-        opened: Hardware = _import(f"recsmith.hardware.{kind}", kind.title())(size, versions)
+        opened: Hardware = _import("recsmith.hardware.devices", kind.title())(size, versions)
         _check_gpu(opened.device.partition(",")[0], expected)
         return opened
     if kind == "simulated" and source:
@@ -69,7 +68,7 @@ def load_links(name: str) -> "SimulatedLinks":
     return SimulatedLinks(device, _noise(words))
 
 
-def scale_of(name: str) -> Scale:
+def scale_of(name: str) -> CaseScale:
     """The scale of a name."""
     if name not in SCALES:
         raise UsageError(f"no scale is called '{name}'{did_you_mean(name, list(SCALES))}")
@@ -103,9 +102,9 @@ __all__ = [
     "REPETITIONS",
     "SCALES",
     "Case",
+    "CaseScale",
     "Hardware",
     "Measurement",
-    "Scale",
     "default_scale",
     "load_hardware",
     "load_links",

@@ -1,24 +1,54 @@
-"""What is measured: a case, which is one fusion group on one device, and the scale that limits its size.
+"""What is measured and what hardware answers: cases, the scale that limits their size, and measurements.
 
-Legend: T tables of a case; G cases that a device runs in one step.
+A case is one fusion group on one device. It follows from a key: random numbers that are the same on every machine.
+
+Legend: T tables of a case; G cases that a device runs in one step; 17 bins by reads of a row (workloads/workload.py).
 """
 
+import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
-from recsmith._types import noun
+import numpy as np
+
+from recsmith._random import draw, philox, uniform
+from recsmith._types import Floats, noun
 from recsmith.errors import UsageError
 from recsmith.units import format_size
 from recsmith.workloads import Table, Workload
+
+CASES, IDS, EXCHANGES, NOISE = range(4)  # streams of one key, one for each purpose; visit v draws noise from NOISE + v
+PLANS = 2**32  # a stream that no visit reaches: of tasks that are planned for their cases
+
+
+class KeyedRandom:
+    """The random numbers of a key: a seed, the number of a case, and a stream."""
+
+    def __init__(self, seed: int, number: int, stream: int) -> None:
+        self._words = philox(seed, number, stream)
+
+    def uniform(self, count: int) -> Floats:
+        """The next uniform numbers, 0 to below 1 (count,)."""
+        return uniform(draw(self._words, count))
+
+    def between(self, low: float, high: float, count: int) -> Floats:
+        """The next numbers between low and high, whose logarithms are uniform (count,)."""
+        return low * np.exp(self.uniform(count) * math.log(high / low))
+
+    def normal(self, count: int) -> Floats:
+        """The next standard normal numbers, by Box and Muller's transform (count,)."""
+        first, second = self.uniform(count), self.uniform(count)
+        return np.sqrt(-2 * np.log1p(-first)) * np.cos(2 * np.pi * second)
+
 
 Draw = Literal["any", "few", "cold", "narrow"]
 
 
 @noun
-class Scale:
+class CaseScale:
     """How large cases get. A hardware is opened for a scale; a case and its scale give the ids.
 
-    least_work, most_work: of an iteration, in rows of 64 columns (measuring/compute/cases.py).
+    least_work, most_work: of an iteration, in rows of 64 columns (measuring/cases.py).
     lookups: ids of an iteration; elements: of all weights; outputs: elements that are returned.
     tables: of a case at most; dims, batch: least and most of a table and of a case.
     rows, pooling: of a table at most. draws: how cases are drawn, one word for each number in turn: any (tables of all
@@ -59,12 +89,12 @@ class Scale:
 SCALES = {
     scale.name: scale
     for scale in (
-        Scale(name="check", least_work=16, most_work=2**14, lookups=2**13, elements=2**18, outputs=2**18),
-        Scale(name="cpu", least_work=2**10, most_work=2.5e6, lookups=2**20, elements=2**28, outputs=2**25),
-        Scale(name="gpu", least_work=2**15, most_work=1.4e8, lookups=2**26, elements=2**31, outputs=2**29),
-        Scale(name="jobs", least_work=2**16, most_work=1.4e8, lookups=200_000_000, elements=2**31, outputs=2**29,
+        CaseScale(name="check", least_work=16, most_work=2**14, lookups=2**13, elements=2**18, outputs=2**18),
+        CaseScale(name="cpu", least_work=2**10, most_work=2.5e6, lookups=2**20, elements=2**28, outputs=2**25),
+        CaseScale(name="gpu", least_work=2**15, most_work=1.4e8, lookups=2**26, elements=2**31, outputs=2**29),
+        CaseScale(name="jobs", least_work=2**16, most_work=1.4e8, lookups=200_000_000, elements=2**31, outputs=2**29,
               tables=60, dims=(4, 512), batch=(2048, 65_536)),
-        Scale(name="pools", least_work=2**15, most_work=4e8, lookups=2**28, elements=2**36, outputs=2**31,
+        CaseScale(name="pools", least_work=2**15, most_work=4e8, lookups=2**28, elements=2**36, outputs=2**31,
               dims=(4, 2048), batch=(2048, 2**18), rows=100_000_000, pooling=1000.0,
               draws=("any", "few", "any", "cold", "narrow", "any", "cold")),
     )
@@ -134,6 +164,76 @@ class Case:
         """Elements that an iteration returns."""
         return self.workload.batch_size * sum(table.embedding_dim for table in self.tables)
 
-    def check(self, scale: Scale) -> None:
+    def check(self, scale: CaseScale) -> None:
         """Refuse a case that is larger than its scale allows."""
         scale.check((self,))
+
+
+Status = Literal["ok", "out_of_memory", "failed", "interrupted"]
+REPETITIONS = 4  # timed at least, after one that is not. Trade-off: more find the fastest, and fewer cases are measured
+
+
+@noun
+class Measurement:
+    """What a device took for a case, or for several in one step. Seconds are None where there are none.
+
+    forward_s, backward_s: the fastest repetition; backward sorts ids and updates the weights.
+    forward_median_s, backward_median_s: of all repetitions.
+    forward_wall_s, backward_wall_s: medians by the wall clock, where the others are the device's time.
+    spread: median / fastest - 1 of forward and backward together.
+    probe_s: a small fixed case, before and after, on average; probe_moved: how far the two are apart.
+    lookups, unique_rows: ids and different rows of each table (T,). reuse_bins: how many of a table's rows are read
+        once, twice, 3 to 4 times ... (T * 17,), table after table.
+    status: ok; out_of_memory; failed; interrupted (the run ended while it was measured).
+    """
+
+    status: Status
+    forward_s: float | None = None
+    backward_s: float | None = None
+    spread: float | None = None
+    probe_s: float | None = None
+    probe_moved: float | None = None
+    forward_median_s: float | None = None
+    backward_median_s: float | None = None
+    forward_wall_s: float | None = None
+    backward_wall_s: float | None = None
+    repetitions: int = 0
+    lookups: tuple[int, ...] = ()
+    unique_rows: tuple[int, ...] = ()
+    reuse_bins: tuple[int, ...] = ()
+    message: str = ""
+
+
+class Hardware(Protocol):
+    """Something that can be measured, or that answers as if it had been.
+
+    name: as on the command line. scale: what it was opened for. device, versions: for the record.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def scale(self) -> CaseScale: ...  # noqa: D102
+
+    @property
+    def device(self) -> str: ...  # noqa: D102
+
+    @property
+    def versions(self) -> str: ...  # noqa: D102
+
+    def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
+        """UsageError where it trains no such optimizer or data type."""
+        ...
+
+    def measure(self, case: Case, visit: int = 0) -> Measurement:
+        """Measure a case; what goes wrong in it is a status, not an error. visit: how often it was measured before."""
+        ...
+
+    def measure_groups(self, cases: tuple[Case, ...], visit: int = 0, least: int = REPETITIONS) -> Measurement:
+        """Measure the cases (G,) that a device runs in one step: forward of all in order, then backward of all.
+
+        Backward goes in reverse. least: repetitions that are timed at least, after one that is not. Counts of tables
+        are those of all cases, one after the other.
+        """
+        ...

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.hardware.case import Case, Scale, starts_of
+from recsmith.hardware.case import REPETITIONS, Case, CaseScale, Measurement, starts_of
 from recsmith.hardware.fused_tables import DATA_TYPES, OPTIMIZERS, FusedTables, Memory
 from recsmith.hardware.lookups import Lookups, draw_lookups, uniform_pool
-from recsmith.hardware.measurement import REPETITIONS, Measurement
 from recsmith.units import format_size
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
@@ -42,7 +41,7 @@ class Times(NamedTuple):
         return self.forward_s + self.backward_s
 
 
-class Group(NamedTuple):
+class FusedGroup(NamedTuple):
     """A fusion group as it is measured: tables and ids, and the gradient of its outputs."""
 
     tables: FusedTables
@@ -57,7 +56,7 @@ class FusedHardware:
     device = ""
     least_s = LEAST_S
 
-    def __init__(self, scale: Scale, versions: str, place: torch.device) -> None:
+    def __init__(self, scale: CaseScale, versions: str, place: torch.device) -> None:
         self.scale = scale
         self.versions = versions
         try:
@@ -150,17 +149,17 @@ class FusedHardware:
             times.append(self._once(groups))
         return times[1:]
 
-    def _groups(self, cases: tuple[Case, ...], lookups: list[Lookups]) -> list[Group]:
+    def _groups(self, cases: tuple[Case, ...], lookups: list[Lookups]) -> list[FusedGroup]:
         """The groups of cases, each in its own part of the memory."""
         elements, outputs = starts_of([case.elements for case in cases]), starts_of([case.outputs for case in cases])
-        groups: list[Group] = []
+        groups: list[FusedGroup] = []
         for i, (case, case_lookups) in enumerate(zip(cases, lookups, strict=True)):
             memory = self._memory.beyond(elements[i], outputs[i])
             gradient = memory.gradient[: case.outputs].view(case.workload.batch_size, -1)
-            groups.append(Group(FusedTables(case, memory), case_lookups, gradient))
+            groups.append(FusedGroup(FusedTables(case, memory), case_lookups, gradient))
         return groups
 
-    def _once(self, groups: list[Group]) -> Times:
+    def _once(self, groups: list[FusedGroup]) -> Times:
         outputs, forward_s, forward_wall_s = self._timed(lambda: _forward(groups))
         _, backward_s, backward_wall_s = self._timed(lambda: _backward(groups, outputs))
         return Times(forward_s, backward_s, forward_wall_s, backward_wall_s)
@@ -170,16 +169,16 @@ class FusedHardware:
         raise NotImplementedError
 
 
-def _forward(groups: list[Group]) -> list[Tensor]:
+def _forward(groups: list[FusedGroup]) -> list[Tensor]:
     return [group.tables(group.lookups.ids, group.lookups.offsets) for group in groups]
 
 
-def _backward(groups: list[Group], outputs: list[Tensor]) -> None:
+def _backward(groups: list[FusedGroup], outputs: list[Tensor]) -> None:
     for group, output in zip(reversed(groups), reversed(outputs), strict=True):
         output.backward(group.gradient)
 
 
-def probe_case(scale: Scale) -> Case:
+def probe_case(scale: CaseScale) -> Case:
     """The probe of a scale: four tables of 1 MB, which caches hold, or smaller ones where the scale asks for it."""
     tables = tuple(
         Table(name=name, num_embeddings=min(PROBE_ROWS, scale.elements // 256), embedding_dim=PROBE_DIM,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from recsmith.hardware.case import Case, Scale
+from recsmith.hardware.case import Case, CaseScale
 
 logging.disable(logging.WARNING)  # FBGEMM warns of PyTorch releases that its table does not know yet
 from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType  # noqa: E402
@@ -43,7 +43,7 @@ class Memory(NamedTuple):
     gradient: Tensor
 
     @classmethod
-    def of(cls, scale: Scale, device: torch.device) -> "Memory":
+    def of(cls, scale: CaseScale, device: torch.device) -> "Memory":
         """Allocate the memory of a scale on a device."""
         return cls(
             torch.full((2 * scale.elements,), WEIGHT_BITS, dtype=torch.int16, device=device),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from recsmith.errors import UsageError
-from recsmith.hardware import Case, Scale, default_scale, scale_of
+from recsmith.hardware import Case, CaseScale, default_scale, scale_of
 from recsmith.hardware.case import end_of
 from recsmith.plans import Placement, Plan
 from recsmith.sharding import FUSED, Shard
@@ -105,14 +105,14 @@ def _shape(piece: Table) -> tuple[float, ...]:
     return -piece.weight_bytes, piece.num_embeddings, piece.features[0].pooling_factor, zipf
 
 
-def scale_for(loads: Iterable[Load], hardware: str) -> Scale:
+def scale_for(loads: Iterable[Load], hardware: str) -> CaseScale:
     """The scale that loads need, named 'plans'; its probe is that of the hardware's usual scale."""
     some, usual = list(loads), scale_of(default_scale(hardware))
 
     def most(sizes: Iterable[int]) -> int:
         return max(SMALLEST, *sizes)
 
-    return Scale(
+    return CaseScale(
         name="plans", least_work=usual.least_work, most_work=usual.most_work,
         lookups=most(sum(sum(case.lookups) for case in load) for load in some),
         elements=most(end_of([case.elements for case in load]) for load in some),

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from recsmith.hardware.case import Case
-from recsmith.hardware.keyed_random import IDS, KeyedRandom
+from recsmith.hardware.case import IDS, Case, KeyedRandom
 from recsmith.workloads import Table
 from recsmith.workloads.workload import NUM_REUSE_BINS
 

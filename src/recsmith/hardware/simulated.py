@@ -29,9 +29,7 @@ from recsmith.clusters import Cluster, catalogue, load_cluster
 from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.costs.embedding_kernels import L2_SHARE, EmbeddingKernels, Work
 from recsmith.errors import UsageError
-from recsmith.hardware.case import Case, Scale
-from recsmith.hardware.keyed_random import NOISE, KeyedRandom
-from recsmith.hardware.measurement import REPETITIONS, Measurement
+from recsmith.hardware.case import NOISE, REPETITIONS, Case, CaseScale, KeyedRandom, Measurement
 from recsmith.problems import Problem, Space, build_problem
 from recsmith.workloads import Table
 from recsmith.workloads.zipf import zipf_reuse_bins
@@ -66,7 +64,7 @@ class SharedCacheKernels(EmbeddingKernels):
 class Simulated:
     """A GPU of the catalogue, or of a cluster file. noise: relative deviation of a log-normal factor, seeded."""
 
-    def __init__(self, source: str, scale: Scale, noise: float = 0.0) -> None:
+    def __init__(self, source: str, scale: CaseScale, noise: float = 0.0) -> None:
         self._cluster = _one_gpu(source)
         check_noise(noise)
         self._noise = noise

@@ -26,7 +26,7 @@ from recsmith._version import __version__
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs.collectives import INTER_HOST_EFFICIENCY, INTRA_HOST_EFFICIENCY, latency, ranks_per_host
 from recsmith.errors import UsageError
-from recsmith.hardware.keyed_random import NOISE, KeyedRandom
+from recsmith.hardware.case import NOISE, KeyedRandom
 from recsmith.hardware.simulated import check_noise
 from recsmith.sharding import Collective
 

@@ -3,7 +3,7 @@
     results = launch("package.module:function", {"steps": 10}, ranks=4, hosts=2)
 
 Each rank runs `function(**arguments)` inside an initialised process group and returns plain JSON data. What the user
-need not know is done here: a free port and the interface that gloo must use (loopback.py), one torchrun agent per
+need not know is done here: a free port and the interface that gloo must use (machine.py), one torchrun agent per
 emulated host (agent.py), a teardown that does not abort (worker.py), the output of a failing rank, and the end of all
 children when the parent is interrupted or dies. Linux only.
 """
@@ -24,10 +24,9 @@ from recsmith import errors
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs.agent import PARENT
-from recsmith.jobs.loopback import LOOPBACK, free_port, loopback_interface
-from recsmith.jobs.machine import free_cores
-from recsmith.jobs.safe_path import places_of_modules
-from recsmith.jobs.telling import TOLD, Listener
+from recsmith.jobs.log import LOG_FILE, JobLog
+from recsmith.jobs.machine import LOOPBACK, free_cores, free_port, loopback_interface
+from recsmith.jobs.processes import places_of_modules
 from recsmith.jobs.worker import SENTENCE
 
 TIMEOUT_S = 600.0  # seconds of a job, where its caller knows no better
@@ -38,14 +37,14 @@ POLL_S = 0.05  # seconds between two checks of the agents: short beside the seco
 
 def launch(
     function: str, arguments: dict[str, Any], *, ranks: int, hosts: int = 1, timeout_s: float = TIMEOUT_S,
-    restarts: int = 0, names_modules: bool = False, on_told: Callable[[Any], object] | None = None,
+    restarts: int = 0, names_modules: bool = False, on_message: Callable[[Any], object] | None = None,
 ) -> list[Any]:  # fmt: skip
     """What `function` (written 'package.module:name') returned on each of `ranks` local ranks, in order of ranks.
 
     hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data. restarts: how
     often all ranks are started again after one has failed.
     names_modules: the arguments name modules of the user's, which may lie in the working folder.
-    on_told(words): hears what rank 0 tells (telling.py). The function is found wherever this process finds modules
+    on_message(message): gets what rank 0 writes (log.py). The function is found wherever this process finds modules
     (sys.path), so a script can name one of its own; jobs of RecSmith's own import nothing from the working folder. The
     ranks use nccl where each has a GPU of its own, gloo on CPU elsewhere.
 
@@ -60,17 +59,17 @@ def launch(
     with tempfile.TemporaryDirectory(prefix="recsmith-job-") as name:
         folder = Path(name)
         (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments}))
-        told = folder / "told.jsonl"
+        log = folder / "log.jsonl"
         with _agents(
             folder,
             ranks,
             hosts,
             restarts,
-            _environment(ranks, own=function.startswith("recsmith.") and not names_modules) | {TOLD: str(told)},
+            _environment(ranks, own=function.startswith("recsmith.") and not names_modules) | {LOG_FILE: str(log)},
         ) as agents:
-            for words in _until_ended(agents, folder, timeout_s, Listener(told)):
-                if on_told:
-                    on_told(words)
+            for message in _until_ended(agents, folder, timeout_s, JobLog(log)):
+                if on_message:
+                    on_message(message)
         return [_result(folder, rank) for rank in range(ranks)]
 
 
@@ -101,7 +100,7 @@ def _agents(
 
 
 def _environment(ranks: int, *, own: bool) -> dict[str, str]:
-    """Of agents and ranks: cores shared evenly, the loopback interface, and where modules are found (safe_path.py)."""
+    """Of agents and ranks: cores shared evenly, the loopback interface, and where modules are found (processes.py)."""
     threads = max(1, free_cores() // ranks)
     fixed = {
         "GLOO_SOCKET_IFNAME": loopback_interface(),
@@ -129,13 +128,11 @@ def _end(agents: list[subprocess.Popen[bytes]]) -> None:
             agent.wait()
 
 
-def _until_ended(
-    agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float, listener: Listener
-) -> Generator[Any]:
-    """What the job tells until all of its agents have ended well."""
+def _until_ended(agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float, log: JobLog) -> Generator[Any]:
+    """The messages of the job until all of its agents have ended well."""
     deadline = time.monotonic() + timeout_s
     while any(agent.poll() is None for agent in agents):
-        yield from listener.news()
+        yield from log.new_messages()
         if any(agent.poll() for agent in agents):
             break
         if time.monotonic() > deadline:
@@ -145,7 +142,7 @@ def _until_ended(
         time.sleep(POLL_S)
     if any(agent.poll() for agent in agents):
         raise _failure(folder)
-    yield from listener.news()
+    yield from log.new_messages()
 
 
 def _failure(folder: Path) -> RecSmithError:
@@ -153,8 +150,8 @@ def _failure(folder: Path) -> RecSmithError:
     for error in _errors(folder)[:1]:
         sentence = error.with_suffix(SENTENCE)
         if sentence.exists():
-            said = json.loads(sentence.read_text())
-            return getattr(errors, said["kind"], RecSmithError)(said["message"])
+            raised = json.loads(sentence.read_text())
+            return getattr(errors, raised["kind"], RecSmithError)(raised["message"])
     return RecSmithError(f"a rank of the local job failed\n{_failing_output(folder)}")
 
 

@@ -1,7 +1,12 @@
-"""Processor, free cores and free memory of this machine, as Linux reports them."""
+"""This machine, as Linux reports it: processor, free cores and memory, and the loopback interface of local jobs."""
 
 import os
+import secrets
+import socket
+from contextlib import suppress
 from pathlib import Path
+
+from recsmith.errors import RecSmithError
 
 
 def describe_cpu() -> str:
@@ -38,3 +43,35 @@ def _last_cache() -> str:
         return Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
     except OSError:
         return "unknown"
+
+
+LOOPBACK = "127.0.0.1"
+FIRST_PORT, PORTS = 20_000, 12_000  # below 32768, where Linux begins to give ports to outgoing connections
+TRIES = 100  # of ports drawn at random; nearly all are free
+_IFF_LOOPBACK = 0x8  # of an interface's flags, netdevice(7)
+
+
+def loopback_interface() -> str:
+    """Name of the loopback interface; gloo picks another one, and hangs, where this is not said."""
+    for _, name in socket.if_nameindex():
+        flags = Path("/sys/class/net") / name / "flags"
+        if flags.exists() and int(flags.read_text(), 16) & _IFF_LOOPBACK:
+            return name
+    return "lo"
+
+
+def free_port() -> int:
+    """A port of LOOPBACK that is free now, and that no outgoing connection takes before torchrun listens.
+
+    Raises:
+        RecSmithError: none of those drawn was free.
+    """
+    for _ in range(TRIES):
+        port = FIRST_PORT + secrets.randbelow(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    last = FIRST_PORT + PORTS - 1
+    raise RecSmithError(
+        f"found no free port on {LOOPBACK} in {TRIES} tries from {FIRST_PORT} to {last}; free one and try again"
+    )

@@ -1,27 +1,110 @@
-"""A plan's model sharded by DistributedModelParallel, with the weights that each rank holds.
+"""A plan's model, sharded by DistributedModelParallel or DMPCollection (2D parallelism), and the weights of each rank.
 
 Every function here runs on all ranks of a job (launch.py).
 """
 
+import importlib.util
 import os
+import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from types import CodeType
+from typing import Any, NamedTuple, cast
 
 import torch
+import torch.distributed as dist
 import torchrec.optim
 from torch import nn
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torch.distributed.remote_device import _remote_device
 from torch.distributed.tensor import DTensor
+from torchrec.distributed import model_parallel
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.sharding_plan import get_default_sharders
+from torchrec.distributed.types import ModuleSharder, ParameterSharding, ShardingPlan
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
 from recsmith.adapters.convert import to_sharding_plan
-from recsmith.adapters.topology import device_type
-from recsmith.jobs.replicated_model import replicated
+from recsmith.adapters.topology import collection_arguments, device_type
+from recsmith.clusters import Cluster
 from recsmith.jobs.workload_model import WorkloadModel, with_model_collections
 from recsmith.plans import Plan
+
+
+def replicated(
+    model: nn.Module,
+    sharding_plan: ShardingPlan,
+    cluster: Cluster,
+    *,
+    device: torch.device,
+    sharders: list[ModuleSharder[nn.Module]],
+) -> model_parallel.DMPCollection:
+    """The model in as many sharding groups as the cluster says, each sharded by the plan, which TorchRec changes.
+
+    gloo averages nothing, so its replicas sum and divide instead.
+    """
+    assert dist.group.WORLD is not None
+    made = _collection_class()(
+        module=model, device=device, plan=sharding_plan, sharders=sharders, global_pg=dist.group.WORLD,
+        **collection_arguments(cluster),
+    )  # fmt: skip
+    if device.type == "cpu":
+        made.set_all_reduce_hook(_Mean(made.device_mesh.get_group("replicate")))
+    return made
+
+
+class _Mean:
+    """Averages tensors over a group in place, one by one."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self._group = group
+
+    def __call__(self, tensors: list[torch.Tensor]) -> None:
+        for tensor in tensors:
+            dist.all_reduce(tensor, group=self._group)
+            tensor /= self._group.size()
+
+
+class _WithoutAssertions(SourceFileLoader):
+    """Loads a module as `python -O` would, which compiles assertions away."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return compile(self.get_data(path), path, "exec", dont_inherit=True, optimize=1)
+
+
+@cache
+def _collection_class() -> Any:
+    """TorchRec's DMPCollection; where there is no GPU, from its source without the assertion that asks for one."""
+    if torch.cuda.is_available():
+        return model_parallel.DMPCollection
+    name = "recsmith_cpu_model_parallel"
+    path = str(model_parallel.__file__)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_WithoutAssertions(name, path))
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+    class CpuDMPCollection(module.DMPCollection):
+        """Shards lie on `cpu`, where TorchRec's remapped plan numbers devices: cpu:1."""
+
+        def _remap_sharding_plan(self, plan: ShardingPlan, *args: Any, **keywords: Any) -> None:
+            super()._remap_sharding_plan(plan, *args, **keywords)
+            for shard in _shards_of(plan):
+                shard.placement = _remote_device(f"rank:{shard.placement.rank()}/cpu")
+
+    return CpuDMPCollection
+
+
+def _shards_of(plan: ShardingPlan) -> Iterator[Any]:
+    for module in plan.plan.values():
+        for parameter in cast(dict[str, ParameterSharding], module).values():
+            yield from getattr(parameter.sharding_spec, "shards", ())
+
 
 # The keywords are arbitrary but large enough for training to move weights by 1e-3 and more.
 OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {

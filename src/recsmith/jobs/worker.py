@@ -60,13 +60,13 @@ def join_group(backend: str) -> None:
     try:
         store, rank, world_size = next(iter(rendezvous("env://", timeout=TIMEOUT)))
     except dist.DistNetworkError as error:
-        raise RecSmithError(_no_meeting(str(error))) from None
+        raise RecSmithError(_unreachable(str(error))) from None
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     own = PrefixStore(f"recsmith/attempt-{attempt}", store)
     dist.init_process_group(backend, store=own, rank=rank, world_size=world_size, timeout=TIMEOUT)
 
 
-def _no_meeting(problem: str) -> str:
+def _unreachable(problem: str) -> str:
     place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     if "EADDRINUSE" in problem or "already in use" in problem:
         return f"another program listens at {place}, where ranks would meet; export another MASTER_PORT on every host"

@@ -15,7 +15,7 @@ from recsmith.costs.neural.files import HeldOut, NoiseFloor
 from recsmith.costs.weight_files import SUFFIX, card_path, starts_with_card
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.files import check_target, starts_with_schema
-from recsmith.measuring.rank_correlation import kendall_tau
+from recsmith.measuring.statistics import kendall_tau
 
 
 def check_output(output: str) -> None:

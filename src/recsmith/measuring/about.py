@@ -1,7 +1,8 @@
-"""What a folder of measurements holds, as its file about.json says: kind, hardware, seed, scale and ranks."""
+"""What a folder of measurements holds, as its file about.json says, and the folders that ship with the package."""
 
 import json
 import os
+from importlib import resources
 from pathlib import Path
 from typing import cast
 
@@ -85,3 +86,19 @@ def write_about(path: Path, about: About) -> None:
         raise UsageError(f"'{path}' holds '{strange[0]}' and no about.json; give a new or an empty folder")
     fields = {name: getattr(about, name) for name in About.__dataclass_fields__}
     write_text(str(path / ABOUT_NAME), json.dumps({"schema": SCHEMA, **fields}, indent=2) + "\n")
+
+
+PREFIX = "shipped:"  # of names that mean a folder of the package
+
+
+def locate(folder: str) -> Path:
+    """The folder of a path, or of 'shipped:<name>'; UsageError where none of that name ships."""
+    if not folder.startswith(PREFIX):
+        return Path(folder)
+    home = Path(str(resources.files("recsmith.measuring"))) / "shipped"
+    name = folder.removeprefix(PREFIX)
+    there = sorted(entry.name for entry in home.iterdir() if entry.is_dir()) if home.is_dir() else []
+    if name not in there:
+        names = f"there are {', '.join(there)}" if there else "none do; `make measurements` makes them"
+        raise UsageError(f"no measurements '{name}' ship with this version; {names}")
+    return home / name

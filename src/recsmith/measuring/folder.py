@@ -1,4 +1,4 @@
-"""A folder of measurements, open for writing: append-only, and safe against kill -9 and full disks.
+"""A folder of measurements, read, or open for writing: append-only, and safe against kill -9 and full disks.
 
     about.json               what is measured here; written first, never changed
     journal.jsonl            rows that no part holds yet
@@ -9,16 +9,134 @@ part, written beside and renamed. A journal that was folded and not yet removed 
 interruption loses at most the row that was being measured.
 """
 
-from collections.abc import Generator
+import fcntl
+import os
+import re
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from recsmith._types import noun
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.measuring.about import About, load_about, write_about
-from recsmith.measuring.folder_lock import lock_folder
-from recsmith.measuring.journal import Journal, Row, read_journal
-from recsmith.measuring.parquet_parts import has_pyarrow, last_folded, write_part
-from recsmith.measuring.row_checks import line_check
-from recsmith.measuring.rows import whole_rows
+from recsmith.measuring.checks import line_check, missing
+from recsmith.measuring.columns import COLUMNS
+from recsmith.measuring.journal import NAME, Journal, Row, read_journal
+from recsmith.measuring.parquet_parts import has_pyarrow, last_folded, part_files, read_part, write_part
+
+# Files that were being written: write_text adds 8 random characters to the name, a part gets a dot before it.
+_LEFTOVER = re.compile(r"\.(?:(?:about|settings|alpha-beta)\.json\.[a-z0-9_]{8}|part-[0-9]{9,16}-[0-9]{9,16}\.parquet)")
+
+
+@contextmanager
+def lock_folder(path: Path) -> Generator[None]:
+    """A folder for this process alone, made if need be; free again when the process ends, however it does.
+
+    Raises:
+        UsageError: another process has it, or it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        folder = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"cannot write to '{path}': {error.strerror}; choose a folder you may write to") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove_leftovers(path)
+        yield
+    except BlockingIOError:
+        raise UsageError(f"another run writes to '{path}'; wait for it, or give another folder") from None
+    finally:
+        os.close(folder)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what processes that were killed while they wrote have left; the lock says that none writes now."""
+    for entry in os.scandir(path):
+        if _LEFTOVER.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            Path(entry.path).unlink()
+
+
+def journal_rows(path: Path) -> list[Row]:
+    """Rows of the journal that no part holds, in order of positions.
+
+    Raises:
+        UsageError: the folder holds no measurements.
+        CorruptFile: a line of the journal is not what measuring writes, or about.json or a part's name is damaged.
+    """
+    folded = last_folded(path)
+    lines = read_journal(path, line_check(load_about(path)))
+    return [row for row in lines if row.get("position", -1) > folded]
+
+
+def whole_rows(path: Path, names: Sequence[str] | None = None) -> list[Row]:
+    """Rows of the journal that no part holds, each of which has a value in each column that must have one.
+
+    names: of the columns that are asked for; all by default.
+
+    Raises:
+        UsageError, CorruptFile: as journal_rows does, or a row has no value.
+    """
+    rows, kind = journal_rows(path), load_about(path).kind
+    for row in rows:
+        lost = missing(row, kind, [column.name for column in COLUMNS[kind]] if names is None else names)
+        if lost:
+            raise CorruptFile(
+                f"'{path / NAME}' is damaged: the row of position {row['position']} has no {lost}; remove its line"
+            )
+    return rows
+
+
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Columns of all rows of a folder, parts and journal, in order of positions.
+
+    Raises:
+        UsageError: the folder holds no measurements.
+        CorruptFile: a part or the journal is damaged, or of another schema.
+        MissingExtra: there are parts and no pyarrow.
+    """
+    about = load_about(path)
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for part in part_files(path):
+        table = read_part(part, about, names)
+        for name in names:
+            columns[name] += table[name].to_pylist()
+    for row in whole_rows(path, names):
+        for name in names:
+            columns[name].append(row.get(name))
+    return columns
+
+
+@noun
+class Limit:
+    """A run ends after budget_s seconds, or once its folder holds so many samples; whichever comes first.
+
+    samples: steady samples of compute measurements, exchanges of comm measurements.
+
+    Raises:
+        UsageError: neither is given, or nothing can be measured within it.
+    """
+
+    budget_s: float | None = None
+    samples: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that there is one, and that something can be done within it."""
+        if self.budget_s is None and self.samples is None:
+            raise UsageError("nothing says when to stop; give a --budget such as 20m, or a number of --samples")
+        if self.budget_s is not None and self.budget_s <= 0:
+            raise UsageError(
+                f"the budget is {self.budget_s:g} s, in which nothing can be measured; give for example 20m"
+            )
+        if self.samples is not None and self.samples < 1:
+            raise UsageError(f"{self.samples} samples are none; ask for at least 1")
+
+    def reached(self, samples: int, elapsed_s: float) -> bool:
+        """Whether a run ends: samples are those of its folder, elapsed_s its seconds up to now."""
+        enough = self.samples is not None and samples >= self.samples
+        return enough or (self.budget_s is not None and elapsed_s >= self.budget_s)
+
 
 PART_ROWS = 5000  # rows of a part; larger: fewer files, but a longer journal to read where there is no pyarrow
 NOTHING = -1  # in place of a position: no row is being measured

@@ -18,9 +18,7 @@ from recsmith._install import PARQUET
 from recsmith.errors import CorruptFile, MissingExtra, RecSmithError
 from recsmith.files import is_regular_file
 from recsmith.measuring.about import About
-from recsmith.measuring.columns import COLUMNS, SCHEMA, MeasurementKind
-from recsmith.measuring.journal import Row
-from recsmith.measuring.part_checks import (
+from recsmith.measuring.checks import (
     MOST_BYTES,
     empty_trouble,
     needed_columns,
@@ -28,6 +26,8 @@ from recsmith.measuring.part_checks import (
     size_trouble,
     values_trouble,
 )
+from recsmith.measuring.columns import COLUMNS, SCHEMA, MeasurementKind
+from recsmith.measuring.journal import Row
 
 SCHEMA_KEY = b"recsmith.schema"  # of the metadata of a parquet file
 _NAME = re.compile(r"part-([0-9]{9,15})-([0-9]{9,15})\.parquet")

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from recsmith.measuring.about import load_about
-from recsmith.measuring.comm.alpha_beta import fit_alpha_beta
-from recsmith.measuring.compute.correctness import Agreement
-from recsmith.measuring.compute.summary import Summary, summarize
-from recsmith.measuring.rows import read_columns
+from recsmith.measuring.comm import fit_alpha_beta
+from recsmith.measuring.correctness import KernelAgreement
+from recsmith.measuring.folder import read_columns
+from recsmith.measuring.summary import Summary, summarize
 from recsmith.reports.layout import plain_line
 from recsmith.units import format_size, format_time
 
@@ -97,7 +97,7 @@ def _exchanges(path: Path) -> dict[str, Any]:
     }
 
 
-def kernel_check_lines(found: Sequence[Agreement]) -> list[str]:
+def kernel_check_lines(found: Sequence[KernelAgreement]) -> list[str]:
     """The largest relative differences of each optimizer and data type; those beyond rounding are called wrong."""
     return [
         f"{'optimizer':<16}{'weights':<9}{'cases':>5}  outputs differ by  updated weights by",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 
-from recsmith.adapters.reshard.report import Resharded, TableChange
+from recsmith.adapters.reshard import Resharded, TableChange
 from recsmith.analyses.replan_curve import CurvePoint, ReplanCurve
 from recsmith.files import Raw, encode
 from recsmith.planning.replan import Replanned

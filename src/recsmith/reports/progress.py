@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from recsmith.units import counted, format_size, format_time
 
 if TYPE_CHECKING:  # modules that import torch or numpy, which printing help does not need
-    from recsmith.adapters.reshard.report import Moving
+    from recsmith.adapters.reshard import ReshardProgress
     from recsmith.bench.sharding import BenchProgress
     from recsmith.learning.policies import DreamShardIteration
     from recsmith.learning.training_loop import Epoch
-    from recsmith.measuring.compute.run import MeasuringProgress
-    from recsmith.verifying.jobs.verification import JobProgress
-    from recsmith.verifying.kernels.visits import VisitProgress
+    from recsmith.measuring.compute import MeasuringProgress
+    from recsmith.verifying.verification import JobProgress
+    from recsmith.verifying.visits import VisitProgress
 
 
 def measuring_words(progress: "MeasuringProgress") -> str:
@@ -51,7 +51,7 @@ def bench_words(progress: "BenchProgress") -> str:
     return f"{progress.what}: {progress.done:,} of {progress.total:,}, {progress.elapsed_s / 60:.1f} min"
 
 
-def moving_words(progress: "Moving") -> str:
+def moving_words(progress: "ReshardProgress") -> str:
     """Of `recsmith reshard`."""
     return f"{format_size(progress.done)} of {format_size(progress.total)} written"
 

@@ -7,11 +7,17 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from recsmith.files import Raw
-from recsmith.measuring.intervals import Interval
+from recsmith.measuring.statistics import Interval
 from recsmith.reports.layout import grid, line, plain_grid, plain_line
 from recsmith.units import format_size, format_time
-from recsmith.verifying.jobs.verification import JobVerification, RankMeasure
-from recsmith.verifying.kernels.verification import KernelVerification, PlanSteps, RankExchange, RankKernels
+from recsmith.verifying.verification import (
+    JobVerification,
+    KernelVerification,
+    PlanSteps,
+    RankExchange,
+    RankKernels,
+    RankMeasure,
+)
 
 KERNEL_VERIFICATION_SCHEMA = "recsmith/measured-plans/1"
 UNQUIET = 0.25  # slowest probe of a visit over the fastest - 1, above which a note doubts the machine; not tuned

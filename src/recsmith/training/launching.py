@@ -62,7 +62,7 @@ def train(
     with passing_on_signals(pid), engine_for_ranks(made):
         results = launch(
             LOOP, {"run": run_to_raw(made)}, ranks=local_ranks(made), timeout_s=float("inf"), restarts=max_restarts,
-            on_told=hear, names_modules=names_modules(made),
+            on_message=hear, names_modules=names_modules(made),
         )  # fmt: skip
     return results[0]
 
@@ -174,7 +174,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     from recsmith.training.plan_rules import check_sequences
     from recsmith.training.sources import open_data, open_source
     from recsmith.training.tables.dedup_parts import deduplication_of
-    from recsmith.verifying.jobs.predicted_memory import predicted_bytes
+    from recsmith.verifying.job_memory import predicted_bytes
 
     environment = launcher_environment()
     ranks = int(environment["WORLD_SIZE"]) if environment else local_ranks(made)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recsmith.files import Raw, write_text
-from recsmith.jobs.board import Board
-from recsmith.jobs.telling import TOLD, tell
+from recsmith.jobs.log import LOG_FILE, Board, write_message
 from recsmith.units import format_time
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ Item = TypeVar("Item")
 
 def tell_pid() -> None:
     """Tell the process that started this job which one to ask to end; a launcher knows."""
-    if TOLD in os.environ:
-        tell({"pid": os.getpid()})
+    if LOG_FILE in os.environ:
+        write_message({"pid": os.getpid()})
 
 
 class RunLog:
@@ -57,8 +56,8 @@ class RunLog:
         """Tell the process that started this job, or stderr where a launcher did."""
         if self.rank:
             return
-        if TOLD in os.environ:
-            tell(message)
+        if LOG_FILE in os.environ:
+            write_message(message)
         else:
             print(f"recsmith: {progress_text(message)}", file=sys.stderr, flush=True)  # noqa: T201
 

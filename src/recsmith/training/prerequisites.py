@@ -2,7 +2,7 @@
 
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
-from recsmith.jobs.board import require_tensorboard
+from recsmith.jobs.log import require_tensorboard
 from recsmith.training.run import Run
 
 

@@ -12,7 +12,7 @@ from recsmith.errors import UsageError
 from recsmith.learning.comm import comm_noise, digest, read_exchanges, split_blocks
 from recsmith.learning.comm.learn import WaitedAlphaBeta
 from recsmith.measuring.about import About
-from recsmith.measuring.comm.exchanges import GPU, draw_exchange
+from recsmith.measuring.exchanges import GPU, draw_exchange
 from recsmith.measuring.folder import open_folder
 
 

@@ -14,10 +14,10 @@ from recsmith.hardware import SCALES
 from recsmith.learning import costs
 from recsmith.learning.costs import mapped, noise_floor, read_groups, work_of_case
 from recsmith.learning.preparation import split
-from recsmith.measuring.compute.cases import Cases
-from recsmith.measuring.compute.run import measure_compute
-from recsmith.measuring.compute.samples import SLOW_PROBE
-from recsmith.measuring.limit import Limit
+from recsmith.measuring.cases import Cases
+from recsmith.measuring.compute import measure_compute
+from recsmith.measuring.folder import Limit
+from recsmith.measuring.samples import SLOW_PROBE
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(0, 5))

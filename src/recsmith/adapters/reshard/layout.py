@@ -1,4 +1,4 @@
-"""Where the shards of a plan lie in their tables, and in the entries of a checkpoint.
+"""Where the shards of a plan lie in their tables and in a checkpoint, and the file that names the plan of a checkpoint.
 
 R rows, D columns, P column pieces of a table
 weights and element-wise state (R, D): a shard's block is its rows and columns
@@ -9,9 +9,12 @@ row-wise state of dense optimizers (R, 1): whole, as data_parallel tables are
 
 import hashlib
 import json
+from pathlib import Path
 
-from recsmith._types import record
-from recsmith.plans import Placement, Plan
+from recsmith._types import Source, record
+from recsmith.errors import CorruptFile, PlanMismatch, UsageError
+from recsmith.files import check_schema, parse_json, read_text, source_text, write_text
+from recsmith.plans import Placement, Plan, load_plan
 from recsmith.sharding import Shard
 from recsmith.workloads import Table
 
@@ -19,7 +22,7 @@ Range = tuple[int, int]  # [a, b)
 
 
 @record
-class Block:
+class TableBlock:
     """A shard as a checkpoint stores it once: rows and columns of a table, number of its column piece, rank."""
 
     rows: Range
@@ -29,12 +32,12 @@ class Block:
 
 
 @record
-class Layout:
+class TableLayout:
     """A table with its placement, and the blocks that a checkpoint stores of it."""
 
     table: Table
     placement: Placement
-    blocks: tuple[Block, ...]
+    blocks: tuple[TableBlock, ...]
 
     @property
     def name(self) -> str:
@@ -52,25 +55,26 @@ class Layout:
         return tuple(dict.fromkeys(block.columns for block in self.blocks))
 
 
-def layouts(plan: Plan) -> dict[str, Layout]:
+def layouts(plan: Plan) -> dict[str, TableLayout]:
     """Layouts of all tables by name."""
     placements = {placement.table: placement for placement in plan.placements}
     tables = sorted(plan.workload.tables, key=lambda table: table.name)
     return {table.name: _layout(table, placements[table.name], plan, number) for number, table in enumerate(tables)}
 
 
-def _layout(table: Table, placement: Placement, plan: Plan, number: int) -> Layout:
+def _layout(table: Table, placement: Placement, plan: Plan, number: int) -> TableLayout:
     widths = placement.widths_of(table.embedding_dim)
     shards = placement.kind.shards(table, placement.ranks, widths, plan.cluster)
     if placement.sharding_type == "data_parallel":  # one rank writes the copy that all have; another for each table
         shards = (shards[number % len(shards)],)
-    return Layout(table=table, placement=placement, blocks=_blocks(shards))
+    return TableLayout(table=table, placement=placement, blocks=_blocks(shards))
 
 
-def _blocks(shards: tuple[Shard, ...]) -> tuple[Block, ...]:
+def _blocks(shards: tuple[Shard, ...]) -> tuple[TableBlock, ...]:
     pieces = {columns: number for number, columns in enumerate(dict.fromkeys(shard.columns for shard in shards))}
     return tuple(
-        Block(rows=shard.rows, columns=shard.columns, piece=pieces[shard.columns], rank=shard.rank) for shard in shards
+        TableBlock(rows=shard.rows, columns=shard.columns, piece=pieces[shard.columns], rank=shard.rank)
+        for shard in shards
     )
 
 
@@ -85,3 +89,44 @@ def fingerprint(plan: Plan) -> str:
         for name, each in layouts(plan).items()
     ]
     return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
+
+
+FINGERPRINT = "recsmith.json"
+SCHEMA = "recsmith/checkpoint/1"
+
+
+def tie_checkpoint(checkpoint: Source, plan: Plan | Source) -> None:
+    """Write into a checkpoint's folder under which plan it was saved; call it on one rank, after the save.
+
+    `recsmith reshard` then refuses any plan with other shards; without it, only one whose shards have other shapes.
+
+    Raises:
+        UsageError: the folder does not exist, or cannot be written to.
+    """
+    folder = Path(source_text(checkpoint, "a folder"))
+    if not folder.is_dir():
+        raise UsageError(f"'{folder}' is no folder; save the checkpoint first")
+    write_fingerprint(folder, load_plan(plan))
+
+
+def write_fingerprint(folder: Path, plan: Plan) -> None:
+    """Write the file."""
+    raw = {"schema": SCHEMA, "fingerprint": fingerprint(plan), "plan": plan.digest}
+    write_text(str(folder / FINGERPRINT), json.dumps(raw, indent=1) + "\n")
+
+
+def check_fingerprint(folder: Path, plan: Plan) -> None:
+    """Refuse a plan under which the checkpoint was not written, where the checkpoint says so."""
+    path = folder / FINGERPRINT
+    if not path.exists():
+        return
+    raw = parse_json(read_text(str(path)), str(path))
+    found = check_schema(raw, SCHEMA, str(path)).get("fingerprint") if isinstance(raw, dict) else None
+    if not isinstance(found, str):
+        raise CorruptFile(f"'{path}' names no fingerprint; delete it, then the shards alone are compared")
+    if found != fingerprint(plan):
+        raise PlanMismatch(
+            f"'{folder}' was written under a plan with other shards than the old plan: its fingerprint is "
+            f"{found[:12]}, the plan's {fingerprint(plan)[:12]}; give the plan that the job ran, or delete '{path}' to "
+            "compare the shapes of shards alone"
+        )

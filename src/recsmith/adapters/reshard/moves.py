@@ -1,18 +1,31 @@
-"""The new checkpoint, entry by entry: what every chunk is made of, and what becomes of each table."""
+"""The new checkpoint, entry by entry: what every chunk is made of, and what becomes of each table.
+
+Everything is checked before anything is written.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from recsmith._types import record
-from recsmith.adapters.reshard.inert_pickle import DTYPES
-from recsmith.adapters.reshard.layout import Layout
-from recsmith.adapters.reshard.report import StateChange, TableChange
+from recsmith.adapters.checkpoints import DTYPES, Checkpoint, Entry
+from recsmith.adapters.reshard import StateChange, TableChange
+from recsmith.adapters.reshard.layout import TableLayout, layouts
 from recsmith.adapters.reshard.sources import Copy, Filled, Item, filled, held, moved, moved_rows, sizes_of
-from recsmith.adapters.reshard.states import Kept, State, counterparts, states_of
-from recsmith.adapters.reshard.stored import Entry
-from recsmith.adapters.reshard.table_entries import TableEntries, state_path, weight_path
+from recsmith.adapters.reshard.table_entries import (
+    EntriesByName,
+    Kept,
+    State,
+    TableEntries,
+    counterparts,
+    is_keyed_by_number,
+    kept_by,
+    state_path,
+    states_of,
+    weight_path,
+)
 from recsmith.errors import PlanMismatch, UsageError
+from recsmith.plans import Plan, check_placements
 
 Init = Literal["zeros", "uniform"]
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -38,7 +51,7 @@ class NewEntry:
 class Before:
     """A table of the old checkpoint: where it lay and what is stored of it."""
 
-    layout: Layout
+    layout: TableLayout
     entries: TableEntries
 
 
@@ -50,7 +63,7 @@ def untouched(entry: Entry, rank: int) -> NewEntry:
     return NewEntry(path=entry.path, dtype=entry.dtype, sizes=entry.sizes, items=items)
 
 
-def move_table(before: Before, after: Layout, kept: Kept | None) -> tuple[list[NewEntry], TableChange]:
+def move_table(before: Before, after: TableLayout, kept: Kept | None) -> tuple[list[NewEntry], TableChange]:
     """A table that stays: its entries under the new plan. kept: of the new kind of optimizer, where that changes."""
     weight = before.entries.weight
     olds = held(weight, before.layout, "element-wise")
@@ -64,7 +77,7 @@ def move_table(before: Before, after: Layout, kept: Kept | None) -> tuple[list[N
 
 
 def _continued(
-    before: Before, after: Layout, kept: Kept | None
+    before: Before, after: TableLayout, kept: Kept | None
 ) -> Iterator[tuple[State, tuple[str | int, ...], State | None]]:
     """Each state that the table will have, its path, and the state that it continues (None: it begins anew)."""
     states = states_of(before.entries, before.layout)
@@ -83,7 +96,7 @@ def _continued(
 
 
 def _move_state(
-    state: State, path: tuple[str | int, ...], source: State | None, before: Before, after: Layout
+    state: State, path: tuple[str | int, ...], source: State | None, before: Before, after: TableLayout
 ) -> tuple[NewEntry, str]:
     if state.shape == "scalar":
         return _scalar(state, path, after), "exact" if state.like else "reset"
@@ -97,7 +110,7 @@ def _move_state(
 
 
 def add_table(
-    after: Layout, sibling: Before | None, kept: Kept | None, init: Init | None, seed: int
+    after: TableLayout, sibling: Before | None, kept: Kept | None, init: Init | None, seed: int
 ) -> tuple[list[NewEntry], TableChange]:
     """A new table. sibling: a table of its collection, which shows how the collection's entries are called."""
     table = after.table
@@ -126,7 +139,7 @@ def add_table(
     return made, _change(after, None, made, changes)
 
 
-def _scalar(state: State, path: tuple[str | int, ...], after: Layout) -> NewEntry:
+def _scalar(state: State, path: tuple[str | int, ...], after: TableLayout) -> NewEntry:
     """A number that all parameters of an optimizer share, such as its steps; zero where the checkpoint has none."""
     rank = after.blocks[0].rank
     if state.like is not None:
@@ -138,17 +151,19 @@ def _scalar(state: State, path: tuple[str | int, ...], after: Layout) -> NewEntr
     return NewEntry(path=path, dtype=state.dtype, sizes=(), items=(item,))
 
 
-def _zeros(state: State, path: tuple[str | int, ...], after: Layout) -> NewEntry:
+def _zeros(state: State, path: tuple[str | int, ...], after: TableLayout) -> NewEntry:
     return _entry(path, state.dtype, after, state.shape, filled(after, state.shape, after.dense))
 
 
 def _entry(
-    path: tuple[str | int, ...], dtype: str | None, after: Layout, shape: str, items: list[Item]
+    path: tuple[str | int, ...], dtype: str | None, after: TableLayout, shape: str, items: list[Item]
 ) -> NewEntry:  # fmt: skip
     return NewEntry(path=path, dtype=dtype, sizes=sizes_of(after, shape, after.dense), items=tuple(items))
 
 
-def _change(after: Layout, before: Layout | None, made: list[NewEntry], states: list[StateChange]) -> TableChange:
+def _change(
+    after: TableLayout, before: TableLayout | None, made: list[NewEntry], states: list[StateChange]
+) -> TableChange:
     return TableChange(
         table=after.table.name, before=before.placement.sharding_type if before else None,
         after=after.placement.sharding_type, bytes=sum(bytes_of(entry) for entry in made), states=tuple(states),
@@ -170,3 +185,98 @@ def stored_bytes(item: Item, dtype: str | None) -> int:
 def siblings(tables: Mapping[str, Before]) -> dict[tuple[str, bool], Before]:
     """One table of each collection (and of each kind, pooled or not, where plans name no collections)."""
     return {(each.layout.table.collection, each.layout.table.pooled): each for each in tables.values()}
+
+
+def plan_moves(
+    stored: Checkpoint, before: Plan, after: Plan, init: Init | None, seed: int
+) -> tuple[list[NewEntry], list[TableChange], int]:
+    """All entries of the new checkpoint, what becomes of each table, and how many entries pass through."""
+    _check_plans(before, after)
+    olds, news = layouts(before), layouts(after)
+    _check_tables(olds, news)
+    named = EntriesByName(stored.entries.values(), str(stored.folder))
+    tables = {name: Before(layout=layout, entries=named.find(layout)) for name, layout in olds.items()}
+    named.check_unplanned(each.entries for each in tables.values())
+    _check_numbered(stored, olds, news)
+    found = {name: each.entries for name, each in tables.items()}
+    kept = {
+        dense: kept_by(dense, found, olds, stored.entries, after.workload.optimizer) for dense in (False, True)
+    }  # by whether a dense optimizer keeps it
+    entries: list[NewEntry] = []
+    changes: list[TableChange] = []
+    examples = siblings(tables)
+    for name, layout in news.items():
+        if name in tables:
+            made, change = move_table(tables[name], layout, kept[layout.dense])
+        else:
+            example = examples.get((layout.table.collection, layout.table.pooled))
+            made, change = add_table(layout, example, kept[layout.dense], init, seed)
+        entries += made
+        changes.append(change)
+    changes += [_removed(layout) for name, layout in olds.items() if name not in news]
+    of_tables = {entry.key for each in tables.values() for entry in each.entries.all}
+    rest = [entry for key, entry in stored.entries.items() if key not in of_tables]
+    world = after.cluster.world_size
+    entries += [untouched(entry, number % world) for number, entry in enumerate(rest)]
+    _check_names(entries)
+    _check_whole(entries)
+    return entries, sorted(changes, key=lambda change: change.table), len(rest)
+
+
+def _removed(layout: TableLayout) -> TableChange:
+    return TableChange(table=layout.table.name, before=layout.placement.sharding_type, after=None, bytes=0)
+
+
+def _check_plans(before: Plan, after: Plan) -> None:
+    """Refuse plans that cannot be run, and those of 2D jobs."""
+    for plan in (before, after):
+        check_placements(plan.placements, plan.workload, plan.cluster)  # plans of Python were not read from a file
+        if plan.cluster.replication is not None:
+            raise UsageError(
+                "a plan of a 2D job (sharding groups) cannot be resharded yet; load its checkpoint in a job"
+            )
+
+
+def _check_tables(olds: dict[str, TableLayout], news: dict[str, TableLayout]) -> None:
+    """Refuse tables that are not the same in both plans."""
+    for name in olds.keys() & news.keys():
+        one, other = olds[name].table, news[name].table
+        for what in ("num_embeddings", "embedding_dim", "data_type", "collection"):
+            if getattr(one, what) != getattr(other, what):
+                raise PlanMismatch(
+                    f"table '{name}' has {what} {getattr(one, what)!r} in the old plan and {getattr(other, what)!r} "
+                    "in the new one; resharding moves tables as they are, so call a changed table by a new name"
+                )
+
+
+def _check_numbered(stored: Checkpoint, olds: dict[str, TableLayout], news: dict[str, TableLayout]) -> None:
+    """Refuse a change of the data_parallel tables where a dense optimizer knows its parameters by number alone."""
+    copies = [{name for name, layout in each.items() if layout.dense} for each in (olds, news)]
+    numbered = next((entry for entry in stored.entries.values() if is_keyed_by_number(entry)), None)
+    if numbered is not None and copies[0] != copies[1]:
+        raise PlanMismatch(
+            f"'{numbered.key}' is the state of a parameter that is known by its number, and table "
+            f"'{min(copies[0] ^ copies[1])}' is data_parallel in one plan only, which changes the numbers; save the "
+            "dense optimizer through torchrec.optim.keyed.KeyedOptimizerWrapper"
+        )
+
+
+def _check_names(entries: list[NewEntry]) -> None:
+    """Refuse a new table whose entries would stand in the way of others."""
+    seen: set[str] = set()
+    twin = next((entry.key for entry in entries if entry.key in seen or seen.add(entry.key)), None)
+    if twin is not None:
+        raise PlanMismatch(
+            f"a new table would write entry '{twin}', which the checkpoint has already; rename the table"
+        )
+
+
+def _check_whole(entries: list[NewEntry]) -> None:
+    """Refuse to write an entry whose chunks are not the whole of it: a second look at what the layouts promise."""
+    for entry in entries:
+        written = sum(math.prod(item.sizes) for item in entry.items)
+        if entry.dtype is not None and written != math.prod(entry.sizes):
+            raise PlanMismatch(
+                f"'{entry.key}' has {math.prod(entry.sizes):,} numbers and its shards hold {written:,}; the checkpoint "
+                "is damaged, copy it again"
+            )

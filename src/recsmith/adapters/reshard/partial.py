@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from recsmith.adapters.reshard.stored import Chunk
+from recsmith.adapters.checkpoints import Chunk
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import parse_json, read_bytes
 

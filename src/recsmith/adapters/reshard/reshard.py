@@ -6,21 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from recsmith._types import Source
+from recsmith.adapters.checkpoints import METADATA, Checkpoint, Chunk, read_checkpoint
 from recsmith.adapters.installed import require_torchrec
-from recsmith.adapters.reshard.fingerprints import FINGERPRINT, check_fingerprint, write_fingerprint
-from recsmith.adapters.reshard.layout import fingerprint
-from recsmith.adapters.reshard.moves import Init, NewEntry, bytes_of, stored_bytes
+from recsmith.adapters.reshard import Resharded, ReshardProgress, TableChange
+from recsmith.adapters.reshard.layout import FINGERPRINT, check_fingerprint, fingerprint, write_fingerprint
+from recsmith.adapters.reshard.moves import Init, NewEntry, bytes_of, plan_moves, stored_bytes
 from recsmith.adapters.reshard.partial import Partial, free_bytes, lock, sync
-from recsmith.adapters.reshard.planned_moves import plan_moves
-from recsmith.adapters.reshard.report import Moving, Resharded, TableChange
-from recsmith.adapters.reshard.stored import METADATA, Checkpoint, Chunk, read_checkpoint
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import source_text
 from recsmith.plans import Plan, load_plan
 from recsmith.units import format_size
 
 PARTIAL = ".partial"
-Progress = Callable[[Moving], object]
+Progress = Callable[[ReshardProgress], object]
 
 
 def reshard(
@@ -115,7 +113,7 @@ def _write_items(
     stored: Checkpoint, entries: list[NewEntry], partial: Partial, total: int, done: int,
     on_progress: Progress | None,
 ) -> None:  # fmt: skip
-    from recsmith.adapters.reshard.items import write_item
+    from recsmith.adapters.reshard.writing import write_item
 
     for entry in entries:
         for number, item in enumerate(entry.items):
@@ -128,12 +126,12 @@ def _write_items(
             )  # fmt: skip
             done += stored_bytes(item, entry.dtype)
             if on_progress:
-                on_progress(Moving(done=done, total=total))
+                on_progress(ReshardProgress(done=done, total=total))
     partial.commit()
 
 
 def _complete(entries: list[NewEntry], partial: Partial, target: Path, after: Plan) -> None:
-    from recsmith.adapters.reshard.written_metadata import write_metadata
+    from recsmith.adapters.reshard.writing import write_metadata
 
     write_fingerprint(partial.folder, after)
     sync(partial.folder / FINGERPRINT)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from recsmith._types import record
-from recsmith.adapters.reshard.layout import Block, Layout, Range
-from recsmith.adapters.reshard.stored import Chunk, Entry
+from recsmith.adapters.checkpoints import Chunk, Entry
+from recsmith.adapters.reshard.layout import Range, TableBlock, TableLayout
 from recsmith.errors import PlanMismatch
 
 Change = Literal["exact", "replicated", "averaged", "reset", "new"]
@@ -23,7 +23,7 @@ class Copy:
 
 
 @record
-class Part:
+class ChunkPart:
     """A rectangle of a chunk (rows, columns) and where it goes: its corner (row, column) in the new chunk.
 
     share: the weight of row-wise state in a mean; 1 where the part is taken as it is.
@@ -40,7 +40,7 @@ class Part:
 class Gathered:
     """Parts that make up a chunk; in means, several parts cover each row."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkPart, ...]
     mean: bool = False
 
 
@@ -48,7 +48,7 @@ class Gathered:
 class Filled:
     """A chunk of a new table: zeros, or numbers drawn uniformly from -limit to limit by seed, table, row and column."""
 
-    block: Block
+    block: TableBlock
     dim: int
     limit: float = 0.0
     seed: int = 0
@@ -77,7 +77,7 @@ class Held:
     columns: Range
 
 
-def place(block: Block, layout: Layout, shape: str, dense: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def place(block: TableBlock, layout: TableLayout, shape: str, dense: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Offsets and sizes of a block in weights or element-wise state, or in row-wise state."""
     height, width = block.rows[1] - block.rows[0], block.columns[1] - block.columns[0]
     if shape == "element-wise":
@@ -87,7 +87,7 @@ def place(block: Block, layout: Layout, shape: str, dense: bool) -> tuple[tuple[
     return (block.piece * layout.table.num_embeddings + block.rows[0],), (height,)
 
 
-def sizes_of(layout: Layout, shape: str, dense: bool) -> tuple[int, ...]:
+def sizes_of(layout: TableLayout, shape: str, dense: bool) -> tuple[int, ...]:
     """Sizes of a whole entry."""
     rows, columns = layout.table.num_embeddings, layout.table.embedding_dim
     if shape == "element-wise":
@@ -95,7 +95,7 @@ def sizes_of(layout: Layout, shape: str, dense: bool) -> tuple[int, ...]:
     return (rows, 1) if dense else (rows * len(layout.pieces),)
 
 
-def held(entry: Entry, layout: Layout, shape: str) -> list[Held]:
+def held(entry: Entry, layout: TableLayout, shape: str) -> list[Held]:
     """The chunks of an entry, which must be the shards of the layout; PlanMismatch otherwise."""
     rest = {(chunk.offsets, chunk.sizes): chunk for chunk in entry.chunks}
     found: list[Held] = []
@@ -111,10 +111,10 @@ def held(entry: Entry, layout: Layout, shape: str) -> list[Held]:
     return found
 
 
-def _wrong_layout(entry: Entry, layout: Layout, words: str) -> PlanMismatch:
+def _wrong_layout(entry: Entry, layout: TableLayout, found: str) -> PlanMismatch:
     return PlanMismatch(
         f"the checkpoint was not written under the old plan: of table '{layout.table.name}' "
-        f"({layout.placement.sharding_type}) it holds {words}, in '{entry.key}'; give the plan that the job ran"
+        f"({layout.placement.sharding_type}) it holds {found}, in '{entry.key}'; give the plan that the job ran"
     )
 
 
@@ -127,7 +127,7 @@ class _Overlaps:
             self.pieces.setdefault(old.columns, []).append(old)
         self.tops = {columns: [old.rows[0] for old in rows] for columns, rows in self.pieces.items()}
 
-    def of(self, block: Block) -> Iterator[tuple[Held, Range, Range]]:
+    def of(self, block: TableBlock) -> Iterator[tuple[Held, Range, Range]]:
         """Each chunk with the rows and columns that it shares."""
         for piece, chunks in self.pieces.items():
             columns = _common(piece, block.columns)
@@ -140,7 +140,7 @@ class _Overlaps:
                 yield old, rows, columns
 
 
-def moved(olds: Sequence[Held], layout: Layout) -> list[Item]:
+def moved(olds: Sequence[Held], layout: TableLayout) -> list[Item]:
     """Items of weights or element-wise state."""
     same = {(old.rows, old.columns): old.chunk for old in olds}
     overlaps = _Overlaps(olds)
@@ -153,9 +153,9 @@ def moved(olds: Sequence[Held], layout: Layout) -> list[Item]:
     return items
 
 
-def _parts(overlaps: _Overlaps, block: Block) -> tuple[Part, ...]:
+def _parts(overlaps: _Overlaps, block: TableBlock) -> tuple[ChunkPart, ...]:
     return tuple(
-        Part(
+        ChunkPart(
             chunk=old.chunk, rows=_shifted(rows, old.rows[0]), columns=_shifted(columns, old.columns[0]),
             corner=(rows[0] - block.rows[0], columns[0] - block.columns[0]),
         )
@@ -163,7 +163,7 @@ def _parts(overlaps: _Overlaps, block: Block) -> tuple[Part, ...]:
     )  # fmt: skip
 
 
-def moved_rows(olds: Sequence[Held], layout: Layout, dense: bool) -> tuple[list[Item], Change]:
+def moved_rows(olds: Sequence[Held], layout: TableLayout, dense: bool) -> tuple[list[Item], Change]:
     """Items of row-wise state, and whether it is exact, or replicated or averaged where columns are cut elsewhere."""
     items: list[Item] = []
     overlaps = _Overlaps(olds)
@@ -182,11 +182,11 @@ def moved_rows(olds: Sequence[Held], layout: Layout, dense: bool) -> tuple[list[
     return items, change
 
 
-def _row_parts(overlaps: _Overlaps, block: Block) -> tuple[Part, ...]:
+def _row_parts(overlaps: _Overlaps, block: TableBlock) -> tuple[ChunkPart, ...]:
     """Rows of all old pieces that share columns with the block, each by its share of the block's columns."""
     width = block.columns[1] - block.columns[0]
     return tuple(
-        Part(
+        ChunkPart(
             chunk=old.chunk, rows=_shifted(rows, old.rows[0]), columns=(0, 1),
             corner=(rows[0] - block.rows[0], 0), share=(columns[1] - columns[0]) / width,
         )
@@ -194,7 +194,7 @@ def _row_parts(overlaps: _Overlaps, block: Block) -> tuple[Part, ...]:
     )  # fmt: skip
 
 
-def filled(layout: Layout, shape: str, dense: bool, *, limit: float = 0.0, seed: int = 0) -> list[Item]:
+def filled(layout: TableLayout, shape: str, dense: bool, *, limit: float = 0.0, seed: int = 0) -> list[Item]:
     """Items of a new table's weights, or of state that begins at zero."""
     items: list[Item] = []
     for block in layout.blocks:

@@ -17,7 +17,7 @@ from recsmith.errors import UsageError
 from recsmith.hardware import load_links
 from recsmith.learning.preparation import SEEDS_APART, repeat_differences, split
 from recsmith.measuring.about import load_about
-from recsmith.measuring.rows import read_columns
+from recsmith.measuring.folder import read_columns
 
 LEAST_EXCHANGES = 50  # that a model is trained on: fewer leave less than five to judge it
 READ_COLUMNS = ("number", "backend", "oversubscribed", "device", "versions", "direction", "sent_bytes",

@@ -15,9 +15,9 @@ from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, inpu
 from recsmith.errors import UsageError
 from recsmith.learning.preparation import SEEDS_APART, repeat_differences
 from recsmith.measuring.about import load_about
-from recsmith.measuring.compute.cases import SLOWER, work_rows
-from recsmith.measuring.compute.steady_samples import Samples, read_samples
-from recsmith.measuring.rows import read_columns
+from recsmith.measuring.cases import SLOWER, work_rows
+from recsmith.measuring.folder import read_columns
+from recsmith.measuring.samples import Samples, read_samples
 from recsmith.sharding.memory import OUTPUT_BYTES
 
 MAPPED_BYTES = 2**25  # of outputs on a CPU: glibc mapped larger ones each time when the shipped samples were taken

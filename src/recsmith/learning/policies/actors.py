@@ -24,8 +24,17 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.errors import RecSmithError
 from recsmith.files import decode, encode, parse_json
-from recsmith.jobs.messages import Arrays, receive, send, text_of, words_of
-from recsmith.jobs.piped import close_pipes, end_piped, pipe_of, start_piped
+from recsmith.jobs.processes import (
+    Arrays,
+    close_pipes,
+    decode_text,
+    encode_text,
+    end_piped,
+    pipe_of,
+    receive,
+    send,
+    start_piped,
+)
 from recsmith.learning.policies import PolicySettings
 from recsmith.learning.policies.measured import PlacementMeter, TrainingTask, training_task
 from recsmith.learning.policies.tasks import PlacementTask
@@ -101,7 +110,7 @@ def main() -> None:
             actor = actor or Actor(decode(PolicySettings, parse_json(sys.argv[1], "settings"), "settings"))
             answer = vars(actor.play(request))
         except RecSmithError as error:
-            answer = {ERROR: text_of(str(error))}
+            answer = {ERROR: encode_text(str(error))}
         try:
             send(out, answer)
         except BrokenPipeError:  # the learner has ended
@@ -165,7 +174,7 @@ class Actors:
                 f"{'' if code is None else f' (the last with {code})'}; is there memory for --actors {self.count}?"
             )
         if ERROR in arrays:
-            raise RecSmithError(words_of(arrays[ERROR]))
+            raise RecSmithError(decode_text(arrays[ERROR]))
         return Played(**arrays)
 
     def _replace(self, actor: int) -> None:

@@ -23,12 +23,12 @@ from recsmith.costs import Evaluator
 from recsmith.costs.weight_files import SUFFIX
 from recsmith.errors import CorruptFile, NoPlanFound, UsageError
 from recsmith.files import Raw, dump_json, encode, parse_json, read_raw, replace_file, write_text
-from recsmith.jobs.board import Board, has_tensorboard
+from recsmith.jobs.log import Board, has_tensorboard
 from recsmith.learning.policies import TRAINING_SEED, PolicySettings
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
 from recsmith.learning.policies.tasks import TESTING, PlacementTask, parse_size
 from recsmith.learning.preparation import check_output, import_training
-from recsmith.measuring.folder_lock import lock_folder
+from recsmith.measuring.folder import lock_folder
 from recsmith.measuring.journal import NAME as JOURNAL
 from recsmith.measuring.journal import Journal, read_journal
 from recsmith.planners.autoshard import AutoShard

@@ -16,7 +16,7 @@ from recsmith.costs import Evaluator, cost_model, price
 from recsmith.costs.protocol import READY_THEN_FORWARD
 from recsmith.errors import UsageError
 from recsmith.hardware import Hardware, default_scale, load_hardware, scale_of
-from recsmith.hardware.case import Scale
+from recsmith.hardware.case import CaseScale
 from recsmith.hardware.loads import Load, loads_of
 from recsmith.jobs.machine import free_bytes
 from recsmith.learning.policies.tasks import SPACE, PlacementTask
@@ -25,7 +25,7 @@ from recsmith.plans import Bound, Plan
 from recsmith.problems import Footprint, build_problem, constraints_to_raw, placements_of
 from recsmith.problems.constraints import Constraints
 from recsmith.units import format_size
-from recsmith.verifying.kernels.visits import measure_load
+from recsmith.verifying.visits import measure_load
 
 COMM_MODEL = "analytic"  # the cost model that prices collectives
 SHARDS = 8  # of a table on one device, for which hardware has room: each reads all ids
@@ -89,7 +89,7 @@ def evaluator_of(task: PlacementTask) -> Evaluator:
     return cost_model(COMM_MODEL).compile(build_problem(task.workload, task.cluster, SPACE))
 
 
-def _scale_for(hardware: str, tasks: Sequence[PlacementTask]) -> Scale:
+def _scale_for(hardware: str, tasks: Sequence[PlacementTask]) -> CaseScale:
     """Room for all tables of a task on one device, as far as its memory goes."""
     usual = scale_of(default_scale(hardware))
     ids = outputs = elements = 2**20
@@ -98,7 +98,7 @@ def _scale_for(hardware: str, tasks: Sequence[PlacementTask]) -> Scale:
         ids = max(ids, SHARDS * sum(round(t.features[0].pooling_factor * bags) for t in task.workload.tables))
         outputs = max(outputs, sum(bags * table.embedding_dim for table in task.workload.tables))
         elements = max(elements, task.cluster.capacities[0] // 4 + 64 * len(task.workload.tables))
-    return Scale(
+    return CaseScale(
         name="placements", least_work=usual.least_work, most_work=usual.most_work, lookups=ids + 2**12,
         elements=elements, outputs=outputs,
     )  # fmt: skip

@@ -28,7 +28,7 @@ import numpy as np
 from recsmith._types import Floats, Ints, noun
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
-from recsmith.measuring.compute.cases import MOST_ROWS
+from recsmith.measuring.cases import MOST_ROWS
 from recsmith.problems import Space, build_problem
 from recsmith.sharding import WIDTH_STEP
 from recsmith.workloads import Table, Workload

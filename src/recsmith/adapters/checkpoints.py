@@ -1,0 +1,248 @@
+"""What a checkpoint of torch.distributed.checkpoint holds, read without running anything that it names (no torch).
+
+PyTorch writes `.metadata` as a pickle, which names classes and functions for the reader to call. Here each name that
+PyTorch writes stands for a plain object, which keeps the state that it was saved with and does nothing; any other name
+is refused. So a hostile file can waste time, and no more. docs/decisions/0017-resharding.md says why there is no other
+way.
+"""
+
+import hashlib
+import io
+import os
+import pickle
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeGuard
+
+from recsmith._types import record
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import read_bytes
+
+_DCP = "torch.distributed.checkpoint"
+DTYPES = {  # element types by their names: bytes
+    "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "complex64": 8,
+    "complex128": 16, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+    "bool": 1,
+}  # fmt: skip
+
+
+class PlainObject:
+    """An object of a pickle: the state that it was saved with, as plain data."""
+
+    state: Any = None
+
+    def __init__(self, *arguments: object) -> None:
+        """Keep nothing: what is needed comes with the state."""
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def get(self, name: str) -> Any:
+        """A field of the state; None where there is none."""
+        return self.state.get(name) if isinstance(self.state, dict) else None
+
+
+class MetadataObject(PlainObject):
+    """Metadata: the whole checkpoint."""
+
+
+class TensorObject(PlainObject):
+    """TensorStorageMetadata: an entry that is a tensor."""
+
+
+class BytesObject(PlainObject):
+    """BytesStorageMetadata: an entry that is any other object."""
+
+
+def _torch_size(items: object = ()) -> tuple[object, ...]:
+    return tuple(items) if isinstance(items, list | tuple) else ()
+
+
+def _joined(*parts: object) -> str:
+    return "/".join(map(str, parts))
+
+
+_PLAIN = ("ChunkStorageMetadata", "TensorProperties", "MetadataIndex", "StorageMeta", "_MEM_FORMAT_ENCODING")
+NAMES: dict[tuple[str, str], Any] = {  # what each name that PyTorch writes stands for
+    (f"{_DCP}.metadata", "Metadata"): MetadataObject,
+    (f"{_DCP}.metadata", "TensorStorageMetadata"): TensorObject,
+    (f"{_DCP}.metadata", "BytesStorageMetadata"): BytesObject,
+    **{(f"{_DCP}.metadata", name): PlainObject for name in _PLAIN},
+    (f"{_DCP}.filesystem", "_StorageInfo"): PlainObject,
+    ("torch", "Size"): _torch_size,
+    ("torch.serialization", "_get_layout"): _joined,
+    ("pathlib", "PosixPath"): _joined,
+    ("pathlib", "PurePosixPath"): _joined,
+    ("pathlib._local", "PosixPath"): _joined,  # as Python 3.13 writes it
+    ("collections", "OrderedDict"): dict,
+    **{("torch", name): name for name in DTYPES},
+}
+
+
+class _RestrictedUnpickler(pickle._Unpickler):
+    """Finds NAMES alone. Python's own unpickler, for the one in C takes 64 GiB for one damaged number (LONG_BINPUT)."""
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        found = NAMES.get((module, name))
+        if found is None:
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which no checkpoint of PyTorch does")
+        return found
+
+
+def read_metadata(path: str) -> MetadataObject:
+    """What a `.metadata` file says; CorruptFile where it is damaged or names anything that PyTorch does not write."""
+    data = bytes(read_bytes(path))
+    try:
+        found = _RestrictedUnpickler(io.BytesIO(data)).load()
+    except MemoryError:
+        raise CorruptFile(f"'{path}' does not fit into memory") from None
+    except Exception as error:  # a damaged pickle raises whatever its operations raise
+        raise CorruptFile(f"'{path}' is not the metadata of a checkpoint: {error or 'it ends early'}") from None
+    if not isinstance(found, MetadataObject):
+        raise CorruptFile(f"'{path}' is not the metadata of a checkpoint: it holds something else")
+    return found
+
+
+METADATA = ".metadata"
+ARCHIVE_BEGIN, ARCHIVE_END, END_LENGTH = b"PK\x03\x04", b"PK\x05\x06", 22  # of torch.save's zip, without a comment
+
+
+@record
+class Chunk:
+    """A block of an entry: where it lies in the entry, and which bytes of which file hold it.
+
+    offsets and sizes are () for objects that are no tensors, and for tensors of one number.
+    """
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    file: str
+    start: int
+    length: int
+
+
+@record
+class Entry:
+    """A tensor or an object of the saved state: path in the nested dictionaries, element type (None: an object)."""
+
+    path: tuple[str | int, ...]
+    dtype: str | None
+    sizes: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def key(self) -> str:
+        """The name that PyTorch gives the entry: its path with dots between."""
+        return ".".join(map(str, self.path))
+
+
+@record
+class Checkpoint:
+    """A checkpoint: its folder, its entries by key, and the SHA-256 of its metadata."""
+
+    folder: Path
+    entries: dict[str, Entry]
+    digest: str
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The entries of a checkpoint, each with chunks that lie whole in the folder's files.
+
+    Raises:
+        UsageError: there is no checkpoint, or no complete one.
+        CorruptFile: the metadata or a file is damaged, cut short or foreign.
+    """
+    metadata = folder / METADATA
+    if not folder.is_dir():
+        raise UsageError(f"'{folder}' is no folder; give one that torch.distributed.checkpoint wrote")
+    if not metadata.is_file():
+        raise UsageError(f"'{folder}' holds no complete checkpoint: it has no {METADATA}, which is written last")
+    found = read_metadata(str(metadata))
+    tensors, paths, storage = (found.get(name) for name in ("state_dict_metadata", "planner_data", "storage_data"))
+    if not isinstance(tensors, dict) or not isinstance(storage, dict):
+        raise CorruptFile(f"'{metadata}' is not the metadata of a checkpoint: it lists no entries")
+    if not isinstance(paths, dict):
+        raise CorruptFile(f"'{metadata}' names no paths of entries; save with torch's default planner")
+    places = _Places(folder, storage)
+    entries = {key: _entry(str(metadata), key, value, paths.get(key), places) for key, value in tensors.items()}
+    return Checkpoint(folder=folder, entries=entries, digest=hashlib.sha256(metadata.read_bytes()).hexdigest())
+
+
+def _entry(source: str, key: Any, value: Any, path: Any, places: "_Places") -> Entry:
+    if not isinstance(key, str) or not isinstance(path, tuple) or not all(isinstance(p, str | int) for p in path):
+        raise CorruptFile(f"'{source}': entry {str(key)[:100]!r} has no path; save with torch's default planner")
+    if isinstance(value, BytesObject):
+        return Entry(path=path, dtype=None, sizes=(), chunks=(places.chunk(key, None, ()),))
+    if not isinstance(value, TensorObject):
+        raise CorruptFile(f"'{source}': entry '{key}' is neither a tensor nor an object")
+    properties, sizes, chunks = value.get("properties"), value.get("size"), value.get("chunks")
+    dtype = properties.state[0] if isinstance(properties, PlainObject) and isinstance(properties.state, tuple) else None
+    if dtype not in DTYPES or not _whole(sizes) or not isinstance(chunks, list):
+        raise CorruptFile(f"'{source}': entry '{key}' has no element type, sizes or chunks that can be read")
+    made = tuple(_chunk(source, key, sizes, chunk, places) for chunk in chunks)
+    return Entry(path=path, dtype=dtype, sizes=sizes, chunks=made)
+
+
+def _chunk(source: str, key: str, whole: tuple[int, ...], chunk: Any, places: "_Places") -> Chunk:
+    offsets, sizes = (chunk.get("offsets"), chunk.get("sizes")) if isinstance(chunk, PlainObject) else (None, None)
+    if (
+        not _whole(offsets) or not _whole(sizes) or not len(offsets) == len(sizes) == len(whole)
+        or any(offset + size > end for offset, size, end in zip(offsets, sizes, whole, strict=True))
+    ):  # fmt: skip
+        raise CorruptFile(f"'{source}': entry '{key}' of {list(whole)} has a chunk that does not lie inside of it")
+    return places.chunk(key, offsets, sizes)
+
+
+def _whole(sizes: Any) -> TypeGuard[tuple[int, ...]]:
+    return isinstance(sizes, tuple) and all(type(size) is int and 0 <= size < 2**62 for size in sizes)
+
+
+class _Places:
+    """Where chunks lie, checked against the files: nothing outside of the folder, nothing beyond the end of a file."""
+
+    def __init__(self, folder: Path, storage: dict[Any, Any]) -> None:
+        self.folder, self.sizes = folder, dict[str, int]()
+        self.places: dict[tuple[str, tuple[int, ...] | None], PlainObject] = {}
+        for index, info in storage.items():
+            if isinstance(index, PlainObject) and isinstance(info, PlainObject):
+                offset = index.get("offset")
+                self.places[str(index.get("fqn")), offset if _whole(offset) else None] = info
+
+    def chunk(self, key: str, offsets: tuple[int, ...] | None, sizes: tuple[int, ...]) -> Chunk:
+        """The chunk of an entry at an offset (None: of an object)."""
+        info = self.places.get((key, offsets))
+        file = info.get("relative_path") if info else None
+        span = (info.get("offset"), info.get("length")) if info else ()
+        if info is None or not isinstance(file, str) or not _whole(span):
+            raise CorruptFile(f"'{self.folder}': nothing says where the bytes of entry '{key}' lie")
+        if info.get("transform_descriptors"):
+            raise UsageError(f"'{self.folder}': entry '{key}' was saved through an extension; save it without one")
+        chunk = Chunk(offsets=offsets or (), sizes=sizes, file=file, start=span[0], length=span[1])
+        if chunk.start + chunk.length > self._size(file):
+            raise CorruptFile(
+                f"'{self.folder / file}' is cut short: it has {self._size(file):,} bytes, and entry '{key}' lies at "
+                f"{chunk.start:,} to {chunk.start + chunk.length:,}; copy the checkpoint again"
+            )
+        if offsets is not None:
+            self._check_archive(chunk, key)
+        return chunk
+
+    def _size(self, file: str) -> int:
+        if file not in self.sizes:
+            path = PurePosixPath(file)
+            if path.is_absolute() or ".." in path.parts:
+                raise CorruptFile(f"'{self.folder}': its metadata names '{file}', which lies outside of the folder")
+            if not (self.folder / path).is_file():
+                raise CorruptFile(f"'{self.folder}' lacks its file '{file}'; copy the checkpoint again")
+            self.sizes[file] = (self.folder / path).stat().st_size
+        return self.sizes[file]
+
+    def _check_archive(self, chunk: Chunk, key: str) -> None:
+        """Refuse a tensor whose bytes do not begin and end as torch.save writes them."""
+        with (self.folder / chunk.file).open("rb") as file:
+            begin = os.pread(file.fileno(), len(ARCHIVE_BEGIN), chunk.start)
+            end = os.pread(file.fileno(), len(ARCHIVE_END), chunk.start + chunk.length - END_LENGTH)
+        if (begin, end) != (ARCHIVE_BEGIN, ARCHIVE_END):
+            raise CorruptFile(
+                f"'{self.folder / chunk.file}' is damaged, or in another format: no tensor of entry '{key}' lies at "
+                f"{chunk.start:,}; copy the checkpoint again, or save it in torch's default format"
+            )

@@ -1,0 +1,183 @@
+"""What becomes of each module type, field and setting of TorchRec: carried, counted or refused; nothing in between.
+
+Here are module types and the fields of table configurations; those of constraints are in constraints.py, those of
+sharders in sharders.py. Names of module types are those of the classes; 'quant.' stands before classes of
+torchrec.quant, whose names others share.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from torch import nn
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig
+from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
+
+from recsmith.errors import UsageError
+
+SHOWN_VALUE = 80  # characters of a refused value that an error shows; longer ones hide what to do about them
+
+
+@dataclass(frozen=True)
+class FieldPolicy:
+    """What becomes of one field.
+
+    kind: 'carried' (the job gets it unchanged), 'counted' (planning uses it) or 'refused' (an error, unless it is at
+    its default). note: how, for the tables in docs/torchrec.md; of refused fields why, and what to do instead.
+    """
+
+    kind: Literal["carried", "counted", "refused"]
+    note: str
+
+
+def carried(note: str) -> FieldPolicy:
+    """The policy of a field that the job gets unchanged."""
+    return FieldPolicy("carried", note)
+
+
+def counted(note: str) -> FieldPolicy:
+    """The policy of a field that planning uses."""
+    return FieldPolicy("counted", note)
+
+
+def refused(note: str) -> FieldPolicy:
+    """The policy of a field that is an error unless it is at its default."""
+    return FieldPolicy("refused", note)
+
+
+UNKNOWN_FIELD = refused("this version does not know the field; leave it out")
+
+
+def check_values(
+    where: str,
+    values: Mapping[str, Any],
+    policies: Mapping[str, FieldPolicy],
+    *,
+    shown: str,
+    unknown: FieldPolicy = UNKNOWN_FIELD,
+) -> None:
+    """Refuse the first value that is not kept (UsageError): where it stands, its value, why and what to do.
+
+    values: those that are not at their defaults, by field; None counts as not given. shown: how an error writes the
+    name of a field, such as 'CacheParams.{}'. unknown: the policy of a field that is in no table.
+    """
+    for name, value in values.items():
+        policy = policies.get(name, unknown)
+        if policy.kind == "refused" and value is not None:
+            raise UsageError(f"{where}: {shown.format(name)} is {repr(value)[:SHOWN_VALUE]}; {policy.note}")
+
+
+Planned = EmbeddingBagCollection | EmbeddingCollection
+
+
+@dataclass(frozen=True)
+class ModuleType:
+    """What becomes of one type of module.
+
+    note: how it is planned, for docs/torchrec.md; of refused ones why, and what to do instead. inner: the attribute
+    that holds the collection whose tables are planned; '' for the module itself.
+    """
+
+    kind: Literal["planned", "refused"]
+    note: str
+    inner: str = ""
+
+
+_INFERENCE = "it is for inference, which is not planned; leave its sharder out"
+_MERGE = "plan it with TorchRec's planner and put its entry into the plan"
+_PRUNES = f"it prunes rows in training, which is not counted; {_MERGE}"
+_FIXED = "its optimizer is part of it; use an EmbeddingBagCollection and apply_optimizer_in_backward"
+_ONE_HOST = "its tables and interaction belong on one host; leave its sharder out to plan its collections alone"
+_POOL = "it has no tables; put an ObjectPoolShardingPlan into the plan beside ours"
+_REMAPS = "row_wise only, as TorchRec shards it; what remaps its ids is kept free of tables on every device"
+
+MODULE_TYPES: dict[str, ModuleType] = {
+    "EmbeddingBagCollection": ModuleType("planned", "pooled tables"),
+    "EmbeddingCollection": ModuleType("planned", "sequence tables"),
+    "FeatureProcessedEmbeddingBagCollection": ModuleType(
+        "planned",
+        "as its weighted collection; its processors are dense parameters, which the reserve counts",
+        "_embedding_bag_collection",
+    ),
+    "ManagedCollisionEmbeddingBagCollection": ModuleType("planned", _REMAPS, "_embedding_module"),
+    "ManagedCollisionEmbeddingCollection": ModuleType("planned", _REMAPS, "_embedding_module"),
+    "ManagedCollisionCollection": ModuleType(
+        "refused", "the sharder of the managed-collision collection around it shards it; leave its own sharder out"
+    ),
+    "ITEPEmbeddingBagCollection": ModuleType("refused", _PRUNES),
+    "ITEPEmbeddingCollection": ModuleType("refused", _PRUNES),
+    "PECEmbeddingCollection": ModuleType("refused", f"its collision handlers are not counted; {_MERGE}"),
+    "FusedEmbeddingBagCollection": ModuleType("refused", _FIXED),
+    "FusedEmbeddingCollection": ModuleType("refused", _FIXED.replace("an EmbeddingBag", "an Embedding")),
+    "EmbeddingTower": ModuleType("refused", _ONE_HOST),
+    "EmbeddingTowerCollection": ModuleType("refused", _ONE_HOST),
+    "EmbeddingBag": ModuleType("refused", "its table has no name; put it into an EmbeddingBagCollection"),
+    "TensorPool": ModuleType("refused", _POOL),
+    "KeyedJaggedTensorPool": ModuleType("refused", _POOL),
+    "quant.EmbeddingBagCollection": ModuleType("refused", _INFERENCE),
+    "quant.EmbeddingCollection": ModuleType("refused", _INFERENCE),
+    "quant.FeatureProcessedEmbeddingBagCollection": ModuleType("refused", _INFERENCE),
+    "QuantManagedCollisionEmbeddingBagCollection": ModuleType("refused", _INFERENCE),
+    "QuantManagedCollisionEmbeddingCollection": ModuleType("refused", _INFERENCE),
+}  # fmt: skip
+
+UNKNOWN_MODULE = ModuleType("refused", "this version does not know the type; leave its sharder out")
+
+
+def type_name(kind: type) -> str:
+    """The name of a module's class in MODULE_TYPES."""
+    return (
+        f"quant.{kind.__name__}"
+        if kind.__module__ == "torchrec.quant.embedding_modules" and not (kind.__name__.startswith("Quant"))
+        else kind.__name__
+    )
+
+
+def planned_collection(module: nn.Module, path: str) -> Planned:
+    """The collection whose tables are planned: the module itself, or the one inside.
+
+    Raises:
+        UsageError: the module is of a type that is not planned; the message says what to do instead.
+    """
+    name = type_name(type(module))
+    known = MODULE_TYPES.get(name, UNKNOWN_MODULE)
+    found: Any = getattr(module, known.inner) if known.inner else module
+    if known.kind == "planned" and type(found) in (EmbeddingBagCollection, EmbeddingCollection):
+        return found
+    raise UsageError(f"module '{path}' is a {name}, which RecSmith does not plan: {known.note}")
+
+
+def remaps_ids(module: nn.Module) -> bool:
+    """Whether a module is a managed-collision collection, whose ids are remapped where their rows are."""
+    return type(module).__name__ in ("ManagedCollisionEmbeddingBagCollection", "ManagedCollisionEmbeddingCollection")
+
+
+_VIRTUAL = "only virtual tables read it, which are not planned; leave it out"
+
+CONFIG_FIELDS: dict[str, FieldPolicy] = {
+    "num_embeddings": counted("rows"),
+    "embedding_dim": counted("columns"),
+    "name": counted("the table's name"),
+    "data_type": counted("fp32, fp16, bf16 and int8; others are refused"),
+    "feature_names": counted("what reads the table"),
+    "pooling": counted("sum and mean; sequences have none"),
+    "weight_init_max": carried("planning does not depend on it"),
+    "weight_init_min": carried("planning does not depend on it"),
+    "init_fn": carried("planning does not depend on it"),
+    "need_pos": carried("planning does not depend on it"),
+    "input_dim": carried("planning does not depend on it"),
+    "num_embeddings_post_pruning": carried("training shards all rows, and planning counts them"),
+    "stash_weights": carried("planning counts the weights on the device, also while they are stashed"),
+    "total_num_buckets": refused(_VIRTUAL),
+    "use_virtual_table": refused("virtual tables need key-value kernels, which are not planned; leave it out"),
+    "virtual_table_eviction_policy": refused(_VIRTUAL),
+    "enable_embedding_update": refused("updates need key-value kernels, which are not planned; leave it out"),
+}  # fmt: skip
+
+
+def check_config(config: BaseEmbeddingConfig) -> None:
+    """Refuse what a table's configuration asks for and a plan would not keep (UsageError with the table's name)."""
+    kind = type(config)
+    given = {field.name: getattr(config, field.name) for field in fields(kind)}
+    changed = {field.name: given[field.name] for field in fields(kind) if given[field.name] != field.default}
+    check_values(f"table '{config.name}'", changed, CONFIG_FIELDS, shown=f"{kind.__name__}.{{}}")

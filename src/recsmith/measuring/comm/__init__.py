@@ -1,1 +1,0 @@
-"""Measurements of all-to-alls between ranks, local or simulated, and the alpha-beta model fitted to them."""

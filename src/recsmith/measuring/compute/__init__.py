@@ -1,1 +1,0 @@
-"""Measurements of fused embedding kernels: which cases, which visits of them, and what a folder of them says."""

@@ -1,0 +1,128 @@
+"""The cases of planned tasks: groups of tables as a search really puts them on ranks.
+
+A cost model is asked where searches go, and they go where it is cheapest: where a model is wrong, they look for just
+that. Samples that are drawn blindly hardly meet it. So a model is trained, tasks are planned under it, what their ranks
+hold is measured, and it is trained again on these too.
+
+A task is 10 to 60 tables of the shared pool, each at most once, on 4 or 8 devices, with the pool's dims or, every
+second time, with powers of two from 4 to 128. A case follows from the seed, its number and the cost model.
+
+Legend: N tables of a task.
+"""
+
+import warnings
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+
+from recsmith._types import record
+from recsmith.clusters import load_cluster
+from recsmith.costs import CostModel
+from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.hardware import Case, CaseScale
+from recsmith.hardware.case import PLANS, KeyedRandom
+from recsmith.hardware.loads import loads_of
+from recsmith.measuring.cases import DATA_TYPES
+from recsmith.planning import plan
+from recsmith.problems import Space
+from recsmith.workloads import Workload
+from recsmith.workloads.data_types import DataType
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OptimizerName
+from recsmith.workloads.sample import shared_pool
+
+A_TASK = 8  # cases that are taken of a task: trade-off, more take less planning and are more alike
+LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # of a task, as of the NeuroShard paper's
+GLOBAL_BATCH = (2**13, 2**17)  # samples of all devices: the paper's 65,536, and some octaves around it
+WIDTHS = (4, 8, 16, 32, 64, 128)  # dims of every second task, the paper's
+ATTEMPTS = 100  # tasks that are drawn for a place at most, until one has a plan of enough groups that fit the scale
+SPACE = Space(types=("table_wise", "column_wise", "row_wise"), kernels=("fused",))
+CACHED_TASKS = 4096  # whose groups are kept: samples return to a task, and planning takes seconds
+
+Word = TypeVar("Word")
+
+
+@record
+class PlannedCases:
+    """All cases of a seed at a scale: what ranks hold in plans under a cost model, on a device of the catalogue."""
+
+    seed: int
+    scale: CaseScale
+    device: str
+    model: CostModel
+    optimizers: tuple[OptimizerName, ...] = CPU_OPTIMIZERS
+    data_types: tuple[DataType, ...] = DATA_TYPES
+
+    @property
+    def planned(self) -> str:
+        """The cost model's name."""
+        return self.model.name
+
+    def case(self, number: int) -> Case:
+        """The case of a number: one of the groups of a task, of which A_TASK numbers in a row are."""
+        task, place = divmod(number, A_TASK)
+        return replace(_groups(self, task)[place], seed=self.seed, number=number)
+
+
+@lru_cache(CACHED_TASKS)
+def _groups(cases: PlannedCases, task: int) -> list[Case]:
+    """A_TASK different groups of a task's plan: of the tasks drawn, the first that has so many within the scale."""
+    for attempt in range(ATTEMPTS):
+        draws = KeyedRandom(cases.seed, task * ATTEMPTS + attempt, PLANS)
+        devices = int(_one(draws, DEVICES))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of models beyond what they know: that is what is looked for
+                found = plan(_workload(cases, draws, devices), f"{cases.device}:{devices}", cost_model=cases.model,
+                             space=SPACE)  # fmt: skip
+        except (Infeasible, NoPlanFound):
+            continue
+        groups = {replace(case, number=0): None for load in loads_of(found.plan) for case in load if case.blocks == 1}
+        fitting = [case for case in groups if _fits(case, cases.scale)]
+        if len(fitting) >= A_TASK:
+            order = np.argsort(draws.uniform(len(fitting)), kind="stable")[:A_TASK]
+            return [fitting[i] for i in order.tolist()]
+    raise UsageError(
+        f"none of {ATTEMPTS} tasks has {A_TASK} groups of tables within scale {cases.scale.name}; take a larger scale"
+    )
+
+
+def _workload(cases: PlannedCases, draws: KeyedRandom, devices: int) -> Workload:
+    """A task's tables, batch and optimizer."""
+    pool = shared_pool()
+    optimizer, data_type = _one(draws, cases.optimizers), _one(draws, cases.data_types)
+    count = LEAST_TABLES + int(draws.uniform(1)[0] * (MOST_TABLES + 1 - LEAST_TABLES))
+    batch = int(draws.between(*GLOBAL_BATCH, 1)[0]) // devices
+    chosen = np.sort(np.argsort(draws.uniform(len(pool.tables)), kind="stable")[:count])
+    places: list[int] = chosen.tolist()
+    tables = [replace(pool.tables[i], data_type=data_type) for i in places]
+    if draws.uniform(1)[0] < 0.5:
+        tables = [replace(table, embedding_dim=_one(draws, WIDTHS)) for table in tables]
+    return replace(pool, tables=tuple(tables), batch_size=batch, optimizer=optimizer)
+
+
+def _one(draws: KeyedRandom, words: tuple[Word, ...]) -> Word:
+    """One of some words, each with the same chance."""
+    return words[int(draws.uniform(1)[0] * len(words))]
+
+
+def _fits(case: Case, scale: CaseScale) -> bool:
+    try:
+        case.check(scale)
+    except UsageError:
+        return False
+    return True
+
+
+def device_of(hardware: str) -> str:
+    """The device of the catalogue that a hardware's plans are made for.
+
+    Raises:
+        UsageError: its name does not say.
+    """
+    kind, _, source = hardware.partition("?")[0].partition(":")
+    name = source or kind
+    if name == "cuda":
+        raise UsageError("plans are made for a device of the catalogue; name the GPU, such as cuda:h200")
+    return load_cluster(name).device.name

@@ -1,0 +1,164 @@
+"""What verifying plans finds: by a whole job of one plan, or by the kernels of several.
+
+Legend: V visits, W ranks, P plans.
+"""
+
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.measuring.statistics import Interval
+from recsmith.plans import Plan
+
+
+@noun
+class RankMeasure:
+    """A rank's step, measured (medians) beside predicted, and the memory of embeddings at its peak.
+
+    shards_bytes: the plan's `real` accounting; base_bytes: its batch, outputs and gradients. The sum is
+    predicted_bytes.
+    """
+
+    rank: int
+    forward_s: float
+    backward_s: float
+    step_s: float
+    predicted_s: float
+    shards_bytes: int
+    base_bytes: int
+    peak_bytes: int
+
+    @property
+    def predicted_bytes(self) -> int:
+        """What the rank should allocate for embeddings at the peak of a step."""
+        return self.shards_bytes + self.base_bytes
+
+
+@noun
+class JobProgress:
+    """What of a verification is under way; step: of so many `steps` that warm up, or of those that are timed."""
+
+    stage: Literal["starting", "warming up", "training", "comparing"]
+    ranks: int
+    step: int = 0
+    steps: int = 0
+
+
+@noun
+class JobVerification:
+    """What each rank of a plan took when the plan trained in a TorchRec job, beside what was predicted."""
+
+    plan: Plan
+    steps: int
+    ranks: tuple[RankMeasure, ...]
+
+    @property
+    def worst_memory(self) -> float:
+        """The largest difference of measured from predicted memory, as a share of the measured."""
+        return max(abs(rank.predicted_bytes / max(rank.peak_bytes, 1) - 1) for rank in self.ranks)
+
+
+@noun
+class MachineFactor:
+    """Measured seconds over predicted ones: the median of some samples, and how far the middle half of them spreads."""
+
+    median: Interval
+    quartiles: tuple[float, float]
+    samples: int
+
+
+@noun
+class RankKernels:
+    """Seconds of a rank's kernels, medians over visits; predicted_s with the machine's factor."""
+
+    rank: int
+    forward_s: float
+    backward_s: float
+    predicted_s: float
+
+    @property
+    def measured_s(self) -> float:
+        """Forward and backward."""
+        return self.forward_s + self.backward_s
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured - 1; None of a rank that does nothing."""
+        return self.predicted_s / self.measured_s - 1 if self.measured_s else None
+
+
+@noun
+class RankExchange:
+    """Seconds of a rank's simulated all-to-alls from its own start, medians over visits; forward holds its wait.
+
+    ready_s: when the rank begins the forward one. predicted_s, predicted_backward_s: of the learned model, for the same
+    starts.
+    """
+
+    rank: int
+    ready_s: float
+    forward_s: float
+    predicted_s: float
+    backward_s: float
+    predicted_backward_s: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over simulated - 1, forward."""
+        return self.predicted_s / self.forward_s - 1
+
+
+@noun
+class PlanSteps:
+    """The steps of a plan, put together from measured kernels, beside the predicted one.
+
+    step: of the medians of its ranks over visits. steps_s: of each visit by itself (V,): in each the rank that was
+    disturbed most is the slowest, so they are longer. predicted_s: with the machine's factor.
+    collectives: why the exchanges are the cost model's, or nothing where they were measured.
+    tau: Kendall's, of ranks by measured and predicted kernels; None where they cannot be ranked.
+    slower: how much slower it is than each plan, relative, of the same visits (P,).
+    exchanges: of simulated links, beside a learned model of them; nothing elsewhere.
+    """
+
+    name: str
+    digest: str
+    step: Interval
+    steps_s: tuple[float, ...]
+    predicted_s: float
+    collectives: str
+    ranks: tuple[RankKernels, ...]
+    tau: float | None
+    slower: tuple[Interval, ...]
+    exchanges: tuple[RankExchange, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured - 1."""
+        return self.predicted_s / self.step.value - 1
+
+
+@noun
+class KernelVerification:
+    """Plans whose kernels were measured, in the order they were given.
+
+    winner: the place of the one predicted best. tau: of plans by measured and predicted steps, of three or more.
+    alike: whether all have the same tables, batch and ranks, so that their steps do equal work.
+    probe_moved: slowest probe of a visit over the fastest - 1.
+    """
+
+    hardware: str
+    device: str
+    versions: str
+    cluster: str
+    cost_model: str
+    factor: MachineFactor
+    visits: int
+    complete: bool
+    alike: bool
+    probe_moved: float
+    plans: tuple[PlanSteps, ...]
+    winner: int
+    tau: float | None
+
+    def slower(self, plan: PlanSteps) -> Interval | None:
+        """How much slower a plan is than the one predicted best; None of that one itself."""
+        return None if plan is self.plans[self.winner] else plan.slower[self.winner]
