@@ -83,11 +83,11 @@ def _nothing(value: Any) -> None:
 _PLAIN: dict[Any, Check] = {int: _whole, float: _number, str: _text, bool: _truth, NoneType: _nothing}
 
 
-def _one_of(words: tuple[Any, ...]) -> Check:
-    wanted = " or ".join(filter(None, (", ".join(map(repr, words[:-1])), repr(words[-1]))))
+def _one_of(values: tuple[Any, ...]) -> Check:
+    wanted = " or ".join(filter(None, (", ".join(map(repr, values[:-1])), repr(values[-1]))))
 
     def check(value: Any) -> Any:
-        if not isinstance(value, str) or value not in words:
+        if not isinstance(value, str) or value not in values:
             raise WrongError(value, wanted)
         return value if type(value) is str else str(value)
 

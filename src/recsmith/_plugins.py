@@ -46,8 +46,8 @@ def load_plugin(group: str, name: str, what: str, method: str) -> object | None:
         found = points[0].load()
         made = found() if isinstance(found, type) or not hasattr(found, method) else found
     except Exception as error:
-        words = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{what} '{name}' of {_package(points[0])} cannot be loaded ({words}); repair it") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{what} '{name}' of {_package(points[0])} cannot be loaded ({reason}); repair it") from error
     called = getattr(made, "name", None)
     if called != name:
         raise UsageError(

@@ -64,6 +64,12 @@ class NoPlanFound(RecSmithError):
     """The search found no plan; one may still exist."""
 
 
+def too_small(what: str, value: float | None, least: int = 0) -> str | None:
+    """The rule that a value below `least` breaks; None for one that keeps it, and for no value."""
+    wanted = f"at least {least:,}" if least else "0 or more"
+    return None if value is None or value >= least else f"{what} is {value}; it must be {wanted}"
+
+
 def check_rules(*broken: str | None) -> None:
     """Raise UsageError of all rules that are broken; None stands for one that is kept."""
     rules = [rule for rule in broken if rule is not None]

@@ -48,7 +48,7 @@ def test_lines_mean_what_python_reads_in_them(lines: list[tuple[int, list[int | 
     parsed = parse_lines("".join(line(*each) for each in lines).encode())
     assert parsed.valid.all()
     assert parsed.labels.tolist() == [label for label, _, _ in lines]
-    assert parsed.words.tolist() == [[word or 0 for word in words] for _, _, words in lines]
+    assert parsed.categories.tolist() == [[word or 0 for word in words] for _, _, words in lines]
     for found, (_, counts, _) in zip(parsed.dense, lines, strict=True):
         assert found == pytest.approx([math.log1p(max(each or 0, 0)) for each in counts], rel=1e-6)
 
@@ -79,7 +79,7 @@ def test_a_wrong_line_is_corrupt_and_its_neighbours_are_not(wrong: str, message:
     assert parsed.first_corrupt is not None
     assert parsed.first_corrupt[0] == 1
     assert message in parsed.first_corrupt[1]
-    assert parsed.words[:, 0].tolist() == [0xABCDEF01, 0, 0xABCDEF01]
+    assert parsed.categories[:, 0].tolist() == [0xABCDEF01, 0, 0xABCDEF01]
     assert parsed.dense[1].tolist() == [0.0] * 13
 
 

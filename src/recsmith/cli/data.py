@@ -10,7 +10,7 @@ from recsmith.cli.options import force_option, format_option, size_value, stack
 from recsmith.cli.printing import end_line, note, print_as, print_json, progress_printer
 
 if TYPE_CHECKING:
-    from recsmith.data.converting import FileLayout, Progress
+    from recsmith.data.converting import ConversionProgress, FileLayout
 
 PROGRESS_S = 30.0  # seconds between two lines of progress in a log
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -173,7 +173,7 @@ def _layout(options: dict[str, Any]) -> "FileLayout":
     return FileLayout(file_samples=options["file_samples"], popular=popular, **sizes)
 
 
-def _printer() -> "Callable[[Progress], None]":
+def _printer() -> "Callable[[ConversionProgress], None]":
     return progress_printer(lambda each: f"{each.done:,} of {each.total:,} samples {each.doing}", PROGRESS_S)
 
 

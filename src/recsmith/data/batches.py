@@ -62,8 +62,8 @@ def _joined(blocks: Sequence[SampleBlock], groups: Sequence[Sequence[str]]) -> S
     if all(each.valid is None for each in blocks):
         return SampleBlock(samples=samples)
     valid = [np.ones(len(each.samples), np.bool_) if each.valid is None else each.valid for each in blocks]
-    words = next(each.first_corrupt for each in blocks if each.valid is not None)
-    return SampleBlock(samples=samples, valid=np.concatenate(valid), first_corrupt=words)
+    first_corrupt = next(each.first_corrupt for each in blocks if each.valid is not None)
+    return SampleBlock(samples=samples, valid=np.concatenate(valid), first_corrupt=first_corrupt)
 
 
 @record

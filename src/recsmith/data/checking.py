@@ -31,7 +31,7 @@ class Fault:
 
 
 def merged(faults: Sequence[Fault]) -> tuple[Fault, ...]:
-    """Faults with those of the same file and words counted together."""
+    """Faults with those of the same file and fault counted together."""
     counts = Counter[tuple[str, str, bool]]()
     for each in faults:
         counts[each.file, each.fault, each.breaks] += each.count
@@ -68,8 +68,8 @@ def column_faults(files: Sequence[ColumnFile], wanted: Sequence[str]) -> list[Fa
         faults += [_fault(file, f"lacks {_columns(left)}, which the first file has", len(left), False)] if left else []
         faults += [_fault(file, f"has {_columns(extra)} more than the first file", len(extra), False)] if extra else []
         for name in changed:
-            words = f"column '{name}' holds {there[name]}, and {known[name]} in '{files[0].path.name}'"
-            faults.append(_fault(file, words, 1, _family(there[name]) != _family(known[name])))
+            changed_type = f"column '{name}' holds {there[name]}, and {known[name]} in '{files[0].path.name}'"
+            faults.append(_fault(file, changed_type, 1, _family(there[name]) != _family(known[name])))
     return faults
 
 
@@ -113,16 +113,16 @@ def block_faults(source: ParquetSource, block: int, error: CorruptFile) -> list[
 
 def _id_faults(feature: ParquetFeature, outside: tuple[int, int], path: Path) -> list[Fault]:
     rows = feature.num_embeddings
-    words = (
+    kinds = (
         f"feature '{feature.name}' has negative ids; leave them out, or give `ids: modulo`",
         f"feature '{feature.name}' has ids of {rows:,} and more, and its table has {rows:,} rows; give a larger "
         "num_embeddings, or `ids: modulo`",
     )
-    return [Fault(file=str(path), fault=each, count=count) for each, count in zip(words, outside, strict=True) if count]
+    return [Fault(file=str(path), fault=each, count=count) for each, count in zip(kinds, outside, strict=True) if count]
 
 
-def _fault(file: ColumnFile, words: str, count: int, breaks: bool = True) -> Fault:
-    return Fault(file=str(file.path), fault=words, count=count, breaks=breaks)
+def _fault(file: ColumnFile, fault: str, count: int, breaks: bool = True) -> Fault:
+    return Fault(file=str(file.path), fault=fault, count=count, breaks=breaks)
 
 
 def _columns(names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from recsmith.data.parquet.columns import ParquetSpec
 from recsmith.data.source import BlockSource, FirstBlocks, GrowingSource
 from recsmith.data.transforms.declared import Transform, transform_from_raw, transform_to_raw
 from recsmith.data.transforms.graph import TransformedSource
-from recsmith.errors import CorruptFile, UsageError, check_rules
+from recsmith.errors import CorruptFile, UsageError, check_rules, too_small
 from recsmith.files import Raw, Source, check_schema, decode, did_you_mean, encode, parse, read_text, source_text
 
 SCHEMA = "recsmith/dataset/1"
@@ -75,12 +75,12 @@ class Dataset:
             CorruptFile: from the iterator, once more samples are corrupt than the spec allows.
         """
         check_rules(
-            None if world_size >= 1 else f"world_size is {world_size}; it must be at least 1",
+            too_small("world_size", world_size, 1),
             None if 0 <= rank < max(world_size, 1) else f"rank is {rank}; it must be 0 to {world_size - 1}",
-            None if batch_size >= 1 else f"batch_size is {batch_size}; it must be at least 1",
+            too_small("batch_size", batch_size, 1),
             None if 0 <= seed < 2**63 else f"seed is {seed}; it must be 0 or more, and below 2^63",
-            None if together >= 1 else f"together is {together}; it must be at least 1",
-            None if window >= 1 else f"window is {window}; it must be at least 1",
+            too_small("together", together, 1),
+            too_small("window", window, 1),
             None if 0 <= epoch < 2**63 else f"epoch is {epoch}; it must be 0 or more, and below 2^63",
         )
         now = Position(

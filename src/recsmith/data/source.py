@@ -37,11 +37,7 @@ class SampleBlock:
 
 
 class BlockSource(Protocol):
-    """What a format has to offer; rows of a block that turn out to be corrupt count as samples until they are read.
-
-    digest: changes with the data. files: blocks that can only be read in order, as (first, last + 1) of each file.
-    max_corrupt: corrupt rows of an epoch that a rank passes over.
-    """
+    """What a format has to offer; rows of a block that turn out to be corrupt count as samples until they are read."""
 
     @property
     def schema(self) -> DataSchema:
@@ -55,7 +51,7 @@ class BlockSource(Protocol):
 
     @property
     def digest(self) -> str:
-        """A word that changes with the data."""
+        """A digest, which changes with the data."""
         ...
 
     @property
@@ -133,21 +129,13 @@ class MemorySource:
     max_corrupt = 0
 
     def __init__(self, schema: DataSchema, samples: Batch, columns: dict[str, Ints] | None = None) -> None:
-        self._schema, self._samples, self._columns = schema, samples, columns or {}
-
-    @property
-    def schema(self) -> DataSchema:
-        """What a sample holds."""
-        return self._schema
-
-    @property
-    def num_samples(self) -> int:
-        """How many samples there are."""
-        return len(self._samples)
+        self.schema, self.num_samples = schema, len(samples)
+        self._samples, self._columns = samples, columns or {}
+        self.column_names = tuple(self._columns)
 
     @property
     def digest(self) -> str:
-        """A word that changes with the samples."""
+        """A digest, which changes with the samples."""
         held = hashlib.sha256(self._samples.sample_ids.tobytes() + self._samples.labels.tobytes())
         for name, bags in self._samples.ids.items():
             held.update(name.encode() + bags.values.tobytes() + bags.lengths.tobytes())
@@ -162,11 +150,6 @@ class MemorySource:
         first = block * MEMORY_BLOCK
         return SampleBlock(samples=self._samples.take(np.arange(first, min(first + MEMORY_BLOCK, len(self._samples)))))
 
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """Columns beside those of the schema."""
-        return tuple(self._columns)
-
     def column(self, block: int, name: str) -> Ints:
-        """One of them, of the samples of a block."""
+        """A column beside those of the schema, of the samples of a block."""
         return self._columns[name][block * MEMORY_BLOCK : (block + 1) * MEMORY_BLOCK]

@@ -38,7 +38,7 @@ SILENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # Ray reports its use to its makers otherwise
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no GPU is hidden from a process that asks Ray for none
 }
-ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray's word for: this machine alone, on 127.0.0.1
+ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # as Ray calls it: this machine alone, on 127.0.0.1
 AHEAD = 8  # parts of a worker that lie in the object store at most; trade-off: more hide network, and take memory
 
 

@@ -21,28 +21,7 @@ from recsmith.files.texts import (
 )
 
 __all__ = [
-    "LARGEST_FILE",
-    "Given",
-    "Raw",
-    "Source",
-    "check_schema",
-    "check_target",
-    "decode",
-    "did_you_mean",
-    "dump_json",
-    "encode",
-    "is_regular_file",
-    "json_schema",
-    "parse",
-    "parse_json",
-    "parse_number",
-    "parse_yaml",
-    "read_bytes",
-    "read_raw",
-    "read_text",
-    "reading",
-    "replace_file",
-    "source_text",
-    "starts_with_schema",
-    "write_text",
-]
+    "LARGEST_FILE", "Given", "Raw", "Source", "check_schema", "check_target", "decode", "did_you_mean", "dump_json",
+    "encode", "is_regular_file", "json_schema", "parse", "parse_json", "parse_number", "parse_yaml", "read_bytes",
+    "read_raw", "read_text", "reading", "replace_file", "source_text", "starts_with_schema", "write_text",
+]  # fmt: skip

@@ -30,9 +30,9 @@ def check_schema(raw: Raw, schema: str, source: str, made_by: str = "") -> Raw:
     if found is None:
         raise CorruptFile(f"'{source}' names no schema; add `schema: {schema}`")
     if found != schema:
-        words = f"'{_short(found)}'" if isinstance(found, str) else "that is not text"
+        named = f"'{_short(found)}'" if isinstance(found, str) else "that is not text"
         writer = f", which `{made_by}` writes" if made_by else ""
-        raise CorruptFile(f"'{source}' has a schema {words}; expected `{schema}`{writer}")
+        raise CorruptFile(f"'{source}' has a schema {named}; expected `{schema}`{writer}")
     return {key: value for key, value in raw.items() if key != "schema"}
 
 

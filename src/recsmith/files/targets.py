@@ -57,17 +57,17 @@ def _check_inputs(target: str, path: Path, inputs: Iterable[str | None]) -> None
     """Refuse a target that is one of the inputs: by another name, through a link, or as standard input."""
     if not path.exists():
         return
-    for word in filter(None, inputs):
-        if any(_are_same(path, each) for each in _files_of(word)):
-            raise UsageError(f"cannot write '{target}': this command reads it ('{word}'); give another path")
+    for name in filter(None, inputs):
+        if any(_are_same(path, each) for each in _files_of(name)):
+            raise UsageError(f"cannot write '{target}': this command reads it ('{name}'); give another path")
 
 
-def _files_of(word: str) -> Iterator[Path | int]:
-    """The files, or the descriptor, that a word of the command line reads."""
-    if word == STDIN:
+def _files_of(argument: str) -> Iterator[Path | int]:
+    """The files, or the descriptor, that an argument of the command line names."""
+    if argument == STDIN:
         yield 0
         return
-    path = Path(word.removeprefix(MODEL))
+    path = Path(argument.removeprefix(MODEL))
     yield path
     if is_folder(path):
         yield from path.iterdir()

@@ -115,7 +115,7 @@ def test_dense_values_are_transformed_as_sample_by_sample(samples: list[Any]) ->
     assert (first is None) == (not any(bad))
     if first is not None:
         assert first.row == bad.index(True)
-        assert f"sample {100 + first.row}" in first.words
+        assert f"sample {100 + first.row}" in first.problem
     for row, (x, z), ids, is_bad in zip(after.dense, dense, rows(after.ids["k"]), bad, strict=True):
         clipped = min(max(x, -2.0), 1.5)
         assert ids == [sum(border <= x for border in (-1.0, 0.0, 2.0))]

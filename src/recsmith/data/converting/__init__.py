@@ -1,7 +1,7 @@
 """Datasets of any format as folders of Parquet: one column a feature, in order or clustered by session, resumable."""
 
 from recsmith.data.converting.convert import cluster_dataset, convert_dataset
-from recsmith.data.converting.folder import FileLayout, Progress, read_popularity
+from recsmith.data.converting.folder import ConversionProgress, FileLayout, read_popularity
 from recsmith.data.converting.tables import KeyColumns
 
-__all__ = ["FileLayout", "KeyColumns", "Progress", "cluster_dataset", "convert_dataset", "read_popularity"]
+__all__ = ["ConversionProgress", "FileLayout", "KeyColumns", "cluster_dataset", "convert_dataset", "read_popularity"]

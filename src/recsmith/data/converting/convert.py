@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Ints
-from recsmith.data.converting.folder import RUNS, FileLayout, OnProgress, Progress, begin, finish, make_last, write_part
+from recsmith.data.converting.folder import (
+    RUNS,
+    ConversionProgress,
+    FileLayout,
+    OnProgress,
+    begin,
+    finish,
+    make_last,
+    write_part,
+)
 from recsmith.data.converting.tables import SESSION, TIME, Blocks, KeyColumns, check_sessions, session_hashes
 from recsmith.data.dataset import Dataset
 from recsmith.data.parquet.arrow import pyarrow
@@ -59,7 +68,7 @@ def convert_dataset(
         path = folder / f"part-{number:05d}.parquet"
         if not path.exists():
             write_part(path, blocks.tables(first, last), layout, blocks.schema)
-        on_progress(Progress(doing="written", done=int(sizes[:last].sum()), total=total))
+        on_progress(ConversionProgress(doing="written", done=int(sizes[:last].sum()), total=total))
     return finish(folder, total, columns.session)
 
 
@@ -68,8 +77,8 @@ def checked_conversion(kind: str, blocks: Blocks) -> Conversion:
     dataset = blocks.dataset
     refuse_other_than_parquet(dataset.schema)
     blocks.layout.features(dataset.schema)
-    words = [kind, dataset.source.digest, encode(blocks.layout), encode(blocks.columns)]
-    return Conversion(digest=hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:16])
+    described = [kind, dataset.source.digest, encode(blocks.layout), encode(blocks.columns)]
+    return Conversion(digest=hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16])
 
 
 def block_ranges(sizes: Ints, samples: int) -> list[tuple[int, int]]:
@@ -116,7 +125,7 @@ def cluster_dataset(
         if not path.exists():
             write_part(path, [_bucket(runs, bucket, memory)], blocks.layout, blocks.schema)
         done += pyarrow().parquet.read_metadata(path).num_rows
-        on_progress(Progress(doing="sorted and written", done=done, total=int(sizes.sum())))
+        on_progress(ConversionProgress(doing="sorted and written", done=done, total=int(sizes.sum())))
     return finish(folder, int(sizes.sum()), session)
 
 
@@ -142,7 +151,7 @@ def _runs(folder: Path, blocks: Blocks, conversion: Conversion, sizes: Ints, on_
             _write_run(path, blocks, first, last, conversion.buckets)
         found.append(path)
         done = int(sizes[:last].sum())
-        on_progress(Progress(doing="put into buckets", done=done, total=int(sizes.sum())))
+        on_progress(ConversionProgress(doing="put into buckets", done=done, total=int(sizes.sum())))
     return found
 
 

@@ -18,7 +18,7 @@ from recsmith.data.parquet.write import (
     save_conversion,
     save_manifest,
 )
-from recsmith.errors import CorruptFile, RecSmithError, UsageError, check_rules
+from recsmith.errors import CorruptFile, RecSmithError, UsageError, check_rules, too_small
 from recsmith.files import did_you_mean, parse, read_text
 
 GROUP_SAMPLES = 2**15  # of a row group: what a reader keeps a few of
@@ -42,11 +42,9 @@ class FileLayout:
     def __post_init__(self) -> None:
         """Check ranges."""
         check_rules(
-            None if self.group_samples >= 1 else f"group_samples is {self.group_samples}; it must be at least 1",
-            None if self.file_samples >= 1 else f"file_samples is {self.file_samples}; it must be at least 1",
-            None
-            if self.group_bytes is None or self.group_bytes >= LEAST_GROUP_BYTES
-            else f"group_bytes is {self.group_bytes}; it must be at least {LEAST_GROUP_BYTES:,}",
+            too_small("group_samples", self.group_samples, 1),
+            too_small("file_samples", self.file_samples, 1),
+            too_small("group_bytes", self.group_bytes, LEAST_GROUP_BYTES),
         )
 
     def group_rows(self, rows: int, unpacked: int) -> int:
@@ -86,7 +84,7 @@ def by_count(source: str, names: Sequence[str], counts: Sequence[float]) -> tupl
 
 
 @record
-class Progress:
+class ConversionProgress:
     """How far a command is: what it does, and how many of the samples it has done."""
 
     doing: str
@@ -94,7 +92,7 @@ class Progress:
     total: int
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[ConversionProgress], None]
 
 
 def begin(folder: Path, conversion: Conversion) -> tuple[Conversion, bool]:

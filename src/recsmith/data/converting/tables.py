@@ -102,7 +102,7 @@ def _named(source: BlockSource, number: int, samples: Batch, name: str | None, o
 
 
 def _numbers(column: Any, name: str) -> Ints:
-    """Whole numbers and times as they are, words as 63 bits of their hash."""
+    """Whole numbers and times as they are, text as 63 bits of their hash."""
     from recsmith.data.parquet.arrow import pyarrow
 
     if isinstance(column, np.ndarray):
@@ -116,10 +116,10 @@ def _numbers(column: Any, name: str) -> Ints:
         return np.asarray(column.to_numpy(zero_copy_only=False)).astype(np.int64)
     if not (arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)):
         raise CorruptFile(f"column '{name}' holds {column.type}; sessions and times are whole numbers or text")
-    words = column.dictionary_encode()
-    hashes = [hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words.dictionary.to_pylist()]
+    encoded = column.dictionary_encode()
+    hashes = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in encoded.dictionary.to_pylist()]
     numbers = (np.frombuffer(b"".join(hashes), "<u8") >> np.uint64(1)).astype(np.int64)
-    return numbers[words.indices.to_numpy(zero_copy_only=False)]
+    return numbers[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
 def _origin(source: BlockSource) -> BlockSource:

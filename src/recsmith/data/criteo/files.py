@@ -50,10 +50,10 @@ class LineFile:
         self._passed: dict[int, bytes] = {}
 
     def digest(self) -> str:
-        """A word that changes with the file's name, size and time of change."""
+        """A digest, which changes with the file's name, size and time of change."""
         found = self.path.stat()
-        words = f"{self.path.name} {found.st_size} {found.st_mtime_ns}"
-        return hashlib.sha256(words.encode()).hexdigest()[:16]
+        described = f"{self.path.name} {found.st_size} {found.st_mtime_ns}"
+        return hashlib.sha256(described.encode()).hexdigest()[:16]
 
     def index(self) -> tuple[Ints, int]:
         """(bytes at which blocks begin, and the size of all at the end; lines in all), of the text if it is packed."""

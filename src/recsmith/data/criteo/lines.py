@@ -32,14 +32,14 @@ PACKING = 6  # of gzip, from 1 to 9
 
 @dataclass(frozen=True)
 class ParsedLines:
-    """labels (L,), dense (L, 13), words of categories (L, 26) and which lines are whole (L,); zeros where not.
+    """labels (L,), dense (L, 13), categories (L, 26) and which lines are whole (L,); zeros where not.
 
     first_corrupt: index of the first line that is not whole, and what is wrong with it; None where all are.
     """
 
     labels: Singles
     dense: Singles
-    words: Ints
+    categories: Ints
     valid: Bools
     first_corrupt: tuple[int, str] | None
 
@@ -58,16 +58,16 @@ def parse_lines(text: bytes) -> ParsedLines:
     line_starts = np.append(0, ends[is_line] + 1)
     starts = np.concatenate([line_starts[:-1][complete][:, None], kept[:, :-1] + 1], axis=1)
     numbers, right_numbers = _counts(buffer, starts[:, : 1 + COUNTS], kept[:, : 1 + COUNTS])
-    words, right_words = _categories(buffer, starts[:, 1 + COUNTS :], kept[:, 1 + COUNTS :])
+    categories, right_categories = _categories(buffer, starts[:, 1 + COUNTS :], kept[:, 1 + COUNTS :])
     labels = numbers[:, 0]
     named = kept[:, 0] > starts[:, 0]
-    right = named & ((labels == 0) | (labels == 1)) & right_numbers.all(axis=1) & right_words.all(axis=1)
+    right = named & ((labels == 0) | (labels == 1)) & right_numbers.all(axis=1) & right_categories.all(axis=1)
     valid = complete.copy()
     valid[complete] = right
     return ParsedLines(
         labels=_spread(labels, complete, right).astype(np.float32),
         dense=np.log1p(np.maximum(_spread(numbers[:, 1:], complete, right), 0)).astype(np.float32),
-        words=_spread(words, complete, right),
+        categories=_spread(categories, complete, right),
         valid=valid,
         first_corrupt=_first_corrupt(text, line_starts, in_line, valid),
     )

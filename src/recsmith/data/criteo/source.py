@@ -12,7 +12,7 @@ from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.data.criteo.files import BLOCK_LINES, LineFile, files_of, read_index, write_index
 from recsmith.data.criteo.lines import CATEGORIES, COUNTS, parse_lines
 from recsmith.data.source import SampleBlock
-from recsmith.errors import check_rules
+from recsmith.errors import check_rules, too_small
 from recsmith.workloads import load_workload
 
 MOST_OPEN = 3  # files at a time: a window of blocks ends in one and begins in another
@@ -45,10 +45,8 @@ class CriteoSpec:
             None
             if rows is None or (len(rows) == CATEGORIES and min(rows) >= 1)
             else f"num_embeddings has {len(rows)} numbers; it needs {CATEGORIES}, each 1 or more",
-            None
-            if self.max_rows is None or self.max_rows >= 1
-            else f"max_rows is {self.max_rows}; it must be at least 1",
-            None if self.max_corrupt >= 0 else f"max_corrupt is {self.max_corrupt}; it must be 0 or more",
+            too_small("max_rows", self.max_rows, 1),
+            too_small("max_corrupt", self.max_corrupt),
         )
 
     @property
@@ -78,15 +76,10 @@ class CriteoSource:
         self.spec = spec
         self._files = [LineFile(path) for path in files_of(spec.paths)]
         self._rows = np.array(spec.rows)
-        self._schema = spec.schema
+        self.schema, self.max_corrupt = spec.schema, spec.max_corrupt
         self._counted = False
         self._lock = threading.Lock()  # a file has one place, and two iterators may read from it
         self._open: list[int] = []  # files that were read from last
-
-    @property
-    def schema(self) -> DataSchema:
-        """What a sample holds."""
-        return self._schema
 
     @property
     def num_samples(self) -> int | None:
@@ -94,13 +87,8 @@ class CriteoSource:
         return int(self.sizes().sum()) if self._counted else None
 
     @property
-    def max_corrupt(self) -> int:
-        """Lines that a rank passes over."""
-        return self.spec.max_corrupt
-
-    @property
     def digest(self) -> str:
-        """A word that changes with the files and the rows."""
+        """A digest, which changes with the files and the rows."""
         return self._digest_of(len(self._files))
 
     def _digest_of(self, files: int) -> str:
@@ -156,22 +144,22 @@ class CriteoSource:
             self._keep_open(number)
             text = file.text(inside, self._index[number][0])
         lines = parse_lines(text)
-        rows, ones = lines.words % self._rows, np.ones(len(lines.labels), np.int32)
+        rows, ones = lines.categories % self._rows, np.ones(len(lines.labels), np.int32)
         samples = Batch(
             dense=lines.dense,
             ids={
                 each.name: JaggedIds(values=np.ascontiguousarray(rows[:, column]), lengths=ones)
-                for column, each in enumerate(self._schema.features)
+                for column, each in enumerate(self.schema.features)
             },
             labels=lines.labels[:, None],
-            label_names=self._schema.labels,
+            label_names=self.schema.labels,
             sample_ids=self._first_samples[block] + np.arange(len(ones)),
         )
         if lines.first_corrupt is None:
             return SampleBlock(samples=samples)
         at, trouble = lines.first_corrupt
-        words = f"'{file.path}' line {inside * BLOCK_LINES + at + 1:,} {trouble}"
-        return SampleBlock(samples=samples, valid=lines.valid, first_corrupt=words)
+        problem = f"'{file.path}' line {inside * BLOCK_LINES + at + 1:,} {trouble}"
+        return SampleBlock(samples=samples, valid=lines.valid, first_corrupt=problem)
 
     def _keep_open(self, number: int) -> None:
         """Close all but the files that were read from last: packed ones keep what was passed over."""

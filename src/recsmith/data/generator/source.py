@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from recsmith._random import RowShuffle, Words, ZipfLaw, poisson_lengths, random_words, salt, uniform
 from recsmith._types import Floats, Ints, noun
-from recsmith.data.batch import Batch, DataSchema, JaggedIds, Singles, concatenated
+from recsmith.data.batch import Batch, JaggedIds, Singles, concatenated
 from recsmith.data.generator.spec import GeneratedFeature, GeneratorSpec
 from recsmith.data.generator.teacher import LogitScale, Teacher
 from recsmith.data.source import SampleBlock
@@ -30,7 +30,7 @@ class GeneratorSource:
     max_corrupt = 0
 
     def __init__(self, spec: GeneratorSpec) -> None:
-        self.spec = spec
+        self.spec, self.schema, self.num_samples = spec, spec.schema, spec.num_samples
         self.block_size = spec.sessions.size * max(1, BLOCK // spec.sessions.size)
         self.teacher = Teacher(spec)
         self._laws = {each.name: ZipfLaw(each.num_embeddings, each.exponent) for each in spec.features}
@@ -39,18 +39,8 @@ class GeneratorSource:
         }
 
     @property
-    def schema(self) -> DataSchema:
-        """What a sample holds."""
-        return self.spec.schema
-
-    @property
-    def num_samples(self) -> int:
-        """How many samples there are."""
-        return self.spec.num_samples
-
-    @property
     def digest(self) -> str:
-        """A word that changes with the spec."""
+        """A digest, which changes with the spec."""
         return hashlib.sha256(json.dumps(encode(self.spec), sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property

@@ -8,7 +8,7 @@ import numpy as np
 from recsmith._types import Bools, Ints, noun
 from recsmith.data.batch import JaggedIds, Singles
 from recsmith.data.parquet.arrow import pyarrow
-from recsmith.errors import CorruptFile, check_rules
+from recsmith.errors import CorruptFile, check_rules, too_small
 
 SCHEMA_KEY = b"recsmith.dataset"  # of a file's metadata: its DataSchema as JSON
 
@@ -39,9 +39,7 @@ class ParquetFeature:
     def __post_init__(self) -> None:
         """Check ranges."""
         check_rules(
-            None
-            if self.num_embeddings >= 1
-            else f"num_embeddings of feature '{self.name}' is {self.num_embeddings}; it must be at least 1",
+            too_small(f"num_embeddings of feature '{self.name}'", self.num_embeddings, 1),
             f"feature '{self.name}' has a key and no column; give the column of maps or structs that the key is in"
             if self.key is not None and self.column is None
             else None,
@@ -73,8 +71,8 @@ class ParquetSpec:
         some = bool(self.features or self.dense or self.labels)
         check_rules(
             None if self.paths else "paths is empty; give the files of the dataset, or their folder",
-            None if self.max_corrupt >= 0 else f"max_corrupt is {self.max_corrupt}; it must be 0 or more",
-            None if self.read_gap >= 0 else f"read_gap is {self.read_gap}; it must be 0 or more",
+            too_small("max_corrupt", self.max_corrupt),
+            too_small("read_gap", self.read_gap),
             "the column map names no features; list them, or leave features, dense and labels out"
             if some and not self.features
             else None,

@@ -38,7 +38,8 @@ class ParquetSource:
         self._files = [ColumnFile(path) for path in column_files(spec.paths)]
         self.spec = spec if spec.features else written_spec(spec, self._files[0])
         self._schema = None if spec.features else _written_schema(self._files[0])
-        self._columns = columns_of(self.spec)
+        self._columns, self.max_corrupt = columns_of(self.spec), spec.max_corrupt
+        self.column_names = tuple(self._files[0].schema.names)
         for file in self._files:
             _check_columns(file, self._columns)
         self.parts = [(file, part) for file in self._files for part in range(len(file.sizes))]
@@ -65,13 +66,8 @@ class ParquetSource:
         return int(self.sizes().sum())
 
     @property
-    def max_corrupt(self) -> int:
-        """Rows without a label that a rank passes over."""
-        return self.spec.max_corrupt
-
-    @property
     def digest(self) -> str:
-        """A word that changes with the column map and the files."""
+        """A digest, which changes with the column map and the files."""
         return list(self._digests())[-1]
 
     def earlier(self) -> dict[str, int]:
@@ -114,11 +110,6 @@ class ParquetSource:
         )
 
     @property
-    def column_names(self) -> tuple[str, ...]:
-        """Every column of the first file, read or not."""
-        return tuple(self._files[0].schema.names)
-
-    @property
     def columns_of_features(self) -> dict[str, str]:
         """The column that each feature alone has; features under keys share one, and are left out."""
         return {each.name: each.column or each.name for each in self.spec.features if each.key is None}
@@ -156,13 +147,13 @@ def _check_columns(file: ColumnFile, columns: list[str]) -> None:
 
 def _written_schema(file: ColumnFile) -> DataSchema:
     """The schema that a file holds itself."""
-    words: dict[bytes, bytes] = file.schema.metadata or {}
-    if SCHEMA_KEY not in words:
+    metadata: dict[bytes, bytes] = file.schema.metadata or {}
+    if SCHEMA_KEY not in metadata:
         raise UsageError(
             f"'{file.path}' does not say which columns are features, dense values and labels; give a spec with "
             f"`format: parquet`, paths, features, dense and labels (its columns: {', '.join(file.schema.names[:20])})"
         )
-    raw = parse_json(words[SCHEMA_KEY].decode("utf-8", "replace"), str(file.path))
+    raw = parse_json(metadata[SCHEMA_KEY].decode("utf-8", "replace"), str(file.path))
     return decode(DataSchema, raw, str(file.path))
 
 

@@ -11,7 +11,7 @@ from recsmith._types import Ints, noun
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.data.parquet.arrow import UNFINISHED, pyarrow
 from recsmith.data.parquet.columns import SCHEMA_KEY, weights_column
-from recsmith.errors import UsageError, check_rules
+from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.files import decode, dump_json, encode, read_raw, write_text
 
 RESERVED = ("sample_id", "session_id", "timestamp")  # columns that are written beside the schema's
@@ -129,8 +129,8 @@ class Conversion:
     def __post_init__(self) -> None:
         """Check ranges."""
         check_rules(
-            None if self.buckets >= 0 else f"buckets is {self.buckets}; it must be 0 or more",
-            None if self.run_samples >= 1 else f"run_samples is {self.run_samples}; it must be 1 or more",
+            too_small("buckets", self.buckets),
+            too_small("run_samples", self.run_samples, 1),
         )
 
 

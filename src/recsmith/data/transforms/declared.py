@@ -156,11 +156,11 @@ def transform_from_raw(raw: object, source: str) -> Transform:
         shown = f"{raw!r:.60}"
         raise CorruptFile(f"'{source}': a transform is an object such as {{op: hash, feature: user}}, not {shown}")
     body = dict(cast(Raw, raw))
-    word = body.pop("op", None)
-    if not isinstance(word, str) or word not in OPERATIONS:
-        shown = did_you_mean(word, list(OPERATIONS)) if isinstance(word, str) else f"; known: {', '.join(OPERATIONS)}"
-        raise CorruptFile(f"'{source}': no transform is called {word!r:.60}{shown}")
-    return decode(OPERATIONS[word], body, source)
+    name = body.pop("op", None)
+    if not isinstance(name, str) or name not in OPERATIONS:
+        shown = did_you_mean(name, list(OPERATIONS)) if isinstance(name, str) else f"; known: {', '.join(OPERATIONS)}"
+        raise CorruptFile(f"'{source}': no transform is called {name!r:.60}{shown}")
+    return decode(OPERATIONS[name], body, source)
 
 
 def transform_to_raw(transform: Transform) -> Raw:
@@ -169,8 +169,8 @@ def transform_to_raw(transform: Transform) -> Raw:
 
 
 def operation(transform: Transform) -> str:
-    """The word for a transform in files."""
-    return next(word for word, made in OPERATIONS.items() if type(transform) is made)
+    """The name of a transform in files."""
+    return next(name for name, made in OPERATIONS.items() if type(transform) is made)
 
 
 def _rows(count: int, feature: str) -> str | None:

@@ -35,7 +35,7 @@ class Wrong:
     """A sample that a transform has no outcome for: its row in the block, and what is wrong."""
 
     row: int
-    words: str
+    problem: str
 
 
 class TransformGraph:
@@ -112,9 +112,9 @@ class _State:
         if wrong is None:
             return
         row = int(wrong.argmax())
-        words = f"{operation(transform)} has no outcome for '{name}' of sample {int(self.samples.sample_ids[row]):,}"
+        problem = f"{operation(transform)} has no outcome for '{name}' of sample {int(self.samples.sample_ids[row]):,}"
         if self.first is None or row < self.first.row:
-            self.first = Wrong(row=row, words=words)
+            self.first = Wrong(row=row, problem=problem)
         self.wrong = wrong if self.wrong is None else self.wrong | wrong
 
 
@@ -178,13 +178,8 @@ class TransformedSource:
         self, source: BlockSource, transforms: Sequence[Transform], wrong: Literal["skip", "stop"] = "stop",
         max_wrong: int = 0,
     ) -> None:  # fmt: skip
-        self.source, self.wrong, self.max_wrong = source, wrong, max_wrong
-        self.graph = TransformGraph(source.schema, transforms)
-
-    @property
-    def schema(self) -> DataSchema:
-        """What a sample holds once it is transformed."""
-        return self.graph.schema
+        self.source, self.wrong, self.graph = source, wrong, TransformGraph(source.schema, transforms)
+        self.schema, self.max_corrupt = self.graph.schema, source.max_corrupt + (max_wrong if wrong == "skip" else 0)
 
     @property
     def num_samples(self) -> int | None:
@@ -197,13 +192,8 @@ class TransformedSource:
         return self.source.files
 
     @property
-    def max_corrupt(self) -> int:
-        """Corrupt rows, and samples without an outcome, that a rank passes over."""
-        return self.source.max_corrupt + (self.max_wrong if self.wrong == "skip" else 0)
-
-    @property
     def digest(self) -> str:
-        """A word that changes with data and transforms."""
+        """A digest, which changes with data and transforms."""
         return self._digest_of(self.source.digest)
 
     def _digest_of(self, source: str) -> str:
@@ -226,6 +216,6 @@ class TransformedSource:
         if wrong is None or first is None:
             return SampleBlock(samples=samples, valid=found.valid, first_corrupt=found.first_corrupt)
         if self.wrong == "stop":
-            raise CorruptFile(f"{first.words}; mend it, or pass over such samples with `wrong: skip`")
+            raise CorruptFile(f"{first.problem}; mend it, or pass over such samples with `wrong: skip`")
         valid = ~wrong if found.valid is None else found.valid & ~wrong
-        return SampleBlock(samples=samples, valid=valid, first_corrupt=found.first_corrupt or first.words)
+        return SampleBlock(samples=samples, valid=valid, first_corrupt=found.first_corrupt or first.problem)
