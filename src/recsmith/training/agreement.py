@@ -1,15 +1,31 @@
-"""What all ranks agree on: whether to stop, whether a loss is not finite, whether a file was written.
+"""What all ranks agree on: a wish of any rank is heard by all at the same step; whether a file was written.
 
 Now and then each rank tells what it knows, and hears the next time what any of them told, so that nobody waits.
 """
 
 import signal
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import torch
 import torch.distributed as dist
+
+from recsmith.plans import Plan
+
+What = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
+END = "end"  # a signal asked this process to end
+TOLD = (END, *get_args(What))
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a watcher asks for, and why. plan: of replan, one that is ready; None: one is made from the data."""
+
+    what: What
+    because: str
+    plan: Plan | None = None
 
 
 class Agreement:
@@ -17,27 +33,33 @@ class Agreement:
 
     def __init__(self) -> None:
         self.group: Any = dist.new_group(backend="gloo")
-        self._flags = torch.zeros(2)
+        self._flags = torch.zeros(len(TOLD))
         self._work: dist.Work | None = None
 
-    def tell(self, *, stop: bool, broken: bool) -> None:
-        """Send what this rank knows."""
-        self._flags = torch.tensor([float(stop), float(broken)])
+    def tell(self, wishes: Collection[str]) -> None:
+        """Send what this rank wishes: words of TOLD."""
+        self._flags = torch.tensor([float(each in wishes) for each in TOLD])
         self._work = dist.all_reduce(self._flags, dist.ReduceOp.MAX, group=self.group, async_op=True)
 
-    def heard(self) -> tuple[bool, bool]:
-        """(stop, broken) of any rank, as told last; nothing where nothing was told since."""
+    def heard(self) -> set[str]:
+        """What any rank wishes, as told last; nothing where nothing was told since."""
         if self._work is None:
-            return False, False
+            return set()
         self._work.wait()
         self._work = None
-        return bool(self._flags[0]), bool(self._flags[1])
+        return {each for each, flag in zip(TOLD, self._flags.tolist(), strict=True) if flag}
 
     def everywhere(self, well: bool) -> bool:
         """Whether it went well on every rank; all of them ask."""
         flag = torch.tensor(float(well))
         dist.all_reduce(flag, dist.ReduceOp.MIN, group=self.group)
         return bool(flag)
+
+    def reasons(self, mine: Mapping[str, str]) -> dict[str, str]:
+        """Why each wish that was heard is wished: what the first rank says that has it; all of them ask."""
+        found: list[Any] = [None] * dist.get_world_size(self.group)
+        dist.all_gather_object(found, dict(mine), group=self.group)
+        return {each: reason for said in reversed(found) for each, reason in said.items()}
 
 
 class Ending:

@@ -52,17 +52,15 @@ def evaluate_on_rank(run: Raw) -> Raw:
 
     from recsmith.training.export import MODEL, WEIGHTS, load_into
     from recsmith.training.metrics import score
-    from recsmith.training.models import build_task
+    from recsmith.training.models import unsharded
     from recsmith.training.plan import agreed_plan
     from recsmith.training.sharded import rank_device, shard
     from recsmith.training.sources import DatasetSource, open_data
-    from recsmith.training.tables.plain import features_of
 
     made = run_from_raw(run, "the run")
     dataset = open_data(made.data.test, "data.test")
-    task = build_task(made.model, dataset.schema, made.seed)
-    features = features_of(task)
-    plan = agreed_plan(made, task, DatasetSource(dataset, made.data, made.seed), None, dist.get_world_size())
-    job = shard(made, plan, task, rank_device())
-    load_into(job, Path(made.output) / MODEL / WEIGHTS)
-    return encode(score(job, dataset, features, made.data.local_batch_size(dist.get_world_size())))
+    parts = unsharded(made, DatasetSource(dataset, made.data, made.seed))
+    sharded = shard(made, agreed_plan(parts, None, dist.get_world_size()), parts.task, rank_device())
+    load_into(sharded, Path(made.output) / MODEL / WEIGHTS)
+    batch_size = made.data.local_batch_size(dist.get_world_size())
+    return encode(score(sharded, dataset, parts.features, batch_size))

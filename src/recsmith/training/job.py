@@ -1,7 +1,9 @@
 """A rank's training while it is under way: what it consists of, how far it is, and what is done beside the steps."""
 
+import os
 import time
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +11,27 @@ import torch
 import torch.distributed as dist
 
 from recsmith._process import proc_bytes
+from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.files import Raw, decode, encode
-from recsmith.plans import Plan
-from recsmith.training.agreement import Agreement
+from recsmith.plans import Plan, save_plan
+from recsmith.training.agreement import Agreement, Wish
+from recsmith.training.batches import TrainingBatch, training_batches
+from recsmith.training.card import check_maps, keep_maps
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.export import MODEL, export
-from recsmith.training.log import RunLog, StepTimes
+from recsmith.training.log import RunLog, StepTimes, starting_lines
 from recsmith.training.metrics import score
-from recsmith.training.run import Run
+from recsmith.training.models import Unsharded, unsharded
+from recsmith.training.plan import agreed_anew, agreed_plan
+from recsmith.training.plan_rules import check_loadable
+from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.scores import Scores, scores_text
-from recsmith.training.sharded import ShardedJob, rank_device
-from recsmith.training.sources import BatchSource, open_data
+from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
+from recsmith.training.sources import BatchSource, open_data, with_distinct
 from recsmith.training.sources.protocol import State
 from recsmith.training.tables.features import Features
+
+CHECKPOINTS = "checkpoints"
 
 
 @dataclass
@@ -32,6 +42,7 @@ class Progress:
     position: State | None = None  # of the data, as its source says it
     scores: Scores | None = None
     saved: int = 0  # step of the newest checkpoint
+    watchers: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what they keep in checkpoints, by their names
     corrupt: int = 0  # samples that this rank has left out since the job started
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
 
@@ -77,7 +88,83 @@ def progress_of(saved: Saved | None) -> Progress:
         saved=raw["step"],
         position=raw["position"],
         scores=None if raw["scores"] is None else decode(Scores, raw["scores"], str(saved.folder)),
+        watchers=raw.get("watchers", {}),
     )
+
+
+def prepared(
+    run: Run, agreement: Agreement, *, plan: Plan | None = None
+) -> tuple[TrainingJob, Generator[TrainingBatch]]:
+    """A job, fresh or from its newest checkpoint, and the batches that come next.
+
+    Args:
+        run: what is trained.
+        agreement: of this process's ranks; one serves for as long as the process lives.
+        plan: to train under, where the job has another one by now than its run and its checkpoint say.
+    """
+    begun, output = time.perf_counter(), Path(run.output)
+    parts = unsharded(run)
+    checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
+    saved = checkpoints.newest() if run.checkpoint else None
+    plan = plan or agreed_plan(parts, saved.plan if saved else None, ranks_per_host())
+    if saved is not None:
+        check_maps(run.model, output)
+        check_loadable(saved.plan, plan)
+    said = starting_lines(run, plan, parameters=parts.parameters, samples=parts.source.length)
+    sharded, progress = shard(run, plan, parts.task, rank_device()), progress_of(saved)
+    said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
+    batches = _settled(sharded, _batches_from(parts, progress))
+    _set_state(sharded, run, saved, progress)
+
+    log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)
+    if dist.get_rank() == 0:
+        keep_maps(run.model, output)
+        save_run(run, output / "run.json")
+        save_plan(plan, output / "plan.json")
+    for line in [*said, *([f"going on after step {progress.step:,} of '{saved.folder}'"] if saved else [])]:
+        log.say({"note": line})
+    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
+    job = TrainingJob(run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress)
+    return job, batches
+
+
+def _batches_from(parts: Unsharded, progress: Progress) -> Iterator[TrainingBatch]:
+    """The batches of this rank that come after the progress."""
+    ranks, source = dist.get_world_size(), with_distinct(parts.source, parts.features.groups)
+    return training_batches(
+        source, parts.run.data.batch_sizes(ranks), parts.features, rank=dist.get_rank(), ranks=ranks,
+        state=progress.position, step=progress.step,
+    )  # fmt: skip
+
+
+def _settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator[TrainingBatch]:
+    """The batches, of which the first has settled the order of sums; readers end when this is closed."""
+    first = next(batches, None)
+    if first is not None:
+        settle(sharded, first)
+
+    def rest() -> Generator[TrainingBatch]:
+        if first is not None:
+            yield first
+        yield from batches
+
+    return rest()
+
+
+def _set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
+    """Weights, state of optimizers and random states: of the checkpoint, or of a fresh start."""
+    if saved is None:
+        draw_weights(sharded.rows, sharded.initial, run.seed)
+        torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # of dropout: every rank draws its own
+        return
+    saved.load(sharded)
+    sharded.optimizer.set_optimizer_step(progress.step)
+    saved.restore_random()
+
+
+def ranks_per_host() -> int:
+    """Ranks of this machine, as the launcher says; all of them elsewhere."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
 
 
 def save(job: TrainingJob) -> None:
@@ -88,6 +175,7 @@ def save(job: TrainingJob) -> None:
         "ranks": dist.get_world_size(),
         "position": progress.position,
         "scores": None if progress.scores is None else encode(progress.scores),
+        **({"watchers": progress.watchers} if progress.watchers else {}),
     }
     problem = job.checkpoints.save(job.sharded, job.run, job.plan, raw)
     seconds = time.perf_counter() - begun
@@ -125,6 +213,28 @@ def evaluate_now(job: TrainingJob) -> Scores:
     job.log.write("test", {"step": job.progress.step, **encode(scores)})
     job.log.say({"note": f"test, step {job.progress.step:,}: {scores_text(scores)}"})
     return scores
+
+
+def log_wish(job: TrainingJob, wish: Wish, done: str) -> None:
+    """Say what a watcher asked for, why, and what was done."""
+    step = job.progress.step
+    job.log.write("watcher", {"step": step, "what": wish.what, "because": wish.because, "done": done})
+    job.log.say({"note": f"step {step:,}: {wish.because} ({wish.what}): {done}"})
+
+
+def plan_anew(job: TrainingJob, wish: Wish) -> tuple[Plan | None, str]:
+    """Another plan to go on under from the state that was just saved; None where none is better, and why."""
+    if job.progress.saved != job.progress.step:
+        return None, "the state could not be saved; training goes on under the plan that it has"
+    try:
+        with torch.random.fork_rng():  # that of dropout stays where it is
+            plan = agreed_anew(unsharded(job.run), job.plan, ranks_per_host(), wish.plan)
+    except (UsageError, Infeasible, NoPlanFound) as error:
+        return None, f"no other plan: {error}; training goes on under the plan that it has"
+    if plan.placements == job.plan.placements:
+        return None, "the plan that would be made is the one that runs"
+    problem = job.checkpoints.finish()
+    return (None, f"the state could not be saved: {problem}") if problem else (plan, f"plan {plan.digest[:12]}")
 
 
 def finish(job: TrainingJob, *, ended: bool) -> Raw:

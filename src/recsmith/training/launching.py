@@ -17,6 +17,7 @@ from recsmith.files import Raw, Source
 from recsmith.jobs.launch import launch
 from recsmith.jobs.worker import join_group
 from recsmith.plans import Plan, load_plan
+from recsmith.training.log import starting_lines
 from recsmith.training.prerequisites import check_machine
 from recsmith.training.run import Run, load_run, run_to_raw
 from recsmith.units import format_size, format_time
@@ -169,38 +170,35 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     require_torchrec()
     from recsmith.adapters.topology import device_type
     from recsmith.planning.simulate import simulate
-    from recsmith.training.models import build_task
-    from recsmith.training.plan import plan_here, starting_lines, with_collections
+    from recsmith.training.models import unsharded
+    from recsmith.training.plan import plan_here, with_collections
     from recsmith.training.plan_rules import check_sequences
-    from recsmith.training.sources import open_data, open_source
-    from recsmith.training.tables.dedup_parts import deduplication_of
+    from recsmith.training.sources import open_data
     from recsmith.verifying.job_memory import predicted_bytes
 
     environment = launcher_environment()
     ranks = int(environment["WORLD_SIZE"]) if environment else local_ranks(made)
     check_machine(made, int(environment["LOCAL_RANK"]) + 1 if environment else ranks)
-    source = open_source(made)
+    parts = unsharded(made)
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
-    task = build_task(made.model, source.schema, made.seed, deduplication=deduplication_of(made, source))
-    plan = with_collections(plan_here(made, task, source, ranks, ranks), made, task)
+    plan = with_collections(plan_here(parts, ranks, ranks), made, parts.task)
     check_sequences(plan, device_type())
     needed = [shards + base for shards, base in predicted_bytes(plan)]
-    step = simulate(plan).cost.total_s
+    step, size = simulate(plan).cost.total_s, _checkpoint_bytes(plan, parts.parameters)
     return [
-        *starting_lines(made, task, plan, source),
+        *starting_lines(made, plan, parameters=parts.parameters, samples=parts.source.length),
         f"memory for embeddings at the peak of a step, by rank: {', '.join(map(format_size, needed))} "
         "(on CPU; not counted: the program itself and the dense layers)",
         f"embeddings take {format_time(step)} of a step under the plan's cost model ({plan.cost_model}), on "
         f"{plan.cluster.device.name} and its links as the plan knows them",
         f"written to '{Path(made.output)}': run.json, plan.json, log.jsonl, "
-        + (f"checkpoints of {format_size(_checkpoint_bytes(plan, task))} each ({made.checkpoint.keep} kept), "
+        + (f"checkpoints of {format_size(size)} each ({made.checkpoint.keep} kept), "
            if made.checkpoint else "no checkpoints, ")
         + "model; nothing is downloaded",
     ]  # fmt: skip
 
 
-def _checkpoint_bytes(plan: Plan, task: Any) -> int:
-    tables = sum(parameter.numel() for parameter in task.parameters()) * WEIGHT_BYTES
+def _checkpoint_bytes(plan: Plan, parameters: int) -> int:
     state = {"sgd": 0.0, "adagrad": 1.0, "rowwise_adagrad": 1 / 16, "adam": 2.0, "lamb": 2.0}
-    return int(tables * (1 + state.get(plan.workload.optimizer, 1.0)))
+    return int(parameters * WEIGHT_BYTES * (1 + state.get(plan.workload.optimizer, 1.0)))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from recsmith.files import Raw, write_text
 from recsmith.jobs.log import LOG_FILE, Board, write_message
-from recsmith.units import format_time
+from recsmith.plans import Plan
+from recsmith.training.run import MADE_HERE, Run
+from recsmith.units import format_size, format_time
 
 if TYPE_CHECKING:
     from torch import nn
@@ -156,3 +158,23 @@ def progress_text(message: Raw) -> str:
 
 def _ms(seconds: Any) -> str:
     return f"{seconds * 1e3:.1f} ms"
+
+
+def starting_lines(run: Run, plan: Plan, *, parameters: int, samples: int | None) -> list[str]:
+    """Lines about model, data and plan. parameters: of the whole model. samples: of its data, where it is known."""
+    tables = plan.workload.tables
+    weights = sum(table.num_embeddings * table.embedding_dim for table in tables)
+    sizes = [table.num_embeddings for table in tables]
+    types: dict[str, int] = {}
+    for placement in plan.placements:
+        types[placement.sharding_type] = types.get(placement.sharding_type, 0) + 1
+    ranks = plan.cluster.world_size
+    local = ", then ".join(f"{size:,}" for _, size in run.data.batch_sizes(ranks).changes)
+    made = f"made now, by {plan.planner}" if run.plan in MADE_HERE else run.plan
+    return [
+        f"model {run.model.name}: {parameters - weights:,} dense parameters, and {weights:,} in {len(tables)} tables "
+        f"of {min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
+        f"data: {'unknown number of' if samples is None else f'{samples:,}'} samples; {local} a rank and step on "
+        f"{ranks} ranks, {run.optimizers.sparse.name} for tables, {run.optimizers.dense.name} for the rest",
+        f"plan {plan.digest[:12]} ({made}): " + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),
+    ]

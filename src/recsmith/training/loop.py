@@ -1,186 +1,212 @@
-"""Training on one rank, from top to bottom: batch -> model -> loss -> backward -> optimizers -> metrics -> checkpoint.
+"""Training on one rank, from top to bottom: batch -> step -> metrics -> watchers -> checkpoint.
 
 Every rank of a job runs `train_on_rank`. What happens in a step stands in `_train`; what is done beside the steps, in
-job.py.
+job.py. A step is made by one of steps/, and what watchers/ ask for is done by all ranks at the same step.
 """
 
-import itertools
-import os
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import gc
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
 
-from recsmith.data import Batch
-from recsmith.data.deduplication import expanded
+from recsmith.errors import RecSmithError
 from recsmith.files import Raw
-from recsmith.plans import save_plan
-from recsmith.prediction.capturing import captured
-from recsmith.training.agreement import Agreement, Ending, heeding_sigterm
-from recsmith.training.batches import TrainingBatch, pinned, training_batches
-from recsmith.training.broken_loss import LossGuard
+from recsmith.training.agreement import END, Agreement, Ending, heeding_sigterm
+from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.bytes_sent import BytesSent
-from recsmith.training.card import check_maps, keep_maps
-from recsmith.training.checkpoints import Checkpoints, Saved
-from recsmith.training.job import Progress, TrainingJob, evaluate_now, finish, log_progress, progress_of, save
-from recsmith.training.log import RunLog, StepTimes, tell_pid, time_forward, timed
+from recsmith.training.job import (
+    Progress,
+    TrainingJob,
+    evaluate_now,
+    finish,
+    log_progress,
+    log_wish,
+    plan_anew,
+    prepared,
+    save,
+)
+from recsmith.training.log import StepTimes, tell_pid, time_forward, timed
 from recsmith.training.metrics import Window
-from recsmith.training.models import build_task, find_function
-from recsmith.training.plan import agreed_plan, starting_lines
-from recsmith.training.plan_rules import check_loadable
-from recsmith.training.run import Checkpointing, Run, run_from_raw, save_run
-from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
-from recsmith.training.sources import open_source, with_distinct
+from recsmith.training.run import Run, run_from_raw
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.stores import fetched_ahead
-from recsmith.training.tables.dedup_parts import deduplication_of
-from recsmith.training.tables.plain import features_of
+from recsmith.training.watchers import Watchers
+from recsmith.training.watchers.protocol import Seen, Wish
 
-Watcher = Callable[[int, float, Batch], object]  # step, loss, samples of this rank; what a run's watchers are
-CHECKPOINTS = "checkpoints"
-AGREED_EVERY = 8  # steps; trade-off: more of them cost less, and end training later after a signal or a broken loss
+AGREED_EVERY = 8  # steps; trade-off: more of them cost less, and do later what a signal or a watcher asks for
+ANEW = ("replan", "roll_back")  # wishes after which a job is prepared once more
+SAVES = {END, "save", "stop", "replan"}  # before which the state is saved
+ROLL_BACKS = 3  # to one checkpoint; more of them would repeat the same steps for ever
 
 
 def train_on_rank(run: Raw) -> Raw:
     """Train a run on this rank of a job, from its newest checkpoint if it has one; what came of it (JSON data)."""
     with heeding_sigterm() as ending:
         tell_pid()
-        job, batches = _prepared(run_from_raw(run, "the run"))
-        try:
-            with captured(job.run.capture):
-                ended = _train(job, batches, ending)
-            return finish(job, ended=ended)
-        finally:
-            job.log.close()
+        made, agreement = run_from_raw(run, "the run"), Agreement()
+        with Watchers(made) as watchers:
+            result = _trained(made, agreement, watchers, ending)
+            while isinstance(result, Wish):
+                gc.collect()  # weights of the job before go, before there are new ones
+                result = _trained(made, agreement, watchers, ending, result)
+            return result
 
 
-def _prepared(run: Run) -> tuple[TrainingJob, Iterator[TrainingBatch]]:
-    """Data, model, plan and state of a job, fresh or from its newest checkpoint; and the batches that come next."""
-    begun, rank, agreement = time.perf_counter(), dist.get_rank(), Agreement()
-    output = Path(run.output)
-    source = open_source(run)
-    deduplication = deduplication_of(run, source)
-    task = build_task(run.model, source.schema, run.seed, deduplication=deduplication)  # tables on meta: no memory yet
-    features = features_of(task)
-    checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
-    saved = checkpoints.newest() if run.checkpoint else None
-    plan = agreed_plan(run, task, source, saved.plan if saved else None, _ranks_per_host())
-    if saved is not None:
-        check_maps(run.model, output)
-        check_loadable(saved.plan, plan)
-    said = starting_lines(run, task, plan, source)
-    sharded, progress = shard(run, plan, task, rank_device()), progress_of(saved)
+def _trained(
+    run: Run, agreement: Agreement, watchers: Watchers, ending: Ending, after: Wish | None = None
+) -> Raw | Wish:
+    """Prepare a job and train it: what came of it, or the wish after which it must be prepared anew.
 
-    ranks = dist.get_world_size()
-    sizes = run.data.batch_sizes(ranks)
-    said += source.notes(sizes, ranks, progress.position)
-    batches = training_batches(
-        with_distinct(source, features.groups), sizes, features, rank=rank, ranks=ranks, state=progress.position,
-        step=progress.step,
-    )  # fmt: skip
-    first = next(batches, None)
-    if first is not None:
-        settle(sharded, first)
-        batches = itertools.chain([first], batches)
-    _set_state(sharded, run, saved, progress)
-
-    log = RunLog(output, rank, tensorboard=run.metrics.tensorboard, step=progress.step)
-    if rank == 0:
-        keep_maps(run.model, output)
-        save_run(run, output / "run.json")
-        save_plan(plan, output / "plan.json")
-    for line in [*said, *([f"going on after step {progress.step:,} of '{saved.folder}'"] if saved else [])]:
-        log.say({"note": line})
-    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
-    return TrainingJob(run, plan, source, features, sharded, agreement, checkpoints, log, progress), batches
+    after: such a wish, with the plan to go on under.
+    """
+    job, batches = prepared(run, agreement, plan=after and after.plan)
+    with closing(job.log), closing(batches):
+        watchers.begin(job.progress.watchers)
+        if after is not None:
+            log_wish(job, after, f"training goes on after step {job.progress.step:,}, plan {job.plan.digest[:12]}")
+        left_by = _train(job, batches, watchers, ending)
+        if isinstance(left_by, Wish) and left_by.what in ANEW:
+            return left_by
+        job.progress.watchers = watchers.states()
+        return finish(job, ended=left_by == END)
 
 
-def _set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
-    """Weights, state of optimizers and random states: of the checkpoint, or of a fresh start."""
-    if saved is None:
-        draw_weights(sharded.rows, sharded.initial, run.seed)
-        torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # of dropout: every rank draws its own
-        return
-    saved.load(sharded)
-    sharded.optimizer.set_optimizer_step(progress.step)
-    saved.restore_random()
-
-
-def _train(job: TrainingJob, batches: Iterator[TrainingBatch], ending: Ending) -> bool:
-    """Train until steps or samples are used up, or a signal asks to end, which is True."""
+def _train(job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watchers, ending: Ending) -> Wish | str | None:
+    """Train until steps or samples are used up, or all ranks leave the loop because of a wish, or of a signal (END)."""
     run, progress, device = job.run, job.progress, job.sharded.device
-    times, window, guard = StepTimes(), Window(device), LossGuard(device)
+    times, window = StepTimes(), Window(device)
     step: TrainingStep = step_of(job.sharded, run.pipeline, lambda text: job.log.say({"note": text}))
-    batches = timed(fetched_ahead(pinned(batches, device), job.sharded.rows), times)
+    source = timed(fetched_ahead(pinned(batches, device), job.sharded.rows), times)
     usual_step = progress.step + 1 + step.batches_ahead
     time_forward(job.sharded.model, times)
-    watchers: list[Watcher] = [find_function(name) for name in run.watchers]
-    stop, total = False, job.total_steps
-    while not stop and (run.steps is None or progress.step < run.steps):
+    left_by, total = None, job.total_steps
+    while left_by is None and (run.steps is None or progress.step < run.steps):
         try:
             counting = not progress.sent_bytes and progress.step + 1 >= usual_step
-            outcome = _counted(step, batches, progress) if counting else step(batches)
+            outcome = _counted(step, source, progress) if counting else step(source)
         except StopIteration:
             break
         progress.step, progress.position = progress.step + 1, outcome.places[-1].state
         times.steps, times.samples = times.steps + 1, times.samples + outcome.asked
         progress.corrupt += outcome.corrupt
         window.add(outcome.logits, outcome.labels)
-        for watch in watchers:
-            for place in outcome.places:
-                watch(progress.step, float(outcome.loss), expanded(place.samples))
 
-        guard.look(progress.step, outcome.loss, outcome.places[-1])
+        watchers.look(Seen(progress.step, outcome, job))
         due = run.checkpoint is not None and progress.step % run.checkpoint.every == 0
-        if due or progress.step % AGREED_EVERY == 0:
-            stop, due = _agreed(job, ending, guard, due)
+        asked = _agreed(job, watchers, ending, due) if due or progress.step % AGREED_EVERY == 0 else {}
+        if "roll_back" in asked and (left_by := _back(job, watchers, asked.pop("roll_back"))):
+            break
 
         if progress.step % run.metrics.every == 0:
             progress.scores = window.scores()
             log_progress(job, times, total)
-        if run.metrics.evaluate_every and progress.step % run.metrics.evaluate_every == 0:
+        if (run.metrics.evaluate_every and progress.step % run.metrics.evaluate_every == 0) or "evaluate" in asked:
             step.pause()
             evaluate_now(job)
             step.resume()
-        if due:
+        if due or (run.checkpoint is not None and SAVES & asked.keys()):
+            progress.watchers = watchers.states()
             save(job)
+        if asked:
+            left_by = _done(job, watchers, step, asked)
         job.checkpoints.poll()
     step.pause()
-    _agreed_at_the_end(job, guard)
-    return stop
+    if left_by is None or left_by == END:
+        _agreed_at_the_end(job, watchers)
+    return left_by
 
 
-def _agreed(job: TrainingJob, ending: Ending, guard: LossGuard, due: bool) -> tuple[bool, bool]:
-    """Whether all ranks stop here, and whether they save a checkpoint: where one is due, and where they stop.
+def _agreed(job: TrainingJob, watchers: Watchers, ending: Ending, due: bool) -> dict[str, Wish | None]:
+    """What all ranks do here, each with its wish; None for a signal. due: a checkpoint is.
 
     Raises:
-        RecSmithError: a loss of some rank is not finite.
+        RecSmithError: a watcher of some rank asks for that.
     """
-    agreement = job.agreement
-    stop, broken = agreement.heard()  # as told the time before: nobody waits
-    agreement.tell(stop=ending.asked, broken=guard.culprit is not None)
-    saves = job.run.checkpoint is not None and (due or stop)
-    if saves and not broken:  # never a state whose loss nobody has looked at
-        asked, broken = agreement.heard()
-        stop = stop or asked
-    if broken:
-        guard.refuse(job.output)
-    return stop, saves
+    agreement, mine = job.agreement, watchers.wishes
+    heard = agreement.heard()  # as told the time before: nobody waits
+    agreement.tell({*mine, *([END] if ending.asked else [])} - (heard - {END}))
+    saves = job.run.checkpoint is not None and (due or SAVES & heard)
+    if saves and "fail" not in heard:  # never a state whose loss nobody has looked at
+        heard |= agreement.heard()
+    return _with_reasons(job, watchers, heard)
 
 
-def _agreed_at_the_end(job: TrainingJob, guard: LossGuard) -> None:
-    """Refuse what was trained where a loss of some rank is not finite.
+def _agreed_at_the_end(job: TrainingJob, watchers: Watchers) -> None:
+    """Refuse what was trained where a watcher of some rank asks for that; say which wishes come too late.
 
     Raises:
-        RecSmithError: one is not.
+        RecSmithError: one does.
     """
     job.agreement.heard()
-    job.agreement.tell(stop=False, broken=guard.culprit is not None)
-    if job.agreement.heard()[1]:
-        guard.refuse(job.output)
+    job.agreement.tell(watchers.wishes)
+    for wish in _with_reasons(job, watchers, job.agreement.heard()).values():
+        if wish is not None:
+            log_wish(job, wish, "training is over")
+
+
+def _with_reasons(job: TrainingJob, watchers: Watchers, heard: set[str]) -> dict[str, Wish | None]:
+    """The wishes that were heard, with the reason of the first rank that has each, and this rank's plan."""
+    wishes = heard - {END}
+    made: dict[str, Wish | None] = {END: None} if END in heard else {}
+    if not wishes:
+        return made
+    reasons = job.agreement.reasons({what: wish.because for what, wish in watchers.wishes.items()})
+    if "fail" in wishes:
+        raise RecSmithError(reasons["fail"])
+    for what in sorted(wishes):
+        mine = watchers.wishes.pop(what, None)
+        made[what] = Wish(what, reasons[what], mine and mine.plan)  # type: ignore[arg-type]
+    return made
+
+
+def _done(job: TrainingJob, watchers: Watchers, step: TrainingStep, asked: dict[str, Wish | None]) -> Wish | str | None:
+    """Do what was asked for beside saving and evaluating, and say what was done; why the loop is left, if it is."""
+    saved = "saved" if job.progress.saved == job.progress.step else "the run has no checkpoint"
+    left_by: Wish | str | None = END if END in asked else None
+    for what, wish in asked.items():
+        if wish is None:
+            continue
+        if what == "replan" and left_by is None:
+            plan, done = plan_anew(job, wish)
+            left_by = plan and replace(wish, plan=plan)
+        elif what == "stop":
+            left_by, done = left_by or wish, "training ends"
+        elif what == "refresh":
+            done = watchers.refresh(step, job.sharded.rows)
+        elif what == "evaluate":
+            done = "evaluated" if job.run.data.test is not None else "the run names no data.test"
+        else:
+            done = saved if what == "save" else "training ends"
+        log_wish(job, wish, done)
+    return left_by
+
+
+def _back(job: TrainingJob, watchers: Watchers, wish: Wish | None) -> Wish | None:
+    """The wish to go back to the newest checkpoint, with the plan of this job; None where there is none.
+
+    Raises:
+        RecSmithError: training went back to it too often.
+    """
+    assert wish is not None
+    step = job.progress.saved
+    if not step:
+        log_wish(job, wish, "there is no checkpoint to go back to; training goes on")
+        return None
+    watchers.rolled_back[step] += 1
+    if watchers.rolled_back[step] > ROLL_BACKS:
+        raise RecSmithError(
+            f"training went back to step {step} {ROLL_BACKS} times, and again a watcher asks for it: {wish.because}; "
+            "change what leads there, such as the learning rate, or leave the watcher out"
+        )
+    job.agreement.heard()
+    watchers.wishes.clear()  # they are of steps that are trained again
+    problem = job.checkpoints.finish()
+    assert problem is None or step
+    return replace(wish, plan=job.plan)
 
 
 def _counted(step: TrainingStep, batches: Iterator[TrainingBatch], progress: Progress) -> StepOutcome:
@@ -191,7 +217,3 @@ def _counted(step: TrainingStep, batches: Iterator[TrainingBatch], progress: Pro
     dist.all_reduce(most, dist.ReduceOp.MAX)
     progress.sent_bytes = max(1, int(most))
     return outcome
-
-
-def _ranks_per_host() -> int:
-    return int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))

@@ -4,6 +4,7 @@ B samples, D dense columns, L labels
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -19,9 +20,12 @@ from recsmith.data import DataSchema
 from recsmith.embeddings import LogicalTable, transforms_of
 from recsmith.errors import UsageError
 from recsmith.training.batches import Place, TrainingBatch
-from recsmith.training.run import RunModel, RunTable
+from recsmith.training.run import Run, RunModel, RunTable
+from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables import TABLES, tables_of
-from recsmith.training.tables.dedup_parts import Deduplication
+from recsmith.training.tables.dedup_parts import Deduplication, deduplication_of
+from recsmith.training.tables.features import Features
+from recsmith.training.tables.plain import features_of
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -88,6 +92,31 @@ def build_task(
     sequences = _sequences(model, schema, unpooled, device, deduplication) if unpooled else None
     torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
     return Task(_built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels)), model.precision)
+
+
+@dataclass(frozen=True)
+class Unsharded:
+    """A run with its data and its model, whose tables have no memory yet."""
+
+    run: Run
+    source: BatchSource
+    task: Task
+    features: Features  # that the model looks up
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the model, those of tables counted."""
+        return sum(parameter.numel() for parameter in self.task.parameters())
+
+
+def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
+    """A run's model, built for its data. source: other data.
+
+    Raises what opening data, counting what repeats in it and building the model raise.
+    """
+    source = source or open_source(run)
+    task = build_task(run.model, source.schema, run.seed, deduplication=deduplication_of(run, source))
+    return Unsharded(run, source, task, features_of(task))
 
 
 def _pooled(

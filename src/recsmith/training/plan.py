@@ -30,14 +30,13 @@ from recsmith.planning.simulate import price
 from recsmith.plans import Plan, load_plan, plan_from_raw, plan_to_raw
 from recsmith.problems import Constraints, Space
 from recsmith.training.collectives import collectives_of, sharders_of
-from recsmith.training.plan_rules import plan_limits
-from recsmith.training.run import Run
-from recsmith.training.sources import BatchSource, first_batch
+from recsmith.training.models import Unsharded
+from recsmith.training.plan_rules import check_loadable, plan_limits
+from recsmith.training.run import MADE_HERE, Run
+from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
-from recsmith.units import format_size
 
 TORCHREC = "torchrec"
-MADE_HERE = ("auto", TORCHREC)  # plans that no file holds
 LEARNED_ON_CPU = "neural:cpu"  # of FBGEMM's kernels, with the caches of a processor; of some optimizers and data types
 UNSPLIT = Space(types=("table_wise", "data_parallel"))  # gloo makes split tables slower than any cost model says
 COUNTED = 1024  # samples in which ids are counted where the data does not say how many a bag has
@@ -55,47 +54,39 @@ An all_to_all of 2 processes takes 0.14 ms and 3.3 GB/s, of 4 on two cores 0.5 m
 """
 
 
-def agreed_plan(run: Run, task: nn.Module, source: BatchSource, before: Plan | None, ranks_per_host: int) -> Plan:
+def agreed_plan(parts: Unsharded, before: Plan | None, ranks_per_host: int) -> Plan:
     """The plan of this job, made or read by rank 0. before: the plan of its checkpoint, kept where it still fits."""
     ranks = dist.get_world_size()
 
     def make() -> Plan:
-        if before is not None and run.plan in MADE_HERE and before.cluster.world_size == ranks:
+        if before is not None and parts.run.plan in MADE_HERE and before.cluster.world_size == ranks:
             return before
-        return plan_here(run, task, source, ranks, ranks_per_host, before)
+        return plan_here(parts, ranks, ranks_per_host, before)
 
     return plan_from_raw(from_rank_0(lambda: plan_to_raw(make())), "rank 0's plan")
 
 
-def plan_here(
-    run: Run, task: nn.Module, source: BatchSource, ranks: int, ranks_per_host: int, before: Plan | None = None
-) -> Plan:
+def agreed_anew(parts: Unsharded, running: Plan, ranks_per_host: int, proposed: Plan | None) -> Plan:
+    """Another plan for a job that runs, agreed by all ranks: the one proposed, or one made now by rank 0.
+
+    Raises:
+        UsageError: the state of the running plan cannot be loaded under the one proposed.
+        Infeasible, NoPlanFound: there is none.
+    """
+
+    def make() -> Plan:
+        run = replace(parts.run, plan="auto")
+        plan = proposed or plan_here(replace(parts, run=run), dist.get_world_size(), ranks_per_host, running)
+        check_loadable(running, plan)
+        return plan
+
+    return plan_from_raw(from_rank_0(lambda: plan_to_raw(make())), "rank 0's plan")
+
+
+def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | None = None) -> Plan:
     """The plan of a run for so many ranks, made or read in this process. before: the plan of its checkpoint."""
-    sample = first_batch(source, COUNTED)
-    return make_plan(run, task, source.schema, sample, ranks=ranks, ranks_per_host=ranks_per_host, before=before)
-
-
-def starting_lines(run: Run, task: nn.Module, plan: Plan, source: BatchSource) -> list[str]:
-    """Lines about model, data and plan, for people."""
-    tables = plan.workload.tables
-    weights = sum(table.num_embeddings * table.embedding_dim for table in tables)
-    dense = sum(parameter.numel() for parameter in task.parameters()) - weights
-    sizes = [table.num_embeddings for table in tables]
-    types: dict[str, int] = {}
-    for placement in plan.placements:
-        types[placement.sharding_type] = types.get(placement.sharding_type, 0) + 1
-    ranks = plan.cluster.world_size
-    batches = run.data.batch_sizes(ranks).changes
-    local = ", then ".join(f"{size:,}" for _, size in batches)
-    known = source.length
-    return [
-        f"model {run.model.name}: {dense:,} dense parameters, and {weights:,} in {len(tables)} tables of "
-        f"{min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
-        f"data: {'unknown number of' if known is None else f'{known:,}'} samples; {local} a rank and step on {ranks} "
-        f"ranks, {run.optimizers.sparse.name} for tables, {run.optimizers.dense.name} for the rest",
-        f"plan {plan.digest[:12]} ({run.plan if run.plan not in MADE_HERE else f'made now, by {plan.planner}'}): "
-        + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),
-    ]
+    sample, schema = first_batch(parts.source, COUNTED), parts.source.schema
+    return make_plan(parts.run, parts.task, schema, sample, ranks=ranks, ranks_per_host=ranks_per_host, before=before)
 
 
 def make_plan(

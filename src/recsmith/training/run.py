@@ -31,7 +31,8 @@ from recsmith.workloads.data_types import DataType
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
-PipelineName = Literal["auto", "base", "sparse_dist"]
+MADE_HERE = ("auto", "torchrec")  # plans that no file holds
+Component = str | dict[str, Any]  # a name or module:Class, or a mapping with `name` and settings
 
 
 @noun
@@ -150,14 +151,14 @@ class Run:
     plan: str = "auto"
     ranks: int | None = None
     device: Literal["auto", "cuda"] = "auto"
-    pipeline: PipelineName = "auto"
+    pipeline: Component = "auto"
     steps: int | None = None
     optimizers: RunOptimizers = RunOptimizers()
-    comms: RunComms = RunComms()
-    rows: str | dict[str, Any] = "device"
+    comms: RunComms | Component = RunComms()
+    rows: Component = "device"
     checkpoint: Checkpointing | None = Checkpointing()
     metrics: RunMetrics = RunMetrics()
-    watchers: tuple[str, ...] = ()
+    watchers: tuple[Component, ...] = ()
     capture: str | None = None
     seed: int = 0
 

@@ -1,0 +1,101 @@
+"""Watchers: what looks at steps and may ask for something (protocol.py). Two are always there: see `specs_of`."""
+
+from collections import Counter
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from recsmith._components import NAME, find, make, parsed, register
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import Raw
+from recsmith.training.run import Run
+
+KIND = "watcher"
+METHODS = ("look", "to_raw", "from_raw", "close")
+
+register(KIND, "loss_guard", "recsmith.training.watchers.loss_guard:LossGuard")
+register(KIND, "capture", "recsmith.training.watchers.capture:CaptureWatcher")
+register(KIND, "function", "recsmith.training.watchers.functions:FunctionWatcher")
+register(KIND, "plan_watch", "recsmith.training.watchers.plan_watch:WatchedPlan")
+
+
+def specs_of(run: Run) -> list[Any]:
+    """The watchers of a run: those that it names, the capture that it asks for, and the guard of losses."""
+    captured = [] if run.capture is None else [{NAME: "capture", "folder": run.capture}]
+    guarded = any(parsed(each, "watchers")[0] == "loss_guard" for each in run.watchers)
+    return [*run.watchers, *captured, *([] if guarded else ["loss_guard"])]
+
+
+def watcher_of(spec: object) -> Any:
+    """The watcher of a name or 'module:Class' with settings, or of a function of (step, loss, samples).
+
+    Raises:
+        UsageError: nothing is called so, a setting is wrong, or what is made is no watcher.
+    """
+    name, settings = parsed(spec, "watchers")
+    if not isinstance(find(KIND, name), type):
+        spec = {NAME: "function", "function": name, **settings}
+    made = make(KIND, spec, where="watchers")
+    missing = [method for method in METHODS if not callable(getattr(made, method, None))]
+    if missing or not isinstance(getattr(made, "every", None), int) or made.every < 1:
+        lacks = f"no {' and no '.join(missing)}" if missing else "no `every`, steps between two looks"
+        raise UsageError(f"watcher '{name}' has {lacks}; derive it from recsmith.training.watchers.protocol.Watcher")
+    return made
+
+
+class Watchers:
+    """The watchers of a run on this rank, and the wishes of theirs that nothing was done about yet."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.named: dict[str, Any] = {}
+        self.wishes: dict[str, Any] = {}  # the first Wish of each kind
+        self.rolled_back: Counter[int] = Counter()  # how often, by the steps of checkpoints
+
+    def begin(self, states: Mapping[str, Raw]) -> None:
+        """Make the watchers, which go on from these states; those that are there already stay as they are."""
+        if self.named:
+            return
+        for spec in specs_of(self.run):
+            name, _ = parsed(spec, "watchers")
+            twins = sum(each == name or each.startswith(f"{name}#") for each in self.named)
+            self.named[f"{name}#{twins + 1}" if twins else name] = watcher_of(spec)
+        for name, raw in states.items():
+            if name in self.named:
+                self.named[name].from_raw(raw)
+
+    def __enter__(self) -> "Watchers":
+        return self
+
+    def __exit__(self, _: type | None, error: BaseException | None, __: TracebackType | None) -> None:
+        for watcher in self.named.values():
+            watcher.close(error)
+
+    def look(self, seen: Any) -> None:
+        """Let each look at a step (Seen), and keep what it asks for.
+
+        Raises:
+            RecSmithError: a watcher raised something; its name is told.
+        """
+        for name, watcher in self.named.items():
+            if seen.step % watcher.every == 0:
+                try:
+                    wish = watcher.look(seen)
+                except RecSmithError:
+                    raise
+                except Exception as error:
+                    said = f"{type(error).__name__}: {error}"
+                    raise RecSmithError(f"watcher '{name}' raised {said} at step {seen.step}; mend it") from error
+                if wish is not None:
+                    self.wishes.setdefault(wish.what, wish)
+
+    def states(self) -> dict[str, Raw]:
+        """What a checkpoint keeps, by the names of watchers."""
+        return {name: raw for name, watcher in self.named.items() if (raw := watcher.to_raw()) is not None}
+
+    def refresh(self, *parts: Any) -> str:
+        """Call `refresh()` of those watchers and other parts of a job that have it; what was done, in words."""
+        able = [part for part in (*self.named.values(), *parts) if callable(getattr(part, "refresh", None))]
+        for part in able:
+            part.refresh()
+        return f"refreshed {', '.join(type(part).__name__ for part in able)}" if able else "no component has refresh()"

@@ -1,0 +1,52 @@
+"""What a watcher is: it looks at steps, and may ask for something, with a reason.
+
+    class Patience(Watcher):                            # watchers: [{name: my_watchers:Patience, steps: 500}]
+        def __init__(self, *, steps: int) -> None: ...
+        def look(self, seen: Seen) -> Wish | None:
+            if self.best_is_old(seen.loss): return Wish("stop", f"the loss fell last {self.steps} steps ago")
+
+Every rank has its own and looks at its own batch. A wish of any rank is heard by all, at the same step, and nobody
+waits for it: at most 16 steps later. What is done and why stands in log.jsonl, in TensorBoard and on the terminal.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from recsmith.files import Raw
+from recsmith.training.agreement import Wish
+from recsmith.training.job import TrainingJob
+from recsmith.training.steps.protocol import StepOutcome
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A step that was trained: its number, what came of it on this rank, and the job, whose state is after the step."""
+
+    step: int
+    outcome: StepOutcome
+    job: TrainingJob
+
+    @property
+    def loss(self) -> float:
+        """The loss of this rank's batch; on a GPU this waits for it."""
+        return float(self.outcome.loss)
+
+
+class Watcher(Protocol):
+    """Looks at every so many steps. One is made on each rank when the job begins, and lasts as long as the job."""
+
+    every: int = 1
+
+    def look(self, seen: Seen) -> Wish | None:
+        """Look at a step whose number is a multiple of `every`."""
+        ...
+
+    def to_raw(self) -> Raw | None:
+        """What a checkpoint keeps of it (JSON data), of rank 0; None for nothing."""
+        return None
+
+    def from_raw(self, raw: Raw) -> None:
+        """Go on from what a checkpoint kept, on every rank; not called when training rolls back."""
+
+    def close(self, error: BaseException | None) -> None:
+        """The job is over. error: what it ended with, where it failed."""
