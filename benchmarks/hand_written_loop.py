@@ -72,6 +72,7 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     from recsmith.training.run import Checkpointing
     from recsmith.training.sources import open_source
     from recsmith.training.tables.features import Features
+    from recsmith.training.watchers import Watchers
 
     made = replace(run, steps=steps, output=folder)
     agreement = Agreement()
@@ -83,7 +84,9 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
         made, job.plan, source, Features((), {}), job.job, agreement, checkpoints, log, Progress(sent_bytes=1)
     )
     begun, busy = time.perf_counter(), time.process_time()
-    _train(training, itertools.cycle(batches), Ending())
+    with Watchers(made) as watchers:
+        watchers.begin({})
+        _train(training, itertools.cycle(batches), watchers, Ending())
     settled(job.job)
     return time.perf_counter() - begun, time.process_time() - busy
 
@@ -96,22 +99,18 @@ def pairs(run: dict[str, Any], count: int, steps: int, folder: str) -> list[tupl
     import torch.distributed as dist
 
     from recsmith.training.batches import pinned, training_batches
-    from recsmith.training.models import build_task
+    from recsmith.training.models import unsharded
     from recsmith.training.plan import agreed_plan
     from recsmith.training.run import run_from_raw
     from recsmith.training.sharded import draw_weights, rank_device, shard
-    from recsmith.training.sources import open_source
-    from recsmith.training.tables.plain import features_of
 
-    made = run_from_raw(run, "run")
-    source = open_source(made)
-    task = build_task(made.model, source.schema, made.seed)
-    features = features_of(task)
-    plan = agreed_plan(made, task, source, None, dist.get_world_size())
-    job = shard(made, plan, task, rank_device())
-    draw_weights(job, made.seed)
-    ranks = dist.get_world_size()
-    read = training_batches(source, made.data.batch_sizes(ranks), features, rank=dist.get_rank(), ranks=ranks)
+    made, ranks = run_from_raw(run, "run"), dist.get_world_size()
+    parts = unsharded(made)
+    plan = agreed_plan(parts, None, ranks)
+    job = shard(made, plan, parts.task, rank_device())
+    draw_weights(job.rows, job.initial, made.seed)
+    sizes = made.data.batch_sizes(ranks)
+    read = training_batches(parts.source, sizes, parts.features, rank=dist.get_rank(), ranks=ranks)
     batches = list(itertools.islice(pinned(read, job.device), 20))
     both = SimpleNamespace(plan=plan, job=job)
     by_hand(job, batches, 20)

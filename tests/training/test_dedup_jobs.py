@@ -108,7 +108,7 @@ def test_a_resumed_job_that_is_fed_by_processes_ends_with_the_same_bits(
 
 
 def test_what_gains_is_chosen_and_counted_in_the_plan(trained: tuple[Run, dict[str, Any]]) -> None:
-    from recsmith.training.models import build_task
+    from recsmith.training.models import unsharded
     from recsmith.training.plan import plan_here
     from recsmith.training.sources import open_source
     from recsmith.training.tables.dedup_parts import deduplication_of
@@ -120,8 +120,7 @@ def test_what_gains_is_chosen_and_counted_in_the_plan(trained: tuple[Run, dict[s
     assert len(found.parts) == 2  # those that repeat ten times apart from those that repeat twice
     assert all(1.4 < found.factors[name][0] <= found.factors[name][1] < 3.1 for name in "cf")
     assert all(5 < found.factors[name][0] <= found.factors[name][1] <= 16 for name in "abd")
-    task = build_task(run.model, source.schema, 0, deduplication=found)
-    plan = plan_here(replace(run, plan="auto"), task, source, 2, 2)
+    plan = plan_here(unsharded(replace(run, plan="auto")), 2, 2)
     batches = {table.name: table.features[0].batch_size for table in plan.workload.tables}
     assert batches["e"] is None
     assert (batches["a"] or 99) < 10

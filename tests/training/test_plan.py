@@ -19,16 +19,14 @@ DIM, ROW_BYTES = 32, 33 * 4  # under row-wise Adagrad: weights, and one number o
 
 
 def planned(folder: Path, **words: Any) -> Plan:
-    from recsmith.training.models import build_task
+    from recsmith.training.models import unsharded
     from recsmith.training.plan import plan_here
-    from recsmith.training.sources import open_source
 
     features = [{"name": name, "num_embeddings": size} for name, size in SIZES.items()]
     data = {"format": "generator", "seed": 1, "dense": 2, "features": features, "num_samples": 500}
     model = RunModel(embedding_dim=DIM, bottom=(8,), top=(8,))
     run = Run(data=RunData(train=data, batch_size=64), model=model, output=str(folder), plan="auto", **words)
-    source = open_source(run)
-    return plan_here(run, build_task(run.model, source.schema, 0), source, ranks=2, ranks_per_host=2)
+    return plan_here(unsharded(run), ranks=2, ranks_per_host=2)
 
 
 @pytest.mark.parametrize(("optimizer", "cost_model"), [("adagrad", "neural:cpu"), ("adam", "analytic")])

@@ -4,12 +4,13 @@ A dry run says what would happen: its plan, memory of each rank, the predicted s
 """
 
 import os
+import re
 import signal
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
@@ -26,6 +27,7 @@ LOOP = "recsmith.training.loop:train_on_rank"
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # environment that torchrun and others set
 SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
 MEETING = ("MASTER_ADDR", "MASTER_PORT")  # where ranks meet, which srun does not say
+OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
 WEIGHT_BYTES = 4  # of a dense parameter; Adam keeps two more of them beside it, and DDP its gradient
 OnTold = Callable[[Any], object]
 
@@ -100,8 +102,17 @@ def launcher_environment() -> dict[str, str] | None:
 
 
 def names_modules(run: Run) -> bool:
-    """Whether a run names functions or classes of the user's."""
-    return any(":" in name for name in (run.model.name, run.optimizers.dense.name, *run.watchers))
+    """Whether a run names functions or classes of the user's, anywhere."""
+    return any(OF_A_MODULE.fullmatch(text) for text in _texts(run_to_raw(run)))
+
+
+def _texts(raw: Any) -> Generator[str]:
+    """Every text of nested data."""
+    if isinstance(raw, str):
+        yield raw
+    elif isinstance(raw, dict | list):
+        for value in cast(dict[str, Any], raw).values() if isinstance(raw, dict) else cast(list[Any], raw):
+            yield from _texts(value)
 
 
 def local_ranks(run: Run) -> int:

@@ -39,7 +39,7 @@ from recsmith.training.watchers.protocol import Seen, Wish
 
 AGREED_EVERY = 8  # steps; trade-off: more of them cost less, and do later what a signal or a watcher asks for
 ANEW = ("replan", "roll_back")  # wishes after which a job is prepared once more
-SAVES = {END, "save", "stop", "replan"}  # before which the state is saved
+SAVES = {END, "save", "stop", "replan"}  # what is done with a state that is saved
 ROLL_BACKS = 3  # to one checkpoint; more of them would repeat the same steps for ever
 
 
@@ -104,7 +104,8 @@ def _train(job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watcher
         if progress.step % run.metrics.every == 0:
             progress.scores = window.scores()
             log_progress(job, times, total)
-        if (run.metrics.evaluate_every and progress.step % run.metrics.evaluate_every == 0) or "evaluate" in asked:
+        every = run.metrics.evaluate_every
+        if (every and progress.step % every == 0) or ("evaluate" in asked and run.data.test is not None):
             step.pause()
             evaluate_now(job)
             step.resume()
@@ -115,7 +116,7 @@ def _train(job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watcher
             left_by = _done(job, watchers, step, asked)
         job.checkpoints.poll()
     step.pause()
-    if left_by is None or left_by == END:
+    if not isinstance(left_by, Wish) or left_by.what not in ANEW:
         _agreed_at_the_end(job, watchers)
     return left_by
 
@@ -172,7 +173,9 @@ def _done(job: TrainingJob, watchers: Watchers, step: TrainingStep, asked: dict[
             continue
         if what == "replan" and left_by is None:
             plan, done = plan_anew(job, wish)
-            left_by = plan and replace(wish, plan=plan)
+            if plan is not None:
+                left_by = replace(wish, plan=plan)
+                continue  # said once the job is prepared anew
         elif what == "stop":
             left_by, done = left_by or wish, "training ends"
         elif what == "refresh":
@@ -204,8 +207,8 @@ def _back(job: TrainingJob, watchers: Watchers, wish: Wish | None) -> Wish | Non
         )
     job.agreement.heard()
     watchers.wishes.clear()  # they are of steps that are trained again
-    problem = job.checkpoints.finish()
-    assert problem is None or step
+    if problem := job.checkpoints.finish():
+        job.log.say({"note": f"the last checkpoint failed: {problem}"})
     return replace(wish, plan=job.plan)
 
 

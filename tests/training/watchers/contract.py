@@ -1,0 +1,59 @@
+"""What every watcher keeps; tests of one inherit it and make it."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torchrec")
+
+import torch
+
+from recsmith.data import Batch, JaggedIds
+from recsmith.training.agreement import What, Wish
+from recsmith.training.batches import Place
+from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.watchers.protocol import Seen
+
+
+def seen(step: int, folder: Path, loss: float = 0.5) -> Seen:
+    """A step of two samples, of a job that has a folder and little else."""
+    ids = JaggedIds(values=np.array([1, 2]), lengths=np.array([1, 1], np.int32))
+    batch = Batch(
+        dense=np.zeros((2, 1), np.float32), ids={"f": ids}, labels=np.array([[0.0], [1.0]], np.float32),
+        label_names=("label",), sample_ids=np.arange(2),
+    )  # fmt: skip
+    labels = torch.from_numpy(batch.labels)
+    outcome = StepOutcome(torch.tensor(loss), torch.zeros(2, 1), labels, (Place(batch, 2),))
+    job: Any = SimpleNamespace(output=folder, total_steps=None)
+    return Seen(step, outcome, job)
+
+
+class WatcherContract:
+    """Inherit it, and make the watcher."""
+
+    def make(self, folder: Path) -> Any:
+        """The watcher. folder: for its files."""
+        raise NotImplementedError
+
+    def test_what_it_asks_for_is_known_and_has_a_reason(self, tmp_path: Path) -> None:
+        watcher = self.make(tmp_path)
+        assert watcher.every >= 1
+        for step in range(watcher.every, 30 * watcher.every, watcher.every):
+            wish = watcher.look(seen(step, tmp_path))
+            assert wish is None or (isinstance(wish, Wish) and wish.what in get_args(What) and wish.because)
+        watcher.close(None)
+
+    def test_its_state_is_json_and_another_goes_on_from_it(self, tmp_path: Path) -> None:
+        watcher, other = self.make(tmp_path), self.make(tmp_path / "other")
+        for step in range(watcher.every, 5 * watcher.every, watcher.every):
+            watcher.look(seen(step, tmp_path))
+        raw = watcher.to_raw()
+        if raw is not None:
+            other.from_raw(json.loads(json.dumps(raw)))
+            assert other.to_raw() == raw
+        for each in (watcher, other):
+            each.close(ValueError("the job failed"))

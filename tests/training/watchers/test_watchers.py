@@ -1,0 +1,226 @@
+"""Watchers: each keeps the contract; what one rank asks for, all do at the same step, and say why."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torchrec")
+
+from training.watchers.contract import WatcherContract, seen
+
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
+from recsmith.training.agreement import Wish
+from recsmith.training.watchers import Watchers, watcher_of
+from recsmith.training.watchers.capture import CaptureWatcher
+from recsmith.training.watchers.functions import FunctionWatcher
+from recsmith.training.watchers.loss_guard import LossGuard
+from recsmith.training.watchers.plan_watch import WatchedPlan
+from recsmith.training.watchers.protocol import Seen, Watcher
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+HERE = "training.watchers.test_watchers"
+pytestmark = pytest.mark.usefixtures("torchrec")
+
+
+class TestPlanWatch(WatcherContract):
+    """Of the running plan."""
+
+    def make(self, folder: Path) -> Any:
+        """A short one."""
+        return WatchedPlan(steps=2, skip=0)
+
+
+class TestCapture(WatcherContract):
+    """Of a trace, which no optimizer's step begins here."""
+
+    @pytest.fixture(autouse=True)
+    def quiet(self) -> Any:
+        """It warns that nothing was captured."""
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+
+    def make(self, folder: Path) -> Any:
+        """Into the folder."""
+        return CaptureWatcher(folder=str(folder / "trace"))
+
+
+class TestFunction(WatcherContract):
+    """A function that asks for something at one step."""
+
+    def make(self, folder: Path) -> Any:
+        """The one below."""
+        return watcher_of(f"{HERE}:saves")
+
+
+class TestLossGuard(WatcherContract):
+    """Of losses that are finite; those that are not need ranks."""
+
+    def make(self, folder: Path) -> Any:
+        """As a run has it."""
+        return LossGuard()
+
+
+class TestExample(WatcherContract):
+    """examples/own_watcher.py: a watcher in one file, which nothing else knows of."""
+
+    @pytest.fixture(autouse=True)
+    def examples(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Examples are on the path."""
+        monkeypatch.syspath_prepend(EXAMPLES)
+
+    def make(self, folder: Path) -> Any:
+        """As the example has it."""
+        return watcher_of({"name": "own_watcher:SlowerSteps", "factor": 0.1})
+
+
+def saves(step: int, loss: float, samples: object) -> Wish | None:
+    """A function as a watcher; the answers of others are no wishes."""
+    return Wish("save", "it is step 3") if step == 3 else None
+
+
+def goes_back(step: int, loss: float, samples: object) -> Wish | None:
+    """A function that asks for the same again and again."""
+    return Wish("roll_back", "it is step 20") if step == 20 else None
+
+
+class Raises(Watcher):
+    """A watcher with a mistake."""
+
+    def look(self, seen: Seen) -> Wish | None:
+        """Make it."""
+        raise KeyError("gone")
+
+
+class Asks(Watcher):
+    """Asks for something at some steps, on one rank."""
+
+    def __init__(self, *, wishes: dict[str, str], rank: int) -> None:
+        self.wishes, self.rank, self.asked, self.refreshed = wishes, rank, list[int](), 0
+
+    def look(self, seen: Seen) -> Wish | None:
+        """Ask once at each of the steps."""
+        import torch.distributed as dist
+
+        what: Any = self.wishes.get(str(seen.step))
+        if what is None or dist.get_rank() != self.rank or seen.step in self.asked:
+            return None
+        self.asked.append(seen.step)
+        return Wish(what, f"it is step {seen.step}")
+
+    def refresh(self) -> None:
+        """Count it."""
+        self.refreshed += 1
+
+    def to_raw(self) -> dict[str, Any]:
+        """How often it was refreshed."""
+        return {"refreshed": self.refreshed}
+
+    def from_raw(self, raw: dict[str, Any]) -> None:
+        """Go on counting."""
+        self.refreshed = raw["refreshed"]
+
+
+def a_run(output: Path, *watchers: Any, **fields: Any) -> Run:
+    features = [{"name": name, "num_embeddings": size} for name, size in (("a", 100), ("b", 503))]
+    data = {"format": "generator", "seed": 1, "dense": 2, "features": features, "num_samples": 20_000}
+    values: dict[str, Any] = {
+        "data": RunData(train=data, test={**data, "first_sample": 20_000, "num_samples": 50}, global_batch_size=24),
+        "model": RunModel(embedding_dim=8, bottom=(8,), top=(8,)),
+        "output": str(output), "steps": 48, "ranks": 2, "plan": "torchrec", "watchers": watchers,
+        "checkpoint": Checkpointing(every=1000), "metrics": RunMetrics(every=1),
+    }  # fmt: skip
+    return Run(**{**values, **fields})
+
+
+def events(folder: Path, *kinds: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [each for each in found if each["event"] in kinds]
+
+
+def test_what_one_rank_asks_for_all_ranks_do_at_the_same_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    wishes = {"2": "refresh", "3": "evaluate", "9": "save", "17": "replan", "33": "roll_back", "49": "fail"}
+    watcher = {"name": f"{HERE}:Asks", "wishes": wishes, "rank": 1}
+    with pytest.raises(RecSmithError, match=r"\Ait is step 49\Z"):
+        train(a_run(tmp_path / "asked", watcher, steps=200))
+    lines = events(tmp_path / "asked", "watcher")
+    heard = [("evaluate", 16, 3), ("refresh", 16, 2), ("save", 24, 9), ("replan", 24, 17), ("roll_back", 24, 33)]
+    assert [(each["what"], each["step"], each["because"]) for each in lines] == [
+        (what, step, f"it is step {asked}") for what, step, asked in heard
+    ]  # a checkpoint is written after step 24, so what was told there is heard there
+    assert [each["done"] for each in lines[:3]] == ["evaluated", "refreshed Asks", "saved"]
+    assert all(each["done"].startswith("training goes on after step 24") for each in lines[3:])
+    assert [each["step"] for each in events(tmp_path / "asked", "test")] == [16]
+    assert [each["step"] for each in events(tmp_path / "asked", "checkpoint")] == [24]
+    progress = json.loads((tmp_path / "asked/checkpoints/step-00000024/progress.json").read_text())
+    assert progress["watchers"] == {f"{HERE}:Asks": {"refreshed": 1}}
+
+    train(a_run(tmp_path / "plain", watchers=()))
+    steps = [(each["step"], each["logloss"]) for each in events(tmp_path / "asked", "train")]
+    plain = [(each["step"], each["logloss"]) for each in events(tmp_path / "plain", "train")]
+    assert [step for step, _ in steps] == list(range(1, len(steps) + 1))  # each once, those after the step gone back to
+    assert [loss for _, loss in steps[:48]] == pytest.approx([loss for _, loss in plain], rel=1e-6)
+
+
+def test_training_stops_well_where_a_watcher_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    watcher = {"name": f"{HERE}:Asks", "wishes": {"1": "stop"}, "rank": 0}
+    result = train(a_run(tmp_path / "out", watcher, checkpoint=None))
+    assert (result["step"], result["complete"]) == (16, True)
+    assert (tmp_path / "out/model/card.json").exists()
+    assert [each["done"] for each in events(tmp_path / "out", "watcher")] == ["training ends"]
+
+
+def test_what_cannot_be_done_is_said_and_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    wishes = {"1": "save", "2": "roll_back", "3": "evaluate", "4": "replan"}
+    run = a_run(tmp_path / "out", {"name": f"{HERE}:Asks", "wishes": wishes, "rank": 1}, checkpoint=None, steps=20)
+    assert train(run, settings=("data.test=null",))["step"] == 20
+    done = {each["what"]: each["done"] for each in events(tmp_path / "out", "watcher")}
+    assert done == {
+        "save": "the run has no checkpoint",
+        "roll_back": "there is no checkpoint to go back to; training goes on",
+        "evaluate": "the run names no data.test",
+        "replan": "the state could not be saved; training goes on under the plan that it has",
+    }
+
+
+def test_going_back_for_ever_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    run = a_run(tmp_path / "out", f"{HERE}:goes_back", ranks=1, checkpoint=Checkpointing(every=8))
+    with pytest.raises(RecSmithError, match=r"went back to step 16 3 times, and again .* asks for it: it is step 20"):
+        train(run)
+
+
+def test_a_mistake_of_a_watcher_is_told_with_its_name(tmp_path: Path) -> None:
+    watchers = Watchers(a_run(tmp_path, f"{HERE}:Raises"))
+    watchers.begin({})
+    with pytest.raises(RecSmithError, match=r"watcher '.*:Raises' raised KeyError: 'gone' at step 7"):
+        watchers.look(seen(7, tmp_path))
+
+
+def test_names_and_settings_are_checked() -> None:
+    for spec, message in (
+        ("plan_wach", "did you mean 'plan_watch'"),
+        ({"name": "loss_guard", "than": "fail"}, "did you mean 'then'"),
+        ({"name": f"{HERE}:saves", "every": "often"}, "whole number"),
+        ("json:JSONDecoder", "no look and no to_raw"),
+        ({"steps": 3}, "watchers has no `name`"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            watcher_of(spec)
+    assert isinstance(watcher_of({"name": f"{HERE}:saves", "every": 3}), FunctionWatcher)
+
+
+def test_twins_have_names_of_their_own_and_states_find_them(tmp_path: Path) -> None:
+    asks = {"name": f"{HERE}:Asks", "wishes": {}, "rank": 0}
+    watchers = Watchers(a_run(tmp_path, asks, asks))
+    watchers.begin({f"{HERE}:Asks#2": {"refreshed": 5}, "gone": {}})
+    assert list(watchers.named) == [f"{HERE}:Asks", f"{HERE}:Asks#2", "loss_guard"]
+    assert watchers.states() == {f"{HERE}:Asks": {"refreshed": 0}, f"{HERE}:Asks#2": {"refreshed": 5}}
