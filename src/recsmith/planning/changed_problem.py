@@ -8,6 +8,7 @@ Legend: N pieces, F phases.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -90,6 +91,16 @@ class ChangedProblem:
         """The new problem."""
         return self.evaluator.problem
 
+    @cached_property
+    def pinned_tables(self) -> set[str]:
+        """The names of tables that constraints pin."""
+        return {self.problem.tables[t].name for t, rule in self.problem.legality.splits.items() if rule.pin}
+
+    def broken(self, placements: Sequence[Placement]) -> str | None:
+        """The first constraint that placements break, in words; None where all are kept."""
+        problem = self.problem
+        return problems.broken_constraint(problem.constraints, placements, problem.tables, problem.cluster)
+
     @property
     def staying_bytes(self) -> int:
         """Weights of all tables that the old plan has, too."""
@@ -117,8 +128,9 @@ class ChangedProblem:
         old = {each.table: each for each in self.old.placements}
         dims = {table.name: table.embedding_dim for table in self.problem.tables}
         stay = self.carried.sizes.keys()
+        free = stay - self.pinned_tables  # whose columns may be in any order
         kept = tuple(
-            with_columns_kept(each, old[each.table], dims[each.table]) if each.table in stay else each
+            with_columns_kept(each, old[each.table], dims[each.table]) if each.table in free else each
             for each in placements
         )
         received = moved_bytes(self.old, kept, self.problem.workload, self.problem.cluster)

@@ -101,8 +101,12 @@ def plan_with(
     bound = solution.bound
     if prove and bound is None:
         bound = _proven(evaluator, solution, begun, options.time_limit_s, on_bound)
+    made = make_plan(evaluator, solution.footprint, planner=searcher.name, cost_model=model.name, bound=bound)
+    broken = problems.broken_constraint(problem.constraints, made.placements, problem.tables, cluster)
+    if broken:
+        raise NoPlanFound(f"planner {searcher.name} found only a plan that breaks a constraint: {broken}; use auto")
     return Result(
-        plan=make_plan(evaluator, solution.footprint, planner=searcher.name, cost_model=model.name, bound=bound),
+        plan=made,
         elapsed_s=time.perf_counter() - begun,
         iterations=solution.iterations,
         truncated=solution.truncated,
@@ -151,12 +155,7 @@ def _proven(
 def check_solution(problem: Problem, solution: Solution, planner: str) -> None:
     """Refuse what a planner of somebody's own returns against the protocol; UsageError says what is wrong."""
     try:
-        placements = problems.placements_of(problem, solution.footprint)
-        check_placements(placements, problem.workload, problem.cluster)
-        if not problems.in_space(problem, placements):
-            raise PlanMismatch(f"a table lies outside of the space {problem.space.describe()} or its rules")
-        if not problems.fits(problem, solution.footprint):
-            raise PlanMismatch("it needs more memory than devices and hosts have")
+        problems.check_solves(problem, problems.placements_of(problem, solution.footprint))
     except (PlanMismatch, LookupError, ValueError) as error:
         why = f"{error}" if isinstance(error, PlanMismatch) else "it is no footprint of every table"
         raise UsageError(
@@ -167,11 +166,12 @@ def check_solution(problem: Problem, solution: Solution, planner: str) -> None:
 def _start_footprint(problem: Problem, start: Plan) -> Footprint:
     """Where the pieces of a starting plan are placed; PlanMismatch where it does not solve this problem."""
     check_placements(start.placements, problem.workload, problem.cluster)
+    broken = problems.broken_constraint(problem.constraints, start.placements, problem.tables, problem.cluster)
+    if broken:
+        raise PlanMismatch(f"the starting plan breaks a constraint: {broken}")
     if not problems.in_space(problem, start.placements):
         raise PlanMismatch(f"the starting plan lies outside of the space {problem.space.describe()} or its rules")
     footprint = problems.footprint_of(problem, start.placements)
     if not problems.fits(problem, footprint):
-        raise PlanMismatch(
-            "the starting plan needs more memory than the cluster has; start from one that problems.fits"
-        )
+        raise PlanMismatch("the starting plan needs more memory than the cluster has; start from one that fits")
     return footprint

@@ -131,6 +131,8 @@ class Replanning:
         if made is None:
             return None
         moves = changed.moves(placements_of(changed.problem, made))
+        if changed.broken(moves.placements):
+            return None
         if self.on_improve is not None:
             self.on_improve(moves.total_s)
         return Found(moves, fresh.iterations + 1, fresh.truncated or time.perf_counter() >= ends)
@@ -146,7 +148,10 @@ class Replanning:
         )
 
     def _checked(self, best: Replanned, limit: int) -> Replanned:
-        """The plan itself, if it keeps the limit."""
+        """The plan itself, if it keeps the limit and the constraints."""
+        broken = self.changed.broken(best.result.plan.placements)
+        if broken:
+            raise NoPlanFound(f"only a plan was found that breaks a constraint: {broken}; allow more with --max-moved")
         if best.moved_bytes <= limit:
             return best
         raise NoPlanFound(

@@ -8,7 +8,7 @@ from recsmith.costs import CostModel, Evaluator, price
 from recsmith.errors import UsageError
 from recsmith.planners import Budget
 from recsmith.plans import Bound, Placement, Plan, StepCost, digest_of, sorted_by_name
-from recsmith.problems import Footprint, Problem, Space, constraints_to_raw, placements_of
+from recsmith.problems import Footprint, Problem, Space, constraints_to_raw, footprint_of, placements_of
 
 LARGEST_SEED = 2**63
 
@@ -100,8 +100,12 @@ def make_plan(
     evaluator: Evaluator, footprint: Footprint, *, planner: str, cost_model: str, bound: Bound | None = None
 ) -> Plan:
     """The Plan of placed pieces, priced by an evaluator; the bound of the cost model where the search proved none."""
-    cost, bound = price(evaluator, footprint), bound or lower_bound(evaluator).bound
+    problem, bound = evaluator.problem, bound or lower_bound(evaluator).bound
+    placements = placements_of(problem, footprint)
+    if problem.legality.pinned.any():
+        footprint = footprint_of(problem, placements)  # priced as whoever reads the plan prices it
+    cost = price(evaluator, footprint)
     return assemble_plan(
-        evaluator.problem, placements_of(evaluator.problem, footprint), cost, planner=planner, cost_model=cost_model,
+        problem, placements, cost, planner=planner, cost_model=cost_model,
         bound=bound, gap=bound.gap(cost.total_s), extrapolated=evaluator.extrapolated,
     )  # fmt: skip

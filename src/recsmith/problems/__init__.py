@@ -4,6 +4,7 @@ from recsmith.problems.constraint_files import constraints_from_raw, constraints
 from recsmith.problems.constraints import Apart, Constraints, PerRank, Together
 from recsmith.problems.footprint import (
     Footprint,
+    check_solves,
     fits,
     footprint_of,
     in_space,
@@ -16,6 +17,7 @@ from recsmith.problems.footprint import (
     space_holding,
     sum_per_rank,
 )
+from recsmith.problems.kept import broken_constraint
 from recsmith.problems.legality import Legality
 from recsmith.problems.options import NO_PIECE
 from recsmith.problems.problem import Problem, build_problem
@@ -23,7 +25,7 @@ from recsmith.problems.space import Pin, Space, TableRule
 
 __all__ = [
     "NO_PIECE", "Apart", "Constraints", "Footprint", "Legality", "PerRank", "Pin", "Problem", "Space", "TableRule",
-    "Together", "build_problem", "constraints_from_raw", "constraints_to_raw", "fits", "footprint_of", "in_space",
-    "load_constraints", "memory_used", "option_pieces", "ordered_footprint", "pins_of", "placements_of",
-    "problem_holding", "problem_of", "space_holding", "sum_per_rank",
+    "Together", "broken_constraint", "build_problem", "check_solves", "constraints_from_raw", "constraints_to_raw",
+    "fits", "footprint_of", "in_space", "load_constraints", "memory_used", "option_pieces", "ordered_footprint",
+    "pins_of", "placements_of", "problem_holding", "problem_of", "space_holding", "sum_per_rank",
 ]  # fmt: skip

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from recsmith._types import Ints
 from recsmith.errors import PlanMismatch
-from recsmith.plans import Cache, Placement, Plan, describe_kernel
+from recsmith.plans import Cache, Placement, Plan, check_placements, describe_kernel
 from recsmith.problems.constraint_files import constraints_from_raw
 from recsmith.problems.constraints import Constraints
+from recsmith.problems.kept import broken_constraint
 from recsmith.problems.options import NO_PIECE
 from recsmith.problems.problem import Problem, build_problem
 from recsmith.problems.space import Space, torchrec_width
@@ -70,12 +71,19 @@ def footprint_of(problem: Problem, placements: tuple[Placement, ...], *, partial
 def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ...]:
     """Placements in order of table names."""
     start = np.searchsorted(problem.modes.table[footprint.mode], np.arange(len(problem.tables) + 1)).tolist()
+    splits = problem.legality.splits
     modes, widths, targets = footprint.mode.tolist(), footprint.width.tolist(), footprint.target.tolist()
     whole: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
     made: list[Placement] = []
     for t, table in enumerate(problem.tables):
         pieces = slice(start[t], start[t + 1])
         mode = modes[start[t]]
+        pin = splits[t].pin if t in splits else None
+        if pin and mode == problem.find_mode(t, pin.sharding_type, pin.compute_kernel, pin.load_factor or None):
+            placed = sorted(zip((-width for width in widths[pieces]), targets[pieces], strict=True))
+            if tuple((-width, target) for width, target in placed) == splits[t].pinned:
+                made.append(pin)  # which says, too, in which order of columns its pieces are
+                continue
         factor = float(problem.modes.load_factor[mode])
         kind, kernel = SHARDING_TYPES[problem.modes.type[mode]], KERNEL_NAMES[problem.modes.kernel[mode]]
         shape = tuple(targets[pieces]) if kind.span != Span.WORLD else ()
@@ -184,12 +192,16 @@ def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
         splits = placement.kind.splits_columns and space.widths == "torchrec"
         if splits and set(widths) != {torchrec_width(dim, least or None)}:
             return False
-    return not problem.legality.any or _keep_constraints(problem, placements)
+    return broken_constraint(constraints, placements, problem.tables, problem.cluster) is None
 
 
-def _keep_constraints(problem: Problem, placements: Sequence[Placement]) -> bool:
-    """Whether placements of the problem's types and widths keep what is said of ranks, and of tables together."""
-    try:
-        return problem.legality.holds(footprint_of(problem, tuple(placements), partial=True))
-    except PlanMismatch:  # a type that has no place on the ranks that are open to the table
-        return False
+def check_solves(problem: Problem, placements: Sequence[Placement]) -> None:
+    """Refuse placements that are no plan for a problem: PlanMismatch says what cannot be run, or what is not kept."""
+    check_placements(placements, problem.workload, problem.cluster)
+    broken = broken_constraint(problem.constraints, placements, problem.tables, problem.cluster)
+    if broken:
+        raise PlanMismatch(broken)
+    if not in_space(problem, placements):
+        raise PlanMismatch(f"a table lies outside of the space {problem.space.describe()} or its rules")
+    if not fits(problem, footprint_of(problem, tuple(placements))):
+        raise PlanMismatch("it needs more memory than devices and hosts have")

@@ -4,7 +4,7 @@ Legend: T tables (in canonical order), W ranks, M modes.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch, UsageError
+from recsmith.plans import Placement
 from recsmith.plans.check import check_placement
 from recsmith.problems.constraints import Constraints
 from recsmith.problems.space import NoChoiceLeft, Pin, Split, TableRule
@@ -23,12 +24,13 @@ from recsmith.workloads import Table
 class SplitRule:
     """How a table's columns may be split. widths: of its pieces, None for any. max_shards: of the table, 0 for any.
 
-    pinned: the (width, target) of each piece, wide first, where the table has one placement only.
+    pin: the one placement that the table may have; pinned: the (width, target) of each of its pieces, wide first.
     """
 
     widths: tuple[int, ...] | None = None
     max_shards: int = 0
     pinned: tuple[tuple[int, int], ...] = ()
+    pin: Placement | None = None
 
     def allows(self, split: Split, coverage: int) -> bool:
         """Whether a split may be, of pieces that cover so many ranks."""
@@ -89,12 +91,13 @@ class TableLimits:
             merged = rules[table.name]
             if not own or merged is None:
                 continue
-            pins = {pin for rule in own if rule.pin is not None for pin in [_pieces(rule.pin, table, cluster)]}
+            pins = {_written_out(rule.pin, table) for rule in own if rule.pin is not None}
             if len(pins) > 1:
                 raise NoChoiceLeft(f"the rules for table '{table.name}' pin it to {len(pins)} placements; keep one")
-            pinned = next(iter(pins), ())
-            if pinned or merged.widths or merged.max_shards:
-                splits[t] = SplitRule(merged.widths, merged.max_shards or 0, pinned)
+            pin = next(iter(pins), None)
+            if pin or merged.widths or merged.max_shards:
+                pinned = _pieces(pin, table, cluster) if pin else ()
+                splits[t] = SplitRule(merged.widths, merged.max_shards or 0, pinned, pin)
             if open_ is not None:
                 _close(open_[t], own, cluster)
         return cls(splits, open_)
@@ -128,9 +131,14 @@ def _check_places(rule: TableRule, cluster: Cluster) -> None:
             raise UsageError(f"rule '{rule.tables}' names {what} {unknown}; the cluster has {known}")
 
 
-def _pieces(pin: Pin, table: Table, cluster: Cluster) -> tuple[tuple[int, int], ...]:
-    """The (width, target) of each piece of a pin, wide first; UsageError where it cannot be run."""
+def _written_out(pin: Pin, table: Table) -> Placement:
+    """The placement of a pin; one piece has no widths, as in plans."""
     placement = pin.placement(table.name)
+    return replace(placement, widths=()) if placement.widths == (table.embedding_dim,) else placement
+
+
+def _pieces(placement: Placement, table: Table, cluster: Cluster) -> tuple[tuple[int, int], ...]:
+    """The (width, target) of each piece of a pinned table, wide first; UsageError where it cannot be run."""
     try:
         check_placement(placement, table, cluster)
     except PlanMismatch as error:
