@@ -38,7 +38,10 @@ def test_the_planner_and_the_cost_model_of_the_page_plan(shown: dict[str, Any]):
 
 @pytest.mark.parametrize(
     ("contract", "law"),
-    [("TestRestarts", "test_recsmith_plans_with_it"), ("TestReadBytes", "test_loads_and_compute_say_what_head_says")],
+    [
+        ("TestRestarts", "test_plans_are_complete_legal_and_within_memory"),
+        ("TestReadBytes", "test_loads_and_compute_say_what_head_says"),
+    ],
 )
 def test_the_contracts_of_the_page_ask_their_laws(shown: dict[str, Any], contract: str, law: str):
     getattr(shown[contract](), law)()

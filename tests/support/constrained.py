@@ -119,14 +119,10 @@ def _keeps_rules(case: Case, table: Table, placed: Placement) -> bool:
 
 
 def _is_pinned(case: Case, table: Table, pin: Pin, placed: Placement) -> bool:
-    """Whether a table has the pinned shards; which of two equal pieces comes first does not matter."""
+    """Whether a table has the pinned shards: the same rows and columns on the same ranks."""
     wanted = pin.placement(table.name)
     same = (placed.sharding_type, placed.compute_kernel) == (wanted.sharding_type, wanted.compute_kernel)
-    return same and _pieces(case, table, placed) == _pieces(case, table, wanted)
-
-
-def _pieces(case: Case, table: Table, placed: Placement) -> Counter[tuple[int, int]]:
-    return Counter((s.rank, s.columns[1] - s.columns[0]) for s in shards_of(case, table, placed))
+    return same and shards_of(case, table, placed) == shards_of(case, table, wanted)
 
 
 def _keeps_groups(case: Case, shards: dict[str, Counter[int]]) -> bool:
