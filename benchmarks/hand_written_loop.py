@@ -84,7 +84,7 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
         made, job.plan, source, Features((), {}), job.job, agreement, checkpoints, log, Progress(sent_bytes=1)
     )
     begun, busy = time.perf_counter(), time.process_time()
-    with Watchers(made) as watchers:
+    with Watchers(made.watched) as watchers:
         watchers.begin({})
         _train(training, itertools.cycle(batches), watchers, Ending())
     settled(job.job)

@@ -83,6 +83,14 @@ def parsed(spec: object, where: str) -> tuple[str, dict[str, Any]]:
     return name, settings
 
 
+def unknown(kind: str, spec: object, where: str) -> str | None:
+    """What to say of a name that no component of a kind has; None where it is one, or module:Class, unimported."""
+    name, _ = parsed(spec, where)
+    if name in known(kind) or ":" in name:
+        return None
+    return f"{where}: no {kind} is called '{name}'{did_you_mean(name, list(known(kind)))}; or give module:Class"
+
+
 def make(kind: str, spec: object, *given: object, where: str = "") -> Any:
     """The component of a name or mapping, made of its settings. given: what its maker hands over before them.
 

@@ -5,7 +5,7 @@ import click
 from recsmith.cli.options import force_option, format_option
 from recsmith.cli.printing import note, print_as, print_json, show_report
 
-NOUNS = ("workload", "cluster", "constraints", "plan", "result", "comparison", "sweep", "explanation")
+NOUNS = ("workload", "cluster", "constraints", "plan", "result", "comparison", "sweep", "explanation", "run")
 
 
 @click.command(name="devices")
@@ -40,7 +40,7 @@ def planners_command(format_: str) -> None:
 @click.command(name="schema")
 @click.argument("noun", type=click.Choice(NOUNS))
 def schema_command(noun: str) -> None:
-    """Print the JSON Schema of a file: workload, cluster, constraints, plan, result, comparison, sweep or explanation.
+    """Print the JSON Schema of a file, such as of a workload; that of a run says what each key means.
 
     \b
     recsmith schema workload > workload.schema.json

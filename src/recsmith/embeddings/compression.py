@@ -99,10 +99,12 @@ class CompressionRule:
     tables: names, with * and ? as in a shell. above_rows: smaller tables stay whole. method: hash, learned_hash: factor
     times fewer rows; quotient_remainder: factor ids share a quotient; mixed_radix, chinese_remainder: `count` tables of
     about the same number of rows; path_based: factor times fewer rows, and a network of `hidden` columns for each of
-    the ids that share one; mixed_dimension: narrower rows; or 'module:Class' of yours, with its `arguments`. operation,
-    max_bag: of compositional methods (Compositional). temperature: of mixed dimension by the power rule, one width for
-    each table. shares, widths: instead, of each table the shares of ids by falling popularity, and the columns of each.
-    maps: file of the id maps that learned_hash takes, and mixed_dimension with shares (docs/compress.md).
+    the ids that share one; mixed_dimension: narrower rows; or 'module:Class' of yours, with its `arguments`. factor: by
+    which a table becomes smaller. count: of tables that one becomes, where it becomes several. operation, max_bag: of
+    compositional methods (Compositional). hidden: columns of path_based's networks. temperature: of mixed dimension by
+    the power rule, one width for each table. shares, widths: instead, of each table the shares of ids by falling
+    popularity, and the columns of each. maps: file of the id maps that learned_hash takes, and mixed_dimension with
+    shares (docs/compress.md). arguments: of a class of yours.
     """
 
     method: str

@@ -15,11 +15,12 @@ from recsmith.reports.comparisons import COMPARISON_SCHEMA, SWEEP_SCHEMA
 from recsmith.reports.explanations import EXPLANATION_SCHEMA
 from recsmith.reports.plans import RESULT_SCHEMA
 from recsmith.sharding import Shard
+from recsmith.training.reference import run_schema
 from recsmith.workloads import workload_schema
 
 
 def schema_of(noun: str) -> Raw:
-    """The schema of a noun: workload, cluster, constraints, plan, result, comparison, sweep or explanation."""
+    """The schema of a noun: workload, cluster, constraints, plan, result, comparison, sweep, explanation or run."""
     return {
         "workload": workload_schema,
         "cluster": cluster_schema,
@@ -29,6 +30,7 @@ def schema_of(noun: str) -> Raw:
         "comparison": _comparison,
         "sweep": _sweep,
         "explanation": _explanation,
+        "run": run_schema,
     }[noun]()
 
 

@@ -48,7 +48,7 @@ def train_on_rank(run: Raw) -> Raw:
     with heeding_sigterm() as ending:
         tell_pid()
         made, agreement = run_from_raw(run, "the run"), Agreement()
-        with Watchers(made) as watchers:
+        with Watchers(made.watched) as watchers:
             result = _trained(made, agreement, watchers, ending)
             while isinstance(result, Wish):
                 gc.collect()  # weights of the job before go, before there are new ones

@@ -8,6 +8,7 @@ Those of data stand in run_data.py, those of optimizers in optimizers/settings.p
 
 from typing import Any, Literal
 
+from recsmith._components import NAME, parsed, unknown
 from recsmith._types import noun
 from recsmith.embeddings import CompressionRule
 from recsmith.errors import UsageError, check_rules
@@ -24,9 +25,13 @@ from recsmith.files import (
     source_text,
     write_text,
 )
+from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.optimizers.settings import RunOptimizers, positive
 from recsmith.training.run_data import RunData
+from recsmith.training.steps import KIND as STEP
+from recsmith.training.stores import ROWS
+from recsmith.training.watchers import KIND as WATCHER
 from recsmith.workloads.data_types import DataType
 
 SCHEMA = "recsmith/run/1"
@@ -39,8 +44,9 @@ Component = str | dict[str, Any]  # a name or module:Class, or a mapping with `n
 class RunTable:
     """An embedding table, where the run does not take the data's: several features may share it.
 
-    features: of the data; the table's own name where there are none. pooling: none keeps the rows of each id, for a
-    model of yours that reads sequences (docs/train.md).
+    name: unlike any other. num_embeddings: its rows. embedding_dim: its columns; none: those of the model. features: of
+    the data; the table's own name where there are none. pooling: none keeps the rows of each id, for a model of yours
+    that reads sequences (docs/train.md). data_type: of its weights.
     """
 
     name: str
@@ -53,14 +59,15 @@ class RunTable:
 
 @noun
 class RunModel:
-    """Which model is trained: dlrm, dlrm_dcn, deepfm (torchrec.models), or a function of yours, 'module:function'.
+    """Which model is trained.
 
-    embedding_dim: of every table that names no other. bottom, top: layer sizes of the dense and of the last part,
-    without their last layers, which follow from embedding_dim and from the one label. cross_layers, cross_rank: of
-    dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of the data. arguments: of a
-    function of yours (docs/train.md). compression: which tables are stored smaller, and how
-    (docs/compress.md). table_module: what pooled tables are built as, 'module:Class' of yours with its settings
-    (docs/train.md). precision: of the dense layers' products; bf16 is autocast.
+    name: dlrm, dlrm_dcn, deepfm (torchrec.models), or a function of yours, 'module:function'. embedding_dim: of every
+    table that names no other. bottom, top: layer sizes of the dense and of the last part, without their last layers,
+    which follow from embedding_dim and from the one label. cross_layers, cross_rank: of dlrm_dcn. hidden, factors: of
+    deepfm. tables: instead of one table for each feature of the data. arguments: of a function of yours
+    (docs/train.md). compression: which tables are stored smaller, and how (docs/compress.md). table_module: what pooled
+    tables are built as, 'module:Class' of yours with its settings (docs/train.md). precision: of the dense layers'
+    products; bf16 is autocast.
     """
 
     name: str = "dlrm"
@@ -97,7 +104,8 @@ class RunModel:
 class Checkpointing:
     """When the state of the job is saved: every so many steps and when it is ended by a signal.
 
-    keep: the newest ones that stay. background: written while training goes on, from a copy in host memory.
+    every: steps between two of them. keep: the newest ones that stay. background: written while training goes on, from
+    a copy in host memory.
     """
 
     every: int = 1000
@@ -111,10 +119,10 @@ class Checkpointing:
 
 @noun
 class RunMetrics:
-    """What is told of training: every so many steps NE, log loss, calibration and AUC of the samples since.
+    """What is told of training: NE, log loss, calibration and AUC of the samples since the line before.
 
-    tensorboard: written where the package is installed. evaluate_every: steps between two evaluations on data.test;
-    None: at the end alone.
+    every: steps between two lines. tensorboard: written where the package is installed. evaluate_every: steps between
+    two evaluations on data.test; none: at the end alone.
     """
 
     every: int = 100
@@ -133,16 +141,20 @@ class RunMetrics:
 class Run:
     """A training job: data, model, plan, optimizers, what crosses ranks, checkpoints, metrics.
 
-    output: folder of everything that is written. plan: a plan file; auto: made for this job when it starts; torchrec:
-    made by TorchRec's own planner, to compare. ranks: processes of this machine where no launcher starts them; None:
-    its GPUs, or as many as the plan has, or one. device: auto trains on GPUs where each rank has one and on CPU
-    elsewhere; cuda refuses to train without them. pipeline: TorchRec's; with sparse_dist the ids of the next batch
-    cross ranks while this one trains, and auto takes it on GPUs. steps: after which training ends, instead of
-    data.epochs. rows: who holds the rows of tables on a rank; device, or a store of yours, 'module:Class', with its
-    settings (docs/train.md).
-    checkpoint: None saves nothing but the trained model. watchers: functions of yours, 'module:function', that hear of
-    each step (docs/train.md). capture: folder for the trace of some steps, which `recsmith predict` reads
-    (docs/predict.md); None captures nothing.
+    data: where samples come from. output: folder of everything that is written. model: what is trained. plan: a plan
+    file; auto: made for this job when it starts; torchrec: made by TorchRec's own planner, to compare. ranks: processes
+    of this machine where no launcher starts them; none: its GPUs, or as many as the plan has, or one. device: auto
+    trains on GPUs where each rank has one and on CPU elsewhere; cuda refuses to train without them. pipeline: what
+    makes a step: base, or sparse_dist, under which the ids of the next batch cross ranks while this one trains; auto
+    takes it on GPUs; or a component of yours. steps: after which training ends, instead of data.epochs. optimizers: how
+    weights learn. comms: in which form embeddings and their gradients cross ranks, or a component of yours. rows: who
+    holds the rows of tables: device, or a component of yours. checkpoint: when the state is saved; none saves nothing
+    but the trained model. metrics: what is told of training. watchers: what looks at steps and may ask for something:
+    components, and functions of yours, 'module:function', that hear of each step. capture: folder for the trace of some
+    steps, which `recsmith predict` reads (docs/predict.md); none captures nothing. seed: from which weights at the
+    start, the order of samples and dropout follow.
+
+    A component is a name or 'module:Class', or a mapping with `name` and its settings.
     """
 
     data: RunData
@@ -168,7 +180,25 @@ class Run:
             None if self.ranks is None else positive("ranks", self.ranks),
             None if self.steps is None else positive("steps", self.steps),
             None if self.seed >= 0 else f"seed is {self.seed}; 0 or more",
+            None if self.pipeline == "auto" else unknown(STEP, self.pipeline, "pipeline"),
+            unknown(ROWS, self.rows, "rows"),
+            *(unknown(WATCHER, each, "watchers") for each in self.watchers),
+            unknown(COLLECTIVES, self.comms, "comms") if names_component(self.comms) else None,
         )
+        if not isinstance(self.comms, RunComms) and not names_component(self.comms):
+            decode(RunComms, self.comms, "comms")  # says which of its fields is wrong
+
+    @property
+    def watched(self) -> tuple[Component, ...]:
+        """The watchers that it names, the capture that it asks for, and the guard of losses."""
+        capture: tuple[Component, ...] = () if self.capture is None else ({NAME: "capture", "folder": self.capture},)
+        guarded = any(parsed(each, "watchers")[0] == "loss_guard" for each in self.watchers)
+        return (*self.watchers, *capture, *(() if guarded else ("loss_guard",)))
+
+
+def names_component(value: object) -> bool:
+    """Whether a value of a run names a component, beside the fields of a noun that may stand there too."""
+    return isinstance(value, str) or (isinstance(value, dict) and NAME in value)
 
 
 def load_run(source: Run | Source, settings: tuple[str, ...] = ()) -> Run:

@@ -75,8 +75,8 @@ class RunData:
     deduplicate: features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that
     change together. keep_together: so many samples that are stored side by side stay so when shuffled, as the samples
     of a session must for that. window: samples that are shuffled together; fewer need less memory. feed: processes of
-    each rank that read, transform and batch, a number or auto; None: a thread of the trainer (docs/feed.md). engine:
-    what runs them, this machine or a Ray cluster. ray_address: of the cluster's head, 'host:port'; None: that of
+    each rank that read, transform and batch, a number or auto; none: a thread of the trainer (docs/feed.md). engine:
+    what runs them, this machine or a Ray cluster. ray_address: of the cluster's head, 'host:port'; none: that of
     RAY_ADDRESS, or a Ray of this machine that ends with the run.
     """
 

@@ -199,7 +199,7 @@ def test_going_back_for_ever_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_mistake_of_a_watcher_is_told_with_its_name(tmp_path: Path) -> None:
-    watchers = Watchers(a_run(tmp_path, f"{HERE}:Raises"))
+    watchers = Watchers(a_run(tmp_path, f"{HERE}:Raises").watched)
     watchers.begin({})
     with pytest.raises(RecSmithError, match=r"watcher '.*:Raises' raised KeyError: 'gone' at step 7"):
         watchers.look(seen(7, tmp_path))
@@ -220,7 +220,7 @@ def test_names_and_settings_are_checked() -> None:
 
 def test_twins_have_names_of_their_own_and_states_find_them(tmp_path: Path) -> None:
     asks = {"name": f"{HERE}:Asks", "wishes": {}, "rank": 0}
-    watchers = Watchers(a_run(tmp_path, asks, asks))
+    watchers = Watchers(a_run(tmp_path, asks, asks).watched)
     watchers.begin({f"{HERE}:Asks#2": {"refreshed": 5}, "gone": {}})
     assert list(watchers.named) == [f"{HERE}:Asks", f"{HERE}:Asks#2", "loss_guard"]
     assert watchers.states() == {f"{HERE}:Asks": {"refreshed": 0}, f"{HERE}:Asks#2": {"refreshed": 5}}

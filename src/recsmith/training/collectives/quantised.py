@@ -10,7 +10,9 @@ WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose mes
 
 @noun
 class RunComms:
-    """Element types in which embeddings (forward) and their gradients (backward) cross ranks.
+    """Element types in which embeddings and their gradients cross ranks.
+
+    forward: of embeddings. backward: of their gradients.
 
     int8 wants tables that are not split by rows, and local batches whose size times a width is a multiple of 32.
     """

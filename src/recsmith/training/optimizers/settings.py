@@ -16,8 +16,9 @@ def positive(name: str, value: float) -> str | None:
 class SparseOptimizer:
     """The optimizer of embedding tables, fused into their backward pass; equal ids of a batch count once.
 
-    learning_rate, eps, weight_decay, beta1, beta2 mean what they mean in torch.optim; those that an optimizer does not
-    have are ignored where they have their defaults, and refused elsewhere.
+    name: sgd, adagrad, rowwise_adagrad, or, on GPUs alone, adam, lamb, partial_rowwise_adam. learning_rate: before
+    warm-up and decay. eps, weight_decay, beta1, beta2: as in torch.optim; one that an optimizer does not have is
+    refused, unless it has its default.
     """
 
     name: OptimizerName = "rowwise_adagrad"
@@ -34,9 +35,10 @@ class SparseOptimizer:
 
 @noun
 class DenseOptimizer:
-    """The optimizer of all other parameters: a class of torch.optim in any case, or 'module:Class'.
+    """The optimizer of all other parameters.
 
-    arguments: of that class, beside learning_rate. clip_norm: gradients are scaled down to this norm.
+    name: a class of torch.optim in any case, or 'module:Class'. learning_rate: before warm-up and decay. arguments: of
+    that class, beside learning_rate. clip_norm: gradients are scaled down to this norm.
     """
 
     name: str = "adam"
@@ -56,7 +58,8 @@ class DenseOptimizer:
 class RunOptimizers:
     """Optimizers, and how their learning rates change: a linear rise over warmup_steps, then constant.
 
-    With decay_steps they fall from step decay_start on, linearly, to 0.
+    sparse: of embedding tables. dense: of all other parameters. warmup_steps: of the rise. decay_start: step from which
+    they fall, linearly, to 0; none: the end of the warm-up. decay_steps: of the fall; none: they stay.
     """
 
     sparse: SparseOptimizer = SparseOptimizer()

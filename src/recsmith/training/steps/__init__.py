@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from recsmith._components import make, register
+from recsmith._components import find, make, register
 
 KIND = "step"
 
@@ -26,9 +26,7 @@ def step_of(job: Any, wanted: object, say: Callable[[str], object] = lambda _: N
         return make(KIND, wanted, job, where="pipeline")
     if job.device.type != "cuda":
         return make(KIND, "base", job)
-    from recsmith.training.steps.pipelines import why_not_ahead
-
-    reason = why_not_ahead(job.model.module)
+    reason = find(KIND, "sparse_dist").refuses(job.model.module)  # type: ignore[attr-defined]
     if reason is None:
         return make(KIND, "sparse_dist", job)
     say(f"the ids of a batch do not cross ranks ahead of it (pipeline: base): {reason}")

@@ -45,10 +45,26 @@ class SparseDistPipeline(BasePipeline):
     batches_ahead = 1
 
     def __init__(self, job: ShardedJob) -> None:
-        reason = why_not_ahead(job.model.module)
+        reason = self.refuses(job.model.module)
         if reason is not None:
             raise UsageError(f"pipeline is sparse_dist, which this model cannot have: {reason}; write pipeline: base")
         self.pipeline = TrainPipelineSparseDist(job.model, job.optimizer, job.device)
+
+    @staticmethod
+    def refuses(model: nn.Module) -> str | None:
+        """Why the ids of a sharded model cannot cross ranks ahead of its forward pass; None where they can.
+
+        TorchRec finds what a table is given by following the code of modules with tables symbolically (torch.fx), where
+        Python can neither branch on a batch nor iterate over it.
+        """
+        reason = tables.why_not_ahead(model)
+        if reason is not None:
+            return reason
+        try:
+            _ToTables().trace(model)
+        except Exception as error:  # whatever the model's own code raises when it meets a symbol in place of a batch
+            return f"its code around the tables cannot be followed by torch.fx ({str(error).partition(chr(10))[0]})"
+        return None
 
     def pause(self) -> None:
         """The forward passes of tables, which the pipeline has rewritten, as they were."""
@@ -57,22 +73,6 @@ class SparseDistPipeline(BasePipeline):
     def resume(self) -> None:
         """Rewrite them once more; batches whose ids have crossed ranks are trained next."""
         self.pipeline.attach()
-
-
-def why_not_ahead(model: nn.Module) -> str | None:
-    """Why the ids of a sharded model cannot cross ranks ahead of its forward pass; None where they can.
-
-    TorchRec finds what a table is given by following the code of modules with tables symbolically (torch.fx), where
-    Python can neither branch on a batch nor iterate over it.
-    """
-    reason = tables.why_not_ahead(model)
-    if reason is not None:
-        return reason
-    try:
-        _ToTables().trace(model)
-    except Exception as error:  # whatever the model's own code raises when it meets a symbol in place of a batch
-        return f"its code around the tables cannot be followed by torch.fx ({str(error).partition(chr(10))[0]})"
-    return None
 
 
 class _ToTables(torch.fx.Tracer):

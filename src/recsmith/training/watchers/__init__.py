@@ -1,14 +1,13 @@
-"""Watchers: what looks at steps and may ask for something (protocol.py). Two are always there: see `specs_of`."""
+"""Watchers: what looks at steps and may ask for something (protocol.py)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from recsmith._components import NAME, find, make, parsed, register
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
-from recsmith.training.run import Run
 
 KIND = "watcher"
 METHODS = ("look", "to_raw", "from_raw", "close")
@@ -17,13 +16,6 @@ register(KIND, "loss_guard", "recsmith.training.watchers.loss_guard:LossGuard")
 register(KIND, "capture", "recsmith.training.watchers.capture:CaptureWatcher")
 register(KIND, "function", "recsmith.training.watchers.functions:FunctionWatcher")
 register(KIND, "plan_watch", "recsmith.training.watchers.plan_watch:WatchedPlan")
-
-
-def specs_of(run: Run) -> list[Any]:
-    """The watchers of a run: those that it names, the capture that it asks for, and the guard of losses."""
-    captured = [] if run.capture is None else [{NAME: "capture", "folder": run.capture}]
-    guarded = any(parsed(each, "watchers")[0] == "loss_guard" for each in run.watchers)
-    return [*run.watchers, *captured, *([] if guarded else ["loss_guard"])]
 
 
 def watcher_of(spec: object) -> Any:
@@ -46,8 +38,8 @@ def watcher_of(spec: object) -> Any:
 class Watchers:
     """The watchers of a run on this rank, and the wishes of theirs that nothing was done about yet."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, specs: Sequence[object]) -> None:
+        self.specs = specs
         self.named: dict[str, Any] = {}
         self.wishes: dict[str, Any] = {}  # the first Wish of each kind
         self.rolled_back: Counter[int] = Counter()  # how often, by the steps of checkpoints
@@ -56,7 +48,7 @@ class Watchers:
         """Make the watchers, which go on from these states; those that are there already stay as they are."""
         if self.named:
             return
-        for spec in specs_of(self.run):
+        for spec in self.specs:
             name, _ = parsed(spec, "watchers")
             twins = sum(each == name or each.startswith(f"{name}#") for each in self.named)
             self.named[f"{name}#{twins + 1}" if twins else name] = watcher_of(spec)

@@ -1,0 +1,87 @@
+"""Every key of a run with its default and meaning, from the nouns and their docstrings: the one source of it.
+
+`recsmith schema run` prints it as JSON Schema, and docs/train.md holds it as tables.
+"""
+
+import json
+import re
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, get_args, get_type_hints
+
+from recsmith.files import Raw, encode, json_schema
+from recsmith.training.run import SCHEMA, Run
+
+
+def run_schema() -> Raw:
+    """JSON Schema of a run file, each key with its default and meaning."""
+    made = json_schema(Run)
+    for noun in nouns():
+        found = made if noun is Run else made["$defs"][noun.__name__]
+        for name, meaning in meanings(noun).items():
+            found["properties"][name]["description"] = meaning
+    first_key = {"schema": {"const": SCHEMA}}
+    return {**made, "properties": {**first_key, **made["properties"]}, "required": ["schema", *made["required"]]}
+
+
+def run_tables() -> str:
+    """The same as tables in Markdown, one for each group of keys."""
+    lines: list[str] = []
+    for noun, path in nouns().items():
+        lines += [f"**{path or 'Of a run'}**: {_summary(noun)}", "", "| key | default | meaning |", "|---|---|---|"]
+        said = meanings(noun)
+        lines += [f"| `{each.name}` | {_default(each)} | {_cell(said[each.name])} |" for each in fields(noun)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def nouns(noun: Any = Run, path: str = "") -> dict[Any, str]:
+    """A noun and those inside it, each with the keys that lead to it."""
+    found = {noun: path}
+    for name, hint in get_type_hints(noun).items():
+        for inner, many in _inner(hint):
+            here = f"{path}.{name}" if path else name
+            found |= {each: place for each, place in nouns(inner, here + many).items() if each not in found}
+    return found
+
+
+def meanings(noun: Any) -> dict[str, str]:
+    """What the docstring of a noun says of each field: `key: meaning`, or `key, key: meaning` of several.
+
+    A meaning ends where the next one begins, or with its paragraph.
+    """
+    names = "|".join(re.escape(each.name) for each in fields(noun))
+    found: dict[str, str] = {}
+    for paragraph in re.split(r"\n\s*\n", noun.__doc__ or ""):
+        text = " ".join(paragraph.split())
+        parts = re.split(rf"(?:^|(?<=[.)] ))((?:(?:{names})(?:, )?)+): ", text)
+        for keys, meaning in zip(parts[1::2], parts[2::2], strict=True):
+            found |= {key: meaning.strip() for key in keys.split(", ") if key not in found}
+    return found
+
+
+def _inner(hint: Any) -> list[tuple[Any, str]]:
+    """Nouns in a type, each with [] where there are several of them."""
+    if is_dataclass(hint):
+        return [(hint, "")]
+    many = "[]" if getattr(hint, "__origin__", None) is tuple else ""
+    return [(noun, many + deeper) for part in get_args(hint) for noun, deeper in _inner(part)]
+
+
+def _summary(noun: Any) -> str:
+    """What a docstring says before its first meaning."""
+    text = " ".join((noun.__doc__ or "").split("\n\n")[0].split())
+    first = next(iter(meanings(noun)), "")
+    return re.split(rf" (?:[a-z_]+, )*{first}(?:, [a-z_]+)*: ", text)[0] if first else text
+
+
+def _default(field: Field[Any]) -> str:
+    if field.default is MISSING:
+        return "needed"
+    value = encode(field.default) if is_dataclass(field.default) else field.default
+    if isinstance(value, dict):
+        return "its own"
+    return "none" if value is None else f"`{json.dumps(value).strip(chr(34))}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
