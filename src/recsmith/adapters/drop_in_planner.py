@@ -27,8 +27,9 @@ from recsmith.errors import PlanMismatch, RecSmithError, UsageError
 from recsmith.files import Source, did_you_mean
 from recsmith.planners import Planner
 from recsmith.planning import Result, SearchArguments, SearchOptions, plan_with
-from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw
+from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw, wide_tables
 from recsmith.problems import Constraints, load_constraints
+from recsmith.sharding import NOTED_ON_CUDA
 
 TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
 OWN_ARGUMENTS = (
@@ -121,6 +122,7 @@ class RecSmithPlanner(ShardingPlanner):
             if self.reserve is not None:
                 self.reserve.log()
             _warn_of_inexact(self.result.plan)
+            _warn_of_wide(self.result.plan)
         return to_sharding_plan(self.result.plan, module, sharders=sharders, constraints=self.constraints)
 
     def make(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> Result:
@@ -166,6 +168,7 @@ class RecSmithPlanner(ShardingPlanner):
         made = _agreed(plan, module, sharders, group, self.constraints)
         if dist.get_rank(group) == 0:  # only now: where warnings are errors, the other ranks must not wait for this one
             _warn_of_inexact(plan)
+            _warn_of_wide(plan)
         return made
 
     def dmp_collection_arguments(self) -> CollectionArguments:
@@ -181,6 +184,18 @@ def _warn_of_inexact(plan: Plan) -> None:
         warnings.warn(
             f"{many} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, so "
             "training differs from the unsharded model; limits=Constraints(keep_exact=True) forbids such splits",
+            stacklevel=3,  # where plan() or collective_plan() is called
+        )
+
+
+def _warn_of_wide(plan: Plan) -> None:
+    """Warn the caller's caller of tables with pieces that not all of FBGEMM's CUDA kernels take."""
+    tables = wide_tables(plan)
+    if tables:
+        many = f"{len(tables)} tables have" if len(tables) > 1 else f"table {tables[0]} has"
+        warnings.warn(
+            f"{many} pieces of more than {NOTED_ON_CUDA:,} columns, for which releases of FBGEMM returned zeros "
+            "(meta-pytorch/torchrec#3673); check yours, or limit widths by rules of limits=Constraints(rules=...)",
             stacklevel=3,  # where plan() or collective_plan() is called
         )
 

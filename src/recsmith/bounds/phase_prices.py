@@ -134,8 +134,7 @@ class LocalPieces:
         modes = np.concatenate([modes, np.repeat(problem.options.mode[whole], piece.shape[1])])
         widths = np.concatenate([widths, problem.pieces.width[piece].ravel()])
         head, tail = problem.memory(modes, widths)
-        least_width = np.minimum(problem.least_width, problem.demand.dim)[problem.modes.table[modes]]
-        self.fits: Bools = problem.fits_alone(modes, head, tail) & (widths >= least_width)
+        self.fits: Bools = problem.fits_alone(modes, head, tail) & problem.allowed(modes, widths)
         self.size = problem.modes.coverage[modes].astype(np.float64)  # ranks that a piece covers
         self.bytes = covered_bytes(problem, modes, head, tail)
         self.group = evaluator.group[modes]

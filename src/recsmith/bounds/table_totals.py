@@ -52,13 +52,13 @@ class Least:
 class _SplitFamily:
     """The modes of one dim whose columns may be split at will: pieces of every width, and the cheapest splits."""
 
-    def __init__(self, evaluator: Evaluator, linear: LinearBound, modes: Ints, dim: int, least_width: int) -> None:
+    def __init__(self, evaluator: Evaluator, linear: LinearBound, modes: Ints, dim: int) -> None:
         problem = evaluator.problem
         steps = dim // WIDTH_STEP
         every_mode = np.repeat(modes, steps)
         widths = np.tile(WIDTH_STEP * (1 + np.arange(steps)), len(modes))
         head, tail = problem.memory(every_mode, widths)
-        fits = problem.fits_alone(every_mode, head, tail) & (widths >= min(least_width, dim))
+        fits = problem.fits_alone(every_mode, head, tail) & problem.allowed(every_mode, widths)
         shape = (len(modes), steps)
         flat, alone = (each.reshape(shape) for each in linear_seconds(evaluator, linear, every_mode, widths))
         fits = fits.reshape(shape)
@@ -156,12 +156,8 @@ class TableTotals:
 def _split_families(evaluator: Evaluator, linear: LinearBound) -> list[_SplitFamily]:
     problem = evaluator.problem
     modes = np.flatnonzero(np.isin(problem.modes.type, SPLIT_COLUMNS))
-    dims, limits = problem.demand.dim[problem.modes.table[modes]], problem.least_width[problem.modes.table[modes]]
-    keys = {(int(dim), int(limit)) for dim, limit in zip(dims, limits, strict=True)}
-    return [
-        _SplitFamily(evaluator, linear, modes[(dims == dim) & (limits == limit)], dim, limit)
-        for dim, limit in sorted(keys)
-    ]
+    dims = problem.demand.dim[problem.modes.table[modes]]
+    return [_SplitFamily(evaluator, linear, modes[dims == dim], dim) for dim in np.unique(dims).tolist()]
 
 
 def least_cost(cost: Floats) -> Floats:

@@ -23,10 +23,11 @@ from recsmith.plans.plan import (
     StepCost,
     describe_kernel,
     inexact_tables,
+    wide_tables,
 )
 
 __all__ = [
     "PARTS", "PLAN_FILE", "Bound", "Cache", "Change", "DeviceCost", "PlacedTables", "Placement", "Plan", "PlanDiff",
     "StepCost", "check_placements", "describe_kernel", "diff", "digest_of", "inexact_tables", "load_placed",
-    "load_plan", "plan_from_raw", "plan_to_raw", "save_plan", "sorted_by_name",
+    "load_plan", "plan_from_raw", "plan_to_raw", "save_plan", "sorted_by_name", "wide_tables",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError, check_rules
-from recsmith.sharding import UVM_CACHING, Shard, ShardingType, sharding_type
+from recsmith.sharding import NOTED_ON_CUDA, UVM_CACHING, Shard, ShardingType, sharding_type
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 from recsmith.workloads import Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
@@ -222,6 +222,15 @@ def shards_of(placements: Sequence[Placement], workload: Workload, cluster: Clus
             cluster,
         )
     )
+
+
+def wide_tables(plan: Plan) -> list[str]:
+    """Tables with pieces of more than NOTED_ON_CUDA columns on CUDA devices, where not all of FBGEMM's kernels go."""
+    if plan.cluster.device.kind != "cuda":
+        return []
+    dims = {table.name: table.embedding_dim for table in plan.workload.tables}
+    widest = {each.table: max(each.widths_of(dims[each.table])) for each in plan.placements}
+    return [table for table, width in widest.items() if width > NOTED_ON_CUDA]
 
 
 def inexact_tables(plan: Plan) -> list[str]:

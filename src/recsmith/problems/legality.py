@@ -128,10 +128,10 @@ class Legality:
                     open_[numbers] = open_[numbers].all(axis=0)
         return cls(len(tables), cluster.world_size, table, coverage, limits.splits, open_, groups, row)
 
-    @property
+    @cached_property
     def any(self) -> bool:
-        """Whether there is anything to keep."""
-        return bool(self.splits or self.groups or self.open is not None)
+        """Whether constraints ask for anything; options, and who may split at will, decide what kernels take."""
+        return bool(self.groups) or self.open is not None or any(rule.given for rule in self.splits.values())
 
     @cached_property
     def pinned(self) -> Bools:
@@ -244,7 +244,7 @@ class Legality:
         found = sorted(zip((-pieces.width[own]).tolist(), pieces.target[own].tolist(), strict=True))
         if rule.pinned and tuple((-width, target) for width, target in found) != rule.pinned:
             return False
-        if rule.widths is not None and not np.isin(pieces.width[own], rule.widths).all():
+        if not all(map(rule.allows_width, pieces.width[own].tolist())):
             return False
         return not rule.max_shards or int(self.coverage[pieces.mode[own]].sum()) <= rule.max_shards
 

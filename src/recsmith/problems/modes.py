@@ -12,7 +12,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems.space import NoChoiceLeft, Space, TableRule
-from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, UVM_CACHING, WIDTH_STEP, ShardingType
+from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, UVM_CACHING, WIDTH_STEP, ShardingType, widest_piece
 from recsmith.workloads import Table, Workload
 
 Rules = dict[str, TableRule | None]
@@ -163,7 +163,9 @@ def _why_not(kind: ShardingType, table: Table, cluster: Cluster, space: Space, r
     if not kernels & set(kind.kernels):
         return f"{kind.name} runs {', '.join(kind.kernels)}"
     limit = f" and min_width {rule.min_width}" if rule and rule.min_width else ""
-    return f"{kind.name} has no split of {table.embedding_dim} columns under widths {space.widths}{limit}"
+    widest = widest_piece(table, cluster)
+    pieces = f" into pieces of at most {widest:,}" if widest < table.embedding_dim else ""
+    return f"{kind.name} has no split of {table.embedding_dim} columns{pieces} under widths {space.widths}{limit}"
 
 
 def _fusion_groups(tables: tuple[Table, ...], table: Ints, kind: Ints) -> Ints:

@@ -24,9 +24,9 @@ from recsmith.problems.legality import Legality
 from recsmith.problems.memory import MemoryModel, kept_modes
 from recsmith.problems.modes import Demand, Modes, Rules, build_modes, no_mode
 from recsmith.problems.options import Options, PieceTable, build_options
-from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space, TableRule
+from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space
 from recsmith.problems.table_limits import NO_LIMITS, TableLimits
-from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING
+from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, widest_piece
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.workloads import AccessProfile, Table, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
@@ -81,6 +81,17 @@ class Problem:
     def fits_alone(self, modes: Ints, head: Bytes, tail: Bytes) -> Bools:
         """Whether pieces of these modes and bytes fit on some target of the empty cluster."""
         return fits_alone(self.cluster, self.modes.span[modes], head, tail)
+
+    def allowed(self, modes: Ints, widths: Ints) -> Bools:
+        """Pieces (N,) that rules and kernels let be so wide, of modes whose columns may be split at will."""
+        table = self.modes.table[modes]
+        narrowest = np.minimum(self.least_width, self.demand.dim)[table]
+        return (widths >= narrowest) & (widths <= self.widest[table])
+
+    @cached_property
+    def widest(self) -> Ints:
+        """Columns (T,) of the widest piece of each table that kernels take."""
+        return np.array([widest_piece(table, self.cluster) for table in self.tables], dtype=np.int64)
 
     def other_openings(self) -> Iterator[Bools]:
         """Barred options (O,) with other widths of column-wise sequences open than those of `options`."""
@@ -161,15 +172,13 @@ def _check_choice(
     count: Ints, tables: tuple[Table, ...], cluster: Cluster, space: Space, rules: Rules, limits: TableLimits
 ) -> None:
     """Refuse a table of which nothing is left: count (T,) of its modes or options."""
-    bare = next((table for table, left in zip(tables, count.tolist(), strict=True) if left == 0), None)
-    if bare is not None:
-        raise NoChoiceLeft(_no_option(bare, cluster, space, rules.get(bare.name), limits))
-
-
-def _no_option(table: Table, cluster: Cluster, space: Space, rule: TableRule | None, limits: TableLimits) -> str:
-    if limits is NO_LIMITS:
-        return no_mode(table, cluster, space, rule)
-    return (
+    bare = next((t for t, left in enumerate(count.tolist()) if left == 0), None)
+    if bare is None:
+        return
+    table, split = tables[bare], limits.splits.get(bare)
+    if limits.open is None and (split is None or not split.given):
+        raise NoChoiceLeft(no_mode(table, cluster, space, rules.get(table.name)))
+    raise NoChoiceLeft(
         f"table '{table.name}' has no legal placement in the space {space.describe()} on the ranks and in the shards "
         "that its rules leave it; relax one of them"
     )

@@ -1,4 +1,4 @@
-"""What the rules leave a single table: splits of its columns, ranks, and modes that have a place on them.
+"""What rules and kernels leave a single table: splits of its columns, ranks, and modes that have a place on them.
 
 Legend: T tables (in canonical order), W ranks, M modes.
 """
@@ -16,28 +16,40 @@ from recsmith.plans import Placement
 from recsmith.plans.check import check_placement
 from recsmith.problems.constraints import Constraints
 from recsmith.problems.space import NoChoiceLeft, Pin, Split, TableRule
+from recsmith.sharding import widest_piece
 from recsmith.sharding.coverage import by_target
 from recsmith.workloads import Table
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRule:
-    """How a table's columns may be split. widths: of its pieces, None for any. max_shards: of the table, 0 for any.
+    """How a table's columns may be split.
 
-    pin: the one placement that the table may have; pinned: the (width, target) of each of its pieces, wide first.
+    widths: of its pieces, None for any. widest: of them, 0 for any: what kernels take. max_shards: of the table, 0 for
+    any. pin: the one placement that the table may have; pinned: the (width, target) of each of its pieces, wide first.
     """
 
     widths: tuple[int, ...] | None = None
     max_shards: int = 0
     pinned: tuple[tuple[int, int], ...] = ()
     pin: Placement | None = None
+    widest: int = 0
+
+    @property
+    def given(self) -> bool:
+        """Whether constraints say something of the table, and not its kernels alone."""
+        return self != SplitRule(widest=self.widest)
+
+    def allows_width(self, width: int) -> bool:
+        """Whether a piece may be so wide."""
+        return (self.widths is None or width in self.widths) and (not self.widest or width <= self.widest)
 
     def allows(self, split: Split, coverage: int) -> bool:
         """Whether a split may be, of pieces that cover so many ranks."""
         shards = coverage * sum(count for _, count in split)
         if self.pinned and split != self.split:
             return False
-        wide = self.widths is None or all(width in self.widths for width, _ in split)
+        wide = all(self.allows_width(width) for width, _ in split)
         return wide and (not self.max_shards or shards <= self.max_shards)
 
     @property
@@ -79,10 +91,14 @@ class TableLimits:
         cls, constraints: Constraints, tables: tuple[Table, ...], rules: dict[str, TableRule | None], cluster: Cluster
     ) -> "TableLimits":
         """The limits of all tables; UsageError where a rule names a rank that does not exist, or a pin is illegal."""
+        splits = {
+            t: SplitRule(widest=most)
+            for t, table in enumerate(tables)
+            if (most := widest_piece(table, cluster)) < table.embedding_dim
+        }
         placed = any(_places(rule) for rule in constraints.rules)
         if not placed and all(rule.widths is None and rule.max_shards is None for rule in constraints.rules):
-            return NO_LIMITS
-        splits: dict[int, SplitRule] = {}
+            return cls(splits) if splits else NO_LIMITS
         open_ = np.ones((len(tables), cluster.world_size), dtype=bool) if placed else None
         for rule in constraints.rules:
             _check_places(rule, cluster)
@@ -97,7 +113,8 @@ class TableLimits:
             pin = next(iter(pins), None)
             if pin or merged.widths or merged.max_shards:
                 pinned = _pieces(pin, table, cluster) if pin else ()
-                splits[t] = SplitRule(merged.widths, merged.max_shards or 0, pinned, pin)
+                widest = splits[t].widest if t in splits else 0
+                splits[t] = SplitRule(merged.widths, merged.max_shards or 0, pinned, pin, widest)
             if open_ is not None:
                 _close(open_[t], own, cluster)
         return cls(splits, open_)

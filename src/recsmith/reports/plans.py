@@ -20,10 +20,11 @@ from recsmith.plans import (
     describe_kernel,
     inexact_tables,
     plan_to_raw,
+    wide_tables,
 )
 from recsmith.plans.diff import Change
 from recsmith.reports.layout import LABEL_WIDTH, add_first, grid, line
-from recsmith.sharding import HOST_KERNELS
+from recsmith.sharding import HOST_KERNELS, NOTED_ON_CUDA
 from recsmith.units import counted, format_gap, format_size, format_time
 
 RESULT_SCHEMA = "recsmith/result/1"
@@ -46,8 +47,11 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("step", f"{format_time(plan.cost.total_s)} ({judged})"),
         line("bound", _bound_words(plan)),
     ]
-    remarks = {"sync": sync_words(plan), "search": run, "host": hosted_words(plan), "note": inexact_words(plan)}
-    lines += [line(label, text) for label, text in remarks.items() if text]
+    remarks = (
+        ("sync", sync_words(plan)), ("search", run), ("host", hosted_words(plan)), ("note", inexact_words(plan)),
+        ("note", wide_text(plan)),
+    )  # fmt: skip
+    lines += [line(label, text) for label, text in remarks if text]
     lines.append(line("digest", plan.digest[:16]))
     return Group(*lines, device_grid(plan.cost))
 
@@ -90,6 +94,18 @@ def inexact_words(plan: Plan) -> str | None:
     return (
         f"{count} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, "
         f"so training\n{'':<{LABEL_WIDTH}}differs from the unsharded model; --keep-exact forbids it"
+    )
+
+
+def wide_text(plan: Plan) -> str | None:
+    """Which tables have pieces so wide that not all of FBGEMM's CUDA kernels take them; None where none has."""
+    tables = wide_tables(plan)
+    if not tables:
+        return None
+    count = f"{len(tables)} tables have" if len(tables) > 1 else f"table {tables[0]} has"
+    return (
+        f"{count} pieces of more than {NOTED_ON_CUDA:,} columns, for which releases of FBGEMM\n{'':<{LABEL_WIDTH}}"
+        "returned zeros (meta-pytorch/torchrec#3673): check yours, or limit `widths` in constraints"
     )
 
 

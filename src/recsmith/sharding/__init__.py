@@ -6,6 +6,7 @@ from recsmith.sharding.base import (
     HOST_KERNELS,
     KERNEL_NAMES,
     KERNELS,
+    NOTED_ON_CUDA,
     UVM,
     UVM_CACHING,
     WIDTH_STEP,
@@ -14,11 +15,12 @@ from recsmith.sharding.base import (
     Shard,
     ShardingType,
     Span,
+    widest_piece,
 )
 from recsmith.sharding.types import DATA_PARALLEL, SHARDING_TYPES, SPLIT_COLUMNS, SPLIT_ROWS, TYPE_NAMES, sharding_type
 
 __all__ = [
-    "DATA_PARALLEL", "DENSE", "FUSED", "HOST_KERNELS", "KERNELS", "KERNEL_NAMES", "SHARDING_TYPES", "SPLIT_COLUMNS",
-    "SPLIT_ROWS", "TYPE_NAMES", "UVM", "UVM_CACHING", "WIDTH_STEP", "Collective", "Kernel", "Shard", "ShardingType",
-    "Span", "sharding_type",
+    "DATA_PARALLEL", "DENSE", "FUSED", "HOST_KERNELS", "KERNELS", "KERNEL_NAMES", "NOTED_ON_CUDA", "SHARDING_TYPES",
+    "SPLIT_COLUMNS", "SPLIT_ROWS", "TYPE_NAMES", "UVM", "UVM_CACHING", "WIDTH_STEP", "Collective", "Kernel", "Shard",
+    "ShardingType", "Span", "sharding_type", "widest_piece",
 ]  # fmt: skip

@@ -17,6 +17,10 @@ from recsmith.sharding.coverage import covering_target, first_rank, last_rank
 from recsmith.workloads import Table
 
 WIDTH_STEP = 4  # columns; FBGEMM's kernels read rows in vectors of four elements
+WIDEST_ON_CUDA = 2048  # columns of a piece: max_embedding_dim of FBGEMM 1.8, fbgemm_gpu/codegen/genscript/
+# jinja_environment.py, which every CUDA kernel checks as max_D: fused and dense ones, pooled and sequences
+NOTED_ON_CUDA = 1024  # legacy_max_embedding_dim, ibid.: wider pieces run in newer kernels, of which releases after 1.8
+# returned zeros (meta-pytorch/torchrec#3673)
 
 
 @noun
@@ -74,6 +78,14 @@ class Shard:
     columns: tuple[int, int]
 
 
+CUDA_RULE = f"FBGEMM's CUDA kernels take at most {WIDEST_ON_CUDA:,}"
+
+
+def widest_piece(table: Table, cluster: Cluster) -> int:
+    """Columns of the widest piece of a table that the kernels of a cluster's devices take; on CPU the whole table."""
+    return min(table.embedding_dim, WIDEST_ON_CUDA) if cluster.device.kind == "cuda" else table.embedding_dim
+
+
 class ShardingType:
     """One way to shard a table over ranks; subclasses fill in the class attributes and, rarely, a method."""
 
@@ -98,7 +110,9 @@ class ShardingType:
 
     def column_counts(self, table: Table, cluster: Cluster) -> tuple[int, int]:
         """Least and largest number of column pieces of the table."""
-        return 1, table.embedding_dim // WIDTH_STEP if self.splits_columns else 1
+        if not self.splits_columns:
+            return 1, 1
+        return -(-table.embedding_dim // widest_piece(table, cluster)), table.embedding_dim // WIDTH_STEP
 
     def equal_widths(self, table: Table, cluster: Cluster) -> bool:
         """Whether all column pieces of the table must be equally wide."""
@@ -108,6 +122,8 @@ class ShardingType:
         """Why the table cannot be sharded this way on this cluster, or None."""
         if not table.pooled and not self.runs_sequences:
             return f"{self.name} does not run sequence tables (pooling: none) in TorchRec"
+        if not self.splits_columns and table.embedding_dim > widest_piece(table, cluster):
+            return f"{self.name} keeps {table.embedding_dim} columns in one piece; {CUDA_RULE}"
         if self.splits_rows:
             blocks = self.coverage(cluster)
             if (blocks - 1) * math.ceil(table.num_embeddings / blocks) >= table.num_embeddings:
@@ -140,6 +156,8 @@ class ShardingType:
             raise PlanMismatch(f"{where}: widths {list(widths)} must be multiples of {WIDTH_STEP}")
         if sum(widths) != table.embedding_dim:
             raise PlanMismatch(f"{where}: widths {list(widths)} add up to {sum(widths)}, not {table.embedding_dim}")
+        if max(widths) > widest_piece(table, cluster):
+            raise PlanMismatch(f"{where}: a piece has {max(widths)} columns; {CUDA_RULE}: split it, or plan again")
         least, most = self.column_counts(table, cluster)
         if not least <= len(widths) <= most:
             raise PlanMismatch(f"{where}: {len(widths)} column pieces; between {least} and {most} are possible")

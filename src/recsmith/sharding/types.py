@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
-from recsmith.sharding.base import DENSE, WIDTH_STEP, Collective, ShardingType, Span
+from recsmith.sharding.base import CUDA_RULE, DENSE, WIDTH_STEP, Collective, ShardingType, Span
 from recsmith.workloads import Table
 
 _ALL_TO_ALL = (Collective("all_to_all", "world"),)
@@ -101,17 +101,21 @@ class GridShard(ShardingType):
 
     def column_counts(self, table: Table, cluster: Cluster) -> tuple[int, int]:
         """At least two pieces, at most one per host."""
-        return 2, min(table.embedding_dim // WIDTH_STEP, cluster.hosts)
+        least, most = super().column_counts(table, cluster)
+        return max(2, least), min(most, cluster.hosts)
 
     def equal_widths(self, table: Table, cluster: Cluster) -> bool:
         """TorchRec's grid takes one block size."""
         return True
 
     def refusal(self, table: Table, cluster: Cluster) -> str | None:
-        """Needs two hosts and two column pieces."""
-        if min(table.embedding_dim // WIDTH_STEP, cluster.hosts) < 2:
+        """Needs two hosts and two column pieces, and as many hosts as pieces."""
+        least, most = self.column_counts(table, cluster)
+        if most < 2:
             have = f"there are {cluster.hosts} and {table.embedding_dim}"
             return f"grid_shard needs two hosts and {2 * WIDTH_STEP} columns; {have}"
+        if least > most:
+            return f"grid_shard needs {least} hosts for {table.embedding_dim} columns, there are {most}; {CUDA_RULE}"
         return super().refusal(table, cluster)
 
 

@@ -19,7 +19,7 @@ from recsmith.plans.diff import is_same_table
 from recsmith.plans.files import workload_digest
 from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
-from recsmith.reports.plans import hosted_words, inexact_words, overfull_words, placement_words, sync_words
+from recsmith.reports.plans import hosted_words, inexact_words, overfull_words, placement_words, sync_words, wide_text
 from recsmith.workloads import Table
 
 SCHEMA = "recsmith/report/1"
@@ -179,7 +179,7 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
 
 def _notes(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; terminal reports say the same."""
-    for text in (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan)):
+    for text in (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan), wide_text(plan)):
         if text:
             line = " ".join(text.split())  # those of the terminal are broken into lines
             yield f"{line[0].upper()}{line[1:]}."

@@ -131,7 +131,7 @@ def _kept_pairs(problem: Problem, layout: TableLayout, pairs: Pairs) -> Pairs:
     return [
         (width, count)
         for width, count in pairs
-        if (rule.widths is None or width in rule.widths)
+        if rule.allows_width(width)
         and (most is None or count <= most)
         and (not rule.pinned or (width, count) in counts)
     ]
