@@ -124,3 +124,17 @@ def test_a_plan_of_torchrec_in_the_place_of_a_plan_file_is_told(tmp_path: Path, 
     (tmp_path / name).write_text(text)
     with pytest.raises(CorruptFile, match="recsmith import"):
         load_plan(str(tmp_path / name))
+
+
+def test_the_plan_of_modules_as_python_shows_it_says_which_forms_are_read(tmp_path: Path):
+    text = (
+        "{'ebc': {'t0': ParameterSharding(sharding_type='table_wise', compute_kernel='fused', ranks=[0], "
+        "sharding_spec=EnumerableShardingSpec(shards=[ShardMetadata(shard_offsets=[0, 0], shard_sizes=[10, 4], "
+        "placement=rank:0/cuda:0)]), cache_params=None)}}\n"
+    )
+    for name in ("plan.txt", "job.log", "plan"):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(CorruptFile, match=r"print\(plan.plan\) writes; give the output of print\(plan\)"):
+            load_plan(str(tmp_path / name))
+    with pytest.raises(CorruptFile, match=r"print\(plan.plan\) writes"):
+        read(tmp_path, text)

@@ -276,3 +276,10 @@ def test_a_plan_file_may_be_of_other_devices_but_not_of_other_ranks_or_tables(tm
         load_placements(path, replace(WORK, tables=(table("t0", rows=101), *WORK.tables[1:])), MACHINES)
     with pytest.raises(PlanMismatch, match="table 's' is placed but not in the workload"):
         load_placements(path, replace(WORK, tables=WORK.tables[:-1]), MACHINES)
+
+
+@pytest.mark.parametrize("kernel", ["key_value", "ssd_virtual_table", "dram_virtual_table"])
+def test_a_table_that_keeps_rows_by_key_is_refused_by_its_name(tmp_path: Path, kernel: str):
+    text = report([*ROWS[:2], row("m.ebc.kv", "RW", "32", "100", "0-3", kernel), *ROWS[2:]])
+    with pytest.raises(PlanMismatch, match=f"table 'kv' has compute_kernel '{kernel}', which keeps rows by key"):
+        read(tmp_path, text)

@@ -223,8 +223,10 @@ HEADER = "name,num_embeddings,embedding_dim,pooling_factor\n"
         (",name\na,b\n", "column '' is not known"),
         ('name,"num', "is not CSV: unexpected end of data"),
         (HEADER + 'a,1,"8', "line 2 is not CSV"),
-        (HEADER + "a,1,8,1\nb,1,8\n", "line 3: the row has more or fewer fields than the header"),
-        (HEADER + "a,1,8,1,1\n", "line 2: the row has more or fewer fields"),
+        (HEADER + "a,1,8,1\nb,1,8\n", "line 3 has 3 fields, the header 4: 'b,1,8'"),
+        ("name;num_embeddings\na;1\n", "separates columns by ';'"),
+        ("name\tnum_embeddings\na\t1\n", "separates columns by '\\t'"),
+        (HEADER + "a,1,8,1,1\n", "line 2 has 5 fields, the header 4: 'a,1,8,1,1'"),
         (HEADER + "a,x,8,1\n", "line 2: num_embeddings: 'x' is not a number"),
         (HEADER + "a,1_000,8,1\n", "line 2: num_embeddings: '1_000' is not a number"),
         (HEADER + "a,\u0661,8,1\n", "is not a number"),
@@ -314,3 +316,12 @@ def test_a_batch_of_65536_reads_014_unique_rows_a_lookup(name: str):
     lookups = BATCH * ids_per_sample(work)
     unique = zipf_unique_rows(np.full(len(rows), exponent), rows, lookups)
     assert unique.sum() / lookups.sum() == pytest.approx(0.14, rel=0.02)
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_csv_of_any_editor_is_read(tmp_path: Path, ending: str, mark: str):
+    """Lines end as on Linux, Windows or an old Mac; a byte order mark may stand first."""
+    (tmp_path / "w.csv").write_bytes((mark + HEADER + "a,1,8,1\nb,2,8,1\n").replace("\n", ending).encode())
+    work = load_workload(tmp_path / "w.csv", batch_size=4)
+    assert [(each.name, each.num_embeddings) for each in work.tables] == [("a", 1), ("b", 2)]

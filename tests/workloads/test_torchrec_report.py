@@ -88,12 +88,12 @@ def test_tables_of_one_name_are_numbered_with_a_warning(tmp_path: Path):
         (report(FIRST, batch="0"), "batch_size is 0"),
         (report(FIRST[:-2], columns=[*COLUMNS[:9], "Ranks"]), "without the column 'Hash Size'"),
         (report(FIRST[:-1]), "the row of 'm.ebc.user' has 11 cells, the header has 12"),
-        (report([*FIRST[:4], "many", *FIRST[5:]]), "the row of 'm.ebc.user' holds a bad number"),
+        (report([*FIRST[:4], "many", *FIRST[5:]]), "the row of 'm.ebc.user' has Num Indices 'many', which"),
         (report([*FIRST[:4], "nan", *FIRST[5:]]), "pooling_factor of feature 'user' is nan"),
         (report([*FIRST[:9], "0", *FIRST[10:]]), "num_embeddings of table 'user' is 0"),
         (report([*FIRST[:7], "0", *FIRST[8:11], "n/a"]), "table 'user' has no features"),
-        (report([*FIRST[:11], "512*4"]), "4 batch sizes for 1 features"),
-        (report([*FIRST[:11], "x"]), "holds a bad number"),
+        (report([*FIRST[:11], "512*4"]), "the row of 'm.ebc.user' has 4 Batch Sizes for 1 Features"),
+        (report([*FIRST[:11], "x"]), "has Batch Sizes 'x', which cannot be read as a number"),
     ],
 )
 def test_a_broken_report_is_refused(tmp_path: Path, text: str, words: str):
@@ -200,3 +200,18 @@ def test_copies_are_equal_whatever_the_planner_took():
     ))  # fmt: skip
     assert first.read_part() == slow.read_part()
     assert first.read_part() != other.read_part()
+
+
+def kernels(*names: str) -> str:
+    """A report with a table of each kernel."""
+    rows = [[f"m.ebc.t{i}", "RW", *FIRST[2:], kernel] for i, kernel in enumerate(names)]
+    return report(*rows, columns=[*COLUMNS, "Compute Kernel"])
+
+
+@pytest.mark.parametrize("kernel", ["key_value", "ssd_virtual_table", "dram_virtual_table"])
+def test_tables_that_keep_rows_by_key_are_left_out_with_a_note(tmp_path: Path, kernel: str):
+    with pytest.warns(UserWarning, match=r"2 tables of virtual and key-value kernels \(t1, t2\) left out"):
+        work = read(tmp_path, kernels("fused", kernel, kernel, "dense"))
+    assert [table.name for table in work.tables] == ["t0", "t3"]
+    with pytest.raises(CorruptFile, match="reports nothing but 1 table of virtual and key-value kernels"):
+        read(tmp_path, kernels(kernel))

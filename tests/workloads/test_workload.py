@@ -1,12 +1,15 @@
 """The rules of features, tables, access profiles and workloads, and what they derive."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.build import table, workload
+from support.build import cluster, table, workload
 
+from recsmith import diff, explain, load_plan, plan, report, save_plan, simulate
 from recsmith.errors import UsageError
-from recsmith.workloads import AccessProfile, Feature
+from recsmith.problems import Constraints, pins_of
+from recsmith.workloads import AccessProfile, Feature, check_name
 
 UNIFORM = tuple([1 / 17] * 17)
 
@@ -81,3 +84,39 @@ def test_only_pooling_none_returns_sequences(pooling: str, pooled: bool):
 def test_nouns_are_frozen():
     with pytest.raises(AttributeError):
         table().name = "b"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+NAMES = ("items", "keys", "values", "pop", "type", "a.b", "*", "a[1]", "a1", "user_?", "--help", "null", "x#2", "a/b",
+         " ", "'\"<b>&", "{0}%s[red]", "\u6771\u4eac", "__class__", "schema")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_printable_text_is_a_name(name: str):
+    check_name(name, "table")
+    assert table(name).features[0].name == name
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\t", "a\x00", "\x1b[1m"])
+def test_control_characters_and_nothing_are_no_names(name: str):
+    for what in ("table", "feature"):
+        with pytest.raises(UsageError, match=f"{what} n"):
+            check_name(name, what)
+    with pytest.raises(UsageError, match="name"):
+        table(name)
+
+
+def test_tables_of_any_names_are_planned_kept_explained_and_pinned(tmp_path: Path):
+    work = workload(*(table(name, rows=1000 * (i + 1), dim=16) for i, name in enumerate(NAMES)))
+    made = plan(work, cluster(local=4), planner="cost_greedy").plan
+    save_plan(made, tmp_path / "p.json")
+    assert load_plan(tmp_path / "p.json") == made
+    assert simulate(tmp_path / "p.json").cost == made.cost
+    assert not diff(made, tmp_path / "p.json").changes
+    for name in NAMES:
+        account = explain(made, name).account
+        assert account is not None
+        assert account.table.name == name
+    pins = Constraints(rules=pins_of(made))
+    assert plan(work, cluster(local=4), planner="size_greedy", constraints=pins).plan.placements == made.placements
+    report(made, tmp_path / "p.html")
+    assert "<b>&" not in (tmp_path / "p.html").read_text("utf-8").split("<body", 1)[1].split("<script", 1)[0]

@@ -26,6 +26,7 @@ ABBREVIATIONS = {
 }  # _get_sharding_type_abbr of torchrec 1.8, distributed/planner/stats.py  # fmt: skip
 _RANK_ROW = re.compile(r"^#\s+\d+\s+[\d.]+ \(\d+%\)", re.MULTILINE)
 MOST_COLUMNS = 2**20  # of a table in a report: more are taken for a mistake before they are cut into pieces
+MOST_SHOWN = 80  # characters of a cell in a message
 _COLUMNS = ("Sharding", "Compute Kernel", "Ranks")
 
 
@@ -184,14 +185,16 @@ def _row(row: dict[str, str], source: str) -> RunningTable:
             shape=(int(row["Hash Size"]), dim), load_factor=None if cached == "None" else float(cached),
         )  # fmt: skip
     except (ValueError, ZeroDivisionError) as error:
-        raise CorruptFile(f"'{source}': the row of '{row['FQN']}' cannot be read: {error}") from None
+        used = ("Ranks", "Emb Dim (CW Dim)", "Hash Size", "Cache Load Factor")
+        cells = ", ".join(f"{column} {row[column][:MOST_SHOWN]!r}" for column in used if column in row)
+        raise CorruptFile(f"'{source}': the row of '{row['FQN']}' cannot be read: {error} ({cells})") from None
 
 
 def _ranks(cell: str) -> tuple[int, ...]:
     """Ranks of '3', '0-95' or '2,2,5'."""
     spans = [range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1) for part in cell.split(",")]
     if any(span.stop > LARGEST_WORLD for span in spans) or sum(map(len, spans)) > MOST_COLUMNS:
-        raise ValueError(f"ranks '{cell[:40]}' are more than those of the largest cluster, {LARGEST_WORLD:,} devices")
+        raise ValueError(f"ranks are more than those of the largest cluster, {LARGEST_WORLD:,} devices")
     return tuple(rank for span in spans for rank in span)
 
 

@@ -26,6 +26,7 @@ from recsmith.units import counted
 _HEADER = re.compile(r"param +\| +sharding type +\| +compute kernel +\| +ranks")
 _MODULE = re.compile(r"(?:^|[\s:\]])module: (\S*)\s*$")
 _RULER = re.compile(r"-+(?: \| -+){3}\s*$")
+_REPR = re.compile(r"\bParameterSharding\(\s*sharding_type=")
 _GAP = " | "  # between the columns of a table
 _LOST = "a line among its rows breaks the layout or is missing: give the output of print(plan) as it was written"
 UNSHARDED = "data_parallel"  # the sharding type whose copies are not listed as shards
@@ -44,6 +45,15 @@ class _Grid(NamedTuple):
 def is_printed(text: str) -> bool:
     """Whether a text holds a printed ShardingPlan."""
     return _HEADER.search(text) is not None
+
+
+def refuse_repr(text: str, source: str) -> None:
+    """Refuse what `print(plan.plan)` writes, and say which forms of a plan are read (CorruptFile)."""
+    if _REPR.search(text):
+        raise CorruptFile(
+            f"'{source}' is what print(plan.plan) writes; give the output of print(plan), or of "
+            "json.dump(plan._serialize(), file), or the text that TorchRec's planner logs"
+        )
 
 
 def read_printed(text: str, source: str) -> RunningPlan:

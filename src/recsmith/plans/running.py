@@ -10,11 +10,12 @@ from recsmith.plans.check import check_placements
 from recsmith.plans.dumped import RunningPlan, RunningTable, is_dump, read_dump, read_report
 from recsmith.plans.files import SCHEMA, placed_from_raw
 from recsmith.plans.plan import Cache, PlacedTables, Placement, Plan
-from recsmith.plans.printed import is_printed, read_printed
+from recsmith.plans.printed import is_printed, read_printed, refuse_repr
 from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Span, sharding_type
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.torchrec_log import find_report, refuse_log
+from recsmith.workloads.torchrec_report import KEYED_KERNELS
 
 _TWIN = re.compile(r"#\d+$")  # as readers number tables of the same name
 
@@ -36,6 +37,7 @@ def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[
         return _fitted(read_report(report, source), source, workload, cluster)
     if is_printed(text):
         return _fitted(read_printed(text, source), source, workload, cluster)
+    refuse_repr(text, source)
     refuse_log(text, source, "schema|plan")
     raw = parse(text, source)
     if is_dump(raw):
@@ -92,6 +94,12 @@ def _fitted(running: RunningPlan, source: str, workload: Workload, cluster: Clus
             "and of a 2D job the --group-size"
         )
     _check_ranks(running, source, cluster)
+    keyed = next((entry for entry in running.tables if entry.compute_kernel in KEYED_KERNELS), None)
+    if keyed is not None:
+        raise PlanMismatch(
+            f"'{source}': table '{keyed.table}' has compute_kernel '{keyed.compute_kernel}', which keeps rows by key; "
+            "plans have no such tables: leave it out of the plan"
+        )
     names = _Names(workload)
     placements = [_placement(entry, names.claim(entry, source), source, cluster) for entry in running.tables]
     return _checked(placements, source, workload, cluster)

@@ -136,7 +136,9 @@ class Constraints:
 
     def rules_of(self, table: str) -> tuple[TableRule, ...]:
         """All rules that match the table."""
-        return tuple(rule for rule in self.rules if rule.tables == table or _matches(rule.tables, table))
+        return tuple(
+            rule for rule in self.rules if rule.tables == table or (not rule.optional and _matches(rule.tables, table))
+        )
 
     def rule_for(self, table: str) -> TableRule | None:
         """All rules that match the table, as one; None if none does. Places and pins are not asked."""

@@ -218,7 +218,8 @@ class TableRule:
 
     min_width: no column piece narrower than this. widths: column pieces only as wide as one of these. cache_factors:
     instead of the space's. max_shards: the most shards of a table, where a shard is what one rank holds of a piece.
-    ranks, hosts: only there; not_ranks, not_hosts: nowhere there. pin: exactly so. optional: it may match no table.
+    ranks, hosts: only there; not_ranks, not_hosts: nowhere there. pin: exactly so. optional: `tables` is a name and no
+    pattern, and there may be no such table.
     """
 
     tables: str

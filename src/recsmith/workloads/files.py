@@ -19,6 +19,7 @@ SCHEMA = "recsmith/workload/1"
 WORKLOAD_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite
 SHORT_FORM = ("pooling_factor", "num_poolings", "weighted")  # directly on a table: one feature of the table's name
 CSV_NUMBERS = ("num_embeddings", "embedding_dim", "pooling_factor", "num_poolings")
+SHOWN = 200  # characters of a row in a message
 CSV_COLUMNS = ("name", *CSV_NUMBERS, "pooling", "data_type", "collection")
 
 
@@ -149,29 +150,34 @@ def workload_schema() -> Raw:
 def _csv_to_raw(text: str, source: str, batch_size: int | None, optimizer: str | None) -> Raw:
     if batch_size is None:
         raise UsageError(f"'{source}' is CSV, which has no place for the batch size; add --batch-size")
-    reader = csv.DictReader(io.StringIO(text), strict=True, restkey="")
+    reader = csv.reader(io.StringIO(text, newline=None), strict=True)  # lines end in LF, CRLF, or CR alone
     try:
-        _check_header(list(reader.fieldnames or []), source)
-        tables = [_csv_table(row, f"'{source}' line {reader.line_num}") for row in reader]
+        header = next(reader, [])
+        _check_header(header, source)
+        tables = [_csv_table(header, row, f"'{source}' line {reader.line_num}") for row in reader if row]
     except csv.Error as error:
-        raise CorruptFile(f"'{source}' line {reader.reader.line_num} is not CSV: {error}") from None
+        raise CorruptFile(f"'{source}' line {reader.line_num} is not CSV: {error}") from None
     return {"schema": SCHEMA, "batch_size": batch_size, "optimizer": optimizer or "sgd", "tables": tables}
 
 
 def _check_header(header: list[str], source: str) -> None:
     unknown = next((column for column in header if column not in CSV_COLUMNS), None)
+    separator = next((each for each in ";\t|" if each in (unknown or "") and len(header) == 1), None)
+    if separator is not None:
+        raise CorruptFile(f"'{source}' separates columns by {separator!r}; CSV separates them by ',': save it so")
     if unknown is not None:
         raise CorruptFile(f"'{source}': column '{unknown}' is not known{did_you_mean(unknown, list(CSV_COLUMNS))}")
     if len(set(header)) != len(header):
         raise CorruptFile(f"'{source}': a column stands twice in the header; keep one")
 
 
-def _csv_table(row: dict[str, str | None], place: str) -> Raw:
-    if None in row.values() or "" in row:
-        raise CorruptFile(f"{place}: the row has more or fewer fields than the header")
+def _csv_table(header: list[str], row: list[str], place: str) -> Raw:
+    if len(row) != len(header):
+        shown = ",".join(row)[:SHOWN] + ("..." if len(",".join(row)) > SHOWN else "")
+        raise CorruptFile(f"{place} has {len(row)} fields, the header {len(header)}: {shown!r}")
     table: Raw = {}
-    for column, value in row.items():
-        if value in (None, ""):
+    for column, value in zip(header, row, strict=True):
+        if not value:
             continue
         try:
             table[column] = files.parse_number(value) if column in CSV_NUMBERS else value

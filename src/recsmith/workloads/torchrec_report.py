@@ -12,14 +12,22 @@ It names neither data type nor optimizer: fp32 and sgd are assumed.
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import reading
+from recsmith.units import counted
 from recsmith.workloads.workload import Feature, Table, Workload
 
 MOST_FEATURES = 100_000  # of a table: more are taken for a garbled cell
+MOST_NAMED = 8  # tables in a message
+SHOWN = 80  # characters of a cell in a message
+KEYED_KERNELS = ("key_value", "ssd_virtual_table", "dram_virtual_table")
+"""Kernels of tables that keep rows by key, on disk or in host memory (EmbeddingComputeKernel); they are not planned."""
 _BATCH = re.compile(r"^# Batch Size: (\d+)\s*#$", re.MULTILINE)
+Number = TypeVar("Number")
 _COLUMNS = ("FQN", "Sum Pooling Factor", "Sum Num Poolings", "Num Indices", "Output", "Weighted", "Features",
             "Emb Dim (CW Dim)", "Hash Size")  # fmt: skip
 BATCH_ROW = re.compile(r"^# Batch Size:.*#\s*$", re.MULTILINE)
@@ -34,6 +42,14 @@ def read(text: str, source: str) -> Workload:
             f"'{source}' is a planner report without a batch size or without tables; "
             "keep its 'Parameter Info', which a planner with debug=True logs"
         )
+    keyed = [row["FQN"].rpartition(".")[2] for row in rows if row.get("Compute Kernel") in KEYED_KERNELS]
+    rows = [row for row in rows if row.get("Compute Kernel") not in KEYED_KERNELS]
+    if keyed:
+        names = ", ".join(keyed[:MOST_NAMED]) + (" ..." if len(keyed) > MOST_NAMED else "")
+        left_out = f"{counted(len(keyed), 'table')} of virtual and key-value kernels ({names})"
+        if not rows:
+            raise CorruptFile(f"'{source}' reports nothing but {left_out}, which are not planned")
+        warnings.warn(f"'{source}': {left_out} left out: they keep rows by key and are not planned", stacklevel=2)
     seen: Counter[str] = Counter()
     tables: list[Table] = []
     with reading(source):
@@ -68,7 +84,7 @@ def table_rows(text: str, source: str) -> list[dict[str, str]]:
     missing = [column for column in _COLUMNS if column not in header]
     if missing:
         raise CorruptFile(
-            f"'{source}' is a planner report without the column '{missing[0]}'; use TorchRec 1.0 or later"
+            f"'{source}' is a planner report without the column '{missing[0]}'; use TorchRec 1.1 or later"
         )
     for row in body:
         if len(row) != len(header):
@@ -77,16 +93,16 @@ def table_rows(text: str, source: str) -> list[dict[str, str]]:
 
 
 def _table(row: dict[str, str], name: str, collection: str, batch_size: int) -> Table:
-    try:
-        count = int(row["Features"])
-        if count > MOST_FEATURES:
-            raise ValueError(f"{count:,} features of one table")
-        poolings, indices = float(row["Sum Num Poolings"]), float(row["Num Indices"])
-        pooling_factor = indices / poolings if poolings else float(row["Sum Pooling Factor"]) / count
-        batch_sizes = _batch_sizes(row.get("Batch Sizes", "n/a"), count, batch_size)
-        dim, rows = int(row["Emb Dim (CW Dim)"].split()[0]), int(row["Hash Size"])
-    except (ValueError, ZeroDivisionError) as error:
-        raise UsageError(f"the row of '{row['FQN']}' holds a bad number: {error}") from None
+    count = cell_number(row, "Features", int)
+    if count > MOST_FEATURES:
+        raise UsageError(f"the row of '{row['FQN']}' has {count:,} Features; wanted at most {MOST_FEATURES:,}")
+    poolings, indices = cell_number(row, "Sum Num Poolings", float), cell_number(row, "Num Indices", float)
+    pooling_factor = indices / poolings if poolings else cell_number(row, "Sum Pooling Factor", float) / max(count, 1)
+    batch_sizes = _batch_sizes(row, count, batch_size)
+    dim, rows = (
+        cell_number(row, "Emb Dim (CW Dim)", lambda cell: int(cell.split()[0])),
+        cell_number(row, "Hash Size", int),
+    )
     names = [name] if count == 1 else [f"{name}.{i}" for i in range(count)]
     features = tuple(
         Feature(
@@ -108,16 +124,30 @@ def _table(row: dict[str, str], name: str, collection: str, batch_size: int) -> 
     )
 
 
-def _batch_sizes(cell: str, count: int, usual: int) -> list[int | None]:
+def cell_number(row: dict[str, str], column: str, number: Callable[[str], Number]) -> Number:
+    """The number of a cell; UsageError names the row, the column and what stands there."""
+    try:
+        return number(row[column])
+    except (ValueError, IndexError, ZeroDivisionError):
+        shown = repr(row[column][:SHOWN]) + ("..." if len(row[column]) > SHOWN else "")
+        raise UsageError(f"the row of '{row['FQN']}' has {column} {shown}, which cannot be read as a number") from None
+
+
+def _batch_sizes(row: dict[str, str], count: int, usual: int) -> list[int | None]:
     """Batch size of each feature of 'n/a', '2560', '2560*4' or '2560 * 2, 512'; None where it is the usual one."""
-    if cell == "n/a":
+    if row.get("Batch Sizes", "n/a") == "n/a":
         return [None] * count
-    sizes: list[int | None] = []
-    for part in cell.split(","):
-        size, _, times = part.partition("*")
-        sizes += [None if int(size) == usual else int(size)] * min(int(times or 1), MOST_FEATURES)
+
+    def sizes_of(cell: str) -> list[int | None]:
+        sizes: list[int | None] = []
+        for part in cell.split(","):
+            size, _, times = part.partition("*")
+            sizes += [None if int(size) == usual else int(size)] * min(int(times or 1), MOST_FEATURES)
+        return sizes
+
+    sizes = cell_number(row, "Batch Sizes", sizes_of)
     if len(sizes) != count:
-        raise ValueError(f"{len(sizes)} batch sizes for {count} features")
+        raise UsageError(f"the row of '{row['FQN']}' has {len(sizes)} Batch Sizes for {count} Features")
     return sizes
 
 
