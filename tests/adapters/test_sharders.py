@@ -210,10 +210,8 @@ def test_fbgemms_own_members_are_known(fbgemm: None, name: str) -> None:
 def test_every_name_is_one_of_fbgemm(fbgemm: None) -> None:
     from fbgemm_gpu.split_embedding_configs import EmbOptimType
 
-    from recsmith.adapters.sharders import FBGEMM_NAMES
-
     named = {member.name.lower() for member in EmbOptimType} | {member.value for member in EmbOptimType}
-    assert set(FBGEMM_NAMES) <= named
+    assert {name for each in OPTIMIZERS.values() for name in (each.fbgemm_name.lower(), *each.other_names)} <= named
 
 
 @pytest.mark.parametrize("name", ["SHAMPOO", "rmsprop", ""])

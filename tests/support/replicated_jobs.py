@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
-from recsmith.jobs.sharded_model import OPTIMIZERS, load_weights, rank_device, replicated
+from recsmith.jobs.sharded_model import load_weights, optimizer_of, rank_device, replicated
 from recsmith.jobs.workload_model import WorkloadModel, with_model_collections
 from recsmith.plans import plan_from_raw
 from recsmith.problems import Space
@@ -36,7 +36,7 @@ def train_both(averaged: dict[str, Any], one_model: dict[str, Any], steps: int) 
 def _planned(plan: dict[str, Any], steps: int) -> dict[str, Any]:
     """Plan the same tables inside the job, on its global process group, and train them against the unsharded model."""
     made = with_model_collections(plan_from_raw(plan, "job"))
-    cls, keywords = OPTIMIZERS["sgd"]
+    cls, keywords = optimizer_of("sgd")
     model, sharders = WorkloadModel(made.workload, torch.device("meta")), get_default_sharders()
     apply_optimizer_in_backward(cls, model.parameters(), dict(keywords))
     replication = made.cluster.replication

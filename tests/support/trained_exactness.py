@@ -17,9 +17,9 @@ from torch import nn
 
 from recsmith.clusters import Replication, group_and_rank
 from recsmith.jobs.sharded_model import (
-    OPTIMIZERS,
     load_weights,
     local_shards,
+    optimizer_of,
     rank_device,
     shard_of,
     sharded_model,
@@ -79,7 +79,7 @@ class UnshardedModel:
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(weights[table_of(name)])
-        cls, keywords = OPTIMIZERS[optimizer]
+        cls, keywords = optimizer_of(optimizer)
         self.optimizer = cls(self.model.parameters(), **keywords)
 
     def step(self, batches: list[CollectionBatch]) -> None:

@@ -22,16 +22,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems import TableRule
 from recsmith.sharding import DENSE, HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES
-from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
-
-# Names and values of EmbOptimType (fbgemm_gpu/split_embedding_configs.py, 1.8) that differ from RecSmith's names.
-FBGEMM_NAMES: dict[str, OptimizerName] = {
-    "exact_sgd": "sgd",
-    "exact_adagrad": "adagrad",
-    "exact_rowwise_adagrad": "rowwise_adagrad",  # the name
-    "exact_row_wise_adagrad": "rowwise_adagrad",  # its value
-    "partial_row_wise_adam": "partial_rowwise_adam",
-}
+from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName, named_optimizer
 
 
 def read_optimizer(optimizer: str | Enum) -> OptimizerName:
@@ -40,13 +31,11 @@ def read_optimizer(optimizer: str | Enum) -> OptimizerName:
     Raises:
         UsageError: the optimizer is not known; the message lists those that are.
     """
-    name = str(optimizer.value if isinstance(optimizer, Enum) else optimizer).lower()
-    if name in OPTIMIZERS:
-        return OPTIMIZERS[name].name
-    if name in FBGEMM_NAMES:
-        return FBGEMM_NAMES[name]
-    own, others = ", ".join(OPTIMIZERS), ", ".join(name.upper() for name in FBGEMM_NAMES)
-    raise UsageError(f"no optimizer is called '{optimizer}'; known: {own}, and FBGEMM's {others}")
+    found = named_optimizer(str(optimizer.value if isinstance(optimizer, Enum) else optimizer))
+    if found is None:
+        others = ", ".join(name.upper() for each in OPTIMIZERS.values() for name in each.other_names)
+        raise UsageError(f"no optimizer is called '{optimizer}'; known: {', '.join(OPTIMIZERS)}, and FBGEMM's {others}")
+    return found.name
 
 
 _NUMBER = carried("a number of the optimizer; planning does not depend on it")

@@ -18,6 +18,7 @@ from recsmith.errors import UsageError
 from recsmith.workloads import Feature, Table, Workload
 from recsmith.workloads.data_types import ELEMENT_BYTES
 from recsmith.workloads.data_types import DataType as TypeName
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 # Operations whose codecs carry embeddings and gradients in training (TorchRec 1.8).
 POOLED_OPS = (CommOp.POOLED_EMBEDDINGS_ALL_TO_ALL.name, CommOp.POOLED_EMBEDDINGS_REDUCE_SCATTER.name)
@@ -93,15 +94,11 @@ def _widest(kinds: set[TypeName]) -> TypeName:
     return max(sorted(kinds), key=lambda kind: ELEMENT_BYTES[kind])
 
 
-OPTIMIZERS = {  # class names of apply_optimizer_in_backward, torch's and TorchRec's
-    "SGD": "sgd",
-    "Adagrad": "adagrad",
-    "RowWiseAdagrad": "rowwise_adagrad",
-    "PartialRowWiseAdam": "partial_rowwise_adam",
-    "Adam": "adam",
-    "LAMB": "lamb",
+# By the class names of apply_optimizer_in_backward, torch's and TorchRec's; those that keep most first.
+ATTACHED = {
+    each.torch_class.partition(":")[2]: each.name
+    for each in sorted(OPTIMIZERS.values(), key=lambda each: (-each.element_states, -each.row_states))
 }
-HEAVIEST_FIRST = ("adam", "lamb", "partial_rowwise_adam", "adagrad", "rowwise_adagrad", "sgd")
 DATA_TYPES = {DataType.FP32: "fp32", DataType.FP16: "fp16", DataType.BF16: "bf16", DataType.INT8: "int8"}
 POOLINGS = {PoolingType.SUM: "sum", PoolingType.MEAN: "mean", PoolingType.NONE: "none"}
 
@@ -196,13 +193,15 @@ def _optimizer(found: Sequence[Collection]) -> str:
             attached = [_attached_name(cls) for cls in getattr(parameter, "_optimizer_classes", [])]
             names.update(attached or ([otherwise] if otherwise else []))
     names = names or {"sgd"}
-    heaviest = next(name for name in HEAVIEST_FIRST if name in names)
+    heaviest = next(name for name in ATTACHED.values() if name in names)
     if len(names) > 1:
         warnings.warn(f"tables have several optimizers; memory is counted for {heaviest}", stacklevel=3)
     return heaviest
 
 
 def _attached_name(cls: type) -> str:
-    if cls.__name__ not in OPTIMIZERS:
-        raise UsageError(f"optimizer {cls.__name__} is not known; pass optimizer= one of {', '.join(HEAVIEST_FIRST)}")
-    return OPTIMIZERS[cls.__name__]
+    if cls.__name__ not in ATTACHED:
+        raise UsageError(
+            f"optimizer {cls.__name__} is not known; pass optimizer= one of {', '.join(ATTACHED.values())}"
+        )
+    return ATTACHED[cls.__name__]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.hardware.case import REPETITIONS, Case, CaseScale, Measurement, starts_of
-from recsmith.hardware.fused_tables import DATA_TYPES, OPTIMIZERS, FusedTables, Memory
+from recsmith.hardware.fused_tables import DATA_TYPES, FUSED, FusedTables, Memory
 from recsmith.hardware.lookups import Lookups, draw_lookups, uniform_pool
 from recsmith.units import format_size
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
@@ -74,11 +74,11 @@ class FusedHardware:
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
         """UsageError for what FBGEMM does not train here."""
-        unknown = [word for word in optimizers if word not in OPTIMIZERS]
+        unknown = [word for word in optimizers if word not in FUSED]
         unknown += [word for word in data_types if word not in DATA_TYPES]
         if unknown:
             raise UsageError(
-                f"hardware {self.name} trains {' and '.join(DATA_TYPES)} tables with {', '.join(OPTIMIZERS)}; "
+                f"hardware {self.name} trains {' and '.join(DATA_TYPES)} tables with {', '.join(FUSED)}; "
                 f"'{unknown[0]}' is not among them"
             )
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from recsmith.hardware.case import Case, CaseScale
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OPTIMIZERS
 
 logging.disable(logging.WARNING)  # FBGEMM warns of PyTorch releases that its table does not know yet
 from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType  # noqa: E402
@@ -24,11 +25,7 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (  # noqa: E4
 
 logging.disable(logging.NOTSET)
 
-OPTIMIZERS = {
-    "sgd": EmbOptimType.EXACT_SGD,
-    "adagrad": EmbOptimType.EXACT_ADAGRAD,
-    "rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD,
-}
+FUSED = {name: EmbOptimType[OPTIMIZERS[name].fbgemm_name] for name in CPU_OPTIMIZERS}
 DATA_TYPES = {"fp32": SparseType.FP32, "fp16": SparseType.FP16}
 POOLINGS = {"sum": PoolingMode.SUM, "mean": PoolingMode.MEAN}
 WEIGHT_BITS = 0x3C00  # 1 as fp16, two of them 0.0078 as fp32: arithmetic never meets denormal numbers
@@ -69,7 +66,7 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
         self.__dict__["memory"] = memory  # nn.Module takes attributes only once it is initialised
         super().__init__(
             [(table.num_embeddings, table.embedding_dim, place, compute) for table in case.tables],
-            optimizer=OPTIMIZERS[case.workload.optimizer],
+            optimizer=FUSED[case.workload.optimizer],
             weights_precision=DATA_TYPES[case.data_type],
             pooling_mode=POOLINGS[case.tables[0].pooling],
             learning_rate=learning_rate,

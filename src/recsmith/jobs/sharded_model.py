@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
-import torchrec.optim
 from torch import nn
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from torch.distributed.remote_device import _remote_device
@@ -26,11 +25,13 @@ from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.types import ModuleSharder, ParameterSharding, ShardingPlan
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
+from recsmith._components import load
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.topology import collection_arguments, device_type
 from recsmith.clusters import Cluster
 from recsmith.jobs.workload_model import WorkloadModel, with_model_collections
 from recsmith.plans import Plan
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 
 def replicated(
@@ -106,12 +107,10 @@ def _shards_of(plan: ShardingPlan) -> Iterator[Any]:
             yield from getattr(parameter.sharding_spec, "shards", ())
 
 
-# The keywords are arbitrary but large enough for training to move weights by 1e-3 and more.
-OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
-    "sgd": (torch.optim.SGD, {"lr": 0.1}),
-    "adagrad": (torch.optim.Adagrad, {"lr": 0.1, "eps": 1e-8}),
-    "rowwise_adagrad": (torchrec.optim.RowWiseAdagrad, {"lr": 0.1, "eps": 1e-8}),
-}
+def optimizer_of(name: str) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
+    """An optimizer's class, and keywords: arbitrary, but large enough for training to move weights by 1e-3 and more."""
+    found = OPTIMIZERS[name]
+    return cast(Any, load(found.torch_class)), {"lr": 0.1, **({"eps": 1e-8} if "eps" in found.settings else {})}
 
 
 def rank_device() -> torch.device:
@@ -125,7 +124,7 @@ def sharded_model(plan: Plan, optimizer: str) -> tuple[DistributedModelParallel,
     """The plan's model, sharded, and the dense optimizer of its data_parallel tables (None where there are none)."""
     plan = with_model_collections(plan)
     model = WorkloadModel(plan.workload, torch.device("meta"))
-    cls, keywords = OPTIMIZERS[optimizer]
+    cls, keywords = optimizer_of(optimizer)
     copies = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     for name, parameter in model.named_parameters():
         if table_of(name) not in copies:

@@ -9,12 +9,12 @@ Sources: torchrec 1.8 (EmbeddingFusedOptimizer; optim/rowwise_adagrad.py), torch
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from recsmith._types import record
 from recsmith.adapters.checkpoints import Entry
 from recsmith.adapters.reshard.layout import TableLayout
 from recsmith.errors import PlanMismatch
+from recsmith.workloads.optimizers import OPTIMIZERS, StateShape
 
 STATE = "state"
 COLLECTIONS = ("embedding_bags", "embeddings")  # attributes of TorchRec's collections that hold their tables
@@ -126,15 +126,12 @@ def state_path(prefix: tuple[str | int, ...], weight: tuple[str | int, ...], nam
     return (*prefix, str(weight[-1]), name)
 
 
-Shape = Literal["element-wise", "row-wise", "scalar"]
-
-
 @record
 class State:
     """A state by its name: one number per weight, per row (of a column piece), or one in all. like: an example."""
 
     name: str
-    shape: Shape
+    shape: StateShape
     dtype: str = "float32"
     like: Entry | None = None
 
@@ -147,28 +144,12 @@ class Kept:
     states: tuple[State, ...]
 
 
-def _states(**shapes: Shape) -> tuple[State, ...]:
-    return tuple(State(name=name, shape=shape) for name, shape in shapes.items())
-
-
-FUSED: Mapping[str, tuple[State, ...]] = {  # by the optimizer of a workload
-    "sgd": (),
-    "adagrad": _states(momentum1="element-wise"),
-    "rowwise_adagrad": _states(momentum1="row-wise"),
-    "adam": _states(momentum1="element-wise", exp_avg_sq="element-wise"),
-    "partial_rowwise_adam": _states(momentum1="element-wise", exp_avg_sq="row-wise"),
-    "lamb": _states(momentum1="element-wise", exp_avg_sq="element-wise"),
-}
-DENSE: Mapping[str, tuple[State, ...]] = {
-    "sgd": (),
-    "adagrad": _states(step="scalar", sum="element-wise"),
-    "rowwise_adagrad": _states(step="scalar", sum="row-wise"),
-    "adam": _states(step="scalar", exp_avg="element-wise", exp_avg_sq="element-wise"),
-    "partial_rowwise_adam": _states(step="scalar", exp_avg="element-wise", exp_avg_sq="row-wise"),
-    "lamb": _states(step="scalar", exp_avg="element-wise", exp_avg_sq="element-wise"),
-}
 _FIRST = "first"
 MEANING = {"momentum1": _FIRST, "sum": _FIRST, "exp_avg": _FIRST, "exp_avg_sq": "second", "momentum2": "second"}
+
+
+def _states(shapes: Mapping[str, StateShape]) -> tuple[State, ...]:
+    return tuple(State(name=name, shape=shape) for name, shape in shapes.items())
 
 
 def state_of(entry: Entry, name: str, layout: TableLayout) -> State:
@@ -176,7 +157,7 @@ def state_of(entry: Entry, name: str, layout: TableLayout) -> State:
     rows, columns = layout.table.num_embeddings, layout.table.embedding_dim
     row_wise = (rows, 1) if layout.dense else (rows * len(layout.pieces),)
     if entry.sizes == (rows, columns):
-        shape: Shape = "element-wise"
+        shape: StateShape = "element-wise"
     elif entry.sizes == row_wise:
         shape = "row-wise"
     elif entry.sizes in ((), (1,)):
@@ -208,8 +189,10 @@ def kept_by(
                 return Kept(prefix=prefix, states=states_of(found, old[name]))
             others = others or Kept(prefix=prefix, states=())
     if others is None or not dense:
-        return others and Kept(prefix=others.prefix, states=FUSED[optimizer])
-    return _of_parameters(tables, entries) or Kept(prefix=others.prefix, states=DENSE[optimizer])
+        return others and Kept(prefix=others.prefix, states=_states(OPTIMIZERS[optimizer].fused_states))
+    return _of_parameters(tables, entries) or Kept(
+        prefix=others.prefix, states=_states(OPTIMIZERS[optimizer].copied_states)
+    )
 
 
 def _of_parameters(tables: Mapping[str, TableEntries], entries: Mapping[str, Entry]) -> Kept | None:
@@ -237,7 +220,7 @@ def counterparts(before: tuple[State, ...], after: tuple[State, ...]) -> dict[st
     return {becomes[meaning]: was[meaning] for meaning in becomes}
 
 
-def _meanings(states: tuple[State, ...]) -> dict[tuple[str, Shape], str]:
+def _meanings(states: tuple[State, ...]) -> dict[tuple[str, StateShape], str]:
     """Names by what is meant by them, scalars aside, which count steps."""
     return {
         (MEANING.get(state.name, state.name), state.shape): state.name for state in states if state.shape != "scalar"
