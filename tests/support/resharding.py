@@ -75,14 +75,14 @@ def _train(
     from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
     from recsmith.adapters.reshard.layout import tie_checkpoint
-    from recsmith.jobs.sharded_model import OPTIMIZERS, load_weights, sharded_model, table_of
+    from recsmith.jobs.sharded_model import load_weights, optimizer_of, sharded_model, table_of
 
     made = plan_from_raw(plan, "job")
     model, _ = sharded_model(made, optimizer)
     load_weights(model, starting(made))
     copies = {each.table for each in made.placements if each.sharding_type == "data_parallel"}
     dense = {name: parameter for name, parameter in model.named_parameters() if table_of(name) in copies}
-    cls, words = OPTIMIZERS[optimizer]
+    cls, words = optimizer_of(optimizer)
     keyed = KeyedOptimizerWrapper(dense, lambda parameters: cls(parameters, **words))
     both = CombinedOptimizer([model.fused_optimizer, *([keyed] if dense else [])])
     if load:
