@@ -117,6 +117,82 @@ def test_files_outside_of_the_folder_are_not_read(checkpoint: Path):
     refused(checkpoint, CorruptFile, "names '../../passwd', which lies outside of the folder")
 
 
+@pytest.mark.parametrize(
+    ("part", "odd"),
+    [("properties", ()), ("properties", ([1],)), ("size", (-1, 2)), ("chunks", (1,)), ("planner_data", ())],
+)
+def test_metadata_of_odd_parts_is_one_error(checkpoint: Path, part: str, odd: Any):
+    """Parts that are of the wrong kind though every name is PyTorch's."""
+    metadata = pickle.loads((checkpoint / ".metadata").read_bytes())
+    key = next(key for key, each in metadata.state_dict_metadata.items() if hasattr(each, "chunks"))
+    if part == "planner_data":
+        metadata.planner_data[key] = odd
+    elif part == "properties":
+        entry = metadata.state_dict_metadata[key]
+        kind: Any = type(entry.properties)
+        before = kind.__getstate__
+        kind.__getstate__ = lambda _: odd
+    else:
+        setattr(metadata.state_dict_metadata[key], part, odd)
+    try:
+        data = pickle.dumps(metadata)
+    finally:
+        if part == "properties":
+            kind.__getstate__ = before
+    (checkpoint / ".metadata").write_bytes(data)
+    refused(checkpoint, CorruptFile, "has no element type, sizes or chunks that can be read|has no path")
+
+
+def test_a_file_name_that_no_system_has_is_one_error(checkpoint: Path):
+    metadata = pickle.loads((checkpoint / ".metadata").read_bytes())
+    for info in metadata.storage_data.values():
+        info.relative_path = "x" * 5000
+    (checkpoint / ".metadata").write_bytes(pickle.dumps(metadata))
+    refused(checkpoint, CorruptFile, "lacks its file 'xxx")
+
+
+# --- managed collisions -----------------------------------------------------------------------------------------------
+
+REMAPS = "mc._managed_collision_collection._managed_collision_modules.t0."
+
+
+def remapped(folder: Path, name: str, numbers: Any) -> None:
+    """A checkpoint of one table of 40 rows whose ids are remapped."""
+    import torch
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    weights = {"mc._embedding_module.embedding_bags.t0.weight": torch.rand(40, DIM)}
+    save({"model": weights | {REMAPS + name: torch.tensor(numbers)}}, checkpoint_id=folder, no_dist=True)
+
+
+def row_wise(ranks: int, kind: str = "row_wise") -> Plan:
+    placed = Placement(table="t0", sharding_type=kind, compute_kernel="fused", ranks=tuple(range(ranks)))
+    return hand_made([table("t0", 40, DIM)], [placed], cpu_cluster(1, ranks), "sgd")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("_output_segments_tensor", [0, 10, 20, 30, 40, *[-1] * 1020]),
+        ("_hash_zch_bucket", [[4]]),
+    ],
+)
+def test_ids_are_parted_at_the_edges_of_the_checkpoint_alone(tmp_path: Path, name: str, numbers: Any, strict: bool):
+    folder = tmp_path / "step"
+    remapped(folder, name, numbers)
+    words = r"rank 0 of the new plan would hold rows 0 to 14, which lie across the edges .*\(0, 10, 20, 30, 40, in "
+    refused(folder, PlanMismatch, words, row_wise(1), row_wise(3), strict=strict)
+    refused(folder, PlanMismatch, "is table_wise in the new plan", row_wise(1), row_wise(1, "table_wise"))
+    for ranks in (2, 4):
+        reshard(folder, row_wise(1), row_wise(ranks), tmp_path / f"out{ranks}", strict=strict)
+
+
+def test_edges_that_cannot_be_read_are_refused(tmp_path: Path):
+    remapped(tmp_path / "step", "_output_segments_tensor", [0.0, 40.0])
+    refused(tmp_path / "step", CorruptFile, "is no list of at most 65,536 whole numbers", row_wise(1), row_wise(2))
+
+
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,9 @@ from support.process import heed_interrupts
 
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
-from recsmith.jobs.launch import launch
+from recsmith.jobs.folders import job_folder
+from recsmith.jobs.launch import _environment, launch
+from recsmith.jobs.machine import LOOPBACK, free_port
 
 pytestmark = pytest.mark.torchrun
 needs_torchrec = pytest.mark.skipif(importlib.util.find_spec("torchrec") is None, reason="torchrec is not installed")
@@ -55,6 +57,15 @@ def killed_once() -> int:
     if attempt == 1 and int(both) == 3 and dist.get_rank() == 1:
         raise UsageError("no such street")
     return int(both)
+
+
+def killed_at_its_end(rank: int) -> int:
+    """The rank is killed where it would end, after its result was written."""
+    import torch.distributed as dist
+
+    if dist.get_rank() == rank:
+        vars(sys.modules["__main__"])["_end"] = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    return dist.get_rank() + 10
 
 
 def sleep(started: str) -> None:
@@ -123,6 +134,32 @@ def test_ranks_start_again_after_a_kill_and_what_they_raise_at_last_keeps_its_cl
 
 
 @needs_torchrec
+def test_a_job_that_is_killed_after_its_last_write_is_complete(jobs: Path):
+    assert launch("test_launch:killed_at_its_end", {"rank": 1}, ranks=2) == [10, 11]
+
+
+def test_the_users_number_of_threads_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("recsmith.jobs.launch.free_cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert _environment(2, own=True)["OMP_NUM_THREADS"] == "4"
+    assert _environment(16, own=True)["OMP_NUM_THREADS"] == "1"
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert _environment(2, own=True)["OMP_NUM_THREADS"] == "3"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_a_rank_that_waits_for_others_says_so():
+    code = "from recsmith.jobs import worker; worker.WAITING_S = 0.2; worker.join_group('gloo')"
+    place = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port())}
+    environment = os.environ | place | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True) as rank:
+        assert rank.stderr is not None
+        line = next(line for line in rank.stderr if line.startswith("recsmith:"))
+        rank.kill()
+    assert line.startswith("recsmith: rank 0 of 2 has waited 0.2 s for the others at 127.0.0.1:")
+
+
+@needs_torchrec
 @pytest.mark.parametrize("timeout_s", [0.0, pytest.param(6.0, marks=SOAK)])  # while torchrun starts; while ranks run
 def test_a_job_that_takes_too_long_is_ended(jobs: Path, tmp_path: Path, timeout_s: float):
     with pytest.raises(RecSmithError, match=f"did not end within {timeout_s:g} s"):
@@ -154,6 +191,10 @@ def test_children_end_with_a_parent_that_is_killed(jobs: Path, sleeper: subproce
     sleeper.send_signal(end)
     assert sleeper.wait(PATIENCE_S) == -end
     assert wait_for(lambda: not children(jobs))
+    (left,) = jobs.iterdir()
+    os.utime(left, (0, 0))
+    with job_folder() as folder:
+        assert list(jobs.iterdir()) == [folder]
 
 
 @needs_torchrec

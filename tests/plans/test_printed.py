@@ -119,22 +119,89 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, old: str, new: str, erro
         read(tmp_path, PRINTED.replace(old, new))
 
 
-@pytest.mark.parametrize(("name", "text"), [("plan.txt", PRINTED), ("plan.json", '{"plan": {}}')])
+Rectangle = tuple[int, list[int], list[int]]  # rank, corner, size
+FOUR = [0, 1, 2, 3]
+
+
+def sharded(name: str, kind: str, kernel: str, ranks: list[int], *shards: Rectangle, cache: str = "None") -> str:
+    """A table as Python prints its ParameterSharding."""
+    each = [
+        f"ShardMetadata(shard_offsets={corner}, shard_sizes={size}, placement=rank:{rank}/cuda:{rank % 2})"
+        for rank, corner, size in shards
+    ]
+    spec = f"EnumerableShardingSpec(shards=[{', '.join(each)}])" if shards else "None"
+    return (
+        f"{name!r}: ParameterSharding(sharding_type={kind!r}, compute_kernel={kernel!r}, ranks={ranks}, "
+        f"sharding_spec={spec}, cache_params={cache}, enforce_hbm=None, stochastic_rounding=None, "
+        "bounds_check_mode=None, output_dtype=None, key_value_params=None)"
+    )
+
+
+def objects(*more: str, kernel: str = "fused", cache: str = "None") -> str:
+    """What `print(model.plan.plan)` writes of the same plan. more: tables besides."""
+    bags = [
+        sharded("t0", "data_parallel", "dense", FOUR),
+        sharded("t1", "column_wise", kernel, [2, 3], (2, [0, 0], [200, 8]), (3, [0, 8], [200, 24]), cache=cache),
+        sharded("t2", "row_wise", kernel, FOUR, *((rank, [75 * rank, 0], [75, 32]) for rank in FOUR), cache=cache),
+        *more,
+    ]
+    sequences = sharded("s", "table_wise", kernel, [1], (1, [0, 0], [50, 8]), cache=cache)
+    return f"{{'m.ebc': {{{', '.join(bags)}}}, 'm.ec': {{{sequences}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(objects(), id="alone"),
+        pytest.param(f"INFO:job: step 0\n[rank0]: {objects()}INFO:job: step 1\n", id="within a log"),
+        pytest.param(objects().replace(", ", ",\n "), id="folded"),
+    ],
+)
+def test_printed_objects_give_the_same_placements(tmp_path: Path, text: str):
+    assert read(tmp_path, text) == WANTED
+
+
+def test_printed_objects_tell_the_load_factors_of_caches(tmp_path: Path):
+    cache = "CacheParams(algorithm=None, load_factor=0.3, reserved_memory=None)"
+    text = objects(kernel="fused_uvm_caching", cache=cache)
+    found = {placement.table: placement for placement in read(tmp_path, text)}
+    assert (found["t1"].compute_kernel, found["t1"].load_factor) == ("fused_uvm_caching", 0.3)
+    assert found["t0"].cache is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("ranks=[2, 3]", "ranks=[2, x]", "cannot be read at 'ParameterSharding"),
+        ("'t2': ", "", "cannot be read at 'ParameterSharding"),
+        ("[200, 8]", "[200]", "has '\\[200\\]' for table 't1'; wanted 2 numbers"),
+        ("rank:3/cuda:1)", "rank:3/cuda:1", "shards of table 't[12]' in the printed plan cannot be read"),
+        ("placement=rank:1/", "placement=", "placement 'cuda:1'"),
+    ],
+)
+def test_damaged_objects_are_refused(tmp_path: Path, old: str, new: str, why: str):
+    assert old in objects()
+    with pytest.raises(CorruptFile, match=why):
+        read(tmp_path, objects().replace(old, new))
+
+
+def test_objects_that_were_cut_are_refused_or_lack_tables(tmp_path: Path):
+    text = objects()
+    for end in range(len(text) // 4, len(text) - 250, 97):
+        with pytest.raises((CorruptFile, PlanMismatch)):
+            read(tmp_path, text[:end])
+
+
+def test_virtual_tables_of_a_printed_plan_are_left_out(tmp_path: Path):
+    virtual = sharded("kv", "row_wise", "key_value", FOUR, *((rank, [rank, 0], [1, 32]) for rank in FOUR))
+    with pytest.warns(UserWarning, match=r"1 table of virtual and key-value kernels \(kv\) left out"):
+        assert read(tmp_path, objects(virtual)) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("plan.txt", PRINTED), ("plan.log", objects()), ("plan.json", '{"plan": {}}')]
+)
 def test_a_plan_of_torchrec_in_the_place_of_a_plan_file_is_told(tmp_path: Path, name: str, text: str):
     (tmp_path / name).write_text(text)
     with pytest.raises(CorruptFile, match="recsmith import"):
         load_plan(str(tmp_path / name))
-
-
-def test_the_plan_of_modules_as_python_shows_it_says_which_forms_are_read(tmp_path: Path):
-    text = (
-        "{'ebc': {'t0': ParameterSharding(sharding_type='table_wise', compute_kernel='fused', ranks=[0], "
-        "sharding_spec=EnumerableShardingSpec(shards=[ShardMetadata(shard_offsets=[0, 0], shard_sizes=[10, 4], "
-        "placement=rank:0/cuda:0)]), cache_params=None)}}\n"
-    )
-    for name in ("plan.txt", "job.log", "plan"):
-        (tmp_path / name).write_text(text)
-        with pytest.raises(CorruptFile, match=r"print\(plan.plan\) writes; give the output of print\(plan\)"):
-            load_plan(str(tmp_path / name))
-    with pytest.raises(CorruptFile, match=r"print\(plan.plan\) writes"):
-        read(tmp_path, text)

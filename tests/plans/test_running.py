@@ -133,7 +133,7 @@ def changed(name: str, column: str, value: str) -> list[list[str]]:
         (report(ranks=8), PlanMismatch, "runs on 8 ranks, the cluster has 4 devices; name the cluster"),
         (report(changed("m.ebc.t0", "Ranks", "4")), PlanMismatch, "rank 4 is not one of the cluster's 0 .. 3"),
         (report(changed("m.ebc.t0", "Sharding", "XW")), PlanMismatch, "has sharding 'XW'; known: TW, CW"),
-        (report(changed("m.ebc.t0", "Compute Kernel", "key_value")), PlanMismatch, "has compute_kernel 'key_value'"),
+        (report(changed("m.ebc.t0", "Compute Kernel", "quant")), PlanMismatch, "has compute_kernel 'quant'"),
         (report(changed("m.ebc.t0", "Hash Size", "99")), PlanMismatch, "has 99 x 32 weights there and 100 x 32"),
         (report(changed("m.ebc.t1", "Ranks", "2,3")), PlanMismatch, "must be 4, one per column piece"),
         (report(changed("m.ebc.t1", "Emb Dim (CW Dim)", "32 (5)")), CorruptFile, "32 columns are no multiple of"),
@@ -279,7 +279,19 @@ def test_a_plan_file_may_be_of_other_devices_but_not_of_other_ranks_or_tables(tm
 
 
 @pytest.mark.parametrize("kernel", ["key_value", "ssd_virtual_table", "dram_virtual_table"])
-def test_a_table_that_keeps_rows_by_key_is_refused_by_its_name(tmp_path: Path, kernel: str):
+def test_a_table_that_keeps_rows_by_key_is_left_out_with_a_note(tmp_path: Path, kernel: str):
     text = report([*ROWS[:2], row("m.ebc.kv", "RW", "32", "100", "0-3", kernel), *ROWS[2:]])
-    with pytest.raises(PlanMismatch, match=f"table 'kv' has compute_kernel '{kernel}', which keeps rows by key"):
-        read(tmp_path, text)
+    with pytest.warns(UserWarning, match=r"1 table of virtual and key-value kernels \(kv\) left out"):
+        assert read(tmp_path, text) == WANTED
+    with pytest.raises(CorruptFile, match="reports nothing but 1 table of virtual and key-value kernels"):
+        read(tmp_path, report([row("m.ebc.kv", "RW", "32", "100", "0-3", kernel)]))
+
+
+def test_a_log_that_is_read_as_workload_and_as_plan_notes_it_once(tmp_path: Path):
+    log = report([*ROWS, row("m.ebc.kv", "RW", "32", "100", "0-3", "key_value")])
+    (tmp_path / "job.log").write_text(log)
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("default")
+        work = load_workload(str(tmp_path / "job.log"))
+        assert read(tmp_path, log, work) == WANTED
+    assert len({str(each.message).partition(":")[2] for each in noted}) == len({each.lineno for each in noted}) == 1

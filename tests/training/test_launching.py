@@ -43,6 +43,12 @@ def test_srun_without_a_place_to_meet_is_refused(monkeypatch: pytest.MonkeyPatch
         given(monkeypatch, SRUN | words)
 
 
+def test_ranks_that_do_not_know_their_number_on_the_machine_are_refused(monkeypatch: pytest.MonkeyPatch):
+    assert given(monkeypatch, {"RANK": "0", "WORLD_SIZE": "1"}) is None
+    with pytest.raises(UsageError, match="RANK is 1, WORLD_SIZE is 2 and LOCAL_RANK is not set; export LOCAL_RANK"):
+        given(monkeypatch, {"RANK": "1", "WORLD_SIZE": "2"})
+
+
 def test_ranks_of_a_launcher_must_know_the_cluster_that_feeds_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     fed = Run(data=RunData(train="clicks.tsv", feed="auto", engine="ray"), output="runs/fed")

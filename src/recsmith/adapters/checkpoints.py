@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from recsmith._types import record
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import read_bytes
+from recsmith.files import is_regular_file, read_bytes
 
 _DCP = "torch.distributed.checkpoint"
 DTYPES = {  # element types by their names: bytes
@@ -144,6 +144,29 @@ class Checkpoint:
     digest: str
 
 
+def check_metadata(folder: Path) -> None:
+    """Refuse a checkpoint whose `.metadata` names anything that PyTorch does not write.
+
+    Call it before PyTorch reads the folder (`FileSystemReader`, `dcp.load`): its reader runs whatever a `.metadata`
+    names. `read_checkpoint` says what is in the folder, without PyTorch.
+
+    Raises:
+        UsageError: there is no checkpoint, or no complete one.
+        CorruptFile: the metadata is damaged, or names something else.
+    """
+    read_metadata(str(_metadata_of(folder)))
+
+
+def _metadata_of(folder: Path) -> Path:
+    """The `.metadata` of a folder, which a checkpoint gets last."""
+    if not folder.is_dir():
+        raise UsageError(f"'{folder}' is no folder; give one that torch.distributed.checkpoint wrote")
+    metadata = folder / METADATA
+    if not metadata.is_file():
+        raise UsageError(f"'{folder}' holds no complete checkpoint: it has no {METADATA}, which is written last")
+    return metadata
+
+
 def read_checkpoint(folder: Path) -> Checkpoint:
     """The entries of a checkpoint, each with chunks that lie whole in the folder's files.
 
@@ -151,11 +174,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         UsageError: there is no checkpoint, or no complete one.
         CorruptFile: the metadata or a file is damaged, cut short or foreign.
     """
-    metadata = folder / METADATA
-    if not folder.is_dir():
-        raise UsageError(f"'{folder}' is no folder; give one that torch.distributed.checkpoint wrote")
-    if not metadata.is_file():
-        raise UsageError(f"'{folder}' holds no complete checkpoint: it has no {METADATA}, which is written last")
+    metadata = _metadata_of(folder)
     found = read_metadata(str(metadata))
     tensors, paths, storage = (found.get(name) for name in ("state_dict_metadata", "planner_data", "storage_data"))
     if not isinstance(tensors, dict) or not isinstance(storage, dict):
@@ -168,15 +187,17 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _entry(source: str, key: Any, value: Any, path: Any, places: "_Places") -> Entry:
-    if not isinstance(key, str) or not isinstance(path, tuple) or not all(isinstance(p, str | int) for p in path):
+    named = isinstance(key, str) and isinstance(path, tuple) and path and all(isinstance(p, str | int) for p in path)
+    if not named:
         raise CorruptFile(f"'{source}': entry {str(key)[:100]!r} has no path; save with torch's default planner")
     if isinstance(value, BytesObject):
         return Entry(path=path, dtype=None, sizes=(), chunks=(places.chunk(key, None, ()),))
     if not isinstance(value, TensorObject):
         raise CorruptFile(f"'{source}': entry '{key}' is neither a tensor nor an object")
     properties, sizes, chunks = value.get("properties"), value.get("size"), value.get("chunks")
-    dtype = properties.state[0] if isinstance(properties, PlainObject) and isinstance(properties.state, tuple) else None
-    if dtype not in DTYPES or not _whole(sizes) or not isinstance(chunks, list):
+    state = properties.state if isinstance(properties, PlainObject) else None
+    dtype = state[0] if isinstance(state, tuple) and state else None
+    if not isinstance(dtype, str) or dtype not in DTYPES or not _whole(sizes) or not isinstance(chunks, list):
         raise CorruptFile(f"'{source}': entry '{key}' has no element type, sizes or chunks that can be read")
     made = tuple(_chunk(source, key, sizes, chunk, places) for chunk in chunks)
     return Entry(path=path, dtype=dtype, sizes=sizes, chunks=made)
@@ -231,8 +252,8 @@ class _Places:
             path = PurePosixPath(file)
             if path.is_absolute() or ".." in path.parts:
                 raise CorruptFile(f"'{self.folder}': its metadata names '{file}', which lies outside of the folder")
-            if not (self.folder / path).is_file():
-                raise CorruptFile(f"'{self.folder}' lacks its file '{file}'; copy the checkpoint again")
+            if not is_regular_file(self.folder / path):
+                raise CorruptFile(f"'{self.folder}' lacks its file '{file[:200]}'; copy the checkpoint again")
             self.sizes[file] = (self.folder / path).stat().st_size
         return self.sizes[file]
 

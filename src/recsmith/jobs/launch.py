@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from recsmith import errors
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs.agent import PARENT
+from recsmith.jobs.folders import job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK, free_cores, free_port, loopback_interface
 from recsmith.jobs.processes import places_of_modules
@@ -56,8 +56,7 @@ def launch(
     if ranks < 1 or hosts < 1 or ranks % hosts:
         raise UsageError(f"{ranks} ranks on {hosts} hosts; both must be at least 1 and hosts must divide ranks")
     require_torchrec()
-    with tempfile.TemporaryDirectory(prefix="recsmith-job-") as name:
-        folder = Path(name)
+    with job_folder() as folder:
         (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments}))
         log = folder / "log.jsonl"
         with _agents(
@@ -67,10 +66,10 @@ def launch(
             restarts,
             _environment(ranks, own=function.startswith("recsmith.") and not names_modules) | {LOG_FILE: str(log)},
         ) as agents:
-            for message in _until_ended(agents, folder, timeout_s, JobLog(log)):
+            for message in _until_ended(agents, folder, ranks, timeout_s, JobLog(log)):
                 if on_message:
                     on_message(message)
-        return [_result(folder, rank) for rank in range(ranks)]
+        return [_result(folder, rank)["result"] for rank in range(ranks)]
 
 
 @contextmanager
@@ -100,19 +99,20 @@ def _agents(
 
 
 def _environment(ranks: int, *, own: bool) -> dict[str, str]:
-    """Of agents and ranks: cores shared evenly, the loopback interface, and where modules are found (processes.py)."""
-    threads = max(1, free_cores() // ranks)
+    """Of agents and ranks: cores shared evenly, the loopback interface, and where modules are found (processes.py).
+
+    A number of threads that the user has exported stays.
+    """
     fixed = {
         "GLOO_SOCKET_IFNAME": loopback_interface(),
         "TP_SOCKET_IFNAME": loopback_interface(),
-        "OMP_NUM_THREADS": str(threads),
         "PYTHONPATH": os.pathsep.join(places_of_modules(own=own)),
         "PYTHONSAFEPATH": "1",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "PYTHONWARNINGS": "ignore",
         PARENT: str(os.getpid()),
     }
-    return {**os.environ, **fixed}
+    return {"OMP_NUM_THREADS": str(max(1, free_cores() // ranks)), **os.environ, **fixed}
 
 
 def _end(agents: list[subprocess.Popen[bytes]]) -> None:
@@ -128,8 +128,13 @@ def _end(agents: list[subprocess.Popen[bytes]]) -> None:
             agent.wait()
 
 
-def _until_ended(agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s: float, log: JobLog) -> Generator[Any]:
-    """The messages of the job until all of its agents have ended well."""
+def _until_ended(
+    agents: list[subprocess.Popen[bytes]], folder: Path, ranks: int, timeout_s: float, log: JobLog
+) -> Generator[Any]:
+    """The messages of the job until all of its agents have ended well.
+
+    A job whose ranks have all left their results is complete, whatever ended its processes after that.
+    """
     deadline = time.monotonic() + timeout_s
     while any(agent.poll() is None for agent in agents):
         yield from log.new_messages()
@@ -140,9 +145,16 @@ def _until_ended(agents: list[subprocess.Popen[bytes]], folder: Path, timeout_s:
                 f"the local job did not end within {timeout_s:g} s; give it more time\n{_failing_output(folder)}"
             )
         time.sleep(POLL_S)
-    if any(agent.poll() for agent in agents):
+    if any(agent.poll() for agent in agents) and not _is_complete(folder, ranks):
         raise _failure(folder)
     yield from log.new_messages()
+
+
+def _is_complete(folder: Path, ranks: int) -> bool:
+    """Whether every rank of one attempt has left its result."""
+    if not all((folder / f"rank-{rank}.json").exists() for rank in range(ranks)):
+        return False
+    return len({_result(folder, rank)["attempt"] for rank in range(ranks)}) == 1
 
 
 def _failure(folder: Path) -> RecSmithError:

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
 import traceback
 from datetime import timedelta
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from recsmith.errors import RecSmithError
+from recsmith.files import write_text
 from recsmith.jobs.agent import end_with_parent
 
 SENTENCE = ".sentence"  # of a failure that RecSmith raised on purpose: its class and message, beside its traceback
+WAITING_S = 10.0  # after which a rank says that it waits: longer than ranks of one start need
 TIMEOUT = timedelta(minutes=10)  # of a collective that some rank never joins; a whole job has as long
 
 
@@ -29,7 +32,7 @@ def run(folder: Path) -> None:
     module, _, name = job["function"].partition(":")
     join()
     result = getattr(import_module(module), name)(**job["arguments"])
-    (folder / f"rank-{rank}.json").write_text(json.dumps(result))
+    write_text(str(folder / f"rank-{rank}.json"), json.dumps({"attempt": _attempt(), "result": result}))
 
 
 def join() -> None:
@@ -57,22 +60,47 @@ def join_group(backend: str) -> None:
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
+    waiting = threading.Timer(WAITING_S, _say_that_it_waits)
+    waiting.daemon = True
+    waiting.start()
     try:
         store, rank, world_size = next(iter(rendezvous("env://", timeout=TIMEOUT)))
     except dist.DistNetworkError as error:
         raise RecSmithError(_unreachable(str(error))) from None
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    own = PrefixStore(f"recsmith/attempt-{attempt}", store)
-    dist.init_process_group(backend, store=own, rank=rank, world_size=world_size, timeout=TIMEOUT)
+    else:
+        own = PrefixStore(f"recsmith/attempt-{_attempt()}", store)
+        dist.init_process_group(backend, store=own, rank=rank, world_size=world_size, timeout=TIMEOUT)
+    finally:
+        waiting.cancel()
+
+
+def _attempt() -> int:
+    """Which start of the job's ranks this is, from 0."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def _say_that_it_waits() -> None:
+    """Tell whoever reads stderr which ranks this one waits for."""
+    rank, size = os.environ.get("RANK", "?"), os.environ.get("WORLD_SIZE", "?")
+    print(  # noqa: T201
+        f"recsmith: rank {rank} of {size} has waited {WAITING_S:g} s for the others at {_address()}; start all "
+        f"{size} ranks, with the same MASTER_ADDR and MASTER_PORT on every host",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _unreachable(problem: str) -> str:
-    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    place = _address()
     if "EADDRINUSE" in problem or "already in use" in problem:
         return f"another program listens at {place}, where ranks would meet; export another MASTER_PORT on every host"
     return f"rank {os.environ.get('RANK')} cannot meet the others at {place} ({problem.splitlines()[0]}); " + (
         "export MASTER_ADDR and MASTER_PORT of the first host, the same on every host"
     )
+
+
+def _address() -> str:
+    return f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
 
 
 def leave() -> NoReturn:
@@ -101,8 +129,7 @@ def main(folder: Path) -> NoReturn:
         run(folder)
         leave()
     except BaseException as error:
-        attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-        file = folder / f"{attempt:04}-{time.time_ns()}.rank-{os.environ['RANK']}.error"
+        file = folder / f"{_attempt():04}-{time.time_ns()}.rank-{os.environ['RANK']}.error"
         if isinstance(error, RecSmithError):  # a sentence for the user, which the process that started the job raises
             file.with_suffix(SENTENCE).write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}))
         file.write_text(traceback.format_exc())

@@ -14,7 +14,7 @@ from recsmith.files import Raw, Source, decode, encode
 from recsmith.plans.check import check_placements, check_shards
 from recsmith.plans.dumped import is_dump
 from recsmith.plans.plan import Bound, PlacedTables, Placement, Plan, StepCost, shards_of
-from recsmith.plans.printed import is_printed, refuse_repr
+from recsmith.plans.printed import is_printed
 from recsmith.sharding import Shard
 from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
 from recsmith.workloads.torchrec_log import find_report, refuse_log
@@ -81,7 +81,6 @@ def load_placed(source: Plan | Source) -> Plan | PlacedTables:
     text = files.read_text(source)
     if find_report(text, source) is not None or is_printed(text):
         raise CorruptFile(_running_plan(source, "the log of a TorchRec job"))
-    refuse_repr(text, source)
     refuse_log(text, source, "schema|plan")
     raw = files.parse(text, source)
     if is_dump(raw):

@@ -12,7 +12,11 @@
     users | [0, 32]       | [1000, 32]  | rank:1/cuda:1
 
 (torchrec 1.8, ShardingPlan.__str__ of distributed/types.py.) What a launcher writes before every line is passed over if
-it is as long on each line of a table.
+it is as long on each line of a table. `print(model.plan.plan)` writes the objects themselves, on one line:
+
+    {'sparse.ebc': {'users': ParameterSharding(sharding_type='column_wise', compute_kernel='fused', ranks=[0, 1],
+    sharding_spec=EnumerableShardingSpec(shards=[ShardMetadata(shard_offsets=[0, 0], shard_sizes=[1000, 32],
+    placement=rank:0/cuda:0), ...]), cache_params=None, ...)}}
 """
 
 import re
@@ -26,10 +30,24 @@ from recsmith.units import counted
 _HEADER = re.compile(r"param +\| +sharding type +\| +compute kernel +\| +ranks")
 _MODULE = re.compile(r"(?:^|[\s:\]])module: (\S*)\s*$")
 _RULER = re.compile(r"-+(?: \| -+){3}\s*$")
-_REPR = re.compile(r"\bParameterSharding\(\s*sharding_type=")
 _GAP = " | "  # between the columns of a table
 _LOST = "a line among its rows breaks the layout or is missing: give the output of print(plan) as it was written"
 UNSHARDED = "data_parallel"  # the sharding type whose copies are not listed as shards
+
+_OBJECT = "ParameterSharding(sharding_type="
+_NAME = r"""(?:'([^'\n]*)'|"([^"\n]*)")"""  # as Python writes it
+_NAMES = re.compile(rf"(?:{_NAME}:\s*\{{\s*)?{_NAME}:\s*$")  # of a module, before its first table, and of a table
+_FIELDS = re.compile(
+    r"ParameterSharding\(sharding_type='(\w+)',\s*compute_kernel='(\w+)',\s*ranks=(None|\[[\d,\s]*\]),\s*"
+    r"sharding_spec=(None|EnumerableShardingSpec)"
+)
+_SHARD = re.compile(
+    r"ShardMetadata\(shard_offsets=(\[[\d,\s]*\]),\s*shard_sizes=(\[[\d,\s]*\]),\s*placement=([\w:/.-]+)\)"
+)
+_LOAD_FACTOR = re.compile(
+    r"cache_params=CacheParams\([^()]*load_factor=([0-9]{1,9}(?:\.[0-9]{1,20})?(?:e-[0-9]{1,3})?)"
+)
+_LONGEST_NAMES = 2000  # characters of the names of a module and a table, which bounds the work on damaged text
 
 Row = tuple[str, str, str, str]
 
@@ -44,16 +62,7 @@ class _Grid(NamedTuple):
 
 def is_printed(text: str) -> bool:
     """Whether a text holds a printed ShardingPlan."""
-    return _HEADER.search(text) is not None
-
-
-def refuse_repr(text: str, source: str) -> None:
-    """Refuse what `print(plan.plan)` writes, and say which forms of a plan are read (CorruptFile)."""
-    if _REPR.search(text):
-        raise CorruptFile(
-            f"'{source}' is what print(plan.plan) writes; give the output of print(plan), or of "
-            "json.dump(plan._serialize(), file), or the text that TorchRec's planner logs"
-        )
+    return _HEADER.search(text) is not None or _OBJECT in text
 
 
 def read_printed(text: str, source: str) -> RunningPlan:
@@ -62,6 +71,8 @@ def read_printed(text: str, source: str) -> RunningPlan:
     Raises:
         CorruptFile: a cell cannot be read, a table has neither shards nor ranks, or rows of shards are missing.
     """
+    if _HEADER.search(text) is None:
+        return plan_of(list(_tables_of_objects(text, source)))
     parameters: dict[str, list[Row]] = {}
     shards: dict[str, list[Row]] = {}
     for grid in _grids(text.splitlines()):
@@ -93,12 +104,19 @@ def _check_rows(module: str, rows: Sequence[Row], shards: dict[str, list[Rectang
             f"'{module}'; {_LOST}"
         )
     for name, kind, _, ranks in rows:
-        found, wanted = len(shards.get(name, ())), 1 if ranks == "None" else ranks.count(",") + 1
-        if kind != UNSHARDED and (found < wanted or (found > wanted and ranks != "None")):
-            raise CorruptFile(
-                f"'{source}': the printed plan has {counted(found, 'shard')} of table '{name}' in module '{module}', "
-                f"wanted {wanted}; {_LOST}"
-            )
+        _check_count(
+            module, name, kind, len(shards.get(name, ())), None if ranks == "None" else ranks.count(",") + 1, source
+        )
+
+
+def _check_count(module: str, table: str, kind: str, found: int, ranks: int | None, source: str) -> None:
+    """Refuse a table with fewer or more shards than ranks."""
+    wanted = ranks or 1
+    if kind != UNSHARDED and (found < wanted or (found > wanted and ranks is not None)):
+        raise CorruptFile(
+            f"'{source}': the printed plan has {counted(found, 'shard')} of table '{table}' in module '{module}', "
+            f"wanted {wanted}; {_LOST}"
+        )
 
 
 def _rectangles(rows: Sequence[Row], source: str) -> dict[str, list[Rectangle]]:
@@ -148,3 +166,31 @@ def _rows(lines: Sequence[str], at: int, ruler: re.Match[str]) -> Iterator[Row]:
             line[ends[2] + 3 : ends[3]].strip(),
             line[ends[3] + 3 :].strip(),
         )
+
+
+# --- print(plan.plan) ------------------------------------------------------------------------------------------------
+
+
+def _tables_of_objects(text: str, source: str) -> Iterator[RunningTable]:
+    """The tables of printed objects, in order."""
+    starts = [found.start() for found in re.finditer(re.escape(_OBJECT), text)]
+    module = ""
+    for at, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        names = _NAMES.search(text, max(0, at - _LONGEST_NAMES), at)
+        printed = re.sub(r",\s+", ", ", text[at:end])  # a terminal may have folded it
+        fields = _FIELDS.match(printed)
+        if names is None or fields is None:
+            raise CorruptFile(f"'{source}': the printed plan cannot be read at '{printed[:80]}'; {_LOST}")
+        module = names[1] or names[2] or module
+        table, (kind, kernel, ranks, spec) = names[3] or names[4], fields.groups()
+        shards = [
+            rectangle(table, _numbers(table, offsets, source, 2), _numbers(table, sizes, source, 2), placement, source)
+            for offsets, sizes, placement in _SHARD.findall(printed)
+        ]
+        places = None if ranks == "None" else _numbers(table, ranks, source)
+        if printed.count("ShardMetadata(") != len(shards) or (spec != "None" and not shards):
+            raise CorruptFile(f"'{source}': shards of table '{table}' in the printed plan cannot be read; {_LOST}")
+        _check_count(module, table, kind, len(shards), None if places is None else len(places), source)
+        factor = _LOAD_FACTOR.search(printed)
+        made = table_of(module, table, kind, kernel, places, shards, source)
+        yield made._replace(load_factor=float(factor[1]) if factor else None)

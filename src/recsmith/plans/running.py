@@ -10,12 +10,12 @@ from recsmith.plans.check import check_placements
 from recsmith.plans.dumped import RunningPlan, RunningTable, is_dump, read_dump, read_report
 from recsmith.plans.files import SCHEMA, placed_from_raw
 from recsmith.plans.plan import Cache, PlacedTables, Placement, Plan
-from recsmith.plans.printed import is_printed, read_printed, refuse_repr
+from recsmith.plans.printed import is_printed, read_printed
 from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Span, sharding_type
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.torchrec_log import find_report, refuse_log
-from recsmith.workloads.torchrec_report import KEYED_KERNELS
+from recsmith.workloads.torchrec_report import KEYED_KERNELS, warn_of_keyed
 
 _TWIN = re.compile(r"#\d+$")  # as readers number tables of the same name
 
@@ -24,7 +24,8 @@ def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[
     """The placements of a running plan for the tables of a workload, in order of their names.
 
     source: a file ('-' is stdin): a plan of RecSmith, a log with the report of TorchRec's planner, a ShardingPlan
-    dumped by `json.dump(plan._serialize(), file)`, or what `print(plan)` writes, alone or in a log. Tables are found by
+    dumped by `json.dump(plan._serialize(), file)`, or what `print(plan)` or `print(plan.plan)` writes, alone or in
+    a log. Tables are found by
     name; of those of one name the module and the shape decide, then their order.
 
     Raises:
@@ -37,7 +38,6 @@ def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[
         return _fitted(read_report(report, source), source, workload, cluster)
     if is_printed(text):
         return _fitted(read_printed(text, source), source, workload, cluster)
-    refuse_repr(text, source)
     refuse_log(text, source, "schema|plan")
     raw = parse(text, source)
     if is_dump(raw):
@@ -51,7 +51,7 @@ def _unknown_form(raw: Raw, source: str) -> str:
     found = f"has schema '{raw['schema']}'" if "schema" in raw else f"holds {', '.join(list(raw)[:4]) or 'nothing'}"
     return (
         f"'{source}' {found}; a running plan is a file of schema {SCHEMA}, the text that TorchRec's planner logs, a "
-        "ShardingPlan dumped by json.dump(plan._serialize(), file), or the output of print(plan)"
+        "ShardingPlan dumped by json.dump(plan._serialize(), file), or the output of print(plan) or print(plan.plan)"
     )
 
 
@@ -94,14 +94,12 @@ def _fitted(running: RunningPlan, source: str, workload: Workload, cluster: Clus
             "and of a 2D job the --group-size"
         )
     _check_ranks(running, source, cluster)
-    keyed = next((entry for entry in running.tables if entry.compute_kernel in KEYED_KERNELS), None)
-    if keyed is not None:
-        raise PlanMismatch(
-            f"'{source}': table '{keyed.table}' has compute_kernel '{keyed.compute_kernel}', which keeps rows by key; "
-            "plans have no such tables: leave it out of the plan"
-        )
+    keyed = [entry.table for entry in running.tables if entry.compute_kernel in KEYED_KERNELS]
+    planned = [entry for entry in running.tables if entry.compute_kernel not in KEYED_KERNELS]
+    if keyed:
+        warn_of_keyed(keyed, source, others=len(planned))
     names = _Names(workload)
-    placements = [_placement(entry, names.claim(entry, source), source, cluster) for entry in running.tables]
+    placements = [_placement(entry, names.claim(entry, source), source, cluster) for entry in planned]
     return _checked(placements, source, workload, cluster)
 
 

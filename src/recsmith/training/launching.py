@@ -86,7 +86,7 @@ def launcher_environment() -> dict[str, str] | None:
     """What a launcher says of this process: RANK, WORLD_SIZE, LOCAL_RANK; None where none started it.
 
     Raises:
-        UsageError: srun started it, and nobody says where ranks meet.
+        UsageError: srun started it, and nobody says where ranks meet; or RANK and WORLD_SIZE are set alone.
     """
     if all(name in os.environ for name in LAUNCHED):
         return {name: os.environ[name] for name in LAUNCHED}
@@ -98,6 +98,12 @@ def launcher_environment() -> dict[str, str] | None:
                 "export MASTER_ADDR (the first host of the job) and MASTER_PORT (docs/train.md)"
             )
         return {name: os.environ[word] for name, word in SLURM.items()}
+    if "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UsageError(
+            f"RANK is {os.environ['RANK']}, WORLD_SIZE is {os.environ['WORLD_SIZE']} and LOCAL_RANK is not set; export "
+            "LOCAL_RANK too, the number of this process on its machine from 0, as torchrun does; or unset RANK and "
+            "WORLD_SIZE to train on this machine alone"
+        )
     return None
 
 

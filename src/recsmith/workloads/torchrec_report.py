@@ -12,7 +12,7 @@ It names neither data type nor optimizer: fp32 and sgd are assumed.
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -45,11 +45,7 @@ def read(text: str, source: str) -> Workload:
     keyed = [row["FQN"].rpartition(".")[2] for row in rows if row.get("Compute Kernel") in KEYED_KERNELS]
     rows = [row for row in rows if row.get("Compute Kernel") not in KEYED_KERNELS]
     if keyed:
-        names = ", ".join(keyed[:MOST_NAMED]) + (" ..." if len(keyed) > MOST_NAMED else "")
-        left_out = f"{counted(len(keyed), 'table')} of virtual and key-value kernels ({names})"
-        if not rows:
-            raise CorruptFile(f"'{source}' reports nothing but {left_out}, which are not planned")
-        warnings.warn(f"'{source}': {left_out} left out: they keep rows by key and are not planned", stacklevel=2)
+        warn_of_keyed(keyed, source, others=len(rows))
     seen: Counter[str] = Counter()
     tables: list[Table] = []
     with reading(source):
@@ -64,6 +60,17 @@ def read(text: str, source: str) -> Workload:
         return Workload(
             batch_size=int(batch[1]), optimizer="sgd", tables=tuple(tables), source="TorchRec planner report"
         )
+
+
+def warn_of_keyed(names: Sequence[str], source: str, *, others: int) -> None:
+    """Warn that tables of KEYED_KERNELS are left out of a log or plan; CorruptFile where it has no others."""
+    shown = ", ".join(names[:MOST_NAMED]) + (" ..." if len(names) > MOST_NAMED else "")
+    left_out = f"{counted(len(names), 'table')} of virtual and key-value kernels ({shown})"
+    if not others:
+        raise CorruptFile(f"'{source}' reports nothing but {left_out}, which are not planned")
+    warnings.warn(  # in one place, so that a log that is read as workload and as plan notes it once
+        f"'{source}': {left_out} left out: they keep rows by key and are not planned", stacklevel=1
+    )
 
 
 def table_rows(text: str, source: str) -> list[dict[str, str]]:

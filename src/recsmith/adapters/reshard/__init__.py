@@ -3,8 +3,9 @@
     report = reshard("step-1000", "old.json", "new.json", "step-1000-new")      # reshard.py
 
 Here are the nouns of its report. layout: where a plan's shards lie; table_entries: which entries of a checkpoint are a
-table's, and how optimizers name them; sources -> moves: what each shard of the new checkpoint is made of; partial,
-writing: the folder that grows until it is complete, and what is written into it. writing alone loads torch.
+table's, and how optimizers name them; sources -> moves: what each shard of the new checkpoint is made of; collisions:
+where the ids of managed collisions may be parted; partial, writing: the folder that grows until it is complete, and
+what is written into it. writing alone loads torch.
 """
 
 from recsmith._types import record

@@ -9,7 +9,8 @@ from recsmith._types import Source
 from recsmith.adapters.checkpoints import METADATA, Checkpoint, Chunk, read_checkpoint
 from recsmith.adapters.installed import require_torchrec
 from recsmith.adapters.reshard import Resharded, ReshardProgress, TableChange
-from recsmith.adapters.reshard.layout import FINGERPRINT, check_fingerprint, fingerprint, write_fingerprint
+from recsmith.adapters.reshard.collisions import check_collisions
+from recsmith.adapters.reshard.layout import FINGERPRINT, check_fingerprint, fingerprint, layouts, write_fingerprint
 from recsmith.adapters.reshard.moves import Init, NewEntry, bytes_of, plan_moves, stored_bytes
 from recsmith.adapters.reshard.partial import Partial, free_bytes, lock, sync
 from recsmith.errors import RecSmithError, UsageError
@@ -35,7 +36,8 @@ def reshard(
     Raises:
         UsageError: an input is missing, the output exists, or `strict` forbids what would be done.
         CorruptFile: the checkpoint is damaged, cut short or foreign.
-        PlanMismatch: the checkpoint was not written under `old`, or a table has another shape in `new`.
+        PlanMismatch: the checkpoint was not written under `old`, a table has another shape in `new`, or its row blocks
+            are not what managed collisions can take.
         RecSmithError: the disk is full, or the output cannot be written; what is done is kept for the next run.
     """
     require_torchrec()
@@ -46,6 +48,7 @@ def reshard(
     check_fingerprint(source, before)
     entries, changes, rest = plan_moves(stored, before, after, init, seed)
     _check_strict(changes, strict)
+    check_collisions(stored, layouts(after))
     made = {"checkpoint": stored.digest, "old": fingerprint(before), "new": fingerprint(after), "init": [init, seed]}
     of = hashlib.sha256(json.dumps(made).encode()).hexdigest()
     resumed = _write(stored, entries, target, of, after, on_progress)

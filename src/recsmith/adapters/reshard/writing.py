@@ -27,11 +27,12 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.storage import WriteResult
 
-from recsmith.adapters.checkpoints import Chunk
+from recsmith.adapters.checkpoints import Chunk, Entry
 from recsmith.adapters.reshard.moves import NewEntry
 from recsmith.adapters.reshard.sources import ChunkPart, Copy, Filled, Gathered, Item
 from recsmith.errors import CorruptFile
 
+MOST_NUMBERS = 2**16  # of an entry that is read to be looked at; TorchRec's edges are 1,025
 BLOCK = 16 * 2**20  # bytes read at once: larger takes memory, smaller takes more calls
 Bytes = npt.NDArray[np.uint8]
 
@@ -55,6 +56,17 @@ def write_item(item: Item, dtype: str | None, folder: Path, target: BinaryIO) ->
     else:
         tensor.zero_()
     torch.save(tensor, target)
+
+
+def read_whole_numbers(entry: Entry, folder: Path) -> list[int]:
+    """The numbers of a small entry of int64, such as the edges of a table's ids; CorruptFile where it is none."""
+    (chunk, *more), count = entry.chunks or (None,), math.prod(entry.sizes)
+    if chunk is None or more or entry.dtype != "int64" or chunk.sizes != entry.sizes or count > MOST_NUMBERS:
+        raise CorruptFile(f"'{folder}': entry '{entry.key}' is no list of at most {MOST_NUMBERS:,} whole numbers")
+    with (folder / chunk.file).open("rb") as file:
+        start = _start_of_numbers(file, chunk, "torch.int64", 8)
+        data = os.pread(file.fileno(), 8 * count, start)
+    return np.frombuffer(data, np.int64).tolist()
 
 
 def _blocks(path: Path, start: int, length: int) -> Iterator[bytes]:
