@@ -75,7 +75,7 @@ def test_a_plan_file_that_breaks_the_rule_is_refused_by_its_name(tmp_path: Path)
     made = plan_of(workload(table("t", 1000, WIDE)), machines, placed("t", "table_wise", [1]))
     save_plan(made, tmp_path / "cpu.json")
     assert load_plan(tmp_path / "cpu.json").digest == made.digest
-    raw = plan_to_raw(made) | {"digest": ""}
+    raw: Any = plan_to_raw(made) | {"digest": ""}
     raw["cluster"]["device"] = encode(replace(machines.device, kind="cuda"))
     (tmp_path / "cuda.json").write_text(dump_json(raw))
     with pytest.raises(PlanMismatch, match=r"cuda\.json': table 't' \(table_wise\).*4096 columns.*at most 2,048"):
