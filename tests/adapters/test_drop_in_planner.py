@@ -34,6 +34,30 @@ def test_rules_of_ones_own_hold_beside_torchrecs() -> None:
     assert plan.plan["pooled"]["t0"].sharding_type == "table_wise"  # type: ignore[index]
 
 
+@pytest.mark.parametrize(("cluster", "widest"), [("h100:2", 2048), ("cpu:1", 4096)])
+def test_no_piece_is_wider_than_the_kernels_of_the_devices_take(cluster: str, widest: int) -> None:
+    from torch import device, nn
+    from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
+    from torchrec.distributed.planner.types import ParameterConstraints
+
+    from recsmith.errors import Infeasible
+    from recsmith.torchrec import RecSmithPlanner
+
+    wide = EmbeddingBagConfig(name="wide", num_embeddings=1000, embedding_dim=4096, feature_names=["f"])
+    model = nn.ModuleDict({"e": EmbeddingBagCollection(tables=[wide], device=device("meta"))})
+    only = {"wide": ParameterConstraints(sharding_types=["table_wise"])}
+    planners = [RecSmithPlanner(cluster, batch_size=8, reserve_bytes=0, constraints=each) for each in (None, only)]
+    if widest == 4096:
+        shards = planners[1].plan(model).plan["e"]["wide"].sharding_spec.shards  # type: ignore[index]
+        assert [each.shard_sizes for each in shards] == [[1000, 4096]]
+        return
+    with pytest.warns(UserWarning, match=r"table e.wide has|table wide has pieces of more than 1,024 columns"):
+        shards = planners[0].plan(model).plan["e"]["wide"].sharding_spec.shards  # type: ignore[index]
+    assert max(each.shard_sizes[1] for each in shards) <= widest
+    with pytest.raises(Infeasible, match="at most 2,048"):
+        planners[1].plan(model)
+
+
 COLLECTIVES: dict[str, dict[str, Any]] = {
     "sound": {},
     "infeasible": {"hbm": 2**17},

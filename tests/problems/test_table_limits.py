@@ -92,6 +92,9 @@ def test_rules_that_leave_only_wide_pieces_say_so() -> None:
     pin = Constraints(rules=(TableRule(tables="wide", pin=Pin(sharding_type="table_wise", ranks=(0,))),))
     with pytest.raises(UsageError, match="at most 2,048"):
         build_problem(WORK, cluster(), constraints=pin)
+    whole = Constraints(rules=(TableRule(tables="wide", sharding_types=("table_wise", "row_wise")),))
+    with pytest.raises(Infeasible, match=r"'wide' sharding_types .*4096 columns in one piece; .*at most 2,048"):
+        plan(WORK, cluster(), constraints=whole)
     narrow = Constraints(rules=(TableRule(tables="wide", min_width=WIDEST + 4),))
     with pytest.raises(UsageError, match=r"table 'wide' .*pieces of at most 2,048"):
         build_problem(WORK, cluster(), constraints=narrow)

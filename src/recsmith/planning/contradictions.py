@@ -66,6 +66,14 @@ class Question:
         except UsageError:  # sequences of a collection that share no width
             return Existence("none")
 
+    def refusal(self, constraints: Constraints) -> str:
+        """Why a table has no choice left under these constraints; empty where every table has one."""
+        try:
+            build_problem(self.workload, self.cluster, self.space, constraints)
+        except UsageError as error:
+            return str(error) if isinstance(error, NoChoiceLeft) else ""
+        return ""
+
 
 def find_conflict(question: Question, constraints: Constraints) -> Conflict | None:
     """A minimal set of constraints that no plan keeps, which all of them together are known to be; None for none.
@@ -106,7 +114,8 @@ def contradiction(question: Question, constraints: Constraints, error: RecSmithE
     more = f"; and {len(conflict.parts) - SHOWN} more" if len(conflict.parts) > SHOWN else ""
     listed = "; ".join(shown) + more
     if len(conflict.parts) == 1:
-        alone = f"no plan keeps this constraint: {listed}. Proved"
+        why = question.refusal(constraints.only(conflict.parts))
+        alone = f"no plan keeps this constraint: {listed}. Proved{why and f': {why}'}"
         return Infeasible(f"{alone}; relax it, or check it against the workload, the cluster and the space")
     if conflict.open:
         checked = f"whether the others can be kept without one was not decided for {len(conflict.open)} of them"
