@@ -123,10 +123,26 @@ def _times(values: list[Any], draw: Random) -> int:
 
 def parquet_changed(data: bytes, draw: Random) -> bytes:
     """A part whose columns have other types, empty or other values, or that claims and holds many rows."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table: Any = pq.read_table(io.BytesIO(data))
+    sink: Any = io.BytesIO()
+    pq.write_table(_table_changed(pq.read_table(io.BytesIO(data)), draw), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def arrow_changed(data: bytes, draw: Random) -> bytes:
+    """An Arrow file (Feather) with other columns, values, rows or metadata."""
+    import pyarrow.feather as feather
+
+    sink: Any = io.BytesIO()
+    feather.write_feather(_table_changed(feather.read_table(io.BytesIO(data)), draw), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _table_changed(table: Any, draw: Random) -> Any:
+    """A table with another column, value, type, metadata, or other rows."""
+    import pyarrow as pa
+
     at = draw.randrange(table.num_columns)
     name, column = table.column_names[at], table.column(at)
     kind = draw.randrange(8)
@@ -147,9 +163,7 @@ def parquet_changed(data: bytes, draw: Random) -> bytes:
         table = pa.concat_tables([table] * draw.choice((2, 2**28 // table.nbytes)))  # packed, it stays small
     else:
         table = table.take(pa.array([draw.randrange(len(table)) for _ in range(len(table))]))
-    sink: Any = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
-    return sink.getvalue()
+    return table
 
 
 def _values_changed(table: Any, at: int, draw: Random) -> Any:
@@ -181,3 +195,53 @@ def tensors_changed(data: bytes, draw: Random) -> bytes:
         header = json_changed(json.dumps(raw).encode(), draw)
     length = draw.choice((len(header), len(header), len(header), 2**40, size))
     return struct.pack("<Q", length) + header + data[8 + size :]
+
+
+def header_changed(data: bytes, draw: Random) -> bytes:
+    """A safetensors file without a card whose header has other names, types, shapes and offsets."""
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json_changed(data[8 : 8 + size], draw)
+    return struct.pack("<Q", draw.choice((len(header), len(header), 2**40, size))) + header + data[8 + size :]
+
+
+def arrays_changed(data: bytes, draw: Random) -> bytes:
+    """An .npz file in which one array has other values, another type or shape, another name, or is lost."""
+    import numpy as np
+
+    with np.load(io.BytesIO(data), allow_pickle=False) as held:
+        arrays = {name: held[name] for name in held.files}
+    name = draw.choice(sorted(arrays))
+    array, kind = arrays[name], draw.randrange(6)
+    if kind == 0:
+        del arrays[name]
+    elif kind == 1:
+        arrays[draw.choice(("other", *arrays))] = array
+    elif kind == 2:
+        arrays[name] = array.astype(draw.choice(("float64", "U8", "bool", "uint8")))
+    elif kind == 3:
+        arrays[name] = array.reshape(-1, *[1] * draw.choice((0, 1, 3)))[draw.choice((0, 1)) :]
+    elif array.size:
+        flat = np.array(array.reshape(-1), dtype=object)
+        flat[draw.randrange(len(flat))] = draw.choice((-1, 0, 1, 2**31, 2**62, -(2**63), 10**6))
+        arrays[name] = np.array(flat.tolist(), dtype=array.dtype).reshape(array.shape)
+    sink = io.BytesIO()
+    np.savez_compressed(sink, **arrays)  # pyright: ignore[reportArgumentType]
+    return sink.getvalue()
+
+
+def events_lost(data: bytes, draw: Random) -> bytes:
+    """A trace that lacks some events or fields of them, or has them elsewhere in time."""
+    raw = json.loads(data)
+    events: list[Any] = raw["traceEvents"]
+    for _ in range(draw.choice((1, 1, 2, 5, 20))):
+        at = draw.randrange(len(events))
+        event, kind = events[at], draw.randrange(4)
+        if kind == 0:
+            del events[at]
+        elif kind == 1:
+            event.pop(draw.choice(sorted(event)))
+        elif kind == 2:
+            event["ts"] += draw.choice((-1e6, -10.0, 10.0, 5e3, 1e6))
+        else:
+            event["dur"] = draw.choice((0, 1e-3, 1e3, 1e7))
+    return json.dumps(raw).encode()

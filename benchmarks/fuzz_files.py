@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,11 +36,25 @@ JSON = (change.json_changed, change.json_changed, change.bytes_changed)
 JOURNAL = (change.json_lines_changed, change.json_lines_changed, change.lines_changed, change.bytes_changed)
 PART = (change.parquet_changed, change.parquet_changed, change.bytes_changed)
 BYTES = (change.bytes_changed,)
+ARROW = (change.arrow_changed, change.bytes_changed, change.bytes_changed)
+HEADER = (change.header_changed, change.header_changed, change.bytes_changed)
+ARRAYS = (change.arrays_changed, change.arrays_changed, change.bytes_changed)
+LOST: dict[str, Sequence[Change]] = {
+    "rank-0.trace.json.gz": (change.events_lost,),
+    "rank-1.trace.json.gz": (change.events_lost,),
+}
 WEIGHTS = (change.tensors_changed, change.tensors_changed, change.bytes_changed)
 CAPTURE: dict[str, Sequence[Change]] = {
     "rank-0.trace.json.gz": JSON,
     "rank-1.graph.json": JSON,
     "rank-0.about.json": JSON,
+}
+CHECKPOINT: dict[str, Sequence[Change]] = {
+    "checkpoints/step-*4/progress.json": JSON,
+    "checkpoints/step-*4/random-0.json": JSON,
+    "checkpoints/step-*4/plan.json": JSON,
+    "checkpoints/step-*4/state/.metadata": BYTES,
+    "checkpoints/step-*4/state/*.distcp": BYTES,
 }
 SMALL = ("--planner", "size_greedy", "--cost-model", "torchrec")
 
@@ -114,6 +128,18 @@ def classes(home: Path) -> dict[str, Class]:
                           command("data", "workload", "FILE"), read_clustered]),
         "unfinished-dataset": Class(home / "unfinished", {PARTS: PART, "_unfinished.json": JSON},
                                     [partial(go_on_converting, home / "dataset.yaml")]),
+        "dataset-spec": Class(home / "arrow-data", {"spec.yaml": TEXT}, _spec_reads()),
+        "arrow-files": Class(home / "arrow-data", {"c.feather": ARROW, "c.arrow": ARROW}, _spec_reads()),
+        "criteo": Class(home / "criteo", {"day_0": TEXT}, _spec_reads()),
+        "criteo-index": Class(home / "criteo", {"days.npz": ARRAYS}, _spec_reads()),
+        "movielens": Class(home / "movielens", {"ratings.csv": TEXT, "movies.csv": TEXT}, _spec_reads()),
+        "run": Class(home / "run.yaml", {"": TEXT}, [command("train", "FILE", "--dry-run")]),
+        "training-checkpoint": Class(home / "trained", CHECKPOINT, [go_on_training]),
+        "trained-model": Class(home / "trained" / "model", {"card.json": JSON, "weights.safetensors": HEADER},
+                               [read_model, evaluate_model]),
+        "id-maps": Class(home / "maps.safetensors", {"": HEADER}, [read_maps]),
+        "capture-lost-events": Class(home / "trace", LOST, [command("predict", "FILE")]),
+        "device-capture-lost-events": Class(home / "device-trace", LOST, [command("predict", "FILE")]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
     }  # fmt: skip
 
@@ -194,6 +220,65 @@ def go_on_converting(spec: Path, folder: Path) -> None:
     command("data", "convert", str(spec), "-o", "FILE", "--file-samples", "4096")(folder)
 
 
+def _spec_reads() -> list[Read]:
+    """Check, inspect and count the dataset of a folder's spec.yaml, whose paths hold there."""
+
+    def read(verb: str, folder: Path) -> None:
+        os.chdir(folder)
+        command("data", verb, "FILE")(folder / "spec.yaml")
+
+    return [partial(read, verb) for verb in ("check", "inspect", "workload")]
+
+
+@cache
+def _one_rank() -> None:
+    """Make this process the only rank of a job."""
+    import torch.distributed as dist
+
+    alone = {"RANK": 0, "LOCAL_RANK": 0, "GROUP_RANK": 0, "WORLD_SIZE": 1, "LOCAL_WORLD_SIZE": 1, "GROUP_WORLD_SIZE": 1}
+    os.environ.update({name: str(value) for name, value in alone.items()})
+    store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+
+
+def train(output: Path, steps: int) -> None:
+    """Train a small run in this process, from the newest checkpoint of its output."""
+    from recsmith.training.loop import train_on_rank
+
+    _one_rank()
+    train_on_rank(RUN | {"output": str(output), "steps": steps})
+
+
+def go_on_training(folder: Path) -> None:
+    """Go on from a checkpoint."""
+    train(folder, 6)
+
+
+def read_model(folder: Path) -> None:
+    """Load a trained model, and predict with it."""
+    from recsmith.training import load_model
+
+    load_model(folder)({"user": [[3], [0]], "words": [[1, 2], []]}, [[0.5, 1.0], [0.0, 0.0]])
+
+
+def evaluate_model(folder: Path) -> None:
+    """Score a trained model in this process, as `recsmith evaluate` does on each rank."""
+    from recsmith.files import encode
+    from recsmith.training.card import exported_model, read_card
+    from recsmith.training.evaluation import evaluate_on_rank
+
+    _one_rank()
+    model = encode(exported_model(read_card(folder), folder))
+    evaluate_on_rank(RUN | {"output": str(folder.parent), "model": model, "data": DATA | {"test": DATA["train"]}})
+
+
+def read_maps(file: Path) -> None:
+    """Maps of ids to the rows of smaller tables."""
+    from recsmith.embeddings import load_maps
+
+    load_maps(file)
+
+
 def read_comm_weights(file: Path) -> None:
     """A learned model of all-to-alls."""
     from recsmith.costs.neural_comm_files import load_comm_model
@@ -260,6 +345,12 @@ def _make(home: Path) -> None:
     _checkpoint(home)
     _captures(home)
     _dataset(home)
+    _arrow(home / "arrow-data")
+    _criteo(home / "criteo")
+    _movielens(home / "movielens")
+    (home / "run.yaml").write_text(json.dumps(RUN | {"output": "trained"}, indent=1))
+    train(home / "trained", 4)
+    _maps(home / "maps.safetensors")
     (home / "made").touch()
 
 
@@ -304,6 +395,67 @@ def _dataset(home: Path) -> None:
     save_conversion(home / "unfinished", checked_conversion("convert", blocks))
     for name in ("_manifest.json", "part-00001.parquet"):
         (home / "unfinished" / name).unlink()
+
+
+def _arrow(folder: Path) -> None:
+    """A dataset of a Feather file, packed, and of an Arrow file, plain."""
+    import pyarrow as pa
+    import pyarrow.feather as feather
+
+    folder.mkdir()
+    (folder / "spec.yaml").write_text(ARROW_SPEC)
+    rows = range(200)
+    columns: dict[str, tuple[Any, Any]] = {
+        "row": (pa.int64(), list(rows)),
+        "user_id": (pa.int64(), [row * 37 % 1001 for row in rows]),
+        "words": (pa.list_(pa.int64()), [[row % 7, row % 11][: row % 3] for row in rows]),
+        "m": (pa.map_(pa.string(), pa.int64()), [[("a", row % 5)] if row % 4 else [] for row in rows]),
+        "price": (pa.float32(), [row / 4 for row in rows]),
+        "clicked": (pa.float32(), [float(row % 2) for row in rows]),
+    }
+    table = pa.table({name: pa.array(values, kind) for name, (kind, values) in columns.items()})
+    feather.write_feather(table, str(folder / "c.feather"), compression="zstd")
+    feather.write_feather(table, str(folder / "c.arrow"), compression="uncompressed")
+
+
+def _criteo(folder: Path) -> None:
+    """A file of a day, and the index that reading it once has written."""
+    folder.mkdir()
+    lines = [
+        "\t".join(
+            [
+                str(row % 2),
+                *(str(row * 3 % 17) if row % 5 else "" for _ in range(13)),
+                *(f"{(row * 7919 + at) % 2**32:08x}" for at in range(26)),
+            ]
+        )
+        for row in range(300)
+    ]
+    (folder / "day_0").write_text("\n".join(lines) + "\n")
+    (folder / "spec.yaml").write_text(CRITEO_SPEC)
+    kept = Path.cwd()
+    os.chdir(folder)
+    _run("data", "check", str(folder / "spec.yaml"))
+    os.chdir(kept)
+    if not (folder / "days.npz").exists():
+        raise RuntimeError("reading Criteo's file wrote no index")
+
+
+def _movielens(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "spec.yaml").write_text("format: movielens\npath: .\nsplit: all\n")
+    movies = [f'{10 * movie},"Movie, The ({1900 + movie})",Drama|Action' for movie in range(1, 20)]
+    (folder / "movies.csv").write_text("\n".join(["movieId,title,genres", *movies]) + "\n")
+    rated = [f"{1 + row % 9},{10 + row * 70 % 190},{row % 10 / 2 + 0.5},{10**6 + row}" for row in range(150)]
+    (folder / "ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *rated]) + "\n")
+
+
+def _maps(file: Path) -> None:
+    import numpy as np
+
+    from recsmith.embeddings import IdMap, save_maps
+
+    save_maps({name: IdMap(numbers=np.arange(50, dtype=np.int32) % 7) for name in ("user", "words")}, file)
 
 
 def _bench(path: Path) -> None:
@@ -357,6 +509,41 @@ features:
   - {name: user, num_embeddings: 90}
   - {name: words, num_embeddings: 400, pooling_factor: 2.5, lengths: poisson}
 sessions: {size: 4, duplication: 0.9}
+"""
+DATA: dict[str, Any] = {
+    "train": {
+        "format": "generator", "num_samples": 64, "dense": 2,
+        "features": [{"name": "user", "num_embeddings": 90},
+                     {"name": "words", "num_embeddings": 40, "pooling_factor": 2, "lengths": "poisson"}],
+    },
+    "batch_size": 8,
+}  # fmt: skip
+RUN: dict[str, Any] = {
+    "schema": "recsmith/run/1", "data": DATA, "model": {"embedding_dim": 4, "bottom": [8], "top": [8]},
+    "ranks": 1, "steps": 4, "checkpoint": {"every": 2}, "metrics": {"every": 2},
+}  # fmt: skip
+ARROW_SPEC = """schema: recsmith/dataset/1
+format: parquet
+paths: [c.feather, c.arrow]
+features:
+  - {name: user, column: user_id, num_embeddings: 1000, ids: modulo}
+  - {name: words, num_embeddings: 500}
+  - {name: mm, column: m, key: a, num_embeddings: 10}
+dense: [price]
+labels: [clicked]
+sample_id: row
+transforms:
+  - {op: hash, feature: user, num_embeddings: 100}
+  - {op: n_gram, feature: words, length: 2, num_embeddings: 500, into: pairs}
+  - {op: clip, dense: price, least: 0, most: 50}
+wrong: skip
+max_wrong: 100
+"""
+CRITEO_SPEC = """format: criteo
+paths: [day_0]
+cardinalities: kaggle
+max_rows: 1000
+index: days.npz
 """
 CSV = """name,num_embeddings,embedding_dim,pooling_factor,num_poolings,pooling,data_type
 item_id,40000,128,12.5,1,sum,fp32
