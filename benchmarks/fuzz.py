@@ -1,10 +1,11 @@
 """Damages real files of every kind and reads them with RecSmith: how many tracebacks, hangs, and how much memory?
 
     python benchmarks/fuzz.py --files 10000               # docs/reliability.md; the seed makes the files
-    python benchmarks/fuzz.py --only plan --seed 3
+    python benchmarks/fuzz.py --only plan --seed 3        # one kind
 
-Readers and commands run in a process of their own: 2 GiB of address space, SECONDS a file by the wall clock. A file is
-read well if the command succeeds, or ends with one clear error. It is counted as
+Readers and commands run in a process of their own: 2 GiB of address space, SECONDS a file by the wall clock (--seconds:
+more of them where other programs have the cores). A file is read well if the command succeeds, or ends with one clear
+error. It is counted as
   traceback   an error that is none of ours, also where a crash ended the process
   hang        it took longer than the limit; the process was ended
   memory      no memory was left, or more than 1 GB was resident
@@ -29,6 +30,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -80,12 +82,12 @@ def damage(made: Class, target: Path, draw: Random) -> Read:
     return draw.choice(made.reads)
 
 
-def attempt(read: Read, file: Path) -> Row:
+def attempt(read: Read, file: Path, limit_s: float = SECONDS) -> Row:
     """Read a file in this process, and say how that ended."""
     said = _Said()
     _forget_peak()
     begun = time.monotonic()
-    faulthandler.dump_traceback_later(SECONDS, exit=True, file=2)
+    faulthandler.dump_traceback_later(limit_s, exit=True, file=2)
     try:
         with redirect_stdout(said), redirect_stderr(said):
             row = _outcome(read, file)
@@ -154,19 +156,21 @@ def _peak() -> int:
 # --- many files ---------------------------------------------------------------------------------------------------
 
 
-def work(home: Path, names: Sequence[str], seed: int, count: int, first: int) -> None:
+def work(home: Path, names: Sequence[str], seed: int, count: int, first: int, limit_s: float) -> None:
     """What a process of its own does: files of the classes from place `first` on, one JSON line each."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     known = classes(home)
     for name, number in _files(names, count)[first:]:
         made = known[name]
+        if made.needs:
+            import_module(made.needs)
         with tempfile.TemporaryDirectory(prefix="recsmith-fuzz-") as folder:
             os.chdir(folder)
             file = Path(folder) / made.real.name
             copy(made, file)
             whole = number < len(made.reads)  # the first files are whole, so that every way of reading is seen to work
             read = made.reads[number] if whole else damage(made, file, Random(f"{seed} {name} {number}"))
-            row = attempt(read, file)
+            row = attempt(read, file, limit_s)
             if whole and row["outcome"] == "refused":
                 row |= {"outcome": "traceback", "where": f"a whole file was refused by its reader {number}"}
         print(json.dumps({"class": name, "number": number, **row}), flush=True)
@@ -177,12 +181,12 @@ def _files(names: Sequence[str], count: int) -> list[tuple[str, int]]:
     return [(name, number) for name in names for number in range(count)]
 
 
-def results(home: Path, names: Sequence[str], seed: int, count: int) -> Iterator[Row]:
+def results(home: Path, names: Sequence[str], seed: int, count: int, limit_s: float) -> Iterator[Row]:
     """The row of every file; a process that is ended is started again behind the file that ended it."""
     files, at = _files(names, count), 0
     while at < len(files):
         words = [sys.executable, __file__, "--work", ",".join(names), "--home", str(home), "--seed", str(seed),
-                 "--first", str(at), "--files", str(count)]  # fmt: skip
+                 "--first", str(at), "--files", str(count), "--seconds", str(limit_s)]  # fmt: skip
         with tempfile.TemporaryFile("w+") as log:
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment())
             assert process.stdout
@@ -236,15 +240,18 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=1000, help="of all classes together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="one class")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="of a file, by the wall clock: more on a busy machine"
+    )
     parser.add_argument("--home", type=Path, help="where the real files lie (default: a new folder)")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
-    words = parser.parse_args()
-    if words.work:
-        return work(words.home, words.work.split(","), words.seed, words.files, words.first)
-    home = (words.home or Path(tempfile.mkdtemp(prefix="recsmith-fuzz-"))).resolve()
-    names = [words.only] if words.only else list(classes(home))
-    rows = list(results(home, names, words.seed, -(-words.files // len(names))))
+    asked = parser.parse_args()
+    if asked.work:
+        return work(asked.home, asked.work.split(","), asked.seed, asked.files, asked.first, asked.seconds)
+    home = (asked.home or Path(tempfile.mkdtemp(prefix="recsmith-fuzz-"))).resolve()
+    names = [asked.only] if asked.only else list(classes(home))
+    rows = list(results(home, names, asked.seed, -(-asked.files // len(names)), asked.seconds))
     print("\n".join(report(rows)))
     sys.exit(any(row["outcome"] in BAD for row in rows))
 

@@ -23,12 +23,14 @@ Read = Callable[[Path], object]
 class Class:
     """Files of one kind: a real file or folder, which of its files is damaged how, and what then reads it.
 
-    damaged: names inside of a folder, '' for a file itself; one is drawn each time.
+    changes: by the name of what is damaged inside of a folder, '' for a file itself; one is drawn each time. needs: a
+    package that takes seconds to import, which is no part of reading.
     """
 
     real: Path
     changes: dict[str, Sequence[Change]]
     reads: Sequence[Read]
+    needs: str = ""
 
 
 TEXT = (change.bytes_changed, change.lines_changed, change.numbers_changed)
@@ -56,6 +58,7 @@ CHECKPOINT: dict[str, Sequence[Change]] = {
     "checkpoints/step-*4/state/.metadata": BYTES,
     "checkpoints/step-*4/state/*.distcp": BYTES,
 }
+TORCHREC = "torchrec"
 SMALL = ("--planner", "size_greedy", "--cost-model", "torchrec")
 
 
@@ -133,10 +136,10 @@ def classes(home: Path) -> dict[str, Class]:
         "criteo": Class(home / "criteo", {"day_0": TEXT}, _spec_reads()),
         "criteo-index": Class(home / "criteo", {"days.npz": ARRAYS}, _spec_reads()),
         "movielens": Class(home / "movielens", {"ratings.csv": TEXT, "movies.csv": TEXT}, _spec_reads()),
-        "run": Class(home / "run.yaml", {"": TEXT}, [command("train", "FILE", "--dry-run")]),
-        "training-checkpoint": Class(home / "trained", CHECKPOINT, [go_on_training]),
+        "run": Class(home / "run.yaml", {"": TEXT}, [command("train", "FILE", "--dry-run")], TORCHREC),
+        "training-checkpoint": Class(home / "trained", CHECKPOINT, [go_on_training], TORCHREC),
         "trained-model": Class(home / "trained" / "model", {"card.json": JSON, "weights.safetensors": HEADER},
-                               [read_model, evaluate_model]),
+                               [read_model, evaluate_model], TORCHREC),
         "id-maps": Class(home / "maps.safetensors", {"": HEADER}, [read_maps]),
         "capture-lost-events": Class(home / "trace", LOST, [command("predict", "FILE")]),
         "device-capture-lost-events": Class(home / "device-trace", LOST, [command("predict", "FILE")]),

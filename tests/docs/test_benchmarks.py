@@ -1,7 +1,12 @@
 """The scripts of benchmarks/: each is told in its README, with the pages that it serves, and these show it."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
@@ -21,3 +26,126 @@ def test_every_page_of_a_row_shows_one_of_its_scripts():
             text = (ROOT / page).read_text("utf-8")
             targets = re.findall(r"`make (\w+)`", pages)
             assert any(name.replace("*", "").split(".")[0] in text for name in (*names, *targets)), f"{page}: {names}"
+
+
+# --- what pages show of them runs ---------------------------------------------------------------------------------
+
+SHIPPED = ("--data", "shipped:cpu")
+SMALL: dict[str, tuple[str, ...]] = {
+    "analytic_figures": (),
+    "annealing_speed": ("4", "h100:2"),
+    "comm_network": ("--data", "shipped:comm-2", "--model", "comm-cpu"),
+    "compress": ("MOVIES", "-o", "measured", "--plain", "--seeds", "1", "--factors", "6", "--split", "valid"),
+    "compress_planted": ("--quick", "--seeds", "2", "--items", "60", "--samples", "2000"),
+    "constraints": ("--count", "2", "--planners", "exact"),
+    "data": ("--samples", "2000"),
+    "datasets": ("--quick",),
+    "disturbed_samples": (*SHIPPED, "--thresholds", "1.5", "--epochs", "1"),
+    "feed": ("stalls", "--quick", "--steps", "40"),
+    "fuzz": ("--files", "2", "--only", "cluster"),
+    "hand_written_loop": ("--pairs", "1", "--steps", "3", "--ranks", "1"),
+    "identical_plans": ("record", "plans.json", "--only", "criteo"),
+    "import_graph": ("--sizes",),
+    "launches": ("--count", "1"),
+    "learned_policies": ("updates", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
+    "learned_variants": ("--variants", "dims", "--tasks", "2", "--iterations", "1"),
+    "learning": (*SHIPPED, "--epochs", "1"),
+    "measuring": ("--budget", "1s"),
+    "mutants": ("--only", "no mutant is called so"),
+    "optimality": ("tasks", "--count", "1"),
+    "planned_under": ("neural:simulated-h100", "--hardware", "simulated:h100", "--count", "1"),
+    "predict_regret": ("measure", "regret", "--ranks", "2", "--quick"),
+    "recd": ("--sessions", "2", "--samples", "2048", "--steps", "2", "--rounds", "1"),
+    "reshard_memory": ("--mib", "64"),
+    "scratch_annealing": ("--seconds", "1", "--tasks", "1"),
+    "serve": ("start",),
+    "shown_commands": ("docs/compare.md",),
+    "torchrec_planning": ("--tables", "20", "--ranks", "4"),
+    "train_exactness": ("--quick", "--jobs", "1", "--types", "column_wise"),
+    "train_kills": ("--kills", "1"),
+    "train_memory": ("--quick", "-o", "memory"),
+    "transfer": (*SHIPPED, "--start", "cpu", "--epochs", "1"),
+    "verification": ("--visits", "3"),
+}  # fmt: skip
+LEFT_OUT = {
+    **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
+    **dict.fromkeys(("how_it_works_pictures", "learning_pictures", "policy_pictures"), "writes pictures of the docs"),
+    **dict.fromkeys(
+        ("learning_speed", "planning", "scale", "memory", "reshard_jobs"), "minutes, and has no small size"
+    ),
+    **dict.fromkeys(("predict", "predict_foreign"), "captures 32 and 16 jobs; predict_regret runs the same code small"),
+    "predicted_kernels": "reads the folder of `recsmith bench learned`",
+    "report_pictures": "needs Chromium",
+    "train_plans_split": "writes the plans of a run",
+}
+PARTS = {"feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "optimality_cases",
+         "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose", "predict_jobs",
+         "records", "torchrec_rows", "two_networks"}  # fmt: skip
+ONLY_PARSED = """
+import argparse, runpy, shlex, sys
+parse = argparse.ArgumentParser.parse_args
+def only(self, *args, **names):
+    parse(self, *args, **names)
+    raise SystemExit(0)
+argparse.ArgumentParser.parse_args = only
+sys.path.insert(0, sys.argv[1].rpartition("/")[0])
+for line in sys.stdin.read().splitlines():
+    sys.argv = [SCRIPT, *shlex.split(line)]
+    try:
+        runpy.run_path(SCRIPT, run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, line
+"""
+
+
+def shown() -> dict[str, set[str]]:
+    """Arguments of each script that has a parser, as pages show them; a word in capitals stands for a file."""
+    found: dict[str, set[str]] = {}
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
+        text = re.sub(r"\\\n\s*", " ", page.read_text("utf-8"))
+        for name, arguments in re.findall(r"python benchmarks/(\w+)\.py((?:[ \n][^`#\n]+)?)", text):
+            if "ArgumentParser" in (ROOT / "benchmarks" / f"{name}.py").read_text("utf-8"):
+                found.setdefault(name, set()).add(re.sub(r"\[(.*?)\]", r"\1", arguments).strip(" |"))
+    return found
+
+
+def test_every_script_runs_small_or_says_why_not():
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - PARTS
+    assert scripts == {*SMALL, *LEFT_OUT}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_script_runs_at_a_small_size(tmp_path: Path, name: str):
+    pytest.importorskip("torchrec")
+    movies(tmp_path / "movies")
+    arguments = [str(tmp_path / "movies") if each == "MOVIES" else each for each in SMALL[name]]
+    arguments = [str(ROOT / each) if each.startswith("docs/") else each for each in arguments]
+    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *arguments], cwd=tmp_path,
+                          env=environment(), capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", sorted(shown()))
+def test_scripts_know_the_options_that_pages_show(name: str):
+    pytest.importorskip("torchrec")
+    script = str(ROOT / "benchmarks" / f"{name}.py")
+    program = ONLY_PARSED.replace("SCRIPT", repr(script))
+    done = subprocess.run([sys.executable, "-c", program, script], input="\n".join(sorted(shown()[name])),
+                          env=environment(), capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def environment() -> dict[str, str]:
+    """That of this process, with the package that it tests first."""
+    places = [str(ROOT / "src"), str(ROOT / "tests"), *filter(None, sys.path)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
+
+
+def movies(folder: Path) -> None:
+    """Ratings in the form of MovieLens, of as many movies as compress.py stores smaller."""
+    folder.mkdir()
+    (folder / "movies.csv").write_text("movieId,title,genres\n" + "".join(f"{m},M{m},Drama\n" for m in range(1, 901)))
+    rated = (f"{1 + row % 40},{1 + row % 900},{1 + row * 7 % 5},{1000 + row}\n" for row in range(3600))
+    (folder / "ratings.csv").write_text("userId,movieId,rating,timestamp\n" + "".join(rated))
