@@ -17,8 +17,8 @@ from recsmith.learning.costs import Groups, groups_of, mapped, noise_floor
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import CostRecipe, train
 from recsmith.learning.preparation import errors, split
+from recsmith.measuring import samples
 from recsmith.measuring.about import locate
-from recsmith.measuring.compute import samples
 from recsmith.measuring.folder import read_columns
 from recsmith.measuring.samples import read_samples
 

@@ -99,13 +99,17 @@ for line in sys.stdin.read().splitlines():
 
 
 def shown() -> dict[str, set[str]]:
-    """Arguments of each script that has a parser, as pages show them; a word in capitals stands for a file."""
+    """Arguments of each script that has a parser, as pages show them in blocks and in lines."""
     found: dict[str, set[str]] = {}
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
-        text = re.sub(r"\\\n\s*", " ", page.read_text("utf-8"))
-        for name, arguments in re.findall(r"python benchmarks/(\w+)\.py((?:[ \n][^`#\n]+)?)", text):
-            if "ArgumentParser" in (ROOT / "benchmarks" / f"{name}.py").read_text("utf-8"):
-                found.setdefault(name, set()).add(re.sub(r"\[(.*?)\]", r"\1", arguments).strip(" |"))
+        text = page.read_text("utf-8")
+        blocks = "".join(re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)).replace("\\\n", " ")
+        lines = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        commands = [re.sub(r"#.*|[|>&].*", "", line) for line in blocks.splitlines()]
+        for command in (*commands, *(span.replace("\n", " ") for span in re.findall(r"`([^`]+)`", lines))):
+            match = re.search(r"python benchmarks/(\w+)\.py(.*)", command)
+            if match and "ArgumentParser" in (ROOT / "benchmarks" / f"{match[1]}.py").read_text("utf-8"):
+                found.setdefault(match[1], set()).add(re.sub(r"\[(.*?)\]", r"\1", match[2]).strip())
     return found
 
 
