@@ -5,9 +5,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -233,23 +234,27 @@ def _spec_reads() -> list[Read]:
     return [partial(read, verb) for verb in ("check", "inspect", "workload")]
 
 
-@cache
-def _one_rank() -> None:
-    """Make this process the only rank of a job."""
+@contextmanager
+def one_rank() -> Iterator[None]:
+    """This process as the only rank of a job, whose threads end with it."""
     import torch.distributed as dist
 
     alone = {"RANK": 0, "LOCAL_RANK": 0, "GROUP_RANK": 0, "WORLD_SIZE": 1, "LOCAL_WORLD_SIZE": 1, "GROUP_WORLD_SIZE": 1}
     os.environ.update({name: str(value) for name, value in alone.items()})
     store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def train(output: Path, steps: int) -> None:
     """Train a small run in this process, from the newest checkpoint of its output."""
     from recsmith.training.loop import train_on_rank
 
-    _one_rank()
-    train_on_rank(RUN | {"output": str(output), "steps": steps})
+    with one_rank():
+        train_on_rank(RUN | {"output": str(output), "steps": steps})
 
 
 def go_on_training(folder: Path) -> None:
@@ -270,9 +275,9 @@ def evaluate_model(folder: Path) -> None:
     from recsmith.training.card import exported_model, read_card
     from recsmith.training.evaluation import evaluate_on_rank
 
-    _one_rank()
     model = encode(exported_model(read_card(folder), folder))
-    evaluate_on_rank(RUN | {"output": str(folder.parent), "model": model, "data": DATA | {"test": DATA["train"]}})
+    with one_rank():
+        evaluate_on_rank(RUN | {"output": str(folder.parent), "model": model, "data": DATA | {"test": DATA["train"]}})
 
 
 def read_maps(file: Path) -> None:
