@@ -189,7 +189,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     from recsmith.planning.simulate import simulate
     from recsmith.training.models import unsharded
     from recsmith.training.plan import plan_here, with_collections
-    from recsmith.training.plan_rules import check_sequences
+    from recsmith.training.refusals import check_together, placed_parts
     from recsmith.training.sources import open_data
     from recsmith.verifying.job_memory import predicted_bytes
 
@@ -200,7 +200,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
     plan = with_collections(plan_here(parts, ranks, ranks), made, parts.task)
-    check_sequences(plan, device_type())
+    check_together(placed_parts(made, plan, device_type()))
     needed = [shards + base for shards, base in predicted_bytes(plan)]
     step, size = simulate(plan).cost.total_s, _checkpoint_bytes(plan, parts.parameters)
     return [

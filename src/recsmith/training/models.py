@@ -20,6 +20,7 @@ from recsmith.data import DataSchema
 from recsmith.embeddings import LogicalTable, transforms_of
 from recsmith.errors import UsageError
 from recsmith.training.batches import Place, TrainingBatch
+from recsmith.training.refusals import check_together, model_parts
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables import TABLES, tables_of
@@ -86,10 +87,12 @@ def build_task(
     """
     torch.manual_seed(seed)
     tables, device, deduplication = tables_of(model, schema), torch.device(tables_on), deduplication or Deduplication()
+    weighted = any(feature.weighted for feature in schema.features)
+    check_together(model_parts(model, tables=tables, weighted=weighted, deduplicated=bool(deduplication)))
     pooled = [table for table in tables if table.pooling != "none"]
     unpooled = [table for table in tables if table.pooling == "none"]
     collection = _pooled(model, schema, pooled, device, deduplication) if pooled else None
-    sequences = _sequences(model, schema, unpooled, device, deduplication) if unpooled else None
+    sequences = _sequences(unpooled, device) if unpooled else None
     torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
     return Task(_built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels)), model.precision)
 
@@ -126,9 +129,6 @@ def _pooled(
     sizes = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim or 0) for table in tables]
     transforms = transforms_of(model.compression, sizes)
     wanted: Any = model.table_module or "plain"
-    for key, given in (("model.compression", transforms), ("data.deduplicate", deduplication)):
-        if given and model.table_module:
-            raise UsageError(f"model.table_module builds the tables, which {key} would too; drop one of them")
     if deduplication:
         wanted = {"name": "deduplicated", "deduplication": deduplication}
     elif transforms:
@@ -137,22 +137,9 @@ def _pooled(
     return make(TABLES, wanted, configs, device, any(feature.weighted for feature in schema.features))
 
 
-def _sequences(
-    model: RunModel, schema: DataSchema, tables: Sequence[RunTable], device: torch.device, deduplication: Deduplication
-) -> EmbeddingCollection:
+def _sequences(tables: Sequence[RunTable], device: torch.device) -> EmbeddingCollection:
     """The tables of a model whose rows are not pooled."""
     first = tables[0]
-    if ":" not in model.name:
-        raise UsageError(
-            f"{model.name} pools all its tables, and '{first.name}' has pooling none; name a model of yours"
-        )
-    for key, given in (("model.compression", model.compression), ("data.deduplicate", deduplication)):
-        if given:
-            raise UsageError(f"table '{first.name}' has pooling none, which {key} does not have yet; drop one of them")
-    if any(feature.weighted for feature in schema.features):
-        raise UsageError(
-            f"table '{first.name}' has pooling none, and the data's ids have weights; leave one of them out"
-        )
     wider = next((table for table in tables if table.embedding_dim != first.embedding_dim), None)
     if wider is not None:
         raise UsageError(

@@ -13,11 +13,9 @@ from recsmith.plans import Placement, Plan
 from recsmith.problems import Constraints, TableRule
 from recsmith.sharding import TYPE_NAMES
 from recsmith.training.collectives import collectives_of
+from recsmith.training.refusals import COPIED, SEQUENCES_ON_CPU
 from recsmith.training.run import Run
 from recsmith.workloads.optimizers import OPTIMIZERS
-
-COPIED = "data_parallel"
-SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
 
 
 def check_loadable(saved: Plan, plan: Plan) -> None:
@@ -54,17 +52,6 @@ def _reason(old: Placement, new: Placement, dim: int, optimizer: str) -> str | N
     if OPTIMIZERS[optimizer].is_row_wise and old.widths_of(dim) != new.widths_of(dim):
         return f"has columns cut as {old.widths_of(dim)} there and {new.widths_of(dim)} here, under {optimizer}"
     return None
-
-
-def check_sequences(plan: Plan, device: str) -> None:
-    """UsageError where a sequence table is copied to every rank on CPU: FBGEMM pools its rows there."""
-    sequences = {table.name for table in plan.workload.tables if not table.pooled}
-    for placement in plan.placements if device == "cpu" else ():
-        if placement.table in sequences and placement.sharding_type not in SEQUENCES_ON_CPU:
-            raise UsageError(
-                f"table '{placement.table}' has pooling none and is {placement.sharding_type} in the plan, and "
-                f"FBGEMM pools such a copy on CPU; use a plan of {', '.join(SEQUENCES_ON_CPU)} for it"
-            )
 
 
 def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], device: str) -> Constraints:

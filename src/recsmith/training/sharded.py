@@ -14,15 +14,14 @@ from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from recsmith.adapters.convert import to_sharding_plan
-from recsmith.errors import UsageError
 from recsmith.jobs.sharded_model import table_of
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task
-from recsmith.training.optimizers.building import check_device, combined_optimizer, fuse
+from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.plan import with_collections
-from recsmith.training.plan_rules import check_sequences
+from recsmith.training.refusals import check_together, placed_parts
 from recsmith.training.run import Run
 from recsmith.training.stores import store_of
 from recsmith.training.stores.protocol import RowStore
@@ -45,13 +44,8 @@ class ShardedJob:
 
 def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     """The model sharded by the plan, on this rank. Its tables are drawn by `draw_weights`, or loaded."""
-    check_device(run.optimizers.sparse, device)
-    collectives = collectives_of(run.comms)
-    reason = collectives.refuses(plan)
-    if reason is not None:
-        raise UsageError(reason)
-    plan = with_collections(plan, run, task)
-    check_sequences(plan, device.type)
+    plan, collectives = with_collections(plan, run, task), collectives_of(run.comms)
+    check_together(placed_parts(run, plan, device.type))
     initial = initial_weights_of(task)
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     names = [name for name, _ in task.named_parameters() if table_of(name) in initial]

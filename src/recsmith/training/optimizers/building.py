@@ -16,7 +16,7 @@ from recsmith.files import did_you_mean
 from recsmith.training.optimizers import KIND
 from recsmith.training.optimizers.protocol import DenseOptimizerClass
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
-from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 
 def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None:
@@ -30,15 +30,6 @@ def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None
 def table_class(name: str) -> type[torch.optim.Optimizer]:
     """The class without fusion of an optimizer of tables."""
     return cast(type[torch.optim.Optimizer], load(OPTIMIZERS[name].torch_class))
-
-
-def check_device(optimizer: SparseOptimizer, device: torch.device) -> None:
-    """UsageError where FBGEMM does not have the optimizer on this kind of device."""
-    if device.type == "cpu" and optimizer.name not in CPU_OPTIMIZERS:
-        raise UsageError(
-            f"optimizers.sparse.name is {optimizer.name}, which FBGEMM has on GPUs alone; on CPU use "
-            f"{', '.join(CPU_OPTIMIZERS)}"
-        )
 
 
 def sparse_arguments(optimizer: SparseOptimizer) -> dict[str, Any]:
@@ -68,11 +59,6 @@ def combined_optimizer(
     sparse, plain = optimizers.sparse, optimizers.dense
     parts: list[Any] = [("sparse", scheduled(fused, sparse.learning_rate, optimizers))] if fused.params else []
     if copied:
-        if not OPTIMIZERS[sparse.name].copies:
-            raise UsageError(
-                f"{sparse.name} is fused only, and the plan copies table {min(copied)} to every rank; "
-                f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel"
-            )
         twin = KeyedOptimizerWrapper(copied, lambda ps: table_class(sparse.name)(ps, **sparse_arguments(sparse)))
         parts.append(("copied", scheduled(twin, sparse.learning_rate, optimizers)))
     if dense:

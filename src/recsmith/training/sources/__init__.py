@@ -8,6 +8,7 @@ from typing import Any, cast
 from recsmith._components import make
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.errors import UsageError
+from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run
 from recsmith.training.sources.dataset import DatasetSource, FeedSource
 from recsmith.training.sources.protocol import BatchSource
@@ -33,8 +34,7 @@ def open_source(run: Run) -> BatchSource:
     data, named = run.data, cast(Any, run.data.train)
     if isinstance(named, dict) and SOURCE in named:
         settings = {key: value for key, value in cast(dict[str, Any], named).items() if key != SOURCE}
-        if data.feed is not None or data.deduplicate != "off":
-            raise UsageError("data.feed and data.deduplicate go with formats, and data.train names a source; drop them")
+        check_together(data_parts(run))
         return make(SOURCE, {"name": named[SOURCE], **settings}, where="data.train")
     dataset, endless = open_data(named, "data.train"), run.steps is not None
     if data.feed is None:

@@ -7,6 +7,7 @@ from recsmith.data import DataSchema
 from recsmith.data.deduplication import DedupGroup, chosen, counted, dedup_groups
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
+from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run, RunTable
 from recsmith.training.sources import BatchSource, first_batch
 from recsmith.training.tables import tables_of
@@ -39,8 +40,7 @@ def deduplication_of(run: Run, source: BatchSource) -> Deduplication:
     wanted = run.data.deduplicate
     if wanted == "off":
         return Deduplication()
-    if run.model.compression:
-        raise UsageError("data.deduplicate and model.compression do not go together yet; drop one of them")
+    check_together(data_parts(run))
     sample = first_batch(source, run.data.largest_batch, shuffle=run.data.shuffle)
     tables = tables_of(run.model, source.schema)
     if wanted == "auto":

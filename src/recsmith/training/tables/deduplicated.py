@@ -23,6 +23,7 @@ from torchrec.streamable import Pipelineable
 from recsmith._types import Ints
 from recsmith.data import Batch, JaggedIds
 from recsmith.data.deduplication import deduplicated, distinct_rows
+from recsmith.training.refusals import AHEAD
 from recsmith.training.tables.dedup_parts import Deduplication
 from recsmith.training.tables.features import Features, keyed_jagged
 from recsmith.training.tables.plain import plain
@@ -223,7 +224,7 @@ class DeduplicatedTables(nn.Module, TableModule):
 
     def why_not_ahead(self) -> str | None:
         """Ranks agree on numbers of rows."""
-        return "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
+        return AHEAD
 
 
 def equally_long(parts: Sequence[InverseKeyedJaggedTensor]) -> list[InverseKeyedJaggedTensor]:

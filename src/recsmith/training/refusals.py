@@ -1,0 +1,258 @@
+"""Which parts of a run do not go together, and why; without torch.
+
+A part is what a run, its data, its plan or its machine bring along. Each says of another in a sentence why it refuses
+it (`refuses`), and `check_together` walks all pairs. docs/train.md has the table of them, which `pairs_table` makes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, Protocol, cast
+
+from recsmith._components import parsed
+from recsmith.errors import UsageError
+from recsmith.plans import Placement, Plan
+from recsmith.training.collectives import collectives_of
+from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
+from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
+
+COPIED = "data_parallel"
+SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
+AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
+
+
+class Part(Protocol):
+    """Something that a run has, under the name that docs have for it."""
+
+    @property
+    def label(self) -> str:
+        """What people call it: a key of the run, with its value where that matters."""
+        ...
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Why it does not go with another part, and what to do; None where it does."""
+        ...
+
+
+@dataclass(frozen=True)
+class Given:
+    """A part that refuses nothing by itself."""
+
+    label: str
+
+    def refuses(self, _: Any, /) -> str | None:
+        """Others say what they refuse."""
+        return None
+
+
+COMPRESSION, FEED = Given("model.compression"), Given("data.feed")
+WEIGHTS, BUILT_IN_MODEL = Given("weights of ids"), Given("model.name of torchrec.models")
+CPU = Given("a CPU")
+
+
+@dataclass(frozen=True)
+class Deduplicated:
+    """Features whose distinct bags alone are looked up."""
+
+    label: str = "data.deduplicate"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Tables that are stored smaller."""
+        if other is COMPRESSION:
+            return "data.deduplicate and model.compression do not go together yet; drop one of them"
+        return None
+
+
+@dataclass(frozen=True)
+class OwnTables:
+    """Pooled tables that a class of the user's builds."""
+
+    label: str = "model.table_module"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What would build them too."""
+        if other is COMPRESSION or isinstance(other, Deduplicated):
+            return f"model.table_module builds the tables, which {other.label} would too; drop one of them"
+        return None
+
+
+@dataclass(frozen=True)
+class OwnSource:
+    """Batches of a class of the user's."""
+
+    label: str = "data.train: {source: ...}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What formats alone have."""
+        if other is FEED or isinstance(other, Deduplicated):
+            return "data.feed and data.deduplicate go with formats, and data.train names a source; drop them"
+        return None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Tables where the plan puts them, on a kind of device."""
+
+    plan: Plan
+    device: str
+
+    @property
+    def label(self) -> str:
+        """Which sharding types the plan has."""
+        return f"plan: {', '.join(sorted({each.sharding_type for each in self.plan.placements}))}"
+
+    def refuses(self, _: Any, /) -> str | None:
+        """Others say which plans they refuse."""
+        return None
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A table that is not pooled, and the name of its model."""
+
+    table: str
+    model: str
+    label: str = "pooling: none"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Models that pool, tables that are stored or looked up in another way, weights, and copies on a CPU."""
+        if other is BUILT_IN_MODEL:
+            return f"{self.model} pools all its tables, and '{self.table}' has pooling none; name a model of yours"
+        if other is COMPRESSION or isinstance(other, Deduplicated):
+            return f"table '{self.table}' has pooling none, which {other.label} does not have yet; drop one of them"
+        if other is WEIGHTS:
+            return f"table '{self.table}' has pooling none, and the data's ids have weights; leave one of them out"
+        return _pooled_copy(other) if isinstance(other, Placed) and other.device == "cpu" else None
+
+
+@dataclass(frozen=True)
+class TableOptimizer:
+    """The optimizer of embedding tables."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        return f"optimizers.sparse.name: {self.name}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """A CPU that FBGEMM does not have it for, and copied tables where it is fused only."""
+        if other is CPU and self.name not in CPU_OPTIMIZERS:
+            return (
+                f"optimizers.sparse.name is {self.name}, which FBGEMM has on GPUs alone; on CPU use "
+                f"{', '.join(CPU_OPTIMIZERS)}"
+            )
+        if isinstance(other, Placed) and not OPTIMIZERS[self.name].copies:
+            copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
+            return (copied and _fused_only(self.name, min(copied))) or None
+        return None
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The form in which embeddings and gradients cross ranks."""
+
+    comms: Any
+
+    @property
+    def label(self) -> str:
+        """Its key and value."""
+        name = self.comms if isinstance(self.comms, str) else getattr(self.comms, "forward", "a component")
+        return f"comms: {name}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Plans that its collectives refuse."""
+        return collectives_of(self.comms).refuses(other.plan) if isinstance(other, Placed) else None
+
+
+@dataclass(frozen=True)
+class AheadOfBatches:
+    """A pipeline under which ids cross ranks ahead of their batch."""
+
+    label: str = "pipeline: sparse_dist"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Features whose bags are made equal in number when they are looked up."""
+        if isinstance(other, Deduplicated):
+            return f"pipeline is sparse_dist, which this model cannot have: {AHEAD}; write pipeline: base"
+        return None
+
+
+def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool, deduplicated: bool) -> list[Part]:
+    """The parts of a model. weighted: whether ids of its data have weights. deduplicated: whether any feature is."""
+    sequences = [each.name for each in tables if each.pooling == "none"]
+    found: list[tuple[bool, Part]] = [
+        (bool(sequences), Sequences(next(iter(sequences), ""), model.name)),
+        (bool(model.compression), COMPRESSION),
+        (deduplicated, Deduplicated()),
+        (model.table_module is not None, OwnTables()),
+        (model.name in BUILT_IN, BUILT_IN_MODEL),
+        (weighted, WEIGHTS),
+    ]
+    return [part for present, part in found if present]
+
+
+def data_parts(run: Run) -> list[Part]:
+    """The parts of a run's data, and of what reads them."""
+    own = isinstance(run.data.train, dict) and "source" in cast(dict[str, Any], run.data.train)
+    ahead = run.pipeline != "auto" and parsed(run.pipeline, "pipeline")[0] == "sparse_dist"
+    found: list[tuple[bool, Part]] = [
+        (own, OwnSource()), (run.data.feed is not None, FEED), (run.data.deduplicate != "off", Deduplicated()),
+        (bool(run.model.compression), COMPRESSION), (ahead and run.data.deduplicate != "auto", AheadOfBatches()),
+    ]  # fmt: skip
+    return [part for present, part in found if present]
+
+
+def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
+    """The parts of a run under a plan, on a kind of device."""
+    sequences = sorted(table.name for table in plan.workload.tables if not table.pooled)
+    return [
+        *([CPU] if device == "cpu" else []), TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
+        *(Sequences(name, run.model.name) for name in sequences[:1]), Placed(plan, device),
+    ]  # fmt: skip
+
+
+def refusals(parts: Sequence[Part]) -> Iterator[str]:
+    """What parts say of others that they do not go with."""
+    for part, other in permutations(parts, 2):
+        sentence = part.refuses(other)
+        if sentence is not None:
+            yield sentence
+
+
+def check_together(parts: Sequence[Part]) -> None:
+    """UsageError of the first pair of parts that do not go together."""
+    for sentence in refusals(parts):
+        raise UsageError(sentence)
+
+
+def _pooled_copy(placed: Placed) -> str | None:
+    """A sequence table that is copied to every rank on CPU: FBGEMM pools its rows there."""
+    sequences = {table.name for table in placed.plan.workload.tables if not table.pooled}
+    found = (each for each in placed.plan.placements if each.table in sequences)
+    return next((_pools(each) for each in found if each.sharding_type not in SEQUENCES_ON_CPU), None)
+
+
+def _pools(placement: Placement) -> str:
+    return (
+        f"table '{placement.table}' has pooling none and is {placement.sharding_type} in the plan, and "
+        f"FBGEMM pools such a copy on CPU; use a plan of {', '.join(SEQUENCES_ON_CPU)} for it"
+    )
+
+
+def _fused_only(name: str, table: str) -> str:
+    return (
+        f"{name} is fused only, and the plan copies table {table} to every rank; "
+        f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel"
+    )
+
+
+def pairs_table(parts: Sequence[Part]) -> str:
+    """Pairs of these parts that do not go together, as a table in Markdown."""
+    lines = ["| part | does not go with | because |", "|---|---|---|"]
+    for part, other in permutations(parts, 2):
+        sentence = part.refuses(other)
+        if sentence is not None:
+            lines.append(f"| {part.label} | {other.label} | {sentence} |")
+    return "\n".join(lines)

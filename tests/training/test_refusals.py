@@ -1,0 +1,111 @@
+"""Which parts of a run do not go together: every pair of the table in docs/train.md, and no other."""
+
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from support.plans import two_tables
+
+from recsmith.errors import UsageError
+from recsmith.plans import Plan
+from recsmith.training import Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
+from recsmith.training.refusals import (
+    BUILT_IN_MODEL,
+    COMPRESSION,
+    CPU,
+    FEED,
+    WEIGHTS,
+    AheadOfBatches,
+    Deduplicated,
+    Messages,
+    OwnSource,
+    OwnTables,
+    Part,
+    Placed,
+    Sequences,
+    TableOptimizer,
+    check_together,
+    data_parts,
+    model_parts,
+    pairs_table,
+    placed_parts,
+    refusals,
+)
+
+TRAIN = Path(__file__).parents[2] / "docs" / "train.md"
+
+
+def placed(kind: str) -> Plan:
+    """A plan of two tables, the first a sequence table and by one sharding type on two ranks."""
+    plan = two_tables()
+    first, *rest = plan.workload.tables
+    tables = (replace(first, pooling="none", features=first.features), *rest)
+    ranks = (0, 1) if kind == "row_wise" else tuple(range(plan.cluster.world_size))
+    here = replace(plan.placements[0], sharding_type=kind, ranks=ranks, widths=())
+    others = tuple(replace(each, sharding_type="table_wise", ranks=(0,), widths=()) for each in plan.placements[1:])
+    return replace(plan, placements=(here, *others), workload=replace(plan.workload, tables=tables))
+
+
+PARTS: tuple[Part, ...] = (
+    Deduplicated(), COMPRESSION, Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OwnTables(), OwnSource(), FEED,
+    AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"), TableOptimizer("lamb"),
+    TableOptimizer("partial_rowwise_adam"), Messages(RunComms()), Messages(RunComms(forward="int8")),
+    Placed(placed("row_wise"), "cpu"), Placed(placed("data_parallel"), "cpu"),
+)  # fmt: skip
+REFUSED = {
+    ("data.deduplicate", "model.compression"),
+    ("pooling: none", "model.compression"),
+    ("pooling: none", "data.deduplicate"),
+    ("pooling: none", "weights of ids"),
+    ("pooling: none", "model.name of torchrec.models"),
+    ("pooling: none", "plan: data_parallel, table_wise"),
+    ("model.table_module", "model.compression"),
+    ("model.table_module", "data.deduplicate"),
+    ("data.train: {source: ...}", "data.feed"),
+    ("data.train: {source: ...}", "data.deduplicate"),
+    ("pipeline: sparse_dist", "data.deduplicate"),
+    ("optimizers.sparse.name: adam", "a CPU"),
+    ("optimizers.sparse.name: lamb", "a CPU"),
+    ("optimizers.sparse.name: partial_rowwise_adam", "a CPU"),
+    ("optimizers.sparse.name: lamb", "plan: data_parallel, table_wise"),
+    ("optimizers.sparse.name: partial_rowwise_adam", "plan: data_parallel, table_wise"),
+    ("comms: int8", "plan: row_wise, table_wise"),
+}
+
+
+@pytest.mark.parametrize(("part", "other"), list(permutations(PARTS, 2)), ids=lambda part: part.label)
+def test_pairs(part: Part, other: Part) -> None:
+    sentence = part.refuses(other)
+    assert ((part.label, other.label) in REFUSED) == (sentence is not None)
+    assert (sentence is not None) <= (sentence in list(refusals([other, part])))
+    if sentence is not None:
+        with pytest.raises(UsageError) as refused:
+            check_together([part, other])
+        assert str(refused.value) == sentence
+
+
+def test_docs_have_the_table_of_pairs() -> None:
+    assert pairs_table(PARTS) in TRAIN.read_text("utf-8")
+
+
+def test_on_a_gpu_copies_of_sequence_tables_and_all_optimizers_go() -> None:
+    plan = placed("data_parallel")
+    assert not list(refusals([Sequences("a", "mine:build"), TableOptimizer("adam"), Placed(plan, "cuda")]))
+
+
+def test_parts_are_found_in_a_run() -> None:
+    run = Run(
+        data=RunData(train={"source": "mine:Clicks"}, feed=2, deduplicate="auto"), output="out",
+        model=RunModel(compression=(), tables=(RunTable(name="a", num_embeddings=9, pooling="none"),)),
+        optimizers=RunOptimizers(sparse=SparseOptimizer(name="lamb")), comms=RunComms(forward="int8"),
+    )  # fmt: skip
+    assert data_parts(run) == [OwnSource(), FEED, Deduplicated()]
+    found = model_parts(run.model, tables=run.model.tables, weighted=True, deduplicated=False)
+    assert found == [Sequences("a", "dlrm"), BUILT_IN_MODEL, WEIGHTS]
+    plan = placed("data_parallel")
+    assert placed_parts(run, plan, "cpu") == [
+        CPU, TableOptimizer("lamb"), Messages(run.comms), Sequences("a", "dlrm"), Placed(plan, "cpu"),
+    ]  # fmt: skip
+    ahead = replace(run, pipeline={"name": "sparse_dist"}, data=replace(run.data, deduplicate=(("a",),)))
+    assert AheadOfBatches() in data_parts(ahead)
