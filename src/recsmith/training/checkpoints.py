@@ -9,90 +9,30 @@
 A checkpoint is written beside, as step-00001000.partial, and renamed when every rank has written its part.
 """
 
-import base64
 import json
 import os
-import random
 import shutil
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from torch.distributed._shard.sharded_tensor.shard import Shard
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
-from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files import Raw, parse_json, read_text
-from recsmith.plans import Plan, load_plan, save_plan
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import Raw
+from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement
+from recsmith.training.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Saved, random_states
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.sharded import ShardedJob
-from recsmith.training.stores.checkpoint import CheckpointRows
+from recsmith.training.stores.checkpoint import first_cause
 
-STATE, PROGRESS, PLAN_FILE, RUN_FILE, PARTIAL = "state", "progress.json", "plan.json", "run.json", ".partial"
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A complete checkpoint on disk."""
-
-    folder: Path
-
-    @property
-    def progress(self) -> Raw:
-        """What progress.json holds: step, ranks, position, scores."""
-        raw = parse_json(read_text(str(self.folder / PROGRESS)), str(self.folder / PROGRESS))
-        if not isinstance(raw, dict):
-            raise CorruptFile(f"'{self.folder / PROGRESS}' holds no object; remove this checkpoint's folder")
-        return raw
-
-    @property
-    def plan(self) -> Plan:
-        """The plan that it was trained under."""
-        return load_plan(self.folder / PLAN_FILE)
-
-    def load(self, job: ShardedJob) -> None:
-        """Weights and state of optimizers into this rank's shards; called on every rank.
-
-        Raises:
-            CorruptFile: the checkpoint is of another model, or damaged.
-        """
-        state = job.rows.state_to_load()
-        self._check_same(state)
-        try:
-            load(state, checkpoint_id=self.folder / STATE)
-        except CheckpointException as error:
-            raise CorruptFile(f"checkpoint '{self.folder}' cannot be read: {_first_cause(error)}; remove it") from None
-        job.rows.load_state_dict(state)
-
-    def restore_random(self) -> None:
-        """States of random number generators, where this rank had one."""
-        file = self.folder / f"random-{dist.get_rank()}.json"
-        if file.exists():
-            restore_random_states(json.loads(file.read_text()))
-
-    def _check_same(self, state: dict[str, Any]) -> None:
-        """Refuse a checkpoint whose weights or optimizer state are not those of this job."""
-        saved = {key: each.shape for key, each in CheckpointRows(self.folder / STATE).whole().items()}
-        ours = {f"model.{key}": tuple(value.size()) for key, value in state["model"].items() if hasattr(value, "size")}
-        for key in sorted(ours):
-            if key not in saved:
-                raise CorruptFile(f"checkpoint '{self.folder}' is of another model: it has no '{key}'; {_ADVICE}")
-            if saved[key] != ours[key]:
-                raise CorruptFile(
-                    f"checkpoint '{self.folder}' is of another model: '{key}' is {saved[key]} there and {ours[key]} "
-                    f"here; {_ADVICE}"
-                )
-
-
-_ADVICE = "give another output folder, or train the model that it was saved from"
+PARTIAL = ".partial"
 
 
 class Checkpoints:
@@ -146,7 +86,7 @@ class Checkpoints:
         try:
             save(state, checkpoint_id=partial / STATE)
         except (CheckpointException, OSError, RuntimeError) as error:
-            return self._give_up(partial, _first_cause(error))
+            return self._give_up(partial, first_cause(error))
         self._complete(partial)
         return None
 
@@ -164,7 +104,7 @@ class Checkpoints:
         future, partial = pending
         error = future.exception()
         if error is not None:
-            return self._give_up(partial, _first_cause(error))
+            return self._give_up(partial, first_cause(error))
         self._complete(partial)
         return None
 
@@ -196,14 +136,6 @@ class Checkpoints:
         partial.rename(partial.with_name(partial.name.removesuffix(PARTIAL)))
         for old in sorted(self.folder.glob("step-*[0-9]"))[: -self.settings.keep]:
             shutil.rmtree(old, ignore_errors=True)
-
-
-def _first_cause(error: BaseException) -> str:
-    """The cause of DCP's failure in a line: of the rank that failed first."""
-    if isinstance(error, CheckpointException) and error.failures:
-        rank, (cause, _) = min(error.failures.items())
-        return f"{type(cause).__name__} on rank {rank}: {cause}"
-    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 class Copies:
@@ -241,35 +173,3 @@ def copied(value: Any) -> Any:
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to("cpu", copy=True)
-
-
-def random_states() -> dict[str, Any]:
-    """States of Python's, NumPy's and PyTorch's generators (JSON data)."""
-    version, state, gauss = random.getstate()
-    kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
-    cuda = [_text(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else []
-    return {
-        "python": [version, list(state), gauss],
-        "numpy": [kind, np.asarray(keys).tolist(), place, has_gauss, cached],
-        "torch": _text(torch.get_rng_state()),
-        "cuda": cuda,
-    }
-
-
-def restore_random_states(states: dict[str, Any]) -> None:
-    """Put the generators of this process back into these states."""
-    version, state, gauss = states["python"]
-    random.setstate((version, tuple(state), gauss))
-    kind, keys, place, has_gauss, cached = states["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
-    torch.set_rng_state(_tensor(states["torch"]))
-    if torch.cuda.is_available() and states["cuda"]:
-        torch.cuda.set_rng_state_all([_tensor(state) for state in states["cuda"]])
-
-
-def _text(state: torch.Tensor) -> str:
-    return base64.b64encode(state.numpy().tobytes()).decode()
-
-
-def _tensor(text: str) -> torch.Tensor:
-    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)

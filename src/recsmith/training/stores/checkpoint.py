@@ -1,5 +1,6 @@
 """Rows of a checkpoint on disk: read in one process, without a job."""
 
+import io
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
@@ -7,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from recsmith.errors import UsageError
+from recsmith.adapters.reshard.inert_pickle import read_metadata
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.jobs.sharded_model import NamedShard
 from recsmith.training.stores.protocol import RowStore, WholeTensor
 
@@ -22,6 +27,15 @@ class CheckpointRows(RowStore):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def check(self) -> "CheckpointRows":
+        """Itself; PyTorch's reader may follow, which runs what a checkpoint's metadata names.
+
+        Raises:
+            CorruptFile: the metadata is damaged, or names anything that PyTorch does not write.
+        """
+        read_metadata(str(self.folder / ".metadata"))
+        return self
 
     def shards(self) -> Iterator[NamedShard]:
         """All tensors, which are read when the first one is asked for."""
@@ -49,10 +63,14 @@ class CheckpointRows(RowStore):
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All tensors by name, in host memory."""
+        self.check()
         state = {name: torch.empty(each.shape, dtype=each.dtype) for name, each in self._whole.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that no job is running
-            load(state, checkpoint_id=self.folder, no_dist=True)
+            try:
+                load(state, checkpoint_id=self.folder, planner=PlainObjects(), no_dist=True)
+            except (CheckpointException, RuntimeError, OSError, ValueError, EOFError) as error:
+                raise CorruptFile(f"checkpoint '{self.folder}' is damaged: {first_cause(error)}") from None
         return state
 
     def state_to_load(self) -> dict[str, Any]:
@@ -62,6 +80,27 @@ class CheckpointRows(RowStore):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Refused."""
         self.state_to_load()
+
+
+class PlainObjects(DefaultLoadPlanner):
+    """Loads objects that are no tensors where they are plain data; PyTorch's own planner runs whatever they name."""
+
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        """Refuse what is more than tensors, numbers, text and containers of them, and load it then."""
+        try:
+            torch.load(value, weights_only=True)
+        except Exception:  # a hostile or damaged pickle raises whatever its operations raise
+            raise ValueError(f"'{read_item.dest_index.fqn}' is no plain data, and is not loaded") from None
+        value.seek(0)
+        super().load_bytes(read_item, value)
+
+
+def first_cause(error: BaseException) -> str:
+    """The cause of a failure of torch.distributed.checkpoint in a line: of the rank that failed first."""
+    if isinstance(error, CheckpointException) and error.failures:
+        rank, (cause, _) = min(error.failures.items())
+        return f"{type(cause).__name__} on rank {rank}: {cause}".splitlines()[0]
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def write_checkpoint(folder: Path, state: dict[str, torch.Tensor]) -> None:

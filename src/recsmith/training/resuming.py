@@ -1,0 +1,209 @@
+"""A checkpoint that a job goes on from: read without running anything that it names, and compared with the job.
+
+A checkpoint's `.metadata` is a pickle, and PyTorch's reader runs what it names. So it is read inertly first, on rank 0,
+and refused on every rank where it names anything that PyTorch does not write.
+"""
+
+import base64
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from recsmith._types import noun
+from recsmith.adapters.rank_0 import from_rank_0
+from recsmith.errors import CorruptFile
+from recsmith.files import Raw, decode, parse_json, read_text
+from recsmith.plans import Plan, load_plan
+from recsmith.training.run import Run, load_run
+from recsmith.training.sharded import ShardedJob
+from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, first_cause
+
+STATE, PROGRESS, PLAN_FILE, RUN_FILE = "state", "progress.json", "plan.json", "run.json"
+OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by part of a job's state: which of the run's
+UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "capture", "data.test", "data.feed",
+          "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # changes that training goes on with as before
+SHOWN = 40  # characters of a changed value
+
+
+@noun
+class SavedProgress:
+    """What progress.json holds: how far training was, on how many ranks, and what data and watchers keep."""
+
+    step: int
+    ranks: int
+    position: dict[str, Any] | None = None
+    scores: dict[str, Any] | None = None
+    watchers: dict[str, dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A complete checkpoint on disk."""
+
+    folder: Path
+
+    @property
+    def progress(self) -> Raw:
+        """What progress.json holds (SavedProgress).
+
+        Raises:
+            CorruptFile: it is damaged.
+        """
+        raw = self._json(PROGRESS)
+        decode(SavedProgress, raw, str(self.folder / PROGRESS))
+        return {"position": None, "scores": None, **raw}
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that it was trained under."""
+        return load_plan(self.folder / PLAN_FILE)
+
+    @property
+    def run(self) -> Run:
+        """The run that it was saved by."""
+        return load_run(self.folder / RUN_FILE)
+
+    def load(self, job: ShardedJob, run: Run) -> None:
+        """Weights and state of optimizers into this rank's shards; called on every rank.
+
+        Raises:
+            CorruptFile: the checkpoint is of another model or of another optimizer, or damaged.
+        """
+        saved = CheckpointRows(self.folder / STATE)
+        from_rank_0(lambda: {"read": bool(saved.check())})
+        state = job.rows.state_to_load()
+        self._check_same(state, saved, run)
+        try:
+            load(state, checkpoint_id=self.folder / STATE, planner=PlainObjects())
+        except CheckpointException as error:
+            raise CorruptFile(
+                f"checkpoint '{self.folder}' is damaged: {first_cause(error)}; without its folder training goes on "
+                "from the one before it"
+            ) from None
+        job.rows.load_state_dict(state)
+
+    def restore_random(self) -> None:
+        """States of random number generators, where this rank had one.
+
+        Raises:
+            CorruptFile: they are damaged.
+        """
+        name = f"random-{dist.get_rank()}.json"
+        if (self.folder / name).exists():
+            try:
+                restore_random_states(self._json(name))
+            except (LookupError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+                raise CorruptFile(
+                    f"'{self.folder / name}' holds no states of random number generators ({error}); without the file "
+                    "training goes on with other random numbers"
+                ) from None
+
+    def told(self, run: Run, ranks: int) -> list[str]:
+        """Lines on what training goes on from, and what has changed since that changes what is learned."""
+        progress = self.progress
+        before, now = dict(_settings(self.run)), dict(_settings(run))
+        told = [f"{key} {_shown(before.get(key))} -> {_shown(now.get(key))}"
+                for key in dict.fromkeys((*before, *now)) if before.get(key) != now.get(key)]  # fmt: skip
+        told += [f"ranks {progress['ranks']} -> {ranks}"] if progress["ranks"] != ranks else []
+        begun = f"going on after step {progress['step']:,} of '{self.folder}'"
+        return [begun, f"changed since that checkpoint: {', '.join(told)}"] if told else [begun]
+
+    def _json(self, name: str) -> Raw:
+        raw = parse_json(read_text(str(self.folder / name)), str(self.folder / name))
+        if not isinstance(raw, dict):
+            raise CorruptFile(f"'{self.folder / name}' holds no object, as every checkpoint's does; it is damaged")
+        return raw
+
+    def _check_same(self, state: dict[str, Any], saved: CheckpointRows, run: Run) -> None:
+        """Refuse a checkpoint whose weights or optimizer state are not those of this job."""
+        there = {key: each.shape for key, each in saved.whole().items()}
+        here = {key: tuple(value.size()) for key, value in flatten_state_dict(state)[0].items() if _is_tensor(value)}
+        for key in sorted(here, key=lambda key: (not key.startswith("model."), key)):
+            kind, _, rest = key.partition(".")
+            if kind == "optimizer":
+                self._check_optimizer(key, rest.partition(".")[0], there.get(key), here[key], run)
+            elif key not in there:
+                raise CorruptFile(f"checkpoint '{self.folder}' is of another model: it has no '{key}'; {_ADVICE}")
+            elif there[key] != here[key]:
+                raise CorruptFile(
+                    f"checkpoint '{self.folder}' is of another model: '{key}' is {there[key]} there and {here[key]} "
+                    f"here; {_ADVICE}"
+                )
+
+    def _check_optimizer(self, key: str, part: str, there: Any, here: tuple[int, ...], run: Run) -> None:
+        """Refuse state of another optimizer, also where it has the same shape."""
+        group = OPTIMIZERS.get(part, part)
+        before, now = (getattr(getattr(each.optimizers, group, None), "name", group) for each in (self.run, run))
+        if before == now and there == here:
+            return
+        found = f"'{key}' is {there or 'missing'} there and {here} here"
+        reason = f"is {before} there and {now} here" if before != now else f"keeps other state: {found}"
+        raise CorruptFile(
+            f"checkpoint '{self.folder}' is sound, and optimizers.{group} {reason}; give the run the optimizer that it "
+            "was saved with, or another output folder, where training begins anew"
+        )
+
+
+_ADVICE = "give another output folder, or train the model that it was saved from"
+
+
+def _is_tensor(value: object) -> bool:
+    return hasattr(value, "size") and hasattr(value, "dtype")
+
+
+def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every field of a run and of the nouns inside it, by its key in a file, but those of UNTOLD."""
+    for each in fields(value):
+        key, inner = f"{path}{each.name}", getattr(value, each.name)
+        if key in UNTOLD:
+            continue
+        if is_dataclass(inner):
+            yield from _settings(inner, f"{key}.")
+        else:
+            yield key, inner
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def random_states() -> dict[str, Any]:
+    """States of Python's, NumPy's and PyTorch's generators (JSON data)."""
+    version, state, gauss = random.getstate()
+    kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
+    cuda = [_as_text(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else []
+    return {
+        "python": [version, list(state), gauss],
+        "numpy": [kind, np.asarray(keys).tolist(), place, has_gauss, cached],
+        "torch": _as_text(torch.get_rng_state()),
+        "cuda": cuda,
+    }
+
+
+def restore_random_states(states: dict[str, Any]) -> None:
+    """Put the generators of this process back into these states."""
+    version, state, gauss = states["python"]
+    random.setstate((version, tuple(state), gauss))
+    kind, keys, place, has_gauss, cached = states["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
+    torch.set_rng_state(_tensor(states["torch"]))
+    if torch.cuda.is_available() and states["cuda"]:
+        torch.cuda.set_rng_state_all([_tensor(state) for state in states["cuda"]])
+
+
+def _as_text(state: torch.Tensor) -> str:
+    return base64.b64encode(state.numpy().tobytes()).decode()
+
+
+def _tensor(text: str) -> torch.Tensor:
+    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
