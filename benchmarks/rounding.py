@@ -20,7 +20,7 @@ from torch import nn
 from recsmith.data import Batch
 from recsmith.training.datasets import open_data
 
-ROWS, BAG, FEATURES, DIM, BATCH, STEPS, RATE = 200_000, 20, 4, 16, 256, 100, 0.05
+ROWS, BAG, FEATURES, DIM, BATCH, STEPS, RATE = 200_000, 20, 2, 8, 256, 100, 0.05
 DATA = {
     "format": "generator", "seed": 7, "num_samples": BATCH * STEPS, "dense": 4,
     "features": [{"name": f"f{i}", "num_embeddings": ROWS, "pooling_factor": BAG} for i in range(FEATURES)],
@@ -85,7 +85,9 @@ def main() -> None:
         for kind in (torch.float32, torch.float64):
             one, other = (losses(name, kind, reorder=reorder, steps=steps) for reorder in (False, True))
             parted = np.abs(other / one - 1)
-            print(f"{name:28}{str(kind).removeprefix('torch.'):9}{parted[0]:10.1e}{parted[1]:10.1e}{parted.max():10.1e}")
+            print(
+                f"{name:28}{str(kind).removeprefix('torch.'):9}{parted[0]:10.1e}{parted[1]:10.1e}{parted.max():10.1e}"
+            )
 
 
 if __name__ == "__main__":

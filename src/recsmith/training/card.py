@@ -3,56 +3,74 @@
 Weights mean nothing under other maps, so those of a run are kept with what was trained.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from recsmith._types import noun
+from recsmith.data import DataSchema
 from recsmith.embeddings import load_maps, save_maps
 from recsmith.errors import UsageError
-from recsmith.files import Raw, decode, read_raw
+from recsmith.files import decode, read_raw
 from recsmith.training.run import RunModel
 
 SCHEMA, CARD = "recsmith/model/1", "card.json"
 
 
-def read_card(folder: Path) -> Raw:
-    """The card of an exported model; CorruptFile where it is none."""
-    return read_raw(str(folder / CARD), SCHEMA)
+@noun
+class ModelCard:
+    """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at."""
+
+    model: RunModel
+    data: DataSchema
+    seed: int
+    step: int | None = None
+    test: dict[str, Any] | None = None
 
 
-def exported_model(card: Raw, folder: Path) -> RunModel:
-    """The model of the card of an exported folder, its maps by their paths."""
-    model = decode(RunModel, card["model"], str(folder))
-    rules = (rule if rule.maps is None else replace(rule, maps=str(folder / rule.maps)) for rule in model.compression)
-    return replace(model, compression=tuple(rules))
+def read_card(folder: Path) -> ModelCard:
+    """The card of an exported model, its maps by their paths; CorruptFile where it is none."""
+    file = str(folder / CARD)
+    card = decode(ModelCard, read_raw(file, SCHEMA), file)
+    return replace(card, model=_with_maps(card.model, [str(folder / name) for name in _named(card.model)]))
 
 
 def keep_maps(model: RunModel, folder: Path) -> RunModel:
     """Copy the maps that a model's rules name into a folder; the model that names the copies, by their names there."""
-    rules = tuple(
-        rule if rule.maps is None else replace(rule, maps=kept_name(number))
-        for number, rule in enumerate(model.compression)
-    )
-    for number, rule in enumerate(model.compression):
-        if rule.maps is not None:
-            save_maps(load_maps(rule.maps), folder / kept_name(number))
-    return replace(model, compression=rules)
+    kept = kept_names(model)
+    for source, name in dict(zip(_named(model), kept, strict=True)).items():
+        save_maps(load_maps(source), folder / name)
+    return _with_maps(model, kept)
 
 
 def check_maps(model: RunModel, folder: Path) -> None:
     """UsageError where the maps that a model's rules name are no longer those that were kept in a folder."""
-    for number, rule in enumerate(model.compression):
-        if rule.maps is not None:
-            kept, now = load_maps(folder / kept_name(number)), load_maps(rule.maps)
-            same = kept.keys() == now.keys() and all(np.array_equal(kept[t].numbers, now[t].numbers) for t in kept)
-            if not same:
-                raise UsageError(
-                    f"'{rule.maps}' has changed since this run began, and its weights mean nothing under other maps; "
-                    f"put '{folder / kept_name(number)}' back there, or give another output"
-                )
+    for source, name in dict(zip(_named(model), kept_names(model), strict=True)).items():
+        kept, now = load_maps(folder / name), load_maps(source)
+        if kept.keys() != now.keys() or not all(np.array_equal(kept[t].numbers, now[t].numbers) for t in kept):
+            raise UsageError(
+                f"'{source}' has changed since this run began, and its weights mean nothing under other maps; "
+                f"put '{folder / name}' back there, or give another output"
+            )
 
 
-def kept_name(number: int) -> str:
-    """The file of the maps of a rule of this number, in the folder of what was trained."""
-    return f"maps-{number}.safetensors"
+def kept_names(model: RunModel) -> list[str]:
+    """The file in the folder of what was trained that keeps the maps of each rule which has some: one for each file."""
+    numbers = [number for number, rule in enumerate(model.compression) if rule.maps is not None]
+    first = dict(zip(reversed(_named(model)), reversed(numbers), strict=True))
+    return [f"maps-{first[source]}.safetensors" for source in _named(model)]
+
+
+def _named(model: RunModel) -> list[str]:
+    """The files of maps that rules name, in their order."""
+    return [rule.maps for rule in model.compression if rule.maps is not None]
+
+
+def _with_maps(model: RunModel, files: Sequence[str]) -> RunModel:
+    """The model whose rules name these files, in their order."""
+    left = iter(files)
+    rules = (rule if rule.maps is None else replace(rule, maps=next(left)) for rule in model.compression)
+    return replace(model, compression=tuple(rules))

@@ -8,7 +8,7 @@ from typing import Any
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
-from recsmith.training.card import CARD, exported_model, read_card
+from recsmith.training.card import CARD, read_card
 from recsmith.training.launching import local_ranks, names_modules
 from recsmith.training.run import load_run, run_from_raw, run_to_raw
 from recsmith.training.scores import Scores
@@ -32,7 +32,7 @@ def evaluate(
         raise UsageError(f"'{output}' holds no trained model; give the output folder of a run that is complete")
     run = load_run(output / "run.json")
     run = replace(
-        run, plan="auto", output=str(output), model=exported_model(read_card(model), model),
+        run, plan="auto", output=str(output), model=read_card(model).model,
         data=replace(run.data, test=data or run.data.test, deduplicate="off"),
     )  # fmt: skip
     if run.data.test is None:

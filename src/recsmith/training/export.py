@@ -7,16 +7,19 @@ Format: https://github.com/huggingface/safetensors (8 bytes length, JSON header,
 import json
 import os
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from safetensors import SafetensorError, safe_open
 
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
-from recsmith.files import Raw, dump_json, encode, parse_json, write_text
+from recsmith.files import Raw, dump_json, encode, write_text
 from recsmith.training.card import CARD, SCHEMA, keep_maps
 from recsmith.training.run import Run
 from recsmith.training.sharded import ShardedJob
@@ -57,10 +60,10 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
         raw = {"schema": SCHEMA, "model": encode(model), "data": encode(schema), "seed": run.seed, **card}
         write_text(str(partial / CARD), dump_json(raw))
     dist.barrier()
-    arrays = mapped(partial / WEIGHTS, writing=True)
+    arrays = _arrays(partial / WEIGHTS)
     for name, corner, tensor, everywhere in job.rows.shards():
         if not everywhere or dist.get_rank() == 0:
-            _window(arrays[names[name]], corner, tensor)[...] = _plain(tensor.detach().cpu())
+            arrays[names[name]][_window(corner, tensor)] = _plain(tensor.detach().cpu())
     del arrays
     dist.barrier()
     if dist.get_rank() == 0:
@@ -72,38 +75,61 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
 
 
 def load_into(job: ShardedJob, file: Path) -> None:
-    """Read exported weights into this rank's shards."""
-    arrays = mapped(file, writing=False)
-    with torch.no_grad():
-        names = exported_names(job.model, job.rows.whole())
+    """Read exported weights into this rank's shards.
+
+    Raises:
+        CorruptFile: they are of another model, or damaged.
+    """
+    whole = job.rows.whole()
+    names = exported_names(job.model, whole)
+    with torch.no_grad(), opened_weights(file, {names[name]: each for name, each in whole.items()}) as opened:
         for parameter, corner, tensor, _ in job.rows.shards():
             name = names[parameter]
-            if name not in arrays or len(arrays[name].shape) != tensor.dim():
-                raise CorruptFile(f"'{file}' is of another model: it has no '{name}' of {tensor.dim()} dimensions")
-            part = np.ascontiguousarray(_window(arrays[name], corner, tensor))
-            tensor.copy_(torch.from_numpy(part).view(tensor.dtype).reshape(tensor.shape))
+            tensor.copy_(opened.get_slice(name)[_window(corner, tensor)] if corner else opened.get_tensor(name))
     job.rows.flush()
 
 
-def mapped(file: Path, *, writing: bool) -> dict[str, Any]:
-    """The tensors of a safetensors file as arrays in mapped memory; bf16 as its 16 bits."""
-    length = int.from_bytes(_head(file, 8), "little")
-    header = parse_json(_head(file, 8 + length)[8:].decode(), str(file))
-    if not isinstance(header, dict):
-        raise CorruptFile(f"'{file}' is not a safetensors file; export the model again")
+@contextmanager
+def opened_weights(file: Path, expected: Mapping[str, WholeTensor]) -> Iterator[Any]:
+    """An exported model's weights, opened: safetensors reads what is asked for.
+
+    Raises:
+        CorruptFile: the file is damaged, or holds other tensors than expected.
+    """
+    try:
+        with safe_open(file, framework="pt") as opened:
+            there = {name: WholeTensor(*_kind(opened.get_slice(name))) for name in opened.keys()}  # noqa: SIM118
+            odd = min((name for name in {*there, *expected} if there.get(name) != expected.get(name)), default=None)
+            if odd is not None:
+                raise CorruptFile(
+                    f"'{file}' is of another model: '{odd}' is {_said(there.get(odd))} there, and its card makes it "
+                    f"{_said(expected.get(odd))}; export the model again"
+                )
+            yield opened
+    except (SafetensorError, OSError) as error:
+        raise CorruptFile(f"'{file}' is not a sound safetensors file: {error}; export the model again") from None
+
+
+def _kind(entry: Any) -> tuple[torch.dtype, tuple[int, ...]]:
+    kinds = {name: kind for kind, name in TYPE_NAMES.items()}
+    return kinds.get(entry.get_dtype(), torch.bool), tuple(entry.get_shape())  # others are never exported
+
+
+def _said(whole: WholeTensor | None) -> str:
+    return "missing" if whole is None else f"{whole.shape} of {str(whole.dtype).removeprefix('torch.')}"
+
+
+def _arrays(file: Path) -> dict[str, Any]:
+    """The tensors of a safetensors file of our own as arrays in mapped memory, to write into; bf16 as its 16 bits."""
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        header = json.loads(opened.read(length))
     types = {name: RAW[kind] for kind, name in TYPE_NAMES.items()}
     made: dict[str, Any] = {}
     for name, entry in header.items():
-        if name != "__metadata__":
-            shape, start = tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
-            mode = "r+" if writing else "r"
-            made[name] = np.memmap(file, types[entry["dtype"]], mode, offset=start, shape=shape or (1,))
+        shape, start = tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
+        made[name] = np.memmap(file, types[entry["dtype"]], "r+", offset=start, shape=shape or (1,))
     return made
-
-
-def _head(file: Path, count: int) -> bytes:
-    with file.open("rb") as opened:
-        return opened.read(count)
 
 
 def _make_file(file: Path, weights: dict[str, WholeTensor]) -> None:
@@ -122,10 +148,9 @@ def _make_file(file: Path, weights: dict[str, WholeTensor]) -> None:
         os.posix_fallocate(opened.fileno(), 0, 8 + len(text) + end)
 
 
-def _window(array: Any, corner: tuple[int, ...], tensor: torch.Tensor) -> Any:
-    if not corner:
-        return array
-    return array[tuple(slice(first, first + size) for first, size in zip(corner, tensor.shape, strict=True))]
+def _window(corner: tuple[int, ...], tensor: torch.Tensor) -> tuple[slice, ...]:
+    """Where a shard lies in its whole tensor; a number's own place is everything."""
+    return tuple(slice(first, first + size) for first, size in zip(corner, tensor.shape, strict=True)) or (slice(None),)
 
 
 def _plain(tensor: torch.Tensor) -> Any:

@@ -3,6 +3,7 @@
 B samples, D dense columns, L labels
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -190,6 +191,14 @@ def _config_fields(table: RunTable) -> dict[str, Any]:
     """What configs of pooled and of other tables have in common."""
     if table.data_type not in DATA_TYPES:
         raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
+    if "." in table.name or any(hasattr(each(), table.name) for each in (nn.ModuleDict, nn.ParameterDict)):
+        other = f"table_{re.sub(r'[^a-zA-Z0-9]', '_', table.name)}"
+        raise UsageError(
+            f"'{table.name}' cannot be the name of a table that is trained: PyTorch holds tables as attributes, which "
+            "have no dots in their names, and has methods of some names; keep the feature and name its table "
+            f"otherwise, such as model.tables: [{{name: {other}, features: [{', '.join(table.features)}], "
+            f"num_embeddings: {table.num_embeddings}}}, ...]"
+        )
     return {
         "name": table.name,
         "num_embeddings": table.num_embeddings,

@@ -16,7 +16,7 @@ from recsmith.embeddings import IdMap, load_maps, physical, save_maps
 from recsmith.embeddings.compression import CompressionRule
 from recsmith.embeddings.id_maps import carried_rows
 from recsmith.errors import UsageError
-from recsmith.training.card import keep_maps, kept_name
+from recsmith.training.card import keep_maps, kept_names
 from recsmith.training.checkpoints import PLAN_FILE, PROGRESS, RUN_FILE, STATE
 from recsmith.training.id_maps import OnProgress, hash_maps, id_counts
 from recsmith.training.run import Run, save_run
@@ -74,7 +74,8 @@ Learned = tuple[dict[str, IdMap], dict[str, IdMap], dict[str, Ints]]  # maps bef
 def _relearned(run: Run, number: int, on_progress: OnProgress) -> Learned:
     """What a rule's hashes were, what they are now, and how often each id occurs."""
     rule: CompressionRule = run.model.compression[number]
-    before = load_maps(Path(run.output) / kept_name(number))
+    mapped = [n for n, each in enumerate(run.model.compression) if each.maps is not None]
+    before = load_maps(Path(run.output) / kept_names(run.model)[mapped.index(number)])
     after = hash_maps(run, rule.factor, above_rows=rule.above_rows, only=tuple(before), on_progress=on_progress)
     dataset = open_data(run.data.train, "data.train")
     tables = [table for table in tables_of(run.model, dataset.schema) if table.name in before]

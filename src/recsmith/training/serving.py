@@ -5,27 +5,30 @@ B samples
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 
 from recsmith.data import Batch, DataSchema, JaggedIds
-from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Source, decode, source_text
+from recsmith.errors import UsageError
+from recsmith.files import Source, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.card import exported_model, read_card
-from recsmith.training.export import WEIGHTS
+from recsmith.training.card import ModelCard, read_card
+from recsmith.training.export import WEIGHTS, opened_weights
 from recsmith.training.models import Task, build_task
+from recsmith.training.stores.protocol import WholeTensor
+from recsmith.training.tables import tables_of
 from recsmith.training.tables.plain import features_of, vectors_of
 
 
 class Predictor:
     """A trained model: probabilities of samples. schema: which features and dense columns a sample has."""
 
-    def __init__(self, task: Task, schema: DataSchema) -> None:
-        self.task, self.schema = task.eval(), schema
-        self.features = features_of(task)
+    def __init__(self, task: Task, card: ModelCard) -> None:
+        self.task, self.schema, self.features = task.eval(), card.data, features_of(task)
+        tables = tables_of(card.model, card.data)
+        self.rows = {name: table.num_embeddings for table in tables for name in table.features}
 
     def predict(self, batch: Batch) -> np.ndarray:
         """Probabilities (B, L) of the samples of a batch, whose labels do not matter."""
@@ -42,37 +45,85 @@ class Predictor:
         return vectors_of(self.task, name).numpy()
 
     def __call__(
-        self, ids: Mapping[str, Sequence[Sequence[int]]], dense: Sequence[Sequence[float]] | None = None
+        self,
+        ids: Mapping[str, Sequence[Sequence[int]]],
+        dense: Sequence[Sequence[float]] | None = None,
+        weights: Mapping[str, Sequence[Sequence[float]]] | None = None,
     ) -> np.ndarray:
-        """Probabilities (B, L) of samples. ids: by feature, a list for each sample. dense: a row for each sample."""
-        return self.predict(_batch_of(self.schema, ids, dense))
+        """Probabilities (B, L) of samples.
+
+        Args:
+            ids: by feature, a list for each sample.
+            dense: a row for each sample.
+            weights: by feature whose ids have weights, a list for each sample: one for each of its ids.
+
+        Raises:
+            UsageError: features, samples or weights are missing or too many, or a value is none that the model knows.
+        """
+        return self.predict(_batch_of(self.schema, self.rows, ids, dense, weights or {}))
 
 
 def _batch_of(
-    schema: DataSchema, ids: Mapping[str, Sequence[Sequence[int]]], dense: Sequence[Sequence[float]] | None
+    schema: DataSchema, rows: Mapping[str, int], ids: Mapping[str, Any], dense: Any, weights: Mapping[str, Any]
 ) -> Batch:
-    """Samples given as lists; UsageError where a feature or a dense column is missing or too much."""
-    if set(ids) != set(schema.feature_names):
-        odd = min(set(ids) ^ set(schema.feature_names))
-        raise UsageError(f"feature '{odd}' is {'not known' if odd in ids else 'missing'}; give ids of every feature")
+    """Samples given as lists. rows: of the table of each feature."""
+    weighted = [feature.name for feature in schema.features if feature.weighted]
+    for what, given, known in (("ids", ids, schema.feature_names), ("weights", weights, weighted)):
+        if set(given) != set(known):
+            odd = min(set(given) ^ set(known))
+            state = "missing" if odd in known else "not known" if what == "ids" else "given"
+            raise UsageError(f"{what} of feature '{odd}' are {state}; give {what} of {', '.join(known) or 'none'}")
     count = len(next(iter(ids.values())))
-    values = np.asarray([[] for _ in range(count)] if dense is None else dense, np.float32)
-    if values.shape != (count, len(schema.dense)) or any(len(bags) != count for bags in ids.values()):
+    columns = _numbers([[] for _ in range(count)] if dense is None else dense, "dense")
+    if columns.shape != (count, len(schema.dense)) or any(len(bags) != count for bags in ids.values()):
         raise UsageError(
             f"there are {count} samples of one feature; give as many of each, and of {len(schema.dense)} dense columns"
         )
+    odd = np.argwhere(~np.isfinite(columns))
+    if len(odd):
+        sample, column = odd[0].tolist()
+        raise UsageError(
+            f"column '{schema.dense[column]}' of sample {sample} is {columns[sample, column]}; give a number, as the "
+            "data has them"
+        )
     return Batch(
-        dense=values,
-        ids={name: _jagged(bags) for name, bags in ids.items()},
+        dense=columns,
+        ids={name: _bags(name, bags, rows[name], weights.get(name)) for name, bags in ids.items()},
         labels=np.zeros((count, len(schema.labels)), np.float32),
         label_names=schema.labels,
         sample_ids=np.arange(count),
     )
 
 
-def _jagged(bags: Sequence[Sequence[int]]) -> JaggedIds:
-    values = np.array([row for bag in bags for row in bag], np.int64)
-    return JaggedIds(values=values, lengths=np.array([len(bag) for bag in bags], np.int32))
+def _bags(name: str, bags: Sequence[Sequence[int]], rows: int, weights: Sequence[Sequence[float]] | None) -> JaggedIds:
+    """The ids of a feature, each a row of its table, and their weights."""
+    try:
+        values, lengths = [each for bag in bags for each in bag], np.array([len(bag) for bag in bags], np.int32)
+    except TypeError:
+        raise UsageError(f"feature '{name}' is {bags!r:.60}; give a list of ids for each sample") from None
+    odd = next((each for each in values if not isinstance(each, int | np.integer) or not 0 <= each < rows), None)
+    if odd is not None:
+        raise UsageError(
+            f"feature '{name}' has id {odd!r}, and its table {rows:,} rows; give whole numbers from 0 to {rows - 1:,}, "
+            "as the data that the model was trained on has them"
+        )
+    if weights is None:
+        return JaggedIds(values=np.array(values, np.int64), lengths=lengths)
+    if [len(each) for each in weights] != lengths.tolist():
+        raise UsageError(f"feature '{name}' has weights for other numbers of ids than its samples have; give one an id")
+    flat = _numbers([each for bag in weights for each in bag], f"weights of '{name}'")
+    if not np.isfinite(flat).all():
+        raise UsageError(f"feature '{name}' has the weight {flat[~np.isfinite(flat)][0]}; give finite numbers")
+    return JaggedIds(values=np.array(values, np.int64), lengths=lengths, weights=flat)
+
+
+def _numbers(values: Any, what: str) -> np.ndarray:
+    try:
+        return np.asarray(values, np.float32)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"{what} are not numbers in rows of one length; give a list of numbers for each sample"
+        ) from None
 
 
 def load_model(folder: Source) -> Predictor:
@@ -80,16 +131,12 @@ def load_model(folder: Source) -> Predictor:
 
     Raises:
         UsageError: the folder cannot be read.
-        CorruptFile: card and weights do not belong together.
+        CorruptFile: card and weights do not belong together, or are damaged.
     """
     path = Path(source_text(folder, "the folder of a model"))
     card = read_card(path)
-    schema, model = decode(DataSchema, card["data"], str(path)), exported_model(card, path)
-    task = build_task(model, schema, card["seed"], tables_on="cpu")
-    try:
-        task.load_state_dict(load_file(path / WEIGHTS))
-    except (RuntimeError, OSError) as error:
-        raise CorruptFile(
-            f"'{path / WEIGHTS}' does not hold the model of its card: {str(error).splitlines()[0]}"
-        ) from None
-    return Predictor(task, schema)
+    task = build_task(card.model, card.data, card.seed, tables_on="cpu")
+    expected = {name: WholeTensor(value.dtype, tuple(value.shape)) for name, value in task.state_dict().items()}
+    with opened_weights(path / WEIGHTS, expected) as opened:
+        task.load_state_dict({name: opened.get_tensor(name) for name in expected})
+    return Predictor(task, card)

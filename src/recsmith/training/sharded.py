@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,6 @@ from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from recsmith.adapters.convert import to_sharding_plan
-from recsmith.jobs.sharded_model import table_of
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
@@ -28,6 +28,7 @@ from recsmith.training.stores.protocol import RowStore
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
 
+_TABLE = re.compile(r"(?:^|\.)(?:embedding_bags|embeddings)\.([^.]+)\.weight$")
 BLOCK = 4096  # rows drawn at once: few megabytes at any width, and few blocks that a shard uses in part
 
 
@@ -67,6 +68,12 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     return ShardedJob(model, optimizer, store_of(run.rows, model, optimizer), initial, device)
 
 
+def table_of(parameter: str) -> str | None:
+    """The table of a parameter's name, such as 'model.embedding_bags.t0.weight'; None where it is of none."""
+    found = _TABLE.search(parameter)
+    return found and found[1]
+
+
 def _ddp_of(model: DistributedModelParallel) -> Any:
     """The DistributedDataParallel in which TorchRec wraps what is no sharded table."""
     return next(module for module in model.modules() if isinstance(module, DistributedDataParallel))
@@ -77,7 +84,7 @@ def draw_weights(rows: RowStore, initial: dict[str, InitialWeights], seed: int) 
     with torch.no_grad():
         for shard in rows.shards():
             table = table_of(shard.parameter)
-            if table in initial:
+            if table is not None and table in initial:
                 _fill(shard.tensor, table, shard.corner, initial[table], seed)
     rows.flush()
 

@@ -25,7 +25,7 @@ from recsmith.data import Batch, JaggedIds
 from recsmith.data.deduplication import deduplicated, distinct_rows
 from recsmith.training.refusals import AHEAD
 from recsmith.training.tables.dedup_parts import Deduplication
-from recsmith.training.tables.features import Features, keyed_jagged
+from recsmith.training.tables.features import Features, keyed_jagged, weights_of
 from recsmith.training.tables.plain import plain
 from recsmith.training.tables.protocol import TableModule
 
@@ -45,7 +45,6 @@ class InverseKeyedJaggedTensor(Pipelineable):
     def from_rows(cls, bags: Mapping[str, JaggedIds], inverse: Mapping[str, Ints]) -> "InverseKeyedJaggedTensor":
         """What a reader's batch holds. bags: the distinct ones of each feature. inverse: row of each sample (B,)."""
         most = max(len(each.lengths) for each in bags.values())
-        weights = [each.weights for each in bags.values() if each.weights is not None]
         lengths = np.zeros((len(bags), most), np.int32)
         for row, each in zip(lengths, bags.values(), strict=True):
             row[: len(each.lengths)] = each.lengths
@@ -53,7 +52,7 @@ class InverseKeyedJaggedTensor(Pipelineable):
             keys=list(bags),
             values=torch.from_numpy(np.concatenate([each.values for each in bags.values()])),
             lengths=torch.from_numpy(lengths.ravel()),
-            weights=torch.from_numpy(np.concatenate(weights)) if len(weights) == len(bags) else None,
+            weights=weights_of(list(bags.values())),
         )
         return cls(distinct, torch.from_numpy(np.stack([inverse[name] for name in bags])))
 
@@ -75,12 +74,11 @@ class InverseKeyedJaggedTensor(Pipelineable):
         """A bag for each sample again; on the host."""
         names = self.distinct.keys()
         bags = [_as_bags(self.distinct[name]).take(self.inverse[i].numpy()) for i, name in enumerate(names)]
-        weights = [each.weights for each in bags if each.weights is not None]
         return KeyedJaggedTensor(
             keys=names,
             values=torch.from_numpy(np.concatenate([each.values for each in bags])),
             lengths=torch.from_numpy(np.concatenate([each.lengths for each in bags])),
-            weights=torch.from_numpy(np.concatenate(weights)) if weights else None,
+            weights=weights_of(bags),
         )
 
     def padded(self, rows: int) -> "InverseKeyedJaggedTensor":

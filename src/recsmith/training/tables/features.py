@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torchrec import KeyedJaggedTensor
 
@@ -48,13 +49,20 @@ class Features:
 def keyed_jagged(names: Sequence[str], bags: Mapping[str, JaggedIds]) -> KeyedJaggedTensor:
     """The bags of some features as one KeyedJaggedTensor."""
     jagged = [bags[name] for name in names]
-    weights = [ids.weights for ids in jagged if ids.weights is not None]
     return KeyedJaggedTensor(
         keys=list(names),
         values=torch.cat([torch.from_numpy(ids.values) for ids in jagged]),
         lengths=torch.cat([torch.from_numpy(ids.lengths) for ids in jagged]),
-        weights=torch.cat([torch.from_numpy(one) for one in weights]) if len(weights) == len(jagged) else None,
+        weights=weights_of(jagged),
     )
+
+
+def weights_of(bags: Sequence[JaggedIds]) -> torch.Tensor | None:
+    """Weights of all ids, ones for bags that have none; None where no bag has any."""
+    if all(ids.weights is None for ids in bags):
+        return None
+    each = (np.ones(len(ids.values), np.float32) if ids.weights is None else ids.weights for ids in bags)
+    return torch.from_numpy(np.concatenate(list(each)))
 
 
 def joined(parts: Sequence[Features]) -> Features:
