@@ -178,9 +178,9 @@ def test_damaged_tensors_end_in_one_sentence(tmp_path: Path) -> None:
     whole = file.read_bytes()
     for damaged in (b"", whole[: len(whole) // 2], b"x" * len(whole)):
         file.write_bytes(damaged)
-        with pytest.raises(CorruptFile, match="is damaged"):
+        with pytest.raises(RecSmithError, match=r"is damaged|cut short|begin"):
             saved.load(a_job("adagrad"), of("adagrad"))
-        with pytest.raises(CorruptFile, match="is damaged"):
+        with pytest.raises(CorruptFile, match=r"is damaged|cut short|begin"):
             CheckpointRows(saved.folder / "state").state_dict()
 
 

@@ -78,10 +78,11 @@ class Saved:
         Raises:
             CorruptFile: the checkpoint is of another model or of another optimizer, or damaged.
         """
-        saved = CheckpointRows(self.folder / STATE)
-        from_rank_0(lambda: {"read": bool(saved.check())})
+        saved = from_rank_0(
+            lambda: {key: list(each.shape) for key, each in CheckpointRows(self.folder / STATE).whole().items()}
+        )
         state = job.rows.state_to_load()
-        self._check_same(state, saved, run)
+        self._check_same(state, {key: tuple(shape) for key, shape in saved.items()}, run)
         try:
             load(state, checkpoint_id=self.folder / STATE, planner=PlainObjects())
         except CheckpointException as error:
@@ -123,9 +124,8 @@ class Saved:
             raise CorruptFile(f"'{self.folder / name}' holds no object, as every checkpoint's does; it is damaged")
         return raw
 
-    def _check_same(self, state: dict[str, Any], saved: CheckpointRows, run: Run) -> None:
+    def _check_same(self, state: dict[str, Any], there: dict[str, tuple[int, ...]], run: Run) -> None:
         """Refuse a checkpoint whose weights or optimizer state are not those of this job."""
-        there = {key: each.shape for key, each in saved.whole().items()}
         here = {key: tuple(value.size()) for key, value in flatten_state_dict(state)[0].items() if _is_tensor(value)}
         for key in sorted(here, key=lambda key: (not key.startswith("model."), key)):
             kind, _, rest = key.partition(".")

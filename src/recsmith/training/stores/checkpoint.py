@@ -10,13 +10,11 @@ from typing import Any
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from recsmith.adapters.reshard.inert_pickle import read_metadata
+from recsmith.adapters.checkpoints import read_checkpoint
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.jobs.sharded_model import NamedShard
 from recsmith.training.stores.protocol import RowStore, WholeTensor
@@ -28,32 +26,23 @@ class CheckpointRows(RowStore):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def check(self) -> "CheckpointRows":
-        """Itself; PyTorch's reader may follow, which runs what a checkpoint's metadata names.
-
-        Raises:
-            CorruptFile: the metadata is damaged, or names anything that PyTorch does not write.
-        """
-        read_metadata(str(self.folder / ".metadata"))
-        return self
-
     def shards(self) -> Iterator[NamedShard]:
         """All tensors, which are read when the first one is asked for."""
         for name, tensor in self.state_dict().items():
             yield NamedShard(name, (0,) * tensor.dim(), tensor, everywhere=True)
 
+    def whole(self) -> dict[str, WholeTensor]:
+        """As its metadata says, which are read without running what they name; nothing else is read.
+
+        Raises:
+            CorruptFile: metadata or files are damaged, or the metadata name anything that PyTorch does not write.
+        """
+        return self._whole
+
     @cached_property
     def _whole(self) -> dict[str, WholeTensor]:
-        metadata = FileSystemReader(self.folder).read_metadata().state_dict_metadata
-        return {
-            name: WholeTensor(each.properties.dtype, tuple(each.size))
-            for name, each in metadata.items()
-            if isinstance(each, TensorStorageMetadata)
-        }
-
-    def whole(self) -> dict[str, WholeTensor]:
-        """As its metadata says; nothing else is read."""
-        return self._whole
+        entries = read_checkpoint(self.folder).entries.items()
+        return {name: WholeTensor(getattr(torch, each.dtype), each.sizes) for name, each in entries if each.dtype}
 
     def prefetch(self, batch: Any) -> None:
         """Nobody trains on it."""
@@ -63,7 +52,6 @@ class CheckpointRows(RowStore):
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All tensors by name, in host memory."""
-        self.check()
         state = {name: torch.empty(each.shape, dtype=each.dtype) for name, each in self._whole.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that no job is running
