@@ -61,7 +61,7 @@ class Dlrm(nn.Module):
         self.top = nn.Sequential(
             nn.Linear(DIM + count * (count - 1) // 2, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1)
         )
-        self.register_buffer("pairs", torch.triu_indices(count, count, offset=1))
+        self.pairs = torch.triu_indices(count, count, offset=1)
 
     def forward(self, dense: torch.Tensor, pooled: list[torch.Tensor]) -> torch.Tensor:
         """Logits (B,) of dense columns and pooled vectors (B, D) of each feature."""

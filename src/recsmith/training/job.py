@@ -121,7 +121,7 @@ def prepared(
         keep_maps(run.model, output)
         save_run(run, output / "run.json")
         save_plan(plan, output / "plan.json")
-    for line in [*said, *([f"going on after step {progress.step:,} of '{saved.folder}'"] if saved else [])]:
+    for line in [*said, *(saved.told(run, dist.get_world_size()) if saved else [])]:
         log.say({"note": line})
     log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
     job = TrainingJob(run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress)
@@ -157,7 +157,7 @@ def _set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Pro
         draw_weights(sharded.rows, sharded.initial, run.seed)
         torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # of dropout: every rank draws its own
         return
-    saved.load(sharded)
+    saved.load(sharded, run)
     sharded.optimizer.set_optimizer_step(progress.step)
     saved.restore_random()
 

@@ -40,7 +40,7 @@ class SavedProgress:
 
     step: int
     ranks: int
-    position: dict[str, Any] | None = None
+    position: Any = None
     scores: dict[str, Any] | None = None
     watchers: dict[str, dict[str, Any]] | None = None
 
