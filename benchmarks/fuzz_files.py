@@ -272,10 +272,10 @@ def read_model(folder: Path) -> None:
 def evaluate_model(folder: Path) -> None:
     """Score a trained model in this process, as `recsmith evaluate` does on each rank."""
     from recsmith.files import encode
-    from recsmith.training.card import exported_model, read_card
+    from recsmith.training.card import read_card
     from recsmith.training.evaluation import evaluate_on_rank
 
-    model = encode(exported_model(read_card(folder), folder))
+    model = encode(read_card(folder).model)
     with one_rank():
         evaluate_on_rank(RUN | {"output": str(folder.parent), "model": model, "data": DATA | {"test": DATA["train"]}})
 
