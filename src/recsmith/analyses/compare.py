@@ -145,10 +145,14 @@ def compare(
 ) -> Comparison:
     """Plans of several planners, and of the running job, priced by several cost models.
 
-    planners: names or objects; each searches once under `cost_model`. judges: cost models that price every plan; that
-    of the search judges first, always. baseline: a Plan, or a file: a plan, the text that TorchRec's planner logs, or a
-    dumped ShardingPlan. search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits hold for
-    each planner alone.
+    Args:
+        workload: a Workload, a built-in name or a file.
+        cluster: a Cluster, a name such as 'h100:8' or a file.
+        planners: names or objects; each searches once under `cost_model`.
+        judges: cost models that price every plan; that of the search judges first, always.
+        baseline: a Plan, or a file: a plan, the text that TorchRec's planner logs, or a dumped ShardingPlan.
+        constraints: Constraints, or a file of them.
+        **search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits are each planner's own.
 
     Raises:
         UsageError: a name, value or file breaks a rule; PlanMismatch where the baseline is of other tables or ranks.

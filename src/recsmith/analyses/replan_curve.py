@@ -70,9 +70,18 @@ def replan_curve(
 ) -> ReplanCurve:
     """Plans of `replan` for several limits of what may move; each is no worse than those that move less.
 
-    limits: as `max_moved` of `replan`. steps_left: steps that the job still makes; then the point is recommended where
-    the steps and the move together take least. link_bandwidth: bytes per second at which a device receives weights; by
-    default the link between hosts, or within the host where there is one. on_point hears of each plan.
+    Args:
+        old: the plan that runs, or its file.
+        workload: what is trained now; that of the old plan by default.
+        cluster: the devices that are there now; those of the old plan by default.
+        limits: as `max_moved` of `replan`.
+        steps_left: steps that the job still makes; where they and the move take least, a point is recommended.
+        link_bandwidth: bytes per second at which a device receives weights; by default those of the link between hosts,
+            or within the host where there is one.
+        planner: a name, or a planner of your own.
+        constraints: Constraints, or a file of them.
+        on_point: hears of each plan.
+        **search: as in `plan`.
 
     Raises:
         UsageError: a name, value or file breaks a rule.

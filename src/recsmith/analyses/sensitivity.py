@@ -2,7 +2,7 @@
 
 A draw multiplies the pooling factors of each table (of all its features alike) by a factor of its own, uniform on
 [1 - off, 1 + off] and independent of the other tables'; 0.2 means "off by up to 20 % either way". Nothing else changes:
-placement, batch and access profiles stay, and memory is not asked. The k-th draw is the same for every plan of the
+placement, batch and access profiles stay, and memory is not checked. The k-th draw is the same for every plan of the
 same tables, whatever their order, so that plans can be compared.
 
 Legend: T tables, M modes, N pieces, D draws, W ranks, G fusion groups, F phases.
@@ -107,16 +107,16 @@ def _totals(model: CostModel, problem: Problem, placed: Footprint, factors: Floa
 def _repeated(problem: Problem, factors: Floats) -> Problem:
     """One problem of all draws: D times the tables, each time with other pooling factors."""
     draws, tables = len(factors), len(problem.tables)
-    asked = _repeat(problem.demand, draws)
-    factor, pooled = factors.ravel(), asked.pooled
+    once = _repeat(problem.demand, draws)
+    factor, pooled = factors.ravel(), once.pooled
     filled = _filled(problem, factors).ravel()
     demand = replace(
-        asked,
-        ids=asked.ids * factor,
-        bags=np.where(pooled, asked.bags, asked.bags * factor),
-        outputs=np.where(pooled, filled, asked.outputs * factor),
+        once,
+        ids=once.ids * factor,
+        bags=np.where(pooled, once.bags, once.bags * factor),
+        outputs=np.where(pooled, filled, once.outputs * factor),
     )
-    change = demand.outputs / np.where(asked.outputs > 0, asked.outputs, 1.0)
+    change = demand.outputs / np.where(once.outputs > 0, once.outputs, 1.0)
     modes = _repeat(problem.modes, draws)
     table = modes.table + tables * np.repeat(np.arange(draws), len(problem.modes.table))
     kept = replace(

@@ -34,7 +34,7 @@ OUT_OF_MEMORY = "the search ran out of memory; allow fewer types (--types), or -
 
 
 @dataclass(frozen=True)
-class Spot:
+class GridPoint:
     """What one point plans for. per_host: devices of a full host; batch_size: local.
 
     cluster: the whole job's. group_size: devices of a sharding group, None for a job of one group.
@@ -52,7 +52,7 @@ def grid_of(
     fixed: Fixed,
     sizes: Sequence[int],
     group_sizes: Sequence[int] | None = None,
-) -> list[Spot]:
+) -> list[GridPoint]:
     """Every cluster at every batch, group size and number of devices, in this order; all grow, duplicates are gone.
 
     Raises:
@@ -68,7 +68,9 @@ def grid_of(
             _check_divides(batch, counts)
     groups = [None] if group_sizes is None else _counts(group_sizes, "group size")
     return [
-        Spot(template.local_world_size, cluster, batch if fixed == "batch_size" else batch // cluster.world_size, group)
+        GridPoint(
+            template.local_world_size, cluster, batch if fixed == "batch_size" else batch // cluster.world_size, group
+        )
         for template, row in zip(templates, clusters, strict=True)
         for batch in batches
         for group in groups
@@ -156,13 +158,19 @@ def sweep(
 ) -> Sweep:
     """Plans for several numbers of devices, device types and batch sizes, with what each costs, and the knees.
 
-    devices: counts; up to one host's devices share a host, more are whole hosts. device: clusters, names ('h100',
-    'h100:4') or files; their number of hosts is what is swept. batch_sizes: samples per device and step.
-    global_batches: samples of all devices together, instead; with neither, the workload's batch size. Duplicates count
-    once. group_sizes: devices of a sharding group of a 2D job, by default the whole job; steps_per_sync and
-    use_inter_host_allreduce are those of `sharding_group`. on_point(point): hears of each point; True ends the sweep,
-    as Ctrl-C does, with the points done by then. search: cost_model, seed, iterations, time_limit_s and space, as in
-    `plan`; limits hold for each point alone.
+    Args:
+        workload: a Workload, a built-in name or a file.
+        devices: counts; up to one host's devices share a host, more are whole hosts.
+        device: clusters, names ('h100', 'h100:4') or files; their number of hosts is what is swept.
+        batch_sizes: samples per device and step; duplicates count once, as in all lists.
+        global_batches: samples of all devices together, instead; with neither, the workload's batch size.
+        group_sizes: devices of a sharding group of a 2D job; by default the whole job.
+        steps_per_sync: of a 2D job, as in `sharding_group`.
+        use_inter_host_allreduce: of a 2D job, as in `sharding_group`.
+        planner: a name, or a planner of your own.
+        constraints: Constraints, or a file of them.
+        on_point: hears of each point; True ends the sweep, as Ctrl-C does, with the points done by then.
+        **search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits hold for each point alone.
 
     Raises:
         UsageError: a name, value or file breaks a rule; or every point was refused for one.
@@ -180,14 +188,14 @@ def sweep(
         workload=workload, planner=searcher.name, cost_model=model, fixed=fixed, points=(), knees=(),
         space=(options.space or Space()).describe(), left=len(grid), plans={},
     )  # fmt: skip
-    return _with_points(empty, _visit(grid, partial(_plan_spot, workload, plan_point, layout), on_point))
+    return _with_points(empty, _visit(grid, partial(_plan_at, workload, plan_point, layout), on_point))
 
 
-def _plan_spot(
-    workload: Workload, plan_point: Callable[..., Result], layout: Callable[[Cluster, int], Cluster], spot: Spot
+def _plan_at(
+    workload: Workload, plan_point: Callable[..., Result], layout: Callable[[Cluster, int], Cluster], at: GridPoint
 ) -> Result:
-    cluster = spot.cluster if spot.group_size is None else layout(spot.cluster, spot.group_size)
-    return plan_point(workload.with_batch_size(spot.batch_size), cluster)
+    cluster = at.cluster if at.group_size is None else layout(at.cluster, at.group_size)
+    return plan_point(workload.with_batch_size(at.batch_size), cluster)
 
 
 def _batches(
@@ -218,13 +226,13 @@ def _with_points(empty: Sweep, done: Sequence[Done]) -> Sweep:
     )  # fmt: skip
 
 
-def _visit(grid: Sequence[Spot], search: Callable[[Spot], Result], on_point: OnPoint | None) -> list[Done]:
+def _visit(grid: Sequence[GridPoint], search: Callable[[GridPoint], Result], on_point: OnPoint | None) -> list[Done]:
     """The points in turn, until Ctrl-C or the caller ends them; Ctrl-C before the first is one."""
     done: list[Done] = []
     with _noted_interrupts() as interrupts:
         try:
-            for spot in grid:
-                done.append(_planned(spot, search))
+            for at in grid:
+                done.append(_planned(at, search))
                 if (on_point and on_point(done[-1][0])) or interrupts:
                     break
         except KeyboardInterrupt:
@@ -253,29 +261,29 @@ def _noted_interrupts() -> Generator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _planned(spot: Spot, search: Callable[[Spot], Result]) -> Done:
+def _planned(at: GridPoint, search: Callable[[GridPoint], Result]) -> Done:
     begun = perf_counter()
     try:
-        result = search(spot)
+        result = search(at)
     except Infeasible as error:
-        return _failed(spot, "infeasible", str(error), perf_counter() - begun), None
+        return _failed(at, "infeasible", str(error), perf_counter() - begun), None
     except NoPlanFound as error:
-        return _failed(spot, "not_found", str(error), perf_counter() - begun), None
+        return _failed(at, "not_found", str(error), perf_counter() - begun), None
     except MemoryError:
-        return _failed(spot, "not_found", OUT_OF_MEMORY, perf_counter() - begun), None
+        return _failed(at, "not_found", OUT_OF_MEMORY, perf_counter() - begun), None
     except UsageError as error:
-        return _failed(spot, "refused", str(error), perf_counter() - begun), None
-    return _priced(_failed(spot, "planned", None, result.elapsed_s), result), result
+        return _failed(at, "refused", str(error), perf_counter() - begun), None
+    return _priced(_failed(at, "planned", None, result.elapsed_s), result), result
 
 
-def _failed(spot: Spot, outcome: PointOutcome, error: str | None, elapsed_s: float) -> Point:
+def _failed(at: GridPoint, outcome: PointOutcome, error: str | None, elapsed_s: float) -> Point:
     """A point without the figures of a plan."""
     return Point(
-        device=spot.cluster.device.name, per_host=spot.per_host, devices=spot.cluster.world_size,
-        hosts=spot.cluster.hosts, batch_size=spot.batch_size,
-        global_batch_size=spot.batch_size * spot.cluster.world_size, outcome=outcome, error=error, digest=None,
+        device=at.cluster.device.name, per_host=at.per_host, devices=at.cluster.world_size,
+        hosts=at.cluster.hosts, batch_size=at.batch_size,
+        global_batch_size=at.batch_size * at.cluster.world_size, outcome=outcome, error=error, digest=None,
         total_s=None, bound_s=None, gap=None, memory_share=None, samples_per_s=None, device_s_per_step=None,
-        device_s_per_million=None, elapsed_s=elapsed_s, truncated=False, knee=False, group_size=spot.group_size,
+        device_s_per_million=None, elapsed_s=elapsed_s, truncated=False, knee=False, group_size=at.group_size,
     )  # fmt: skip
 
 

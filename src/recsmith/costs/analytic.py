@@ -85,7 +85,7 @@ class AnalyticEvaluator:
     def _seconds_per_byte(self, call: Collective) -> float:
         """Of a rank's outputs; between hosts each rank hands on its part of what its host holds."""
         share = self.problem.cluster.local_world_size if call.scope == "across_hosts" else 1
-        return seconds_per_byte(call, _meeting(call, self.problem.cluster)) / share
+        return seconds_per_byte(call, _taking_part(call, self.problem.cluster)) / share
 
     def head(self, sums: Floats) -> Floats:
         """Launch + max(memory, cache) forward and backward, and the collectives (..., 4)."""
@@ -134,13 +134,13 @@ def _latencies(problem: Problem) -> Floats:
     seconds = np.zeros((len(kinds), len(PARTS)))
     for each, kind in enumerate(kinds.tolist()):
         for part, calls in ((2, SHARDING_TYPES[kind].forward), (3, SHARDING_TYPES[kind].backward)):
-            seconds[each, part] = sum(latency(call, _meeting(call, problem.cluster)) for call in calls)
+            seconds[each, part] = sum(latency(call, _taking_part(call, problem.cluster)) for call in calls)
         if kind != DATA_PARALLEL:
             seconds[each, 3] += synchronisation_latency(problem.cluster)
     return seconds
 
 
-def _meeting(call: Collective, cluster: Cluster) -> Cluster:
+def _taking_part(call: Collective, cluster: Cluster) -> Cluster:
     """The devices that a call joins: gradients of whole tables meet over all sharding groups of a 2D job."""
     return whole_job(cluster) if call.payload == "table" else cluster
 

@@ -84,13 +84,13 @@ class AllToAlls:
     def inputs(self) -> Floats:
         """What the network is told of each rank (..., W, x), as INPUTS has it."""
         wait, late = self.wait_s, self.skew_s - self.skew_s.min(axis=-1, keepdims=True)
-        told = (
+        columns = (
             np.log(self.sent + 1), np.log(self.received + 1), np.log(_most(self.sent) + 1),
             np.log(_most(self.received) + 1), np.log(_mean(self.sent) + 1), np.log(wait + SHORTEST_S),
             np.log(late + SHORTEST_S), np.log(_most(wait) + SHORTEST_S), np.log(_mean(wait) + SHORTEST_S),
             np.log(self.ranks), self.across, self.forward[..., None].astype(np.float64),
         )  # fmt: skip
-        return np.stack([np.broadcast_to(each, self.sent.shape) for each in told], axis=-1)
+        return np.stack([np.broadcast_to(each, self.sent.shape) for each in columns], axis=-1)
 
     def work(self) -> Floats:
         """Figures of work of each rank (..., W, k)."""

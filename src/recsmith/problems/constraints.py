@@ -187,7 +187,7 @@ def members(patterns: tuple[str, ...], tables: list[str]) -> list[int]:
 def constraint_key(constraints: Constraints, table: str) -> str:
     """What places, widths, pins and other tables say of a table, as a text that puts equal tables in a fixed order."""
     fields = (*PLACES, "widths", "max_shards", "pin")
-    telling = [rule for rule in constraints.rules_of(table) if any(getattr(rule, name) is not None for name in fields)]
-    rules = sorted(repr(replace(rule, tables="")) for rule in telling)
+    relevant = [rule for rule in constraints.rules_of(table) if any(getattr(rule, name) is not None for name in fields)]
+    rules = sorted(repr(replace(rule, tables="")) for rule in relevant)
     between = [str(i) for i, each in enumerate(constraints.between) if members(each.patterns, [table])]
     return " ".join((*rules, *between))

@@ -112,7 +112,7 @@ def kept_modes(modes: Modes, kept: Bools) -> Modes:
 
 def local_batch_bytes(table: Table, workload: Workload) -> tuple[float, float]:
     """(bytes of ids, lengths and offsets, bytes of outputs) that a table adds to the local batch of a step."""
-    asked = Demand.of(workload, (table,))
-    ids, bags = float(asked.ids[0]), float(workload.batch_size * len(table.features))
-    given = float(asked.bags[0]) * table.embedding_dim * OUTPUT_BYTES
-    return ids * (12 if table.weighted else 8) + bags * BAG_BYTES, given
+    demand = Demand.of(workload, (table,))
+    ids, bags = float(demand.ids[0]), float(workload.batch_size * len(table.features))
+    outputs = float(demand.bags[0]) * table.embedding_dim * OUTPUT_BYTES
+    return ids * (12 if table.weighted else 8) + bags * BAG_BYTES, outputs

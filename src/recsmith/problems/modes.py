@@ -40,14 +40,14 @@ class Demand:
     @classmethod
     def of(cls, workload: Workload, tables: tuple[Table, ...]) -> "Demand":
         """The demand of a workload on these tables."""
-        asked = np.array([_asked(table, workload.batch_size) for table in tables]).reshape(-1, 3)
+        batch = np.array([_batch_demand(table, workload.batch_size) for table in tables]).reshape(-1, 3)
         return cls(
             rows=np.array([table.num_embeddings for table in tables], dtype=np.int64),
             dim=np.array([table.embedding_dim for table in tables], dtype=np.int64),
             element_bytes=np.array([table.element_bytes for table in tables], dtype=np.int64),
-            ids=asked[:, 0],
-            bags=asked[:, 1],
-            outputs=asked[:, 2],
+            ids=batch[:, 0],
+            bags=batch[:, 1],
+            outputs=batch[:, 2],
             pooled=np.array([table.pooled for table in tables]),
             mean=np.array([table.pooling == "mean" for table in tables]),
             weighted=np.array([table.weighted for table in tables]),
@@ -55,12 +55,12 @@ class Demand:
         )
 
 
-def _asked(table: Table, batch_size: int) -> tuple[float, float, float]:
+def _batch_demand(table: Table, batch_size: int) -> tuple[float, float, float]:
     """(ids, bags, outputs) of one local batch, summed over features by TorchRec's own operations in its order."""
-    asked = [(f.pooling_factor, f.num_poolings, f.batch_size or batch_size) for f in table.features]
-    ids = sum([factor * poolings * batch for factor, poolings, batch in asked])
-    bags = sum([poolings * batch for _, poolings, batch in asked])
-    outputs = sum([min(1.0, factor) * poolings * batch for factor, poolings, batch in asked])
+    features = [(f.pooling_factor, f.num_poolings, f.batch_size or batch_size) for f in table.features]
+    ids = sum([factor * poolings * batch for factor, poolings, batch in features])
+    bags = sum([poolings * batch for _, poolings, batch in features])
+    outputs = sum([min(1.0, factor) * poolings * batch for factor, poolings, batch in features])
     return (ids, bags, outputs) if table.pooled else (ids, ids, ids)
 
 

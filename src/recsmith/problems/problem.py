@@ -222,8 +222,8 @@ def canonical_order(
             (rule.sharding_types, rule.compute_kernels, rule.min_width or 0, rule.cache_factors or ()) if rule else ()
         )
         what = (table.pooling, table.data_type, _access_key(table.access), table.collection)
-        said = constraint_key(constraints, table.name) if constraints is not None else ""
-        return -table.weight_bytes, table.num_embeddings, features, what, limits, said, table.name
+        constrained = constraint_key(constraints, table.name) if constraints is not None else ""
+        return -table.weight_bytes, table.num_embeddings, features, what, limits, constrained, table.name
 
     return tuple(sorted(tables, key=key))
 

@@ -33,6 +33,9 @@ REACH = 1.5  # the factor of `free` lies within e ** -REACH and e ** REACH
 LOG_UNIT, LOG_SPAN = 1e6, 8.0  # inputs of `free` are log(1 + microseconds) / 8: 0 to 2 for up to 10 s
 
 
+Narrow = npt.NDArray[np.float32]
+
+
 class Head(Protocol):
     """Seconds of groups that hold something; launches apart."""
 
@@ -100,6 +103,16 @@ class ConvexHead:
         return found
 
 
+def _of_logarithms(block: Floats, first: Narrow, bias: Narrow, second: Narrow, second_bias: Narrow) -> Narrow:
+    """A network with one hidden layer of the logarithms of summed terms (k, n), in single precision."""
+    hidden = first @ np.log1p(block.astype(np.float32) * np.float32(LOG_UNIT))
+    hidden += bias
+    np.maximum(hidden, 0, out=hidden)
+    power = second @ hidden
+    power += second_bias
+    return power
+
+
 @dataclass(frozen=True)
 class CorrectedHead:
     """The largest of peaks, and shares of extra.
@@ -151,13 +164,7 @@ class CorrectedHead:
 
     def _shares(self, block: Floats) -> Floats:
         """Shares (G, n), 0 to 1, of summed terms (k, n)."""
-        behind, bias, gate, gate_bias = self._narrow
-        hidden = behind @ np.log1p(block.astype(np.float32) * np.float32(LOG_UNIT))
-        hidden += bias
-        np.maximum(hidden, 0, out=hidden)
-        power = gate @ hidden
-        power += gate_bias
-        return 1.0 / (1.0 + np.exp(-power.astype(np.float64)))
+        return 1.0 / (1.0 + np.exp(-_of_logarithms(block, *self._narrow).astype(np.float64)))
 
     @cached_property
     def _both(self) -> Floats:
@@ -165,7 +172,7 @@ class CorrectedHead:
         return self.extra.sum(axis=0)
 
     @cached_property
-    def _narrow(self) -> tuple[npt.NDArray[np.float32], ...]:
+    def _narrow(self) -> tuple[Narrow, ...]:
         """The weights of the shares in single precision, with the constants around them."""
         columns = (self.behind / LOG_SPAN, self.behind_bias[:, None], self.gate, self.gate_bias[:, None])
         return tuple(each.astype(np.float32) for each in columns)
@@ -187,11 +194,7 @@ class FreeHead:
         found = np.empty((2, len(sums)))
         for start in range(0, len(sums), BLOCK):
             block = sums[start : start + BLOCK].T
-            inputs = np.log1p(block.astype(np.float32) * np.float32(LOG_UNIT))
-            hidden = self._narrow[0] @ inputs
-            hidden += self._narrow[1]
-            np.maximum(hidden, 0, out=hidden)
-            power = self._narrow[2] @ hidden + self._narrow[3]
+            power = _of_logarithms(block, *self._narrow)
             np.multiply(self.linear @ block, np.exp(REACH * np.tanh(power)), out=found[:, start : start + BLOCK])
         return found
 
@@ -200,7 +203,7 @@ class FreeHead:
         return self.seconds(sums).sum(axis=0)
 
     @cached_property
-    def _narrow(self) -> tuple[npt.NDArray[np.float32], ...]:
+    def _narrow(self) -> tuple[Narrow, ...]:
         """The weights of the factor in single precision, with the constants around them."""
         hidden, out = self.hidden / LOG_SPAN, self.out / REACH
         columns = (hidden, self.hidden_bias[:, None], out, self.out_bias[:, None] / REACH)

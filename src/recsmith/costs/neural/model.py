@@ -129,20 +129,20 @@ def extrapolations(
     (C, 4): where trained tables lie; the table that is farthest from them counts, by its name.
     """
     modes, world = problem.modes, problem.cluster.world_size
-    asked = {
+    inputs = {
         "device ids": float(problem.demand.ids.sum()),
         "device outputs": float((problem.demand.bags * problem.demand.dim).sum()),
         "device tables": len(problem.tables) / world,
     }
     if covered.any():
         table = modes.table[covered]
-        asked |= {
+        inputs |= {
             "ids": float(modes.ids[covered].max()),
             "bags": float(modes.bags[covered].max()),
             "rows": float(modes.head_rows[covered].max()),
             "columns": float(problem.demand.dim[table].max()),
         }
-    known = {name: value for name, value in asked.items() if name in card.ranges}
+    known = {name: value for name, value in inputs.items() if name in card.ranges}
     factors = {name: value / max(card.ranges[name].most, LEAST) for name, value in known.items()}
     if cells is not None and len(cells) and covered.any():
         factors |= _farthest(problem, covered, unique, cells)
