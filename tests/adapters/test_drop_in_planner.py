@@ -58,6 +58,21 @@ def test_no_piece_is_wider_than_the_kernels_of_the_devices_take(cluster: str, wi
         planners[1].plan(model)
 
 
+def test_a_pin_of_ones_own_says_which_columns_are_where() -> None:
+    from support.jobs import TwoCollections
+
+    from recsmith import TableRule
+    from recsmith.problems import Pin
+    from recsmith.torchrec import RecSmithPlanner
+
+    dim = next(t.embedding_dim for t in TwoCollections().pooled.embedding_bag_configs() if t.name == "t0")
+    pin = Pin(sharding_type="column_wise", ranks=(1, 0), widths=(dim // 2, dim // 2))
+    limits = Constraints(rules=(TableRule(tables="pooled.t0", pin=pin),))
+    placed = RecSmithPlanner("h100:2", batch_size=16, limits=limits).plan(TwoCollections()).plan["pooled"]["t0"]  # type: ignore[index]
+    shards = {tuple(each.shard_offsets): each.placement.rank() for each in placed.sharding_spec.shards}
+    assert shards == {(0, 0): 1, (0, dim // 2): 0}
+
+
 COLLECTIVES: dict[str, dict[str, Any]] = {
     "sound": {},
     "infeasible": {"hbm": 2**17},

@@ -12,6 +12,7 @@ import recsmith
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import StepCost, plan_to_raw
 from recsmith.plans.files import plan_from_raw
+from recsmith.problems import Pin
 
 
 def price(client: Client, key: str, **edit: Any) -> Any:
@@ -84,6 +85,20 @@ def test_too_little_memory_and_other_figures_are_told(client: Client, opened: st
     answer = client.ask("POST", f"/api/plans/{opened}/price", json={"changes": {"hosts": 4}})
     assert answer.status_code == 400
     assert "plan again" in answer.json()["error"]
+
+
+def test_pinned_pieces_that_change_places_break_the_pin(client: Client, plan: recsmith.Plan):
+    """Two equal pieces of a pinned table, swapped by hand: other columns on both ranks."""
+    table = plan.workload.tables[0]
+    pin = Pin(sharding_type="column_wise", ranks=(1, 0), widths=(table.embedding_dim // 2,) * 2)
+    limits = recsmith.Constraints(rules=(recsmith.TableRule(tables=table.name, pin=pin),))
+    pinned = recsmith.plan(plan.workload, plan.cluster, planner="size_greedy", constraints=limits).plan
+    key = client.upload(json.dumps(plan_to_raw(pinned))).json()["plan"]["id"]
+    assert price(client, key)["broken"] == []
+    swapped = price(client, key, moves=[{"table": table.name, "piece": i, "rank": i} for i in range(2)])
+    assert swapped["gap"] is None
+    assert f"table '{table.name}' is column_wise (fused) on ranks [0, 1]" in swapped["broken"][0]
+    assert "pinned to column_wise (fused) on ranks [1, 0]" in swapped["broken"][0]
 
 
 def test_a_changed_plan_is_kept_compared_and_downloaded(client: Client, opened: str, plan: recsmith.Plan):

@@ -21,6 +21,7 @@ from recsmith.plans import Bound, Placement, Plan, StepCost
 from recsmith.plans.check import check_placement
 from recsmith.problems import (
     Problem,
+    broken_constraint,
     build_problem,
     constraints_from_raw,
     fits,
@@ -111,9 +112,13 @@ class Bench:
             yield f"rank {ranks} needs more memory than there is"
         elif not has_room:
             yield "a host needs more memory than there is"
-        asked_anew = self.problem.legality.any  # else what a move changes, the ranks, is asked of no plan
-        if not (in_space(self.problem, placements) if asked_anew else self.is_in_space):
-            yield "a table breaks the constraints, or lies outside of the space that was searched"
+        problem = self.problem
+        asked_anew = problem.legality.any  # else what a move changes, the ranks, is asked of no plan
+        broken = broken_constraint(problem.constraints, placements, problem.tables, problem.cluster)
+        if broken:
+            yield broken
+        elif not (in_space(self.problem, placements) if asked_anew else self.is_in_space):
+            yield "a table lies outside of the space that was searched"
 
     def _is_below_bound(self, cost: StepCost) -> bool:
         return self.bound.value_s is not None and cost.total_s < self.bound.value_s * (1 - PAST_BOUND)
