@@ -1,12 +1,13 @@
 """Asks planners for pinned, partial and replanned plans, and checks what they keep: docs/constraints.md.
 
-    python benchmarks/pinned_plans.py --count 10000                # docs/reliability.md; --seed N for other cases
-    python benchmarks/pinned_plans.py --count 100 --planners auto,ldm
+    python benchmarks/pinned_plans.py --count 10000 --jobs 4       # --seed N for other cases
+    python benchmarks/pinned_plans.py --count 100 --jobs 1
 
 A case is a plan drawn at random, whose pieces are in any order of columns, and constraints that it keeps, so that there
-is always a plan. It is planned anew under the constraints (pinned), with tables pinned to the drawn plan and others new
-(partial), and replanned for changed tables within a limit of bytes (replanned). Every plan is judged as its file has
-it, by a check that was written from docs/constraints.md and asks nothing of the sources (tests/support/pinned.py):
+is always a plan. It is planned anew under the constraints by the quick planners and one of the others (pinned), planned
+with tables pinned to the drawn plan and others new (partial), and replanned for changed tables within a limit of bytes
+(replanned). Every plan is judged as its file has it, by a check that was written from docs/constraints.md and asks
+nothing of the sources (tests/support/pinned.py):
   plans     kept everything        broken    broke a constraint
   moved     moved more bytes than was allowed, or other ones than was said
   refused   proved to have no plan, or none was found
@@ -15,10 +16,11 @@ it, by a check that was written from docs/constraints.md and asks nothing of the
 import argparse
 import json
 import sys
-import time
 import warnings
 from collections import Counter
-from itertools import count, cycle
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,43 +31,50 @@ import numpy as np
 from support.pinned import Drawn, broken, drawn_plan, moved_bytes, with_other_tables
 
 import recsmith
+from recsmith.costs import cost_model
 from recsmith.errors import RecSmithError
+from recsmith.planning import find_planner, make_plan
 from recsmith.plans import Plan, plan_to_raw
+from recsmith.problems import build_problem
 
 QUICK = ("cost_greedy", "size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy", "random", "ldm")
 SLOW = ("auto", "neuroshard", "dreamshard", "autoshard", "surco?steps=4", "rnn?episodes=32", "exact")
 MODELS = ("analytic", "torchrec", "torchrec", "torchrec")  # bounds of `analytic` take most of the time
 MOVED = ("0%", "1%", "5%", "30%", "100%")
+BAD = ("broken", "moved")
+AT_ONCE = 40  # cases between two looks at the count
 
 
-class Counts:
-    """How many plans of each kind and planner kept their constraints, and what the others did."""
-
-    def __init__(self) -> None:
-        self.kinds, self.planners = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-
-    @property
-    def plans(self) -> int:
-        """Plans that were checked."""
-        return sum(number for (_, outcome), number in self.kinds.items() if outcome != "refused")
-
-    @property
-    def bad(self) -> int:
-        """Plans that broke something."""
-        return sum(number for (_, outcome), number in self.kinds.items() if outcome in ("broken", "moved"))
-
-    def note(self, kind: str, planner: str, outcome: str, what: str) -> None:
-        """Count an outcome, and print what is bad."""
-        self.kinds[kind, outcome] += 1
-        self.planners[planner, outcome] += 1
-        if outcome in ("broken", "moved"):
-            print(f"{what} {planner}: {outcome}", flush=True)
+Outcome = tuple[str, str, str]  # (kind of plan, planner, what became of it)
 
 
-def pinned(drawn: Drawn, folder: Path, planner: str, model: str) -> tuple[str, Plan | None]:
-    """A plan under the constraints of the case, from a file."""
-    made = _planned(drawn.plan.workload, drawn.plan, _write(folder, drawn.limits), planner, model)
-    return _judged(made, drawn.limits), made
+def case(seed: int) -> list[Outcome]:
+    """What becomes of one case."""
+    warnings.simplefilter("ignore")
+    drawn, model = drawn_plan(seed), MODELS[seed % len(MODELS)]
+    slow, quick = SLOW[seed % len(SLOW)], QUICK[seed % len(QUICK)]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        made = _planned(drawn.plan.workload, drawn.plan, _write(folder, drawn.limits), slow, model)
+        found = [("pinned", slow, _judged(made, drawn.limits))]
+        found += [("pinned", each, outcome) for each, outcome in pinned(drawn, folder, model)]
+        found.append(("partial", quick, partial(drawn, folder, quick, model, seed)))
+        found.append(("replanned", quick, replanned(drawn, made, folder, quick, seed)))
+    return found
+
+
+def pinned(drawn: Drawn, folder: Path, model: str) -> Iterator[tuple[str, str]]:
+    """Plans of the quick planners under the constraints of the case, for one evaluator that knows its bound."""
+    limits = recsmith.load_constraints(_write(folder, drawn.limits))
+    evaluator = cost_model(model).compile(build_problem(drawn.plan.workload, drawn.plan.cluster, constraints=limits))
+    for planner in QUICK:
+        try:
+            solution = find_planner(planner).plan(evaluator.problem, evaluator)
+        except RecSmithError:
+            yield planner, "refused"
+            continue
+        made = make_plan(evaluator, solution.footprint, planner=planner, cost_model=model)
+        yield planner, _judged(made, drawn.limits)
 
 
 def partial(drawn: Drawn, folder: Path, planner: str, model: str, seed: int) -> str:
@@ -119,32 +128,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000, help="plans to check")
     parser.add_argument("--seed", type=int, default=1, help="of the first case")
-    parser.add_argument(
-        "--planners", help="with commas between; quick ones, and a slow one for every third, by default"
-    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()
-    quick = options.planners.split(",") if options.planners else QUICK
-    turn, slow = cycle(quick), cycle(() if options.planners else SLOW)
-    counts, begun = Counts(), time.process_time()
-    warnings.simplefilter("ignore")
-    with TemporaryDirectory() as name:
-        for seed in count(options.seed):
-            if counts.plans >= options.count:
+    kinds, planners, plans = Counter[tuple[str, str]](), Counter[tuple[str, str]](), 0
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for first in count(options.seed, AT_ONCE):
+            for seed, outcomes in enumerate(pool.map(case, range(first, first + AT_ONCE)), first):
+                for kind, planner, outcome in outcomes if plans < options.count else ():
+                    kinds[kind, outcome] += 1
+                    planners[planner, outcome] += 1
+                    plans += outcome != "refused"
+                    if outcome in BAD:
+                        print(f"seed {seed} {kind} {planner}: {outcome}", flush=True)
+            if plans >= options.count:
                 break
-            drawn, model = drawn_plan(seed), MODELS[seed % len(MODELS)]
-            planners = [next(turn), next(turn) if options.planners or seed % 3 else next(slow), next(turn)]
-            outcome, made = pinned(drawn, Path(name), planners[0], model)
-            counts.note("pinned", planners[0], outcome, f"seed {seed} pinned")
-            outcome = partial(drawn, Path(name), planners[1], model, seed)
-            counts.note("partial", planners[1], outcome, f"seed {seed} partial")
-            outcome = replanned(drawn, made, Path(name), planners[2], seed)
-            counts.note("replanned", planners[2], outcome, f"seed {seed} replanned")
-    print(f"{counts.plans} plans, {counts.bad} broken, {time.process_time() - begun:.0f} CPU seconds")
-    for counted in (counts.kinds, counts.planners):
+    bad = sum(number for (_, outcome), number in kinds.items() if outcome in BAD)
+    print(f"{plans} plans, {bad} broken")
+    for counted in (kinds, planners):
         for each in sorted({key for key, _ in counted}):
-            outcomes = sorted((outcome, number) for (key, outcome), number in counted.items() if key == each)
-            print(f"{each:20} " + ", ".join(f"{outcome} {number}" for outcome, number in outcomes))
-    sys.exit(bool(counts.bad))
+            some = sorted((outcome, number) for (key, outcome), number in counted.items() if key == each)
+            print(f"{each:20} " + ", ".join(f"{outcome} {number}" for outcome, number in some))
+    sys.exit(bool(bad))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def place_by_score(evaluator: Evaluator, score: Floats | None = None) -> Footpri
 class Greedy(SearchPlanner):
     """Places pieces in falling score on the device with the least sum of scores that has room.
 
-    about: what it balances, in words for a list of planners.
+    about: what it balances, as a sentence for a list of planners.
     """
 
     name: str

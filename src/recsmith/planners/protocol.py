@@ -57,7 +57,7 @@ class Solution:
 
     truncated: whether a limit of time or the caller cut it short. members: the parts that finished of a search made of
     several. left_out: what it would have done besides with an extra that is not installed, or with the module that a C
-    compiler builds, in words for a report.
+    compiler builds, as sentences for a report.
     bound: what the search proved, where that is more than the cost model's own bound.
     """
 

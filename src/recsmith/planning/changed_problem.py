@@ -97,7 +97,7 @@ class ChangedProblem:
         return {self.problem.tables[t].name for t, rule in self.problem.legality.splits.items() if rule.pin}
 
     def broken(self, placements: Sequence[Placement]) -> str | None:
-        """The first constraint that placements break, in words; None where all are kept."""
+        """The first constraint that placements break, as a sentence; None where all are kept."""
         problem = self.problem
         return problems.broken_constraint(problem.constraints, placements, problem.tables, problem.cluster)
 
@@ -179,14 +179,14 @@ def _given(constraints: Constraints | Source, old: Constraints) -> Constraints:
     return replace(problems.load_constraints(constraints), memory=old.memory, keep_exact=old.keep_exact)
 
 
-def _share(words: str) -> float:
+def _share(text: str) -> float:
     """A share such as 5% as a number; UsageError for what is none."""
     try:
-        share = float(words.strip().removesuffix("%")) / 100
+        share = float(text.strip().removesuffix("%")) / 100
     except ValueError:
-        raise UsageError(f"'{words}' is no share; write for example 5%, or a size such as 200GiB") from None
+        raise UsageError(f"'{text}' is no share; write for example 5%, or a size such as 200GiB") from None
     if not 0 <= share <= 1:
-        raise UsageError(f"'{words}' is no share of what can move; shares are from 0% to 100%")
+        raise UsageError(f"'{text}' is no share of what can move; shares are from 0% to 100%")
     return share
 
 

@@ -127,7 +127,7 @@ def contradiction(question: Question, constraints: Constraints, error: RecSmithE
 
 
 def _told(constraints: Constraints, part: Part) -> str:
-    """A constraint in words, with its line."""
+    """A constraint as a sentence, with its line."""
     name, place = part
     each = constraints.part(part)
     line = line_of(constraints, part)

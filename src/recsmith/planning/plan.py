@@ -123,9 +123,9 @@ def _constrained(
         raise error
     verdict = any_plan(problem)
     if verdict.plan is not None:
-        words = f"{planner}: found no plan that keeps the constraints; a search that asks only for that found this one"
+        note = f"{planner}: found no plan that keeps the constraints; a search that asks only for that found this one"
         total_s = step_seconds(evaluator, verdict.plan)
-        return Solution(footprint=verdict.plan, total_s=total_s, iterations=1, left_out=(words,))
+        return Solution(footprint=verdict.plan, total_s=total_s, iterations=1, left_out=(note,))
     if verdict.answer == "none":
         raise contradiction(question, problem.constraints, error)
     raise NoPlanFound(

@@ -54,7 +54,7 @@ def replan(
     planner: str | Planner = "auto",
     constraints: Constraints | Source | None = None,
     on_improve: OnImprove | None = None,
-    **words: Unpack[SearchArguments],
+    **options: Unpack[SearchArguments],
 ) -> Replanned:
     """A plan for changed tables, statistics or devices that moves at most so much of the weights of the old plan.
 
@@ -70,9 +70,9 @@ def replan(
             the least that was found moves.
     """
     old = load_plan(old)
-    options = SearchOptions(**words)
-    changed = ChangedProblem.of(old, workload, cluster, constraints, options)
-    return Replanning(changed, find_planner(planner), options, on_improve).within(changed.bytes_of(max_moved))
+    search = SearchOptions(**options)
+    changed = ChangedProblem.of(old, workload, cluster, constraints, search)
+    return Replanning(changed, find_planner(planner), search, on_improve).within(changed.bytes_of(max_moved))
 
 
 @dataclass

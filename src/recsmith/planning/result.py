@@ -56,7 +56,7 @@ class Result:
 
     members: the parts that finished of a search made of several; the plan is no worse than any of theirs. left_out:
     what the search would have done besides with an extra that is not installed, or with the module that a C compiler
-    builds, in words for a report.
+    builds, as sentences for a report.
     """
 
     plan: Plan

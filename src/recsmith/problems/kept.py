@@ -19,7 +19,7 @@ SHOWN = 8  # ranks in a message
 def broken_constraint(
     constraints: Constraints, placements: Sequence[Placement], tables: Sequence[Table], cluster: Cluster
 ) -> str | None:
-    """The first constraint that placements break, in words; None where all are kept.
+    """The first constraint that placements break, as a sentence; None where all are kept.
 
     placements: of some tables or of all; what is said of several tables together is asked of those that are placed.
     """

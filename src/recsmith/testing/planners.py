@@ -102,7 +102,7 @@ class PlannerContract:
     def test_plans_are_complete_legal_and_within_memory(self) -> None:
         """Every table is placed once, as TorchRec can run it, in the space, and devices have room.
 
-        The planner's name, which is the word of the command line, stands in the plan's file.
+        The planner's name, which is that of the command line, stands in the plan's file.
         """
         for case, result in self._solved():
             self.check(case, result.plan)

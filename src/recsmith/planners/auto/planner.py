@@ -75,7 +75,7 @@ def _quick_plan(search: Search) -> None:
 class _Team:
     """The members of the search, one after the other; `search` keeps the best plan, `drafts` the best starts.
 
-    finished: names of members that did their part. left_out: what could not take part, in words for a report. Both
+    finished: names of members that did their part. left_out: what could not take part, as sentences for a report. Both
     lists are the caller's, who has them however the search ends.
     """
 

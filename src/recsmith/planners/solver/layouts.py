@@ -28,7 +28,7 @@ ROUNDING = 1e-12  # relative: demands that differ by less are equal; well above 
 
 
 @dataclass(frozen=True, slots=True)
-class TableLayout:
+class ModeLayout:
     """A mode of a table, its fusion group, and the targets that may hold its pieces.
 
     coverage: ranks that a piece covers. shared_width: of column-wise sequences, (collection, width); None for layouts
@@ -52,7 +52,7 @@ class Shares:
     the last of these ranks, the head on the others.
     """
 
-    layouts: list[TableLayout]
+    layouts: list[ModeLayout]
     layout: Ints
     width: Ints
     count: Ints
@@ -118,7 +118,7 @@ def all_shares(evaluator: Evaluator) -> Shares:
     return Shares(layouts, layout, width, count, evaluator.terms(mode, width) * count[:, None], head, tail)
 
 
-def _kept_pairs(problem: Problem, layout: TableLayout, pairs: Pairs) -> Pairs:
+def _kept_pairs(problem: Problem, layout: ModeLayout, pairs: Pairs) -> Pairs:
     """The (width, count) of a layout's shares that rules for its table leave it."""
     rule = problem.legality.splits.get(layout.table)
     if rule is None:
@@ -152,7 +152,7 @@ def width_agrees(shared_width: SharedWidth | None, widths: dict[str, int]) -> bo
     return shared_width is None or widths.get(shared_width[0], shared_width[1]) == shared_width[1]
 
 
-def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[TableLayout, Pairs]]:
+def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[ModeLayout, Pairs]]:
     """Every layout, with the (width, count) of its shares."""
     cluster, modes = problem.cluster, problem.modes
     tables: list[int] = modes.table.tolist()
@@ -160,7 +160,7 @@ def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[TableLayout, 
     for mode, (t, number) in enumerate(zip(tables, kinds, strict=True)):
         kind, table = SHARDING_TYPES[number], problem.tables[t]
         targets = range(cluster.world_size // kind.coverage(cluster))
-        whole = TableLayout(t, mode, group[mode], kind.coverage(cluster), targets)
+        whole = ModeLayout(t, mode, group[mode], kind.coverage(cluster), targets)
         if not kind.splits_columns:
             yield whole, [(table.embedding_dim, 1)]
             continue
@@ -168,7 +168,7 @@ def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[TableLayout, 
         for shared_width, pairs in _splits(problem, t, number):
             for first in targets[::local]:
                 yield (
-                    TableLayout(t, mode, whole.group, whole.coverage, targets[first : first + local], shared_width),
+                    ModeLayout(t, mode, whole.group, whole.coverage, targets[first : first + local], shared_width),
                     pairs,
                 )
 
@@ -259,7 +259,7 @@ def _groups_dominated_by_shares(evaluator: Evaluator, shares: Shares) -> Bools:
     return dominated
 
 
-def _reaches(other: TableLayout, mine: TableLayout) -> bool:
+def _reaches(other: ModeLayout, mine: ModeLayout) -> bool:
     """Whether a layout may use every target that another of the table may, beside the same sequences."""
     same = other.table == mine.table and other.coverage == mine.coverage
     width = other.shared_width in (None, mine.shared_width)
