@@ -47,14 +47,16 @@ def test_generated_files_are_checked_and_inspected(run: Run, spec: Path, tmp_pat
 
 
 def test_a_check_tells_of_corrupt_lines(run: Run, tmp_path: Path):
-    (tmp_path / "log.tsv").write_text("garbage\n" * 3)
+    good = "\t".join(["0", *["5"] * 13, *["abcdef01"] * 26]) + "\n"
+    (tmp_path / "log.tsv").write_text("garbage\n" * 3 + good)
     done = run("data", "check", tmp_path / "log.tsv")
     assert done.code == 0
     assert "corrupt  3; training passes over 100 of them a rank" in done.out
     assert "log.tsv' line 1 has 1 field, not 40: 'garbage'" in done.out.replace("\n", " ")
-    (tmp_path / "log.tsv").write_text("garbage\n" * 101)
+    (tmp_path / "log.tsv").write_text(good + "garbage\n" * 101)
     done = run("data", "check", tmp_path / "log.tsv")
-    assert (done.code, "corrupt  101; training passes over 100 of them a rank" in done.out) == (1, True)
+    assert (done.code, "corrupt  101; training passes over 100 of them a rank" in done.out) == (2, True)
+    assert "101 samples are corrupt, more than max_corrupt: 100 allows" in done.err
 
 
 def test_wrong_words_are_refused(run: Run, spec: Path, tmp_path: Path):
@@ -86,6 +88,6 @@ def test_data_is_converted_clustered_checked_and_counted(run: Run, spec: Path, t
     path = tmp_path / "b" / "part-00000.parquet"
     path.write_bytes(path.read_bytes()[:-9])
     done = run("data", "check", tmp_path / "b")
-    assert (done.code, "cut off or damaged" in done.out) == (1, True)
+    assert (done.code, "cut off or damaged" in done.out) == (2, True)
     raw = json.loads(run("data", "check", tmp_path / "b", "--format", "json").out)
     assert [each["fault"] for each in raw["faults"]][1].endswith("in the manifest")

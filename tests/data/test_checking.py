@@ -46,7 +46,7 @@ def test_a_fault_is_named_and_counted(tmp_path: Path, change: dict[str, Any], fa
     of_kind = [each for each in found.faults if each.fault.startswith(fault)]
     assert [(each.count, each.breaks) for each in of_kind] == [(count, breaks)]
     assert of_kind[0].file == str(tmp_path / "b.parquet")
-    assert found.is_usable == (not breaks)
+    assert (found.problem is None) == (not breaks)
     assert found.samples >= 4, "the other files are read all the same"
 
 
@@ -57,7 +57,7 @@ def test_damaged_files_hide_no_others(tmp_path: Path):
         path.write_bytes(path.read_bytes()[:-40])
     (tmp_path / "c.parquet").write_bytes(b"")
     found = check_spec(spec)
-    assert (found.samples, len(found.faults), found.is_usable) == (2, 3, False)
+    assert (found.samples, len(found.faults), found.problem is None) == (2, 3, False)
     assert all("cut off or damaged" in each.fault for each in found.faults)
     (tmp_path / "d.parquet").unlink()
     assert (check_spec(spec).samples, len(check_spec(spec).faults)) == (0, 3)
@@ -74,7 +74,7 @@ def test_pages_that_are_damaged_are_told_of_part_by_part(tmp_path: Path):
     data[at : at + chunk.total_compressed_size] = b"\0" * chunk.total_compressed_size
     path.write_bytes(data)
     found = check_spec(spec)
-    assert (found.samples, found.blocks, found.is_usable) == (1000, 2, False)
+    assert (found.samples, found.blocks, found.problem is None) == (1000, 2, False)
     (fault,) = found.faults
     assert (fault.file, fault.count) == (str(path), 1000)
     assert fault.fault.startswith("cannot be read as a Parquet file")
@@ -85,7 +85,7 @@ def test_a_column_that_stands_twice_is_a_fault(tmp_path: Path):
     twice = pyarrow.table([[1, 0], [3, 1], [3, 2], [1.0, 2.0]], names=["clicked", "who", "who", "price"])
     parquet.write_table(twice, tmp_path / "b.parquet")
     found = check_spec(spec)
-    assert (found.samples, found.is_usable) == (2, False)
+    assert (found.samples, found.problem is None) == (2, False)
     assert "has the column 'who' twice; write it with one of them" in [each.fault for each in found.faults]
 
 

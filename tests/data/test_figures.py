@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from recsmith.data import Dataset, JaggedIds, check_data, count_figures
 from recsmith.data.figures import repeated_share
+from recsmith.errors import CorruptFile
 
 
 @given(st.lists(st.lists(st.integers(0, 1), max_size=2), min_size=1, max_size=10))
@@ -29,4 +30,6 @@ def test_figures_count_the_first_samples_and_a_check_counts_all():
     assert (found.samples, found.corrupt, found.blocks, found.largest_block) == (48, 12, 6, 10)
     assert found.examples == ("line 1 is garbage",) * 3
     empty = Dataset(NumberedSource([]))
-    assert (count_figures(empty, 5).counted, check_data(empty).samples) == (0, 0)
+    assert (check_data(empty).samples, check_data(empty).problem) == (0, "no sample could be read: the data holds none")
+    with pytest.raises(CorruptFile, match="no sample could be read"):
+        count_figures(empty, 5)

@@ -67,19 +67,20 @@ def check(data: str, format_: str) -> None:
     """Read a dataset from end to end: count its samples and the corrupt ones, and check files and ids.
 
     Of Parquet, it names every file that is cut off, lacks columns or has more, whose types differ from the first file's
-    or whose ids are outside their tables, and counts them. The exit code is 1 where training could not read the data.
+    or whose ids are outside their tables, and counts them. It fails, as training would, where the data cannot be read.
 
     \b
     recsmith data check spec.yaml
     """
     from recsmith.data import check_spec, load_spec
+    from recsmith.errors import CorruptFile
     from recsmith.reports.data import check_report, check_to_raw
 
     found = check_spec(load_spec(data), progress_printer(lambda done: f"{done:,} samples read", PROGRESS_S))
     end_line()
     print_as(format_, lambda: check_report(found), lambda: check_to_raw(found))
-    if not found.is_usable:
-        click.get_current_context().exit(1)
+    if found.problem is not None:
+        raise CorruptFile(found.problem)
 
 
 @data_command.command(name="generate")

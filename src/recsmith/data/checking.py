@@ -69,7 +69,9 @@ def column_faults(files: Sequence[ColumnFile], wanted: Sequence[str]) -> list[Fa
         faults += [_fault(file, f"has {_columns(extra)} more than the first file", len(extra), False)] if extra else []
         for name in changed:
             changed_type = f"column '{name}' holds {there[name]}, and {known[name]} in '{files[0].path.name}'"
-            faults.append(_fault(file, changed_type, 1, _family(there[name]) != _family(known[name])))
+            families = {_family(there[name]), _family(known[name])}
+            if "null" not in families:  # a part of nulls alone does not say its type
+                faults.append(_fault(file, changed_type, 1, len(families) > 1))
     return faults
 
 
@@ -121,6 +123,10 @@ def _id_faults(feature: ParquetFeature, outside: tuple[int, int], path: Path) ->
     return [Fault(file=str(path), fault=each, count=count) for each, count in zip(kinds, outside, strict=True) if count]
 
 
+def _values(path: str, cause: str, count: int) -> Fault:
+    return Fault(file=path, fault=f"holds {cause}", count=count, breaks=False)
+
+
 def _fault(file: ColumnFile, fault: str, count: int, breaks: bool = True) -> Fault:
     return Fault(file=str(file.path), fault=fault, count=count, breaks=breaks)
 
@@ -161,9 +167,16 @@ class DataCheck:
     faults: tuple[Fault, ...] = ()
 
     @property
-    def is_usable(self) -> bool:
-        """Whether training can read the data."""
-        return self.corrupt <= self.allowed and not any(each.breaks for each in self.faults)
+    def problem(self) -> str | None:
+        """Why training could not read the data; None where it can."""
+        broken = next((each for each in self.faults if each.breaks), None)
+        if broken is not None:
+            return f"'{broken.file}' {broken.fault}"
+        if not self.samples:
+            return "no sample could be read: " + (self.examples[0] if self.examples else "the data holds none")
+        if self.corrupt > self.allowed:
+            return f"{self.corrupt:,} samples are corrupt, more than max_corrupt: {self.allowed:,} allows"
+        return None
 
 
 def check_spec(spec: DataSpec, on_progress: Progress = lambda _: None) -> DataCheck:
@@ -212,6 +225,8 @@ def check_data(dataset: Dataset, on_progress: Progress = lambda _: None) -> Data
         good, corrupt = good + len(block.samples) - block.corrupt, corrupt + block.corrupt
         if block.corrupt and len(examples) < MOST_CORRUPT_SHOWN:
             examples.append(block.first_corrupt)
+        path = str(source.parts[number][0].path) if isinstance(source, ParquetSource) else "the data"
+        faults += [_values(path, cause, count) for cause, count in block.causes.items()]
         on_progress(good)
     return DataCheck(
         samples=good,

@@ -1,6 +1,7 @@
 """Datasets: what a path or a spec opens, and what training reads."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -9,6 +10,7 @@ from recsmith._types import noun
 from recsmith.data.batch import DataSchema
 from recsmith.data.batches import Batches, BatchReader
 from recsmith.data.criteo.source import CriteoSpec
+from recsmith.data.domain import CheckedSource
 from recsmith.data.generator.spec import GeneratorSpec
 from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import WINDOW, EpochOrder, Position
@@ -148,7 +150,7 @@ class OwnSpec:
         missing = [name for name in ("schema", "sizes", "read", "digest") if not hasattr(made, name)]
         if missing:
             raise UsageError(f"'{self.format}' is no format of data: it has no {', '.join(missing)} (docs/data.md)")
-        return made
+        return cast(BlockSource, CheckedSource(made, self.format))
 
 
 PlainSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec | OwnSpec
@@ -213,7 +215,26 @@ def load_spec(source: Source) -> DataSpec:
             f"'{text}' is no data of a known format; give a spec ({', '.join(SPEC_ENDINGS)}), a file that ends in "
             f"{', '.join(COLUMN_ENDINGS)}, .tsv, .txt or .gz, or a folder"
         )
-    return spec_from_raw(parse(read_text(text), text), text)
+    return _beside(spec_from_raw(parse(read_text(text), text), text), path.parent)
+
+
+def _beside(spec: DataSpec, folder: Path) -> DataSpec:
+    """The spec of a file in a folder: paths that are not where the command runs are meant from this folder."""
+    if isinstance(spec, TransformedSpec):
+        return replace(spec, data=cast(PlainSpec, _beside(spec.data, folder)))
+    if isinstance(spec, MovieLensSpec):
+        return replace(spec, path=_found(spec.path, folder))
+    if not isinstance(spec, CriteoSpec | ParquetSpec):
+        return spec
+    paths = tuple(_found(path, folder) for path in spec.paths)
+    if isinstance(spec, CriteoSpec) and spec.index and paths != spec.paths:
+        spec = replace(spec, index=str(folder / spec.index))
+    return replace(spec, paths=paths)
+
+
+def _found(path: str, folder: Path) -> str:
+    beside = folder / path
+    return str(beside) if not Path(path).exists() and beside.exists() else path
 
 
 def _spec_of_folder(path: Path) -> DataSpec:

@@ -9,6 +9,7 @@ from recsmith.data.dataset import Dataset
 from recsmith.data.deduplication import distinct_rows, expanded
 from recsmith.data.parquet.arrow import StoredFigures
 from recsmith.data.parquet.source import ParquetSource
+from recsmith.errors import CorruptFile
 
 BATCH_SIZE = 4096  # samples of a batch whose distinct bags are counted, unless another is given
 
@@ -72,6 +73,11 @@ class DataFigures:
 def count_figures(dataset: Dataset, samples: int, batch_size: int = BATCH_SIZE) -> DataFigures:
     """Read at least so many samples of a dataset, or all, and count what they hold; bags repeat within batches."""
     read, corrupt, sessions = first_samples(dataset, samples)
+    if not len(read):
+        raise CorruptFile(
+            f"no sample could be read{f', and {corrupt:,} are corrupt' if corrupt else ''}; "
+            "`recsmith data check` says what is wrong"
+        )
     source, schema = dataset.source, dataset.schema
     stored = source.stored() if isinstance(source, ParquetSource) else None
     columns = source.columns_of_features if isinstance(source, ParquetSource) else {}

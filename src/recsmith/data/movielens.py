@@ -11,8 +11,10 @@ from recsmith._types import Ints, noun
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.data.source import MemorySource
 from recsmith.errors import CorruptFile, UsageError, check_rules
+from recsmith.files import check_is_file
 
 RATINGS, MOVIES = ("userId", "movieId", "rating", "timestamp"), ("movieId", "title", "genres")
+MOST_STARS, LONGEST_ID = 10, 19  # of a rating; digits of an id
 NO_GENRE = "(no genres listed)"
 SPLITS = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0), "all": (0.0, 1.0)}  # shares of the ratings
 
@@ -94,15 +96,23 @@ def _ratings(path: Path) -> tuple[Ints, Ints, "np.ndarray[tuple[int], np.dtype[n
     rows = _rows(path, RATINGS)
     try:
         users, movies, times = (np.array([int(row[column]) for row in rows], dtype=np.int64) for column in (0, 1, 3))
-        return users, movies, np.array([float(row[2]) for row in rows]), times
-    except ValueError as error:
+        stars = np.array([float(row[2]) for row in rows])
+    except (ValueError, OverflowError) as error:
         raise CorruptFile(f"'{path}' holds a rating that is no number: {error}; fetch the file again") from None
+    wrong = ~((stars >= 0) & (stars <= MOST_STARS)) | (np.minimum(users, movies) < 0)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise CorruptFile(
+            f"'{path}' line {at + 2} is {','.join(rows[at])!r}; users and movies are 0 or more, stars 0 to "
+            f"{MOST_STARS}, so fetch the file again"
+        )
+    return users, movies, stars, times
 
 
 def _genres(path: Path, movies: Ints) -> tuple[list[str], JaggedIds]:
     """Names of the genres, sorted, and the genres of each movie; none for movies that are not listed."""
     listed = {
-        int(row[0]): [] if row[2] == NO_GENRE else row[2].split("|") for row in _rows(path, MOVIES) if row[0].isdigit()
+        int(row[0]): [] if row[2] == NO_GENRE else row[2].split("|") for row in _rows(path, MOVIES) if _is_id(row[0])
     }
     names = sorted({name for each in listed.values() for name in each})
     rows = {name: row for row, name in enumerate(names)}
@@ -114,9 +124,15 @@ def _genres(path: Path, movies: Ints) -> tuple[list[str], JaggedIds]:
     )
 
 
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < LONGEST_ID
+
+
 def _rows(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
     """The rows of a CSV file, checked against the columns it should have."""
     try:
+        if path.exists():
+            check_is_file(path)
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.reader(file)
             header = next(reader, list[str]())

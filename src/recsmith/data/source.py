@@ -1,6 +1,7 @@
 """The protocol of formats: blocks of samples whose sizes are known, each of which can be read."""
 
 import hashlib
+from dataclasses import field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,12 +19,13 @@ class SampleBlock:
 
     samples: of some features, distinct bags alone (`Batch.inverse`) where a source found them; `expanded` undoes it.
     valid: which rows hold samples (n,); the others were corrupt. None: all do. first_corrupt: what is wrong with the
-    first corrupt one.
+    first corrupt one. causes: what is wrong, and in how many rows, where that can be told of each column.
     """
 
     samples: Batch
     valid: Bools | None = None
     first_corrupt: str = ""
+    causes: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def corrupt(self) -> int:

@@ -7,11 +7,12 @@ may be written, targets.py says.
 
 from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, read_raw, reading
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
-from recsmith.files.targets import check_target, starts_with_schema
+from recsmith.files.targets import check_target, locked_folder, starts_with_schema
 from recsmith.files.texts import (
     LARGEST_FILE,
     Given,
     Source,
+    check_is_file,
     is_regular_file,
     read_bytes,
     read_text,
@@ -21,7 +22,8 @@ from recsmith.files.texts import (
 )
 
 __all__ = [
-    "LARGEST_FILE", "Given", "Raw", "Source", "check_schema", "check_target", "decode", "did_you_mean", "dump_json",
-    "encode", "is_regular_file", "json_schema", "parse", "parse_json", "parse_number", "parse_yaml", "read_bytes",
-    "read_raw", "read_text", "reading", "replace_file", "source_text", "starts_with_schema", "write_text",
+    "LARGEST_FILE", "Given", "Raw", "Source", "check_is_file", "check_schema", "check_target", "decode",
+    "did_you_mean", "dump_json", "encode", "is_regular_file", "json_schema", "locked_folder", "parse", "parse_json",
+    "parse_number", "parse_yaml", "read_bytes", "read_raw", "read_text", "reading", "replace_file", "source_text",
+    "starts_with_schema", "write_text",
 ]  # fmt: skip

@@ -1,8 +1,10 @@
 """Output files, checked before any work is done for them: never an input, and no file of another kind unless forced."""
 
+import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from recsmith.errors import UsageError
@@ -36,6 +38,29 @@ def check_target(
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot write '{target}': {reason}; give another path") from None
+
+
+@contextmanager
+def locked_folder(path: Path) -> Generator[None]:
+    """A folder for this process alone, made if need be; free again when the process ends, however it does.
+
+    Raises:
+        UsageError: another process has it, or it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        folder = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"cannot write to '{path}': {error.strerror}; choose a folder you may write to") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise UsageError(f"another run writes to '{path}'; wait for it, or give another folder") from None
+    try:
+        yield
+    finally:
+        os.close(folder)
 
 
 def starts_with_schema(schema: str) -> bytes:

@@ -125,6 +125,21 @@ def is_regular_file(path: Path) -> bool:
         return False
 
 
+def check_is_file(path: Path) -> None:
+    """Refuse what is no file that can be read from any place: nothing, a folder, or what waits for others to write.
+
+    Raises:
+        UsageError: there is no such file, or it is a pipe, a device or a socket.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        raise UsageError(f"cannot read '{path}': there is no such file; give the path of a file or folder") from None
+    if not stat.S_ISREG(mode):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a folder" if stat.S_ISDIR(mode) else "a device or a socket"
+        raise UsageError(f"cannot read '{path}': it is {kind}; data lies in files, so move it away or name files")
+
+
 def write_text(target: str, text: str) -> None:
     """Write a whole file or nothing: a failed or interrupted write leaves an existing file as it was.
 
@@ -134,18 +149,18 @@ def write_text(target: str, text: str) -> None:
         _write_stream(target, text)
         return
     path = Path(os.path.realpath(target))
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-    _replace(target, path, text.encode("utf-8"), mode)
+    _replace(target, path, text.encode("utf-8"))
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a whole file of bytes or nothing, as `write_text` does; all users of the machine may read it."""
+    """Write a whole file of bytes or nothing, as `write_text` does."""
     path = Path(os.path.realpath(path))
-    _replace(str(path), path, data, 0o644)
+    _replace(str(path), path, data)
 
 
-def _replace(target: str, path: Path, data: bytes, mode: int) -> None:
-    """Put bytes in the place of a file, by a temporary one beside it."""
+def _replace(target: str, path: Path, data: bytes) -> None:
+    """Put bytes in the place of a file, by a temporary one beside it; a new file has the mode of the umask."""
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

@@ -9,7 +9,6 @@ part, written beside and renamed. A journal that was folded and not yet removed 
 interruption loses at most the row that was being measured.
 """
 
-import fcntl
 import os
 import re
 from collections.abc import Generator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import locked_folder
 from recsmith.measuring.about import About, load_about, write_about
 from recsmith.measuring.checks import line_check, missing
 from recsmith.measuring.columns import COLUMNS
@@ -31,24 +31,10 @@ _LEFTOVER = re.compile(r"\.(?:(?:about|settings|alpha-beta)\.json\.[a-z0-9_]{8}|
 
 @contextmanager
 def lock_folder(path: Path) -> Generator[None]:
-    """A folder for this process alone, made if need be; free again when the process ends, however it does.
-
-    Raises:
-        UsageError: another process has it, or it cannot be made.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        folder = os.open(path, os.O_RDONLY)
-    except OSError as error:
-        raise UsageError(f"cannot write to '{path}': {error.strerror}; choose a folder you may write to") from None
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    """A folder for this process alone, as `locked_folder` gives it, without what killed processes have left in it."""
+    with locked_folder(path):
         _remove_leftovers(path)
         yield
-    except BlockingIOError:
-        raise UsageError(f"another run writes to '{path}'; wait for it, or give another folder") from None
-    finally:
-        os.close(folder)
 
 
 def _remove_leftovers(path: Path) -> None:

@@ -20,9 +20,9 @@ from recsmith.data.converting.folder import (
     ConversionProgress,
     FileLayout,
     OnProgress,
-    begin,
     finish,
     make_last,
+    opened_folder,
     write_part,
 )
 from recsmith.data.converting.tables import SESSION, TIME, Blocks, KeyColumns, check_sessions, session_hashes
@@ -61,15 +61,15 @@ def convert_dataset(
     blocks = Blocks(dataset, columns, layout)
     conversion = checked_conversion("convert", blocks)
     blocks.sample_bytes()  # a wrong column is told of before anything is written
-    begin(folder, conversion)
     sizes = dataset.source.sizes()
     total = int(sizes.sum())
-    for number, (first, last) in enumerate(block_ranges(sizes, layout.file_samples)):
-        path = folder / f"part-{number:05d}.parquet"
-        if not path.exists():
-            write_part(path, blocks.tables(first, last), layout, blocks.schema)
-        on_progress(ConversionProgress(doing="written", done=int(sizes[:last].sum()), total=total))
-    return finish(folder, total, columns.session)
+    with opened_folder(folder, conversion):
+        for number, (first, last) in enumerate(block_ranges(sizes, layout.file_samples)):
+            path = folder / f"part-{number:05d}.parquet"
+            if not path.exists():
+                write_part(path, blocks.tables(first, last), layout, blocks.schema)
+            on_progress(ConversionProgress(doing="written", done=int(sizes[:last].sum()), total=total))
+        return finish(folder, total, columns.session)
 
 
 def checked_conversion(kind: str, blocks: Blocks) -> Conversion:
@@ -117,16 +117,16 @@ def cluster_dataset(
     session = check_sessions(dataset, blocks.columns)
     conversion = checked_conversion("cluster", blocks)
     sizes = dataset.source.sizes()
-    conversion, _ = begin(folder, _sized(conversion, blocks, sizes, memory))
-    runs = _runs(folder / RUNS, blocks, conversion, sizes, on_progress)
-    done = 0
-    for bucket in range(conversion.buckets):
-        path = folder / f"part-{bucket:05d}.parquet"
-        if not path.exists():
-            write_part(path, [_bucket(runs, bucket, memory)], blocks.layout, blocks.schema)
-        done += pyarrow().parquet.read_metadata(path).num_rows
-        on_progress(ConversionProgress(doing="sorted and written", done=done, total=int(sizes.sum())))
-    return finish(folder, int(sizes.sum()), session)
+    with opened_folder(folder, _sized(conversion, blocks, sizes, memory)) as conversion:
+        runs = _runs(folder / RUNS, blocks, conversion, sizes, on_progress)
+        done = 0
+        for bucket in range(conversion.buckets):
+            path = folder / f"part-{bucket:05d}.parquet"
+            if not path.exists():
+                write_part(path, [_bucket(runs, bucket, memory)], blocks.layout, blocks.schema)
+            done += pyarrow().parquet.read_metadata(path).num_rows
+            on_progress(ConversionProgress(doing="sorted and written", done=done, total=int(sizes.sum())))
+        return finish(folder, int(sizes.sum()), session)
 
 
 def _sized(conversion: Conversion, blocks: Blocks, sizes: Ints, memory: int) -> Conversion:
@@ -205,7 +205,9 @@ def _batch(run: Path, bucket: int) -> Any:
     arrow = pyarrow()
     try:
         with arrow.memory_map(str(run)) as file:
-            return arrow.Table.from_batches([arrow.ipc.open_file(file).get_batch(bucket)])
+            table = arrow.Table.from_batches([arrow.ipc.open_file(file).get_batch(bucket)])
+            table.validate(full=True)
+            return table
     except (arrow.ArrowException, OSError, ValueError) as error:
         raise CorruptFile(f"'{run}' is damaged ({error}); remove it, and give the same command once more") from None
 

@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from recsmith.data.parquet.write import (
     save_manifest,
 )
 from recsmith.errors import CorruptFile, RecSmithError, UsageError, check_rules, too_small
-from recsmith.files import did_you_mean, parse, read_text
+from recsmith.files import did_you_mean, locked_folder, parse, read_text
 
 GROUP_SAMPLES = 2**15  # of a row group: what a reader keeps a few of
 FILE_SAMPLES = 2**20  # of a file
@@ -95,6 +96,23 @@ class ConversionProgress:
 OnProgress = Callable[[ConversionProgress], None]
 
 
+@contextmanager
+def opened_folder(folder: Path, conversion: Conversion) -> Generator[Conversion]:
+    """The folder for this process alone, and the conversion that goes on in it: as `begin` says.
+
+    Raises:
+        UsageError: another process writes to it, it cannot be made, or as `begin` raises.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"cannot write '{folder}': a file is there; give a new folder, or remove it first") from None
+    except OSError as error:
+        raise UsageError(f"cannot write '{folder}': {error.strerror}; give a folder in one that exists") from None
+    with locked_folder(folder):
+        yield begin(folder, conversion)[0]
+
+
 def begin(folder: Path, conversion: Conversion) -> tuple[Conversion, bool]:
     """(the folder's conversion, whether it was begun before); what is unfinished goes on with its own.
 
@@ -111,10 +129,6 @@ def begin(folder: Path, conversion: Conversion) -> tuple[Conversion, bool]:
         return found, True
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"cannot write '{folder}': something is there; give a new folder, or remove it first")
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write '{folder}': {error.strerror}; give a folder in one that exists") from None
     save_conversion(folder, conversion)
     return conversion, False
 
@@ -166,6 +180,11 @@ def finish(folder: Path, rows: int, session: str | None) -> Manifest:
     """Write the manifest of what is in the folder, and remove what only the work needed. rows: of the source."""
     parts = tuple(_part(path) for path in sorted(folder.glob("part-*.parquet")))
     manifest = Manifest(parts=parts, corrupt=rows - sum(part.samples for part in parts), session=session)
+    if rows and not manifest.samples:
+        shutil.rmtree(folder)
+        raise CorruptFile(
+            f"none of {rows:,} samples can be read, nothing is written; `recsmith data check` says why"
+        )
     shutil.rmtree(folder / RUNS, ignore_errors=True)
     for left in folder.glob(".part-*"):
         left.unlink(missing_ok=True)

@@ -3,9 +3,6 @@
 import gzip
 import hashlib
 import io
-import os
-import tempfile
-import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +11,14 @@ from typing import IO, Any, cast
 import numpy as np
 
 from recsmith._types import Ints
-from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import check_is_file, replace_file
 
 BLOCK_LINES = 8192  # of a block
 CHUNK = 2**24  # bytes read at once while lines are counted
+LARGEST_BLOCK = 2**24  # bytes of a block whose lines may be those of samples, which have 500 characters at most
+LONGEST_LINE = 4096  # bytes that are kept of a line in larger ones
+HEAD = 2**16  # bytes in which it shows what a file is
 KEPT_BLOCKS = 40  # of a .gz file, passed over on the way to another block: about 2 MB each
 
 
@@ -25,19 +26,19 @@ def files_of(paths: tuple[str, ...]) -> list[Path]:
     """The files of some paths; those of a folder in the order of their names, hidden ones left out.
 
     Raises:
-        UsageError: a path does not exist, or a folder is empty.
+        UsageError: a path does not exist or is a pipe or a device, or a folder is empty.
     """
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            inside = sorted(each for each in path.iterdir() if each.is_file() and not each.name.startswith("."))
+            inside = [each for each in path.iterdir() if not each.is_dir() and not each.name.startswith(".")]
             if not inside:
                 raise UsageError(f"'{path}' is a folder without files; give the folder that holds the data")
             found += sorted(inside, key=lambda each: (len(each.name), each.name))  # day_2 comes before day_10
-        elif path.is_file():
-            found.append(path)
         else:
-            raise UsageError(f"cannot read '{path}': there is no such file; give the path of a file or folder")
+            found.append(path)
+    for path in found:
+        check_is_file(path)
     return found
 
 
@@ -109,10 +110,38 @@ class LineFile:
         return self._exactly(file, int(begins[block + 1] - begins[block]))
 
     def _exactly(self, file: IO[bytes], size: int) -> bytes:
+        if size > LARGEST_BLOCK:
+            return b"".join(self._shortened(file, size))
         found = file.read(size)
         if len(found) != size:
-            raise CorruptFile(f"'{self.path}' is shorter than it was when its lines were counted; begin again")
+            raise self._shorter()
         return found
+
+    def _shortened(self, file: IO[bytes], size: int) -> Iterator[bytes]:
+        """A block whose lines are too long for samples, of which only the beginnings are kept."""
+        length = 0  # of the line so far
+        while size:
+            chunk = file.read(min(CHUNK, size))
+            if not chunk:
+                raise self._shorter()
+            size -= len(chunk)
+            for at, piece in enumerate(chunk.split(b"\n")):
+                if at:
+                    yield b"\n" if length <= LONGEST_LINE else b" and more\n"
+                    length = 0
+                yield piece[: max(0, LONGEST_LINE - length)]
+                length += len(piece)
+
+    def _shorter(self) -> CorruptFile:
+        return CorruptFile(f"'{self.path}' is shorter than it was when its lines were counted; begin again")
+
+    def head(self) -> bytes:
+        """The first bytes of the text."""
+        try:
+            with self._opened() as file:
+                return file.read(HEAD)
+        except (EOFError, zlib.error, OSError) as error:
+            raise self._damaged(error) from None
 
     def _opened(self) -> IO[bytes]:
         return cast(IO[bytes], gzip.open(self.path, "rb")) if self.is_gzip else self.path.open("rb")
@@ -134,9 +163,21 @@ def read_index(path: str, digest: str) -> list[tuple[Ints, int]] | None:
         with np.load(path, allow_pickle=False) as held:
             if str(held["digest"]) != digest:
                 return None
-            return [(held[f"begins_{at}"], int(lines)) for at, lines in enumerate(held["lines"].tolist())]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CorruptFile(f"'{path}' is not an index of lines ({error}); remove it, or give another path") from None
+            found = [(held[f"begins_{at}"], int(lines)) for at, lines in enumerate(held["lines"].tolist())]
+    except Exception as error:  # a damaged archive ends in errors of many kinds
+        reason = str(error) or type(error).__name__
+        raise CorruptFile(f"'{path}' is not an index of lines ({reason}); remove it, or give another path") from None
+    if not all(_is_index(begins, lines) for begins, lines in found):
+        raise CorruptFile(f"'{path}' is not an index of lines (blocks do not follow each other); remove it")
+    return found
+
+
+def _is_index(begins: Ints, lines: int) -> bool:
+    """Whether blocks begin one after the other, and there are as many as so many lines make."""
+    return (
+        begins.dtype == np.int64 and begins.ndim == 1 and len(begins) > 0 and int(begins[0]) == 0
+        and bool((np.diff(begins) > 0).all()) and len(begins) - 1 == -(-lines // BLOCK_LINES)
+    )  # fmt: skip
 
 
 def write_index(path: str, digest: str, index: list[tuple[Ints, int]]) -> None:
@@ -146,10 +187,4 @@ def write_index(path: str, digest: str, index: list[tuple[Ints, int]]) -> None:
     np.savez_compressed(
         packed, digest=np.array(digest), lines=np.array([lines for _, lines in index]), **cast(Any, arrays)
     )
-    try:
-        handle, name = tempfile.mkstemp(dir=Path(path).parent, prefix=f".{Path(path).name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(packed.getvalue())
-        Path(name).replace(path)
-    except OSError as error:
-        raise RecSmithError(f"cannot write '{path}': {error.strerror}; give another path for the index") from None
+    replace_file(Path(path), packed.getvalue())

@@ -4,6 +4,7 @@ L lines of 40 fields: a label, 13 counts, 26 categories
 """
 
 import gzip
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,21 @@ FIELDS = 1 + COUNTS + CATEGORIES
 HEX_DIGITS = 8  # of a category
 LONGEST_COUNT = 18  # characters: what surely fits into 64 bits
 PADDING = bytes(HEX_DIGITS)  # behind the text, so that words of 8 bytes can be read anywhere
-SHOWN = 60  # characters of a corrupt line that an error shows
+SHOWN = 60  # characters of a corrupt line, or of a field, that an error shows
+LABEL, COUNT, CATEGORY = rb"-?0*[01]", rb"-\d{1,17}|\d{0,18}", rb"([0-9a-f]{8})?"  # what fields hold
+BOM = b"\xef\xbb\xbf"
+HEAD_LINES = 100  # of a file, one of which must have the fields of a click log
+MAGIC = {
+    b"\x1f\x8b": "gzip; name it so that it ends in .gz, such as day_0.gz",
+    b"\x93NUMPY": "an array of NumPy; write it as Parquet (docs/data.md)",
+    b"PAR1": "Parquet; name it so that it ends in .parquet",
+    b"ARROW1": "an Arrow file; name it so that it ends in .arrow",
+    b"PK\x03\x04": "a zip archive; unpack it",
+    b"\x28\xb5\x2f\xfd": "packed by zstd; unpack it, or pack it as .gz",
+    b"BZh": "packed by bzip2; unpack it, or pack it as .gz",
+    b"<": "a web page or XML; fetch the data again",
+    b"{": "JSON; write it as Parquet (docs/data.md)",
+}  # how files of other formats begin, and what to do
 LINE = "\t".join(["%d"] * (1 + COUNTS) + ["%08x"] * CATEGORIES) + "\n"
 MOST_ROWS = 2**32  # that a category of 32 bits tells apart
 PACKING = 6  # of gzip, from 1 to 9
@@ -122,11 +137,53 @@ def _first_corrupt(text: bytes, line_starts: Ints, in_line: Ints, valid: Bools) 
     if valid.all():
         return None
     at = int(np.argmin(valid))
-    shown = text[line_starts[at] : line_starts[at + 1] - 1][:SHOWN].decode("ascii", "replace")
+    line = text[line_starts[at] : line_starts[at + 1] - 1]
     if in_line[at] != FIELDS:
-        return at, f"has {counted(int(in_line[at]), 'field')}, not {FIELDS}: {shown!r}"
-    hexadecimal = f"{HEX_DIGITS} lower-case hexadecimal digits"
-    return at, f"is not a label 0 or 1, {COUNTS} whole numbers and {CATEGORIES} words of {hexadecimal}: {shown!r}"
+        return at, f"has {counted(int(in_line[at]), 'field')}, not {FIELDS}: {_shown(line)}"
+    return at, next(filter(None, map(_wrong_field, range(FIELDS), line.split(b"\t"))), f"is no sample: {_shown(line)}")
+
+
+def _wrong_field(number: int, field: bytes) -> str | None:
+    """What is wrong with a field of a line, if anything is."""
+    kind, wanted, pattern = f"category {number - COUNTS}", "8 lower-case hexadecimal digits, or nothing", CATEGORY
+    if number <= COUNTS:
+        kind, wanted, pattern = f"count {number}", "a whole number of 18 characters at most, or nothing", COUNT
+    if number == 0:
+        kind, wanted, pattern = "the label", "0 or 1", LABEL
+    if re.fullmatch(pattern, field):
+        return None
+    cause = ""
+    if field.startswith(BOM):
+        cause = "; the file begins with a byte-order mark: save it as UTF-8 without one"
+    elif field.endswith(b"\r"):
+        cause = "; lines end in CRLF: write them with LF alone (dos2unix)"
+    return f"has {_shown(field)} in field {number + 1}, {kind}; it is {wanted}{cause}"
+
+
+def _shown(field: bytes) -> str:
+    return repr(field[:SHOWN].decode("utf-8", "backslashreplace")) + ("..." if len(field) > SHOWN else "")
+
+
+def other_than_criteo(head: bytes) -> str | None:
+    """What a file is that is no click log, by its first bytes, with what to do; None where one line has its fields."""
+    for magic, kind in MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    lines = [line for line in head.split(b"\n")[:HEAD_LINES] if line]
+    if not lines or any(line.count(b"\t") == FIELDS - 1 for line in lines):
+        return None
+    first, fields = lines[0], 1 + lines[0].count(b"\t")
+    if b"\0" in head:
+        return "binary data; give lines of text, or Parquet"
+    if fields == FIELDS - 1:
+        return f"lines of {fields} fields without a label, as Criteo's test.txt; give its train.txt or its days"
+    if re.fullmatch(rb"\S+(\s+\d+:\S+)+\s*", first):
+        return "lines of libsvm; write them as Parquet (docs/data.md)"
+    if b"::" in first:
+        return "lines of MovieLens 1M (.dat); give a folder with ratings.csv, or write them as Parquet"
+    if fields == 1 and b"," in first:
+        return "comma-separated values; write them as Parquet (docs/data.md)"
+    return f"lines of {counted(fields, 'field')}, and Criteo's have {FIELDS}: {_shown(first)}"
 
 
 def refuse_other_than_criteo(schema: DataSchema) -> None:

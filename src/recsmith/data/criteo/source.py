@@ -10,9 +10,9 @@ import numpy as np
 from recsmith._types import Ints, noun
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.data.criteo.files import BLOCK_LINES, LineFile, files_of, read_index, write_index
-from recsmith.data.criteo.lines import CATEGORIES, COUNTS, parse_lines
+from recsmith.data.criteo.lines import CATEGORIES, COUNTS, other_than_criteo, parse_lines
 from recsmith.data.source import SampleBlock
-from recsmith.errors import check_rules, too_small
+from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.workloads import load_workload
 
 MOST_OPEN = 3  # files at a time: a window of blocks ends in one and begins in another
@@ -75,6 +75,10 @@ class CriteoSource:
     def __init__(self, spec: CriteoSpec) -> None:
         self.spec = spec
         self._files = [LineFile(path) for path in files_of(spec.paths)]
+        for file in self._files:
+            other = other_than_criteo(file.head())
+            if other is not None:
+                raise CorruptFile(f"'{file.path}' is no click log of Criteo but {other}")
         self._rows = np.array(spec.rows)
         self.schema, self.max_corrupt = spec.schema, spec.max_corrupt
         self._counted = False

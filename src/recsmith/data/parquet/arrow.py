@@ -10,6 +10,7 @@ from typing import Any
 from recsmith._install import PARQUET
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
+from recsmith.files import check_is_file
 
 ARROW_ENDINGS = (".arrow", ".feather")
 ENDINGS = (".parquet", *ARROW_ENDINGS)
@@ -83,7 +84,9 @@ class ColumnFile:
             if self.is_arrow:
                 with arrow.memory_map(str(self.path)) as file:
                     batch = arrow.ipc.open_file(file).get_batch(part)
-                    return arrow.Table.from_batches([batch]).select(list(columns))
+                    table = arrow.Table.from_batches([batch]).select(list(columns))
+                    table.validate(full=True)  # offsets that lead outside their buffers would be read as they are
+                    return table
             if gap:
                 fragment = coalescing(self.path, gap).subset(row_group_ids=[part])
                 return fragment.to_table(columns=list(columns), use_threads=False)
@@ -128,10 +131,10 @@ def column_files(paths: Sequence[str]) -> list[Path]:
                     f"'{path}' holds no file that ends in {', '.join(ENDINGS)}; give the folder of the data"
                 )
             found += inside
-        elif path.is_file():
-            found.append(path)
         else:
-            raise UsageError(f"cannot read '{path}': there is no such file; give the path of a file or folder")
+            found.append(path)
+    for path in found:
+        check_is_file(path)
     return found
 
 

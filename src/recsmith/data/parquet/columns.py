@@ -7,6 +7,7 @@ import numpy as np
 
 from recsmith._types import Bools, Ints, noun
 from recsmith.data.batch import JaggedIds, Singles
+from recsmith.data.domain import check_ids
 from recsmith.data.parquet.arrow import pyarrow
 from recsmith.errors import CorruptFile, check_rules, too_small
 
@@ -89,15 +90,12 @@ def bags(table: Any, feature: ParquetFeature, place: str) -> JaggedIds:
         CorruptFile: an id is outside the table, or the weights are not as many.
     """
     values, lengths = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
-    ids = values.astype(np.int64, copy=False)
     if feature.ids == "modulo":
-        ids = ids % feature.num_embeddings
-    elif len(ids) and not (ids.min() >= 0 and ids.max() < feature.num_embeddings):
-        wrong = int(ids.min() if ids.min() < 0 else ids.max())
-        raise CorruptFile(
-            f"{place}: column '{feature.column or feature.name}' holds the id {wrong}, and its table has "
-            f"{feature.num_embeddings:,} rows; give a larger num_embeddings, or `ids: modulo`"
-        )
+        wide = values if values.dtype == np.uint64 else values.astype(np.int64, copy=False)
+        values = wide % wide.dtype.type(feature.num_embeddings)
+    else:
+        check_ids(values, feature.num_embeddings, f"{place}: column '{feature.column or feature.name}'")
+    ids = values.astype(np.int64, copy=False)
     if feature.weights is None:
         return JaggedIds(values=ids, lengths=lengths)
     weights, counts = _lists(table, feature.weights, place, whole=False)
@@ -111,8 +109,7 @@ def ids_outside(table: Any, feature: ParquetFeature, place: str) -> tuple[int, i
     values, _ = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
     if feature.ids == "modulo":
         return 0, 0
-    ids: Ints = values.astype(np.int64, copy=False)
-    return int(np.count_nonzero(ids < 0)), int(np.count_nonzero(ids >= feature.num_embeddings))
+    return int(np.count_nonzero(values < 0)), int(np.count_nonzero(values >= feature.num_embeddings))
 
 
 def numbers(table: Any, names: tuple[str, ...], place: str) -> tuple[Singles, Bools]:
@@ -131,7 +128,10 @@ def sample_ids(table: Any, name: str, place: str) -> Ints:
     column = table[name].combine_chunks()
     if not pyarrow().types.is_integer(column.type) or column.null_count:
         raise CorruptFile(f"{place}: column '{name}' holds no numbers of samples; leave sample_id out to count them")
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+    numbers = column.to_numpy(zero_copy_only=False)
+    if len(numbers) and numbers.max() >= 2**63:
+        raise CorruptFile(f"{place}: column '{name}' numbers a sample {numbers.max()}; numbers are below 2^63")
+    return np.asarray(numbers, dtype=np.int64)
 
 
 def _lists(table: Any, name: str, place: str, *, whole: bool) -> tuple[Any, Any]:
@@ -141,22 +141,32 @@ def _lists(table: Any, name: str, place: str, *, whole: bool) -> tuple[Any, Any]
     if isinstance(column, arrow.ChunkedArray):  # of no chunks
         column = arrow.concat_arrays(column.chunks) if column.num_chunks else arrow.array([], column.type)
     kind = column.type
+    if arrow.types.is_null(kind):  # a part of nulls alone, whose writer did not know the type
+        return np.zeros(0, np.int64 if whole else np.float32), np.zeros(len(column), np.int32)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind):
         lengths = arrow.compute.fill_null(arrow.compute.list_value_length(column), 0)
         values, item = arrow.compute.list_flatten(column), kind.value_type
     else:
         lengths, values, item = column.is_valid().cast(arrow.int32()), column.drop_null(), kind
+    if arrow.types.is_null(item) and not len(values):
+        item, values = arrow.int64(), values.cast(arrow.int64())
     right = arrow.types.is_integer(item) if whole else arrow.types.is_floating(item) or arrow.types.is_integer(item)
     if not right or values.null_count:
         found = f"{item}s, some of them null" if values.null_count else f"{kind}"
         wanted = "whole numbers, or lists of them" if whole else "numbers, or lists of them"
-        raise CorruptFile(f"{place}: column '{name}' holds {found}; it must hold {wanted}")
+        text = str(kind) if "string" in str(kind) else ""
+        fix = "; give each text a number, or its hash, and write that" if text else ""
+        raise CorruptFile(f"{place}: column '{name}' holds {found}; it must hold {wanted}{fix}")
     return values.to_numpy(zero_copy_only=False), lengths.to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def _plain(column: Any, name: str, place: str) -> Any:
     arrow = pyarrow()
     kind = column.type
+    if arrow.types.is_decimal(kind):
+        column, kind = column.cast(arrow.float64()), arrow.float64()
+    if arrow.types.is_null(kind):
+        column, kind = column.cast(arrow.float32()), arrow.float32()
     if not (arrow.types.is_floating(kind) or arrow.types.is_integer(kind) or arrow.types.is_boolean(kind)):
         raise CorruptFile(f"{place}: column '{name}' holds {kind}; it must hold numbers")
     column = column.cast(arrow.float32(), safe=False)
@@ -183,6 +193,8 @@ def _keys(column: Any, keys: list[str], place: str) -> dict[str, Any]:
     chunks = column.combine_chunks()
     if isinstance(chunks, arrow.ChunkedArray):  # older versions keep several, or none
         chunks = arrow.concat_arrays(chunks.chunks) if chunks.num_chunks else arrow.array([], column.type)
+    if arrow.types.is_null(column.type):
+        return dict.fromkeys(keys, chunks)
     if arrow.types.is_struct(column.type):
         return _fields(chunks, keys, place)
     if arrow.types.is_map(column.type):

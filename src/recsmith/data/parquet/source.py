@@ -10,6 +10,7 @@ import numpy as np
 
 from recsmith._types import Ints
 from recsmith.data.batch import Batch, DataFeature, DataSchema
+from recsmith.data.domain import in_domain
 from recsmith.data.parquet.arrow import ColumnFile, StoredFigures, column_files, stored_figures
 from recsmith.data.parquet.columns import (
     SCHEMA_KEY,
@@ -103,11 +104,14 @@ class ParquetSource:
             label_names=self.spec.labels,
             sample_ids=self._sample_ids(block, table, place),
         )
-        first = int(np.argmin(whole)) if len(whole) else 0
-        wrong = f"row {first} of part {part} of '{file.path}' has no label"
-        return SampleBlock(
-            samples=samples, valid=None if whole.all() else whole, first_corrupt="" if whole.all() else wrong
-        )
+        of_part, found = f"of part {part} of {place}", SampleBlock(samples=samples)
+        if not whole.all():
+            first, missing = int(np.argmin(whole)), int((~whole).sum())
+            found = SampleBlock(
+                samples=samples, valid=whole, first_corrupt=f"row {first} {of_part} has no label",
+                causes={"rows without a label": missing},
+            )  # fmt: skip
+        return in_domain(found, self.spec.dense, of_part)
 
     @property
     def columns_of_features(self) -> dict[str, str]:

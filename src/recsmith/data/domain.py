@@ -1,0 +1,103 @@
+"""Which values samples may hold: one rule for every reader of data, and for models that are served.
+
+Labels are chances, 0 to 1. Dense values and weights are finite. Ids are rows of their tables.
+
+B samples, n ids
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recsmith._types import Bools
+from recsmith.data.batch import Batch
+from recsmith.data.source import BlockSource, SampleBlock
+from recsmith.errors import CorruptFile
+
+LABELS = "labels are 0 to 1; map other scales to it first"
+FINITE = "dense values and weights are finite numbers"
+
+
+def wrong_values(samples: Batch, dense_names: Sequence[str]) -> dict[str, tuple[Bools, str]]:
+    """By what is wrong: which samples it concerns (B,), and the first of their values. Nothing, where all is right."""
+    found: dict[str, tuple[Bools, str]] = {}
+
+    def note(what: str, rule: str, rows: Bools, value: float) -> None:
+        found[f"{what} outside its range ({rule})"] = rows, f"{what} {value:.6g}, and {rule}"
+
+    labels, dense = samples.labels, samples.dense
+    right = (labels >= 0) & (labels <= 1)
+    for at in np.flatnonzero(~right.all(axis=0)).tolist():
+        rows = ~right[:, at]
+        note(f"label '{samples.label_names[at]}'", LABELS, rows, float(labels[rows, at][0]))
+    finite = np.isfinite(dense)
+    for at in np.flatnonzero(~finite.all(axis=0)).tolist():
+        rows = ~finite[:, at]
+        note(f"dense value '{dense_names[at]}'", FINITE, rows, float(dense[rows, at][0]))
+    for name, bags in samples.ids.items():
+        if bags.weights is not None and not np.isfinite(bags.weights).all():
+            wrong = ~np.isfinite(bags.weights)
+            owners = np.repeat(np.arange(len(bags.lengths)), bags.lengths)[wrong]
+            of_bags = np.bincount(owners, minlength=len(bags.lengths)) > 0
+            rows = of_bags[samples.inverse[name]] if name in samples.inverse else of_bags
+            note(f"weight of '{name}'", FINITE, rows, float(bags.weights[wrong][0]))
+    return found
+
+
+def in_domain(block: SampleBlock, dense_names: Sequence[str], place: str) -> SampleBlock:
+    """The block without samples whose values no model can learn from: they count as corrupt. place: of its rows."""
+    found = wrong_values(block.samples, dense_names)
+    if not found:
+        return block
+    valid = np.ones(len(block.samples), np.bool_) if block.valid is None else block.valid.copy()
+    rows = {int(mask.argmax()): text for mask, text in reversed(found.values())}
+    first = min(rows)
+    told = block.valid is not None and not block.valid[: first + 1].all()
+    for mask, _ in found.values():
+        valid &= ~mask
+    return replace(
+        block,
+        valid=valid,
+        first_corrupt=block.first_corrupt if told else f"row {first} {place} has {rows[first]}",
+        causes={**block.causes, **{cause: int(mask.sum()) for cause, (mask, _) in found.items()}},
+    )
+
+
+def check_ids(ids: npt.NDArray[np.integer[Any]], rows: int, what: str) -> None:
+    """Refuse ids that are no rows of their table. what: they are, such as "column 'user'".
+
+    Raises:
+        CorruptFile: one is negative, or too large.
+    """
+    if len(ids) and not (ids.min() >= 0 and ids.max() < rows):
+        wrong = int(ids.min() if ids.min() < 0 else ids.max())
+        raise CorruptFile(
+            f"{what} holds the id {wrong}, and its table has {rows:,} rows; give a larger num_embeddings, or "
+            "`ids: modulo`"
+        )
+
+
+class CheckedSource:
+    """A source of somebody else's, whose blocks are checked as those of RecSmith's own formats are."""
+
+    def __init__(self, source: BlockSource, name: str) -> None:
+        self.source, self.name = source, name
+        self.rows = {each.name: each.num_embeddings for each in source.schema.features}
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is the source's own."""
+        return getattr(self.source, name)
+
+    def read(self, block: int) -> SampleBlock:
+        """The samples of a block.
+
+        Raises:
+            CorruptFile: an id is outside its table.
+        """
+        found, place = self.source.read(block), f"of block {block} of '{self.name}'"
+        for name, bags in found.samples.ids.items():
+            check_ids(bags.values, self.rows[name] or 2**63, f"{place}: feature '{name}'")
+        return in_domain(found, self.source.schema.dense, place)
