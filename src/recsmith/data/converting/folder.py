@@ -182,9 +182,7 @@ def finish(folder: Path, rows: int, session: str | None) -> Manifest:
     manifest = Manifest(parts=parts, corrupt=rows - sum(part.samples for part in parts), session=session)
     if rows and not manifest.samples:
         shutil.rmtree(folder)
-        raise CorruptFile(
-            f"none of {rows:,} samples can be read, nothing is written; `recsmith data check` says why"
-        )
+        raise CorruptFile(f"none of {rows:,} samples can be read, nothing is written; `recsmith data check` says why")
     shutil.rmtree(folder / RUNS, ignore_errors=True)
     for left in folder.glob(".part-*"):
         left.unlink(missing_ok=True)
