@@ -15,8 +15,7 @@ from support.process import heed_interrupts
 
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
-from recsmith.jobs.folders import job_folder
-from recsmith.jobs.launch import _environment, launch
+from recsmith.jobs.launch import PREFIX, _environment, job_folder, launch, remove_left_folders
 from recsmith.jobs.machine import LOOPBACK, free_port
 
 pytestmark = pytest.mark.torchrun
@@ -239,3 +238,30 @@ def test_a_missing_package_is_named_with_the_commands(absent: str, monkeypatch: 
         require_torchrec()
     for command in ("pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*'", "pip install --no-deps torchrec==1.8.0"):
         assert command in str(caught.value)
+
+
+# --- folders of jobs --------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_job_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, young, other = tmp_path / f"{PREFIX}left", tmp_path / f"{PREFIX}young", tmp_path / "thesis"
+    for folder in (left / "logs-0", young, other):
+        folder.mkdir(parents=True)
+        (folder / "rank-0.json").touch()
+    linked = tmp_path / f"{PREFIX}link"
+    linked.symlink_to(other)
+    for folder in (left, other):
+        os.utime(folder, (0, 0))
+    with job_folder() as mine:
+        assert sorted(tmp_path.iterdir()) == sorted([mine, young, other, linked])
+    assert sorted(tmp_path.iterdir()) == sorted([young, other, linked])
+    assert (other / "rank-0.json").exists()
+
+
+def test_the_folder_of_a_job_that_runs_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with job_folder() as mine:
+        os.utime(mine, (0, 0))
+        remove_left_folders(tmp_path)
+        assert mine.is_dir()

@@ -1,4 +1,4 @@
-"""What of a plan this machine trains, and what it refuses."""
+"""What ranks are predicted to allocate when a plan is verified."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from recsmith.cli.app import app
 from recsmith.clusters import sharding_group
 from recsmith.errors import UsageError
 from recsmith.verifying import jobs as room
-from recsmith.verifying.jobs import check_memory, check_plan, runnable
+from recsmith.verifying.jobs import check_memory, check_plan, predicted_bytes, runnable
 from recsmith.workloads import Feature
 
 needs_torchrec = pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec")
@@ -171,3 +171,13 @@ def test_a_sequence_cannot_be_data_parallel_on_cpu():
     )
     with pytest.raises(UsageError, match="data_parallel sequence"):
         check_plan(replace(made, placements=copies))
+
+
+def test_the_base_is_the_batch_its_outputs_and_at_most_two_gradients():
+    made = two_tables()
+    rows = tuple(replace(each, sharding_type="row_wise", ranks=(0, 1), widths=()) for each in made.placements)
+    outputs = 1024 * 2 * 64 * 4
+    batch = 2 * 1024 * (5 * 8 + 16)
+    for each in (made, replace(made, placements=rows)):
+        for _, base in predicted_bytes(runnable(each, None)):
+            assert batch + outputs <= base <= batch + 3 * outputs

@@ -38,8 +38,8 @@ def load_hardware(name: str, scale: str | CaseScale | None = None) -> Hardware:
     if kind == "simulated" and source:
         from recsmith.hardware.simulated import Simulated
 
-        device, _, words = source.partition("?")
-        return Simulated(device, size, _noise(words))
+        device, _, options = source.partition("?")
+        return Simulated(device, size, _noise(options))
     raise UsageError(f"no hardware is called '{name}'; there are {NAMES}")
 
 
@@ -62,10 +62,10 @@ def load_links(name: str) -> "SimulatedLinks":
     from recsmith.hardware.simulated_links import SimulatedLinks
 
     kind, _, source = name.partition(":")
-    device, _, words = source.partition("?")
+    device, _, options = source.partition("?")
     if kind != "simulated" or not device:
         raise UsageError(f"'{name}' has no simulated links; give for example simulated:h100")
-    return SimulatedLinks(device, _noise(words))
+    return SimulatedLinks(device, _noise(options))
 
 
 def scale_of(name: str) -> CaseScale:
@@ -84,17 +84,17 @@ def _import(module: str, name: str) -> Any:
         raise MissingExtra(f"PyTorch or FBGEMM cannot be loaded ({reason}); install a pair: {INSTALL_PAIR}") from None
 
 
-def _noise(words: str) -> float:
-    """The number in 'noise=0.03'; 0 where there are no words."""
-    if not words:
+def _noise(options: str) -> float:
+    """The number in 'noise=0.03'; 0 where there are no options."""
+    if not options:
         return 0.0
-    key, _, value = words.partition("=")
+    key, _, value = options.partition("=")
     try:
         if key == "noise":
             return float(parse_number(value))
     except ValueError:
         pass
-    raise UsageError(f"'?{words}' is not an option of simulated hardware; write for example ?noise=0.03")
+    raise UsageError(f"'?{options}' is not an option of simulated hardware; write for example ?noise=0.03")
 
 
 __all__ = [

@@ -51,7 +51,7 @@ class CaseScale:
     least_work, most_work: of an iteration, in rows of 64 columns (measuring/cases.py).
     lookups: ids of an iteration; elements: of all weights; outputs: elements that are returned.
     tables: of a case at most; dims, batch: least and most of a table and of a case.
-    rows, pooling: of a table at most. draws: how cases are drawn, one word for each number in turn: any (tables of all
+    rows, pooling: of a table at most. draws: how cases are drawn, one kind for each number in turn: any (tables of all
     sizes), few (one to four), cold (large tables read much, row after row seldom again), narrow (4 to 32 columns).
     """
 

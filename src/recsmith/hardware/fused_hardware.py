@@ -74,8 +74,8 @@ class FusedHardware:
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
         """UsageError for what FBGEMM does not train here."""
-        unknown = [word for word in optimizers if word not in FUSED]
-        unknown += [word for word in data_types if word not in DATA_TYPES]
+        unknown = [name for name in optimizers if name not in FUSED]
+        unknown += [name for name in data_types if name not in DATA_TYPES]
         if unknown:
             raise UsageError(
                 f"hardware {self.name} trains {' and '.join(DATA_TYPES)} tables with {', '.join(FUSED)}; "

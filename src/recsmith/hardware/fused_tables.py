@@ -33,7 +33,7 @@ STATE, GRADIENT = 1e-3, 1e-2  # of every element: any values whose squares and r
 
 
 class Memory(NamedTuple):
-    """Memory for the cases of a scale; each takes it from the start. weights: 16-bit words, two to an fp32 element."""
+    """Memory for the cases of a scale; each takes it from the start. weights: in 16 bits, two to an fp32 element."""
 
     weights: Tensor
     state: Tensor

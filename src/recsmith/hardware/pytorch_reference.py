@@ -74,22 +74,22 @@ class _Reference:
             for table, weights in zip(case.tables, start.split(sizes), strict=True)
         ]  # fmt: skip
         bounds = lookups.offsets[:: case.workload.batch_size].tolist()
-        self.asked: list[tuple[Tensor, Tensor]] = []
+        self.inputs: list[tuple[Tensor, Tensor]] = []
         for t, (first, last) in enumerate(pairwise(bounds)):
             begin = t * case.workload.batch_size
             offsets = lookups.offsets[begin : begin + case.workload.batch_size + 1] - first
-            self.asked.append((lookups.ids[first:last], offsets))
+            self.inputs.append((lookups.ids[first:last], offsets))
         self.output = start.new_empty(0)
         self.state = [torch.zeros(len(bag.weight), 1).to(start) for bag in self.bags]
         parameters = [bag.weight for bag in self.bags]
         optimizer: dict[str, Any] = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad}
-        words = {"eps": EPS} if case.workload.optimizer == "adagrad" else {}
+        settings = {"eps": EPS} if case.workload.optimizer == "adagrad" else {}
         self.optimizer = (
-            None if self.rowwise else optimizer[case.workload.optimizer](parameters, LEARNING_RATE, **words)
+            None if self.rowwise else optimizer[case.workload.optimizer](parameters, LEARNING_RATE, **settings)
         )
 
     def forward(self) -> Tensor:
-        self.output = torch.cat([bag(*asked) for bag, asked in zip(self.bags, self.asked, strict=True)], dim=1)
+        self.output = torch.cat([bag(*each) for bag, each in zip(self.bags, self.inputs, strict=True)], dim=1)
         return self.output
 
     def step(self, pull: Tensor) -> None:

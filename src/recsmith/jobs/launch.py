@@ -6,13 +6,19 @@ Each rank runs `function(**arguments)` inside an initialised process group and r
 need not know is done here: a free port and the interface that gloo must use (machine.py), one torchrun agent per
 emulated host (agent.py), a teardown that does not abort (worker.py), the output of a failing rank, and the end of all
 children when the parent is interrupted or dies. Linux only.
+
+A job locks its folder while it runs, and the system frees the lock when the process ends, however it does. Whoever
+starts the next job removes the folders that nobody has locked: numbers of processes come again, locks do not.
 """
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -23,12 +29,13 @@ from recsmith import errors
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs.agent import PARENT
-from recsmith.jobs.folders import job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK, free_cores, free_port, loopback_interface
 from recsmith.jobs.processes import places_of_modules
 from recsmith.jobs.worker import SENTENCE
 
+PREFIX = "recsmith-job-"
+UNLOCKED_S = 60.0  # for which a folder that nobody has locked stays: it may have been made this moment
 TIMEOUT_S = 600.0  # seconds of a job, where its caller knows no better
 LAST_LINES = 25  # of a failing rank's output that an error shows: a traceback and what led to it
 GRACE_S = 5.0  # seconds between asking agents to end and killing them; they must end their ranks within it
@@ -189,3 +196,37 @@ def _result(folder: Path, rank: int) -> Any:
     if not file.exists():
         raise RecSmithError(f"rank {rank} ended without a result; let the function return, not end the process")
     return json.loads(file.read_text())
+
+
+# --- folders of jobs --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def job_folder() -> Generator[Path]:
+    """A folder of this job's own, gone when the block ends; folders whose jobs were killed are removed first."""
+    remove_left_folders(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+        handle = os.open(name, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield Path(name)
+        finally:
+            os.close(handle)
+
+
+def remove_left_folders(place: Path) -> None:
+    """Remove this user's folders of jobs that have ended without doing so."""
+    for folder in place.glob(f"{PREFIX}*"):
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:  # another user's, or gone
+            continue
+        try:
+            found = os.fstat(handle)
+            if found.st_uid == os.getuid() and time.time() - found.st_mtime > UNLOCKED_S:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # its job runs
+            pass
+        finally:
+            os.close(handle)

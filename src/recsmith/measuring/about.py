@@ -14,7 +14,7 @@ from recsmith.measuring.columns import SCHEMA, MeasurementKind
 
 ABOUT_NAME = "about.json"
 SEEDS = 2**31  # of cases: numbers of cases are told apart by seed * 2^32, which is a whole number of 64 bits
-LONGEST_WORD = 200  # characters
+LONGEST_NAME = 200  # characters
 
 
 @noun
@@ -35,21 +35,21 @@ class About:
     planned: str = ""
 
     def __post_init__(self) -> None:
-        """Check numbers and words."""
+        """Check numbers and names."""
         if not 0 <= self.seed < SEEDS:
             raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^31")
         if not 1 <= self.ranks <= LARGEST_WORLD:
             raise UsageError(f"ranks is {self.ranks}; it must be at least 1 and at most {LARGEST_WORLD:,}")
-        for word in (self.hardware, self.scale, self.planned, *self.optimizers, *self.data_types):
-            if len(word) > LONGEST_WORD:
-                raise UsageError(f"'{word[:20]}…' has {len(word):,} characters; at most {LONGEST_WORD} are read")
+        for name in (self.hardware, self.scale, self.planned, *self.optimizers, *self.data_types):
+            if len(name) > LONGEST_NAME:
+                raise UsageError(f"'{name[:20]}…' has {len(name):,} characters; at most {LONGEST_NAME} are read")
 
     def __str__(self) -> str:
-        """In words."""
-        words = [f"{self.kind} measurements of {self.hardware}", f"seed {self.seed}"]
-        words += [f"{self.ranks} ranks"] if self.kind == "comm" else [f"scale {self.scale}"]
-        words += [f"planned under {self.planned}"] if self.planned else []
-        return ", ".join([*words, *self.optimizers, *self.data_types])
+        """The folder as messages describe it."""
+        parts = [f"{self.kind} measurements of {self.hardware}", f"seed {self.seed}"]
+        parts += [f"{self.ranks} ranks"] if self.kind == "comm" else [f"scale {self.scale}"]
+        parts += [f"planned under {self.planned}"] if self.planned else []
+        return ", ".join([*parts, *self.optimizers, *self.data_types])
 
 
 def load_about(path: Path) -> About:

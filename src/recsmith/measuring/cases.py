@@ -64,11 +64,11 @@ class Cases:
     data_types: tuple[DataType, ...] = DATA_TYPES
 
     def __post_init__(self) -> None:
-        """Check the seed and the words."""
+        """Check the seed and the names."""
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
-        _check_words(self.optimizers, tuple(OPTIMIZERS), "optimizer")
-        _check_words(self.data_types, get_args(DataType), "data type")
+        _check_names(self.optimizers, tuple(OPTIMIZERS), "optimizer")
+        _check_names(self.data_types, get_args(DataType), "data type")
 
     @property
     def planned(self) -> str:
@@ -116,8 +116,8 @@ class Cases:
         return max(least, int(min(*limits, most)))
 
 
-def _check_words(words: tuple[str, ...], known: tuple[str, ...], what: str) -> None:
-    unknown = next((word for word in words if word not in known), None)
+def _check_names(names: tuple[str, ...], known: tuple[str, ...], what: str) -> None:
+    unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
         raise UsageError(f"no {what} is called '{unknown}'{did_you_mean(unknown, list(known))}")
 

@@ -18,11 +18,11 @@ from recsmith.files import did_you_mean
 from recsmith.measuring.about import About
 from recsmith.measuring.columns import (
     ABOVE_ZERO,
+    ALLOWED,
     COLUMNS,
     LARGEST,
     LEAST_S,
     LONGEST_TEXT,
-    WORDS,
     Column,
     MeasurementKind,
 )
@@ -87,8 +87,8 @@ def _trouble(column: Column, value: object, row: Row) -> str:
     if column.length and not _has_length(column.length, len(values), row):
         return f"{column.name} has {len(values):,} values, which is not one for each of its {column.length[1]}"
     rule = next((rule for rule, holds in _RULES[column.items] if not all(map(holds, values))), "")
-    if not rule and column.name in WORDS and value not in WORDS[column.name]:
-        rule = f"one of {', '.join(WORDS[column.name])}"
+    if not rule and column.name in ALLOWED and value not in ALLOWED[column.name]:
+        rule = f"one of {', '.join(ALLOWED[column.name])}"
     if not rule and column.items == "float64" and column.unit == "s":
         may_be_zero = column.name not in ABOVE_ZERO or row.get("status", "ok") != "ok"
         numbers = cast(list[float], values)
@@ -222,9 +222,9 @@ def _numbers_trouble(column: Column, numbers: Floats, all_ok: bool) -> str:
 
 
 def _text_trouble(column: Column, values: Any) -> str:
-    words: list[Any] = values.unique().to_pylist() if len(values) else []
-    if any(word is not None and len(word) > LONGEST_TEXT for word in words):
+    texts: list[Any] = values.unique().to_pylist() if len(values) else []
+    if any(text is not None and len(text) > LONGEST_TEXT for text in texts):
         return f"holds text of more than {LONGEST_TEXT:,} characters"
-    known = WORDS.get(column.name)
-    odd = next((word for word in words if known and word not in known), None)
+    known = ALLOWED.get(column.name)
+    odd = next((text for text in texts if known and text not in known), None)
     return "" if odd is None or known is None else f"is '{odd[:80]}', none of {', '.join(known)}"

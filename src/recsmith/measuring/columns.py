@@ -24,7 +24,7 @@ ABOVE_ZERO = (
     "backward_s",
     "median_s",
 )  # seconds of rows whose status is ok; relative errors divide by them
-WORDS = {
+ALLOWED = {
     "status": ("ok", "out_of_memory", "failed", "interrupted"),
     "direction": ("forward", "backward"),
     "backend": ("gloo", "nccl", "simulated"),
@@ -67,7 +67,7 @@ class Column:
 
 def _columns(text: str) -> tuple[Column, ...]:
     """The columns of lines such as 'ids | int64 | count | of all tables'."""
-    rows = [[word.strip() for word in line.split("|")] for line in text.strip().splitlines()]
+    rows = [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
     return tuple(
         Column(name=name, type=cast(ColumnType, type_), unit=unit, meaning=meaning)
         for name, type_, unit, meaning in rows

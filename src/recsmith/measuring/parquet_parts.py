@@ -138,8 +138,8 @@ def _checked_table(arrow: Any, part: Path, about: About, names: list[str]) -> tu
     first, last = positions_of(part)
     metadata = arrow.parquet.read_metadata(part)
     schema = metadata.schema.to_arrow_schema()
-    words: dict[bytes, bytes] = schema.metadata or {}
-    found = words.get(SCHEMA_KEY, b"none").decode(errors="replace")
+    keys: dict[bytes, bytes] = schema.metadata or {}
+    found = keys.get(SCHEMA_KEY, b"none").decode(errors="replace")
     if found != SCHEMA:
         return f"it has the schema '{found[:80]}', this version reads `{SCHEMA}`", None
     trouble = schema_trouble(schema, arrow_schema(about.kind)) or size_trouble(metadata, names, last - first + 1)
@@ -150,7 +150,7 @@ def _checked_table(arrow: Any, part: Path, about: About, names: list[str]) -> tu
 
 
 def _read_table(arrow: Any, part: Path, names: list[str], kind: MeasurementKind) -> Any:
-    """The columns; text is kept once for each different word, until it is known how much all of it is.
+    """The columns; text is kept once for each different value, until it is known how much all of it is.
 
     Raises:
         ValueError: the text is too much.
@@ -166,7 +166,7 @@ def _read_table(arrow: Any, part: Path, names: list[str], kind: MeasurementKind)
     return table
 
 
-def _characters(words: Any) -> int:
+def _characters(texts: Any) -> int:
     """Of all values of a dictionary array."""
-    lengths = np.array([len(word or "") for word in words.dictionary.to_pylist()], dtype=np.int64)
-    return int(lengths[words.indices.drop_null().to_numpy()].sum())
+    lengths = np.array([len(text or "") for text in texts.dictionary.to_pylist()], dtype=np.int64)
+    return int(lengths[texts.indices.drop_null().to_numpy()].sum())

@@ -40,7 +40,7 @@ ATTEMPTS = 100  # tasks that are drawn for a place at most, until one has a plan
 SPACE = Space(types=("table_wise", "column_wise", "row_wise"), kernels=("fused",))
 CACHED_TASKS = 4096  # whose groups are kept: samples return to a task, and planning takes seconds
 
-Word = TypeVar("Word")
+Choice = TypeVar("Choice")
 
 
 @record
@@ -102,9 +102,9 @@ def _workload(cases: PlannedCases, draws: KeyedRandom, devices: int) -> Workload
     return replace(pool, tables=tuple(tables), batch_size=batch, optimizer=optimizer)
 
 
-def _one(draws: KeyedRandom, words: tuple[Word, ...]) -> Word:
-    """One of some words, each with the same chance."""
-    return words[int(draws.uniform(1)[0] * len(words))]
+def _one(draws: KeyedRandom, choices: tuple[Choice, ...]) -> Choice:
+    """One of some choices, each with the same chance."""
+    return choices[int(draws.uniform(1)[0] * len(choices))]
 
 
 def _fits(case: Case, scale: CaseScale) -> bool:

@@ -46,9 +46,9 @@ def measure_exchanges(exchanges: list[dict[str, Any]], visits: int) -> list[list
 
 def _agreed(go_on: bool) -> bool:
     """What the first rank decides, on every rank."""
-    words: list[Any] = [go_on]
-    dist.broadcast_object_list(words)
-    return words[0]
+    decision: list[Any] = [go_on]
+    dist.broadcast_object_list(decision)
+    return decision[0]
 
 
 def _gathered(mine: list[float]) -> list[list[float]]:

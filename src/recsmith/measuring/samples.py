@@ -173,7 +173,7 @@ class Samples:
     """Steady samples in order of their places; tables start[i] to start[i + 1] are those of sample i.
 
     sample: place in the run (N,). number: of the case (N,); samples of one number are one case, measured twice.
-    forward_s, backward_s: as `KernelSample` has them (N,). optimizer, data_type: words (N,). batch_size: bags of every
+    forward_s, backward_s: as `KernelSample` has them (N,). optimizer, data_type: names (N,). batch_size: bags of every
     table (N,). start: (N + 1,), from 0 to P.
     rows, dim, pooling_factor (ids a bag), zipf, lookups (ids), unique_rows: of each table (P,).
     reuse_bins: rows read 1, 2, 3-4, 5-8 ... > 32768 times (P, 17).

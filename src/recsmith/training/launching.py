@@ -191,7 +191,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     from recsmith.training.plan import plan_here, with_collections
     from recsmith.training.refusals import check_together, placed_parts
     from recsmith.training.sources import open_data
-    from recsmith.verifying.job_memory import predicted_bytes
+    from recsmith.verifying.jobs import predicted_bytes
 
     environment = launcher_environment()
     ranks = int(environment["WORLD_SIZE"]) if environment else local_ranks(made)

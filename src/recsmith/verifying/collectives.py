@@ -92,8 +92,8 @@ def measure_collectives(plans: Sequence[Plan], visits: int) -> list[Floats]:
     exchanges = [asdict(each) for plan in plans for each in exchanges_of(plan)]
     ranks = plans[0].cluster.world_size
     limit = START_S + EXCHANGE_S * visits * len(exchanges)
-    words = {"exchanges": exchanges, "visits": visits}
-    found = launch("recsmith.measuring.rank_worker:measure_exchanges", words, ranks=ranks, timeout_s=limit)
+    arguments = {"exchanges": exchanges, "visits": visits}
+    found = launch("recsmith.measuring.rank_worker:measure_exchanges", arguments, ranks=ranks, timeout_s=limit)
     seconds = np.array(found, dtype=np.float64).reshape(ranks, visits, len(plans), 2)
     return list(seconds.transpose(2, 1, 0, 3))
 

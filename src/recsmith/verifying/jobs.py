@@ -1,7 +1,6 @@
 """Verifies a plan by a job: trains it on this machine's ranks, beside what was predicted of time and memory.
 
-Here, in the calling process, nothing needs torch. What memory is compared with is in job_memory.py, and what runs on
-every rank in job_ranks.py.
+Here, in the calling process, nothing needs torch. What runs on every rank is in job_ranks.py.
 """
 
 import os
@@ -11,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from recsmith._process import proc_bytes
 from recsmith.adapters.installed import require_torchrec
 from recsmith.clusters import group_and_rank, whole_job
@@ -18,13 +19,74 @@ from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Placement, Plan, plan_to_raw
-from recsmith.sharding import HOST_KERNELS
+from recsmith.problems.memory import local_batch_bytes
+from recsmith.problems.modes import Demand
+from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, Shard
+from recsmith.sharding.memory import Parts, Pieces, real_parts
 from recsmith.units import format_size
-from recsmith.verifying.job_memory import predicted_bytes
 from recsmith.verifying.job_ranks import WARM_UP
 from recsmith.verifying.verification import JobProgress, JobVerification, RankMeasure
 from recsmith.workloads import Table
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
+
+ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, which backward sorts by rank
+
+
+def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
+    """(bytes of its shards in the `real` accounting on CPU, bytes of its batch and outputs) of each rank."""
+    shards = plan.shards()
+    parts = real_parts(_pieces_of(plan, shards), plan.workload.optimizer, plan.workload.pipeline)
+    whole = np.sum([getattr(parts, name) for name in Parts.__dataclass_fields__], axis=0)
+    ranks = np.array([shard.rank for shard in shards])
+    return [
+        (int(whole[ranks == rank].sum()), _batch_bytes(plan, int(parts.sort[ranks == rank].sum())))
+        for rank in range(plan.cluster.world_size)
+    ]
+
+
+def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
+    """Every shard on its own rank, with what is looked up in it."""
+    tables = {table.name: table for table in plan.workload.tables}
+    kinds = {placement.table: placement.kind for placement in plan.placements}
+    kernels = {placement.table: KERNEL_NAMES.index(placement.compute_kernel) for placement in plan.placements}
+    factors = {placement.table: placement.load_factor for placement in plan.placements}
+    mine = [tables[shard.table] for shard in shards]
+    types = [kinds[shard.table] for shard in shards]
+    demand = Demand.of(plan.workload, tuple(mine))
+    divisor, times = np.array([kind.lookup_share(plan.cluster) for kind in types]).T
+    ids = demand.ids / divisor * times
+    return Pieces(
+        rows=np.array([shard.rows[1] - shard.rows[0] for shard in shards]),
+        width=np.array([shard.columns[1] - shard.columns[0] for shard in shards]),
+        table_rows=demand.rows, table_dim=demand.dim, element_bytes=demand.element_bytes,
+        ids=ids, bags=np.where(demand.pooled, demand.bags * times, ids),
+        outputs=np.where(demand.pooled, demand.outputs * times, ids),
+        weighted=demand.weighted, int8=demand.int8,
+        data_parallel=np.array([kind.name == "data_parallel" for kind in types]),
+        kernel=np.array([kernels[shard.table] for shard in shards]),
+        cache_load_factor=np.array([factors[shard.table] for shard in shards]),
+        on_cpu=True, sequence=~demand.pooled, mean=np.array([table.pooling == "mean" for table in mine]),
+        gathered=np.array([kind.splits_rows for kind in types]) & demand.pooled,
+    )  # fmt: skip
+
+
+def _batch_bytes(plan: Plan, sort: int) -> int:
+    """Bytes of the local batch, its outputs and their gradients at the peak of a step; every rank has the same batch.
+
+    Gradients of outputs (and, where they leave by an all-to-all, their copy in order of ranks) are freed before FBGEMM
+    sorts ids, so they count only as far as they exceed the sort. One rank sends nothing: its lookups are its outputs.
+    """
+    workload, types = plan.workload, {placement.table: placement.sharding_type for placement in plan.placements}
+    alone = plan.cluster.world_size == 1
+    batch, outputs, gradients = 0.0, 0.0, 0.0
+    for table in workload.tables:
+        ids, given = local_batch_bytes(table, workload)
+        outputs += given
+        if not alone and types[table.name] != "data_parallel":  # which looks up in the local batch itself
+            batch += ids
+            gradients += given * (2 if types[table.name] in ALL_TO_ALL or not table.pooled else 1)
+    return int(batch + outputs + max(0.0, gradients - sort))
+
 
 MOST_RANKS = 16  # processes of one machine; trade-off: more could run, but share its cores
 RANK_BYTES = 450 << 20  # resident in a rank before it has tables: torch, FBGEMM, TorchRec
@@ -155,12 +217,12 @@ def _training(number: int, steps: int, ranks: int) -> JobProgress:
 @contextmanager
 def without_gpu() -> Generator[None]:
     """Ranks started within see no GPU: what is measured is the CPU's memory."""
-    word = "CUDA_VISIBLE_DEVICES"
-    before = os.environ.get(word)
-    os.environ[word] = ""
+    name = "CUDA_VISIBLE_DEVICES"
+    before = os.environ.get(name)
+    os.environ[name] = ""
     try:
         yield
     finally:
-        os.environ.pop(word)
+        os.environ.pop(name)
         if before is not None:
-            os.environ[word] = before
+            os.environ[name] = before

@@ -49,7 +49,7 @@ def reference_cases(plans: Sequence[Plan], hardware: str) -> list[Case]:
         seed=REFERENCE_SEED,
         scale=scale_of(default_scale(hardware)),
         optimizers=tuple(each.name for each in OPTIMIZERS.values() if each.name in optimizers),
-        data_types=tuple(word for word in get_args(DataType) if word in data_types),
+        data_types=tuple(name for name in get_args(DataType) if name in data_types),
     )
     return [cases.case(number) for number in range(REFERENCES)]
 
@@ -99,7 +99,7 @@ def verify_kernels(
     why = [not_measured(plan, hardware) for plan in some]
     simulated = SimulatedCollectives(hardware) if is_simulated(hardware) else None
     comm = _collectives(
-        some, [not words and simulated is None for words in why], visits, [each.comm for each in priced]
+        some, [not reason and simulated is None for reason in why], visits, [each.comm for each in priced]
     )
     done = measure_kernels(opened, loads, visits, others=others, on_progress=on_progress)
     factor = factor_of(model, some[0].cluster, references, done.others, seed)

@@ -121,7 +121,7 @@ def measure_load(
 ) -> tuple[ForwardBackward, float]:
     """(seconds of a load's kernels, seconds of the hardware's probe) in one visit.
 
-    what: is measured, in the words of an error.
+    what: is measured, as an error calls it.
 
     Raises:
         RecSmithError: the hardware failed.

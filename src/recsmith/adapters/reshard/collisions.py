@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from recsmith.adapters.checkpoints import Checkpoint, Entry
-from recsmith.adapters.reshard.layout import TableLayout
+from recsmith.adapters.reshard.layout import StoredLayout
 from recsmith.errors import PlanMismatch
 
 _REMAPS = re.compile(r"_managed_collision_modules\.(.+)\.(_output_segments_tensor|_hash_zch_bucket)")
 SHOWN_EDGES = 9  # that an error lists
 
 
-def check_collisions(stored: Checkpoint, after: Mapping[str, TableLayout]) -> None:
+def check_collisions(stored: Checkpoint, after: Mapping[str, StoredLayout]) -> None:
     """Refuse a plan whose row blocks do not begin and end where the ids of managed-collision tables may be parted.
 
     after: the new plan's tables, by name.
@@ -40,7 +40,7 @@ def _remapping_entries(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
             yield found[1], entry
 
 
-def _edges(entry: Entry, layout: TableLayout, stored: Checkpoint) -> list[int]:
+def _edges(entry: Entry, layout: StoredLayout, stored: Checkpoint) -> list[int]:
     """Rows at which a block may begin or end, in order."""
     from recsmith.adapters.reshard.writing import read_whole_numbers
 
@@ -51,7 +51,7 @@ def _edges(entry: Entry, layout: TableLayout, stored: Checkpoint) -> list[int]:
     return [number for number in numbers if number >= 0]  # -1 fills the tensor up
 
 
-def _check_blocks(layout: TableLayout, edges: Sequence[int], entry: Entry) -> None:
+def _check_blocks(layout: StoredLayout, edges: Sequence[int], entry: Entry) -> None:
     name, kind = layout.table.name, layout.placement.sharding_type
     if kind != "row_wise":
         raise PlanMismatch(

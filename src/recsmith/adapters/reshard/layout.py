@@ -32,7 +32,7 @@ class TableBlock:
 
 
 @record
-class TableLayout:
+class StoredLayout:
     """A table with its placement, and the blocks that a checkpoint stores of it."""
 
     table: Table
@@ -55,19 +55,19 @@ class TableLayout:
         return tuple(dict.fromkeys(block.columns for block in self.blocks))
 
 
-def layouts(plan: Plan) -> dict[str, TableLayout]:
+def layouts(plan: Plan) -> dict[str, StoredLayout]:
     """Layouts of all tables by name."""
     placements = {placement.table: placement for placement in plan.placements}
     tables = sorted(plan.workload.tables, key=lambda table: table.name)
     return {table.name: _layout(table, placements[table.name], plan, number) for number, table in enumerate(tables)}
 
 
-def _layout(table: Table, placement: Placement, plan: Plan, number: int) -> TableLayout:
+def _layout(table: Table, placement: Placement, plan: Plan, number: int) -> StoredLayout:
     widths = placement.widths_of(table.embedding_dim)
     shards = placement.kind.shards(table, placement.ranks, widths, plan.cluster)
     if placement.sharding_type == "data_parallel":  # one rank writes the copy that all have; another for each table
         shards = (shards[number % len(shards)],)
-    return TableLayout(table=table, placement=placement, blocks=_blocks(shards))
+    return StoredLayout(table=table, placement=placement, blocks=_blocks(shards))
 
 
 def _blocks(shards: tuple[Shard, ...]) -> tuple[TableBlock, ...]:

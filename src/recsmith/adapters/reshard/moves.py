@@ -10,7 +10,7 @@ from typing import Literal
 from recsmith._types import record
 from recsmith.adapters.checkpoints import DTYPES, Checkpoint, Entry
 from recsmith.adapters.reshard import StateChange, TableChange
-from recsmith.adapters.reshard.layout import TableLayout, layouts
+from recsmith.adapters.reshard.layout import StoredLayout, layouts
 from recsmith.adapters.reshard.sources import Copy, Filled, Item, filled, held, moved, moved_rows, sizes_of
 from recsmith.adapters.reshard.table_entries import (
     EntriesByName,
@@ -51,7 +51,7 @@ class NewEntry:
 class Before:
     """A table of the old checkpoint: where it lay and what is stored of it."""
 
-    layout: TableLayout
+    layout: StoredLayout
     entries: TableEntries
 
 
@@ -63,7 +63,7 @@ def untouched(entry: Entry, rank: int) -> NewEntry:
     return NewEntry(path=entry.path, dtype=entry.dtype, sizes=entry.sizes, items=items)
 
 
-def move_table(before: Before, after: TableLayout, kept: Kept | None) -> tuple[list[NewEntry], TableChange]:
+def move_table(before: Before, after: StoredLayout, kept: Kept | None) -> tuple[list[NewEntry], TableChange]:
     """A table that stays: its entries under the new plan. kept: of the new kind of optimizer, where that changes."""
     weight = before.entries.weight
     olds = held(weight, before.layout, "element-wise")
@@ -77,7 +77,7 @@ def move_table(before: Before, after: TableLayout, kept: Kept | None) -> tuple[l
 
 
 def _continued(
-    before: Before, after: TableLayout, kept: Kept | None
+    before: Before, after: StoredLayout, kept: Kept | None
 ) -> Iterator[tuple[State, tuple[str | int, ...], State | None]]:
     """Each state that the table will have, its path, and the state that it continues (None: it begins anew)."""
     states = states_of(before.entries, before.layout)
@@ -96,7 +96,7 @@ def _continued(
 
 
 def _move_state(
-    state: State, path: tuple[str | int, ...], source: State | None, before: Before, after: TableLayout
+    state: State, path: tuple[str | int, ...], source: State | None, before: Before, after: StoredLayout
 ) -> tuple[NewEntry, str]:
     if state.shape == "scalar":
         return _scalar(state, path, after), "exact" if state.like else "reset"
@@ -110,7 +110,7 @@ def _move_state(
 
 
 def add_table(
-    after: TableLayout, sibling: Before | None, kept: Kept | None, init: Init | None, seed: int
+    after: StoredLayout, sibling: Before | None, kept: Kept | None, init: Init | None, seed: int
 ) -> tuple[list[NewEntry], TableChange]:
     """A new table. sibling: a table of its collection, which shows how the collection's entries are called."""
     table = after.table
@@ -139,7 +139,7 @@ def add_table(
     return made, _change(after, None, made, changes)
 
 
-def _scalar(state: State, path: tuple[str | int, ...], after: TableLayout) -> NewEntry:
+def _scalar(state: State, path: tuple[str | int, ...], after: StoredLayout) -> NewEntry:
     """A number that all parameters of an optimizer share, such as its steps; zero where the checkpoint has none."""
     rank = after.blocks[0].rank
     if state.like is not None:
@@ -151,18 +151,18 @@ def _scalar(state: State, path: tuple[str | int, ...], after: TableLayout) -> Ne
     return NewEntry(path=path, dtype=state.dtype, sizes=(), items=(item,))
 
 
-def _zeros(state: State, path: tuple[str | int, ...], after: TableLayout) -> NewEntry:
+def _zeros(state: State, path: tuple[str | int, ...], after: StoredLayout) -> NewEntry:
     return _entry(path, state.dtype, after, state.shape, filled(after, state.shape, after.dense))
 
 
 def _entry(
-    path: tuple[str | int, ...], dtype: str | None, after: TableLayout, shape: str, items: list[Item]
+    path: tuple[str | int, ...], dtype: str | None, after: StoredLayout, shape: str, items: list[Item]
 ) -> NewEntry:  # fmt: skip
     return NewEntry(path=path, dtype=dtype, sizes=sizes_of(after, shape, after.dense), items=tuple(items))
 
 
 def _change(
-    after: TableLayout, before: TableLayout | None, made: list[NewEntry], states: list[StateChange]
+    after: StoredLayout, before: StoredLayout | None, made: list[NewEntry], states: list[StateChange]
 ) -> TableChange:
     return TableChange(
         table=after.table.name, before=before.placement.sharding_type if before else None,
@@ -223,7 +223,7 @@ def plan_moves(
     return entries, sorted(changes, key=lambda change: change.table), len(rest)
 
 
-def _removed(layout: TableLayout) -> TableChange:
+def _removed(layout: StoredLayout) -> TableChange:
     return TableChange(table=layout.table.name, before=layout.placement.sharding_type, after=None, bytes=0)
 
 
@@ -237,7 +237,7 @@ def _check_plans(before: Plan, after: Plan) -> None:
             )
 
 
-def _check_tables(olds: dict[str, TableLayout], news: dict[str, TableLayout]) -> None:
+def _check_tables(olds: dict[str, StoredLayout], news: dict[str, StoredLayout]) -> None:
     """Refuse tables that are not the same in both plans."""
     for name in olds.keys() & news.keys():
         one, other = olds[name].table, news[name].table
@@ -249,7 +249,7 @@ def _check_tables(olds: dict[str, TableLayout], news: dict[str, TableLayout]) ->
                 )
 
 
-def _check_numbered(stored: Checkpoint, olds: dict[str, TableLayout], news: dict[str, TableLayout]) -> None:
+def _check_numbered(stored: Checkpoint, olds: dict[str, StoredLayout], news: dict[str, StoredLayout]) -> None:
     """Refuse a change of the data_parallel tables where a dense optimizer knows its parameters by number alone."""
     copies = [{name for name, layout in each.items() if layout.dense} for each in (olds, news)]
     numbered = next((entry for entry in stored.entries.values() if is_keyed_by_number(entry)), None)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from recsmith._types import record
 from recsmith.adapters.checkpoints import Chunk, Entry
-from recsmith.adapters.reshard.layout import Range, TableBlock, TableLayout
+from recsmith.adapters.reshard.layout import Range, StoredLayout, TableBlock
 from recsmith.errors import PlanMismatch
 
 Change = Literal["exact", "replicated", "averaged", "reset", "new"]
@@ -77,7 +77,7 @@ class Held:
     columns: Range
 
 
-def place(block: TableBlock, layout: TableLayout, shape: str, dense: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def place(block: TableBlock, layout: StoredLayout, shape: str, dense: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Offsets and sizes of a block in weights or element-wise state, or in row-wise state."""
     height, width = block.rows[1] - block.rows[0], block.columns[1] - block.columns[0]
     if shape == "element-wise":
@@ -87,7 +87,7 @@ def place(block: TableBlock, layout: TableLayout, shape: str, dense: bool) -> tu
     return (block.piece * layout.table.num_embeddings + block.rows[0],), (height,)
 
 
-def sizes_of(layout: TableLayout, shape: str, dense: bool) -> tuple[int, ...]:
+def sizes_of(layout: StoredLayout, shape: str, dense: bool) -> tuple[int, ...]:
     """Sizes of a whole entry."""
     rows, columns = layout.table.num_embeddings, layout.table.embedding_dim
     if shape == "element-wise":
@@ -95,7 +95,7 @@ def sizes_of(layout: TableLayout, shape: str, dense: bool) -> tuple[int, ...]:
     return (rows, 1) if dense else (rows * len(layout.pieces),)
 
 
-def held(entry: Entry, layout: TableLayout, shape: str) -> list[Held]:
+def held(entry: Entry, layout: StoredLayout, shape: str) -> list[Held]:
     """The chunks of an entry, which must be the shards of the layout; PlanMismatch otherwise."""
     rest = {(chunk.offsets, chunk.sizes): chunk for chunk in entry.chunks}
     found: list[Held] = []
@@ -111,7 +111,7 @@ def held(entry: Entry, layout: TableLayout, shape: str) -> list[Held]:
     return found
 
 
-def _wrong_layout(entry: Entry, layout: TableLayout, found: str) -> PlanMismatch:
+def _wrong_layout(entry: Entry, layout: StoredLayout, found: str) -> PlanMismatch:
     return PlanMismatch(
         f"the checkpoint was not written under the old plan: of table '{layout.table.name}' "
         f"({layout.placement.sharding_type}) it holds {found}, in '{entry.key}'; give the plan that the job ran"
@@ -140,7 +140,7 @@ class _Overlaps:
                 yield old, rows, columns
 
 
-def moved(olds: Sequence[Held], layout: TableLayout) -> list[Item]:
+def moved(olds: Sequence[Held], layout: StoredLayout) -> list[Item]:
     """Items of weights or element-wise state."""
     same = {(old.rows, old.columns): old.chunk for old in olds}
     overlaps = _Overlaps(olds)
@@ -163,7 +163,7 @@ def _parts(overlaps: _Overlaps, block: TableBlock) -> tuple[ChunkPart, ...]:
     )  # fmt: skip
 
 
-def moved_rows(olds: Sequence[Held], layout: TableLayout, dense: bool) -> tuple[list[Item], Change]:
+def moved_rows(olds: Sequence[Held], layout: StoredLayout, dense: bool) -> tuple[list[Item], Change]:
     """Items of row-wise state, and whether it is exact, or replicated or averaged where columns are cut elsewhere."""
     items: list[Item] = []
     overlaps = _Overlaps(olds)
@@ -194,7 +194,7 @@ def _row_parts(overlaps: _Overlaps, block: TableBlock) -> tuple[ChunkPart, ...]:
     )  # fmt: skip
 
 
-def filled(layout: TableLayout, shape: str, dense: bool, *, limit: float = 0.0, seed: int = 0) -> list[Item]:
+def filled(layout: StoredLayout, shape: str, dense: bool, *, limit: float = 0.0, seed: int = 0) -> list[Item]:
     """Items of a new table's weights, or of state that begins at zero."""
     items: list[Item] = []
     for block in layout.blocks:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from recsmith._types import record
 from recsmith.adapters.checkpoints import Entry
-from recsmith.adapters.reshard.layout import TableLayout
+from recsmith.adapters.reshard.layout import StoredLayout
 from recsmith.errors import PlanMismatch
 from recsmith.workloads.optimizers import OPTIMIZERS, StateShape
 
@@ -38,15 +38,15 @@ class EntriesByName:
 
     def __init__(self, entries: Iterable[Entry], source: str) -> None:
         self.source = source
-        self.weights: dict[str, list[Entry]] = {}  # by the last word of the parameter
+        self.weights: dict[str, list[Entry]] = {}  # by the last part of the parameter's name
         self.states: dict[str, list[Entry]] = {}  # by the whole name of the parameter
         for entry in entries:
             if is_state(entry):
                 self.states.setdefault(str(entry.path[-2]), []).append(entry)
             elif entry.dtype is not None and len(entry.sizes) == 2 and _parameter(entry).endswith(".weight"):
-                self.weights.setdefault(_table_word(_parameter(entry)), []).append(entry)
+                self.weights.setdefault(_table_name(_parameter(entry)), []).append(entry)
 
-    def find(self, layout: TableLayout) -> TableEntries:
+    def find(self, layout: StoredLayout) -> TableEntries:
         """The entries of a table of the plan; PlanMismatch where the checkpoint has none, or several, of its name."""
         found = self.weights.get(layout.name.rpartition(".")[2], [])
         found = [entry for entry in found if f".{_parameter(entry)}".endswith(f".{layout.name}.weight")]
@@ -67,7 +67,7 @@ class EntriesByName:
         states = self.states.get(_parameter(found[0]), [])
         return TableEntries(weight=found[0], states=self._by_name(states, layout))
 
-    def _by_name(self, states: list[Entry], layout: TableLayout) -> dict[str, Entry]:
+    def _by_name(self, states: list[Entry], layout: StoredLayout) -> dict[str, Entry]:
         named: dict[str, Entry] = {}
         for entry in states:
             fused = str(entry.path[-1]).startswith(f"{layout.name}.")
@@ -89,12 +89,12 @@ class EntriesByName:
     def check_unplanned(self, planned: Iterable[TableEntries]) -> None:
         """Refuse tables that the checkpoint holds in shards and the plan does not place."""
         known = {entry.key for each in planned for entry in each.all}
-        for word, entries in self.weights.items():
+        for table, entries in self.weights.items():
             for entry in entries:
-                fused = any(str(s.path[-1]).startswith(f"{word}.") for s in self.states.get(_parameter(entry), []))
+                fused = any(str(s.path[-1]).startswith(f"{table}.") for s in self.states.get(_parameter(entry), []))
                 if entry.key not in known and _parameter(entry).split(".")[-3:-2] and (fused or _sharded_table(entry)):
                     raise PlanMismatch(
-                        f"'{self.source}' holds table '{word}' ('{entry.key}'), which the old plan does not place; "
+                        f"'{self.source}' holds table '{table}' ('{entry.key}'), which the old plan does not place; "
                         "give the plan that the job ran"
                     )
 
@@ -112,7 +112,7 @@ def _parameter(entry: Entry) -> str:
     return str(entry.path[-2] if is_state(entry) else entry.path[-1])
 
 
-def _table_word(parameter: str) -> str:
+def _table_name(parameter: str) -> str:
     return parameter.removesuffix(".weight").rpartition(".")[2]
 
 
@@ -152,7 +152,7 @@ def _states(shapes: Mapping[str, StateShape]) -> tuple[State, ...]:
     return tuple(State(name=name, shape=shape) for name, shape in shapes.items())
 
 
-def state_of(entry: Entry, name: str, layout: TableLayout) -> State:
+def state_of(entry: Entry, name: str, layout: StoredLayout) -> State:
     """What an entry keeps of a table; PlanMismatch where its sizes fit neither weights nor rows."""
     rows, columns = layout.table.num_embeddings, layout.table.embedding_dim
     row_wise = (rows, 1) if layout.dense else (rows * len(layout.pieces),)
@@ -171,13 +171,13 @@ def state_of(entry: Entry, name: str, layout: TableLayout) -> State:
     return State(name=name, shape=shape, dtype=entry.dtype or "", like=entry)
 
 
-def states_of(found: TableEntries, layout: TableLayout) -> tuple[State, ...]:
+def states_of(found: TableEntries, layout: StoredLayout) -> tuple[State, ...]:
     """All states of a table."""
     return tuple(state_of(entry, name, layout) for name, entry in found.states.items())
 
 
 def kept_by(
-    dense: bool, tables: Mapping[str, TableEntries], old: Mapping[str, TableLayout], entries: Mapping[str, Entry],
+    dense: bool, tables: Mapping[str, TableEntries], old: Mapping[str, StoredLayout], entries: Mapping[str, Entry],
     optimizer: str,
 ) -> Kept | None:  # fmt: skip
     """What one kind of optimizer keeps of each table; None where the checkpoint holds no optimizer state at all."""
