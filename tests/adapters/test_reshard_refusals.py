@@ -90,6 +90,20 @@ def test_metadata_that_names_anything_else_is_refused_and_nothing_runs(checkpoin
     refused(checkpoint, CorruptFile, "it holds something else")
 
 
+def test_whoever_lets_torch_read_a_folder_can_look_first(checkpoint: Path, monkeypatch: Any):
+    from recsmith.adapters.checkpoints import check_metadata
+
+    monkeypatch.chdir(checkpoint)
+    check_metadata(checkpoint)
+    (checkpoint / ".metadata").write_bytes(pickle.dumps(Hostile()))
+    with pytest.raises(CorruptFile, match=r"it names posix\.system"):
+        check_metadata(checkpoint)
+    (checkpoint / ".metadata").unlink()
+    with pytest.raises(UsageError, match="holds no complete checkpoint"):
+        check_metadata(checkpoint)
+    assert not (checkpoint / "hostile").exists()
+
+
 def test_damaged_metadata_is_one_error(checkpoint: Path):
     metadata = checkpoint / ".metadata"
     good, drawn, errors = metadata.read_bytes(), random.Random(0), 0
