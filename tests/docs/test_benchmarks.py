@@ -57,6 +57,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "predict_regret": ("measure", "regret", "--ranks", "2", "--quick"),
     "recd": ("--sessions", "2", "--samples", "2048", "--steps", "2", "--rounds", "1"),
     "reshard_memory": ("--mib", "64"),
+    "rounding": ("--quick",),
     "scratch_annealing": ("--seconds", "1", "--tasks", "1"),
     "serve": ("start",),
     "shown_commands": ("docs/compare.md",),

@@ -1,6 +1,7 @@
 """A trained model in one process: what it is asked is checked, and a damaged folder ends in one sentence."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,11 @@ def test_a_table_that_pytorch_cannot_hold_is_refused_with_what_to_write(name: st
     from recsmith.training.tables.plain import features_of
 
     assert np.isfinite(float(task(as_tensors(batch, features_of(task)))[0].detach()))
+
+
+def test_layers_that_no_memory_holds_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"layers of model dlrm cannot be made .* give it smaller ones"):
+        build_task(replace(MODEL, bottom=(1 << 50,)), schema(weighted=False), 0)
 
 
 def test_a_dense_layer_is_no_table_of_its_name() -> None:

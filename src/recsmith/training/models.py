@@ -155,6 +155,15 @@ def _built(model: RunModel, collection: Any, sequences: Any, dense: int, labels:
         return _own(model, collection, sequences, dense)
     if labels != 1:
         raise UsageError(f"{model.name} predicts one label and the data has {labels}; name a model of your own")
+    try:
+        return _built_in(model, collection, dense)
+    except (RuntimeError, MemoryError) as error:  # PyTorch's own of memory is a RuntimeError
+        reason = str(error).partition("\n")[0] or "no memory is left"
+        raise UsageError(f"the layers of model {model.name} cannot be made ({reason}); give it smaller ones") from None
+
+
+def _built_in(model: RunModel, collection: Any, dense: int) -> nn.Module:
+    """A model of torchrec.models."""
     if model.name == "deepfm":
         made = SimpleDeepFMNN(dense, collection, model.hidden, model.factors)
         made.over_arch.model = next(made.over_arch.model.children())  # without its sigmoid: losses here are of logits
