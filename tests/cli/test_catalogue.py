@@ -1,4 +1,4 @@
-"""`recsmith devices` and `recsmith workload sample`: lists, and a workload on stdout or in a file."""
+"""`recsmith devices`, `planners` and `workload sample`: lists, the same names in every help, and a workload."""
 
 import hashlib
 import json
@@ -9,8 +9,11 @@ from typing import Any
 import click
 import pytest
 
+from recsmith.cli import options
 from recsmith.cli.catalogue import workload_command
 from recsmith.clusters import catalogue, cluster_from_raw, load_cluster
+from recsmith.planning.registry import PLANNERS
+from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 from recsmith.workloads import load_workload
 from recsmith.workloads.sample import POOL_SHA256, sample_workload
 
@@ -94,3 +97,22 @@ def test_help_names_the_subcommand(run: Run):
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("Usage: recsmith workload sample")
     assert "  recsmith workload sample --tables 856 --seed 0 -o pool.json\n" in done.out
+
+
+def test_the_table_and_json_say_the_same(run: Run):
+    out, raw = run("planners").out, json.loads(run("planners", "--format", "json").out)
+    for each in (*raw["planners"], *raw["cost_models"]):
+        assert each["name"] in out
+        assert each["about"] in out
+    assert "auto (default)" in out
+    assert "analytic (default)" in out
+
+
+def test_help_lists_the_names_of_the_registries(run: Run):
+    assert list(options.PLANNERS) == list(PLANNERS)
+    assert options.TYPES == TYPE_NAMES
+    assert options.KERNELS == KERNEL_NAMES
+    assert list(options.DEVICES) == catalogue()
+    out = "".join(run("plan", "--help").out.split())  # lines break at hyphens too
+    for group in (options.PLANNERS, options.TYPES, options.KERNELS, options.DEVICES):
+        assert options.listed(group).replace(" ", "") in out
