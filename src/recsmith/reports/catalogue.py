@@ -5,7 +5,6 @@ import sys
 from collections.abc import Container, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table as Grid
 
 from recsmith import _plugins
 from recsmith._types import noun
@@ -17,7 +16,7 @@ from recsmith.costs.neural.files import find_model, load_model, shipped_models
 from recsmith.costs.neural.model import PREFIX
 from recsmith.files import Raw, encode
 from recsmith.planning.registry import PLANNERS
-from recsmith.reports.layout import grid, line, plain_line
+from recsmith.reports.layout import Grid, grid, line, plain_line
 from recsmith.units import format_size, format_speed
 
 DEVICES_SCHEMA = "recsmith/devices/1"
@@ -35,7 +34,7 @@ LABEL_WIDTH = 12  # characters: the longest module, `fbgemm_gpu`, and two spaces
 
 def devices_report() -> RenderableType:
     """A row for each device of the catalogue; a dash where no source was found for a figure."""
-    made = grid(left=("device",), right=HEADINGS)
+    made = grid(left=("device",), right=HEADINGS, optional=("host link", "cache", "between"))
     for name in catalogue():
         made.add_row(*_device_row(load_cluster(name)))
     return Group(

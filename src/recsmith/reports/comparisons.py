@@ -8,15 +8,14 @@ from dataclasses import fields
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.table import Table as Grid
-from rich.text import Text
 
 from recsmith.analyses.compare import BASELINE, Comparison, Judgement, PlannerRow
 from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
 from recsmith.analyses.sensitivity import Spread
 from recsmith.errors import printable
 from recsmith.files import Raw, encode, starts_with_schema
-from recsmith.reports.layout import grid, line
+from recsmith.reports.layout import Grid, grid, line
+from recsmith.reports.plans import space_words
 from recsmith.units import counted, format_gap, format_size, format_time
 
 COMPARISON_SCHEMA = "recsmith/comparison/1"
@@ -28,6 +27,7 @@ HEADINGS = (
     "device time\na step", "\na million", "planned\nin", "",
 )  # fmt: skip
 GROUP_HEADINGS = ("group", "sync", "devices", *HEADINGS[2:])  # of sweeps of 2D jobs, whose hosts make way
+OPTIONAL = ("planned\nin", "\na million", "device time\na step", "global\nbatch", "hosts", "sync", "memory", "bound")
 STEPS = "steps are those of the embeddings, predicted, not measured; bounds are proven"
 OUTCOMES = {"infeasible": "infeasible", "not_found": "no plan found", "refused": "refused"}
 
@@ -43,7 +43,7 @@ def comparison_report(comparison: Comparison) -> RenderableType:
         ),
         line("cluster", plan.cluster.describe()),
         line("search", f"under cost model {comparison.judges[0]}; steps are predicted, not measured; gaps are proven"),
-        line("space", plan.bound.space),
+        line("bounds", f"valid for {space_words(plan.bound.space)}"),
         line("verdict", comparison.verdict),
         *_baseline_line(comparison),
         *(line("note", text) for row in comparison.rows for text in _notes(row)),
@@ -51,7 +51,7 @@ def comparison_report(comparison: Comparison) -> RenderableType:
     return Group(*lines, _comparison_grid(comparison))
 
 
-def _baseline_line(comparison: Comparison) -> list[Text]:
+def _baseline_line(comparison: Comparison) -> list[line]:
     """What the best planner's plan would save of the running job's step."""
     rows = {row.name: row for row in comparison.rows if row.judgements}
     best = next((row for row in rows.values() if row.name != BASELINE and row.fits), None)
@@ -78,7 +78,8 @@ def _notes(row: PlannerRow) -> Iterator[str]:
 def _comparison_grid(comparison: Comparison) -> Grid:
     judged = [name for judge in comparison.judges for name in (f"{judge}:\nstep", "\ngap", "\nover best")]
     spread = next(row.sensitivity for row in comparison.rows if row.sensitivity)
-    made = grid(left=("planner",), right=("search", *judged, f"if pooling is off\nby up to {spread.off:.0%}"))
+    off = f"if pooling is off\nby up to {spread.off:.0%}"
+    made = grid(left=("planner",), right=("search", *judged, off), optional=(off, "search", "\ngap", "\nover best"))
     for row in comparison.rows:
         if row.judgements:
             said = [word for judgement in row.judgements for word in _judgement_words(judgement)]
@@ -121,7 +122,7 @@ def sweep_report(sweep: Sweep) -> RenderableType:
     lines = [
         line("workload", f"{counted(len(work.tables), 'table')}, {weights} of weights"),
         line("search", f"planner {sweep.planner}, cost model {sweep.cost_model}; {STEPS}"),
-        line("space", sweep.space),
+        line("bounds", f"valid for {space_words(sweep.space)}"),
         *(line("knee", knee_words(knee, sweep.fixed)) for knee in sweep.knees),
         *(line("note", text) for text in _reasons(sweep)),
     ]
@@ -162,7 +163,7 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
 
 def _points_grid(sweep: Sweep) -> Grid:
     grouped = _is_grouped(sweep)
-    made = grid(left=("device",), right=GROUP_HEADINGS if grouped else HEADINGS, collapse_padding=True)
+    made = grid(left=("device",), right=GROUP_HEADINGS if grouped else HEADINGS, optional=OPTIONAL, tight=True)
     for _, series in groupby(sweep.points, key=lambda p: (p.device, p.per_host, getattr(p, sweep.fixed))):
         for point in series:
             made.add_row(*(_group_cells(point) if grouped else _cells(point)))

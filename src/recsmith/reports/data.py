@@ -15,6 +15,7 @@ from recsmith.units import counted, format_size
 INSPECTION_SCHEMA = "recsmith/inspection/1"
 CHECK_SCHEMA = "recsmith/data-check/1"
 HEADINGS = ("rows", "ids a bag", "empty", "distinct", "reuse", "largest id", "hottest", "repeated", "a distinct bag")
+OPTIONAL = ("hottest", "largest id", "repeated", "a distinct bag", "empty", "bytes")  # columns of narrow terminals
 MOST_FEATURES = 40  # rows of the table
 LARGE_BLOCK = 2**17  # samples of a block: two blocks are more than a window of shuffling needs
 ALL_DENSE = 13  # dense columns whose means are shown
@@ -24,7 +25,7 @@ FEED_SCHEMA = "recsmith/feed/1"
 def figures_report(figures: DataFigures, optimum: Optimum | None) -> RenderableType:
     """What a dataset holds: its samples, labels and dense columns, and a row for each feature."""
     has_bytes = any(each.stored is not None for each in figures.features)
-    made = grid(left=("feature",), right=(*HEADINGS, *(("bytes",) if has_bytes else ())))
+    made = grid(left=("feature",), right=(*HEADINGS, *(("bytes",) if has_bytes else ())), optional=OPTIONAL)
     add_first(made, [_feature_row(each, has_bytes) for each in figures.features], MOST_FEATURES)
     corrupt = f", {figures.corrupt:,} corrupt ones passed over" if figures.corrupt else ""
     dense = ", ".join(f"{name} {mean:.3g}" for name, mean in list(figures.dense.items())[:ALL_DENSE])
@@ -156,6 +157,7 @@ def _ranks(statuses: Sequence[FeedStatus], now: float) -> RenderableType:
     made = grid(
         left=("rank", "engine", "process", "state"),
         right=("samples/s", "waiting", "waited", "ready", "windows", "workers", "lost"),
+        optional=("process", "windows", "ready", "waited"),
     )
     for each in statuses:
         made.add_row(
@@ -173,7 +175,7 @@ def _state(status: FeedStatus, now: float) -> str:
 
 
 def _workers(statuses: Sequence[FeedStatus], now: float) -> RenderableType:
-    made = grid(left=("rank", "worker", "place", "does"), right=("windows", "lag"))
+    made = grid(left=("rank", "worker", "place", "does"), right=("windows", "lag"), optional=("windows",))
     for each in _live(statuses, now):
         for worker in each.workers:
             does = "waits: enough is ready" if worker.window is None else f"window {worker.window}"

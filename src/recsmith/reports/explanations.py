@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.table import Table as Grid
 from rich.text import Text
 
 from recsmith.analyses.alternatives import Alternative
 from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, TableAccount
 from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
-from recsmith.reports.layout import add_first, grid, line
+from recsmith.reports.layout import Grid, add_first, grid, line
 from recsmith.reports.plans import part_words
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads import Table

@@ -5,72 +5,135 @@ lists of plain lines, made of `plain_line`, `plain_row` and `plain_grid`. `show`
 come from files: here they are made safe to print.
 """
 
+import re
+import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import click
 from rich.box import SIMPLE
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
-from rich.table import Table as Grid
+from rich.table import Table
 from rich.text import Text
 
 from recsmith.errors import one_line, printable
 
 LABEL_WIDTH = 9  # characters: the longest label, `workload`, and a space
-WIDEST = 1000  # characters of a line, within which it is asked how many it needs
 FILE_WIDTH = 140  # characters of a line where no terminal gives its width: the widest grid fits
+NARROW = 20  # characters: the least of a line, and of a text behind its label
 
 
 def show(report: RenderableType | list[str]) -> None:
     """Print a report to standard output, names as they are; full lines when it is not a terminal.
 
-    Lines are longer than a narrow terminal where a number would be cut in two otherwise.
+    On a terminal lines are broken between words, and grids that are too wide leave out columns that matter least.
     """
+    console = Console(highlight=False, markup=False, emoji=False)
+    width = max(console.width, NARROW) if console.is_terminal else FILE_WIDTH
     if isinstance(report, list):
-        click.echo(printable("\n".join(report)))
+        lines = report if not console.is_terminal else [each for text in report for each in broken(text, width)]
+        click.echo(printable("\n".join(lines)))
         return
-    settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-    _keep_numbers_whole(report)
-    console = Console(**settings)
-    width = console.width if console.is_terminal else FILE_WIDTH
-    least = Measurement.get(console, console.options.update(max_width=WIDEST), report).minimum
-    console = Console(width=max(width, least), **settings)
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(report)
     click.echo(captured.get(), nl=False)  # rich itself would end the program when the reader goes away
 
 
-def _keep_numbers_whole(renderable: RenderableType) -> None:
-    """Make right columns of grids as wide as their longest word at least."""
-    for part in renderable.renderables if isinstance(renderable, Group) else (renderable,):
-        for column in part.columns if isinstance(part, Grid) else ():
-            if column.justify == "right":
-                texts = (str(cell) for cell in (column.header, *column.cells))
-                column.min_width = max((len(word) for text in texts for word in text.split()), default=1)
+def broken(text: str, width: int) -> list[str]:
+    """A plain line as lines of a width: between words where it can be, what follows indented as its text is."""
+    if len(text) <= width:
+        return [text]
+    label = re.match(r"\s*\S+\s{2,}", text[: LABEL_WIDTH + 8])
+    indent = min(label.end() if label else len(text) - len(text.lstrip()) + 2, width - NARROW)
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, drop_whitespace=True, break_on_hyphens=False)
 
 
-class _Cells(Grid):
-    """A grid whose cells are safe to print."""
+class line:  # noqa: N801 (reads as what it makes, as `grid` does)
+    """A bold label and its text, which goes on under itself where a line ends."""
 
-    def add_row(self, *cells: str) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Add a row; rich would take more than text, and no report has more."""
-        super().add_row(*map(one_line, cells))
+    def __init__(self, label: str, text: str) -> None:
+        self.label, self.text = label, printable(text)
+
+    @property
+    def plain(self) -> str:
+        """All of it on one line."""
+        return f"{self.label:<{LABEL_WIDTH}}{self.text}"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Lines of the console's width."""
+        width = max(options.max_width - LABEL_WIDTH, NARROW)
+        texts = Text(self.text).wrap(console, width, overflow="fold")
+        for number, text in enumerate(texts):
+            text.rstrip()
+            yield Text.assemble((f"{'' if number else self.label:<{LABEL_WIDTH}}", "bold"), text, no_wrap=True)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Any width that leaves room for words."""
+        return Measurement(min(NARROW, options.max_width), min(len(self.plain), options.max_width))
 
 
-def line(label: str, text: str) -> Text:
-    """A bold label and its text."""
-    return Text.assemble((f"{label:<{LABEL_WIDTH}}", "bold"), printable(text))
+class Grid:
+    """Columns under headings: first those that are aligned left, then those aligned right.
+
+    Cells of right columns are never broken. Where a line is too narrow for all columns, those named `optional` leave,
+    the first of them first; then texts of left columns go on in further lines.
+    """
+
+    def __init__(self, left: Sequence[str], right: Sequence[str], optional: Sequence[str], *, tight: bool) -> None:
+        self.headings, self.lefts = (*left, *right), len(left)
+        self.optional, self.tight = optional, tight
+        self.rows: list[tuple[str, ...]] = []
+        self.sections: list[int] = []
+
+    def add_row(self, *cells: str) -> None:
+        """Add a row, whose cells are made safe to print."""
+        self.rows.append(tuple(map(one_line, cells)))
+
+    def add_section(self) -> None:
+        """End a section with a line."""
+        self.sections.append(len(self.rows))
+
+    def table(self, width: int) -> Table:
+        """The columns that fit a width, as rich draws them."""
+        shown = list(range(len(self.headings)))
+        leaving = [number for name in self.optional for number in reversed(shown) if self.headings[number] == name]
+        tight = self.tight or self._least(shown, tight=False) > width
+        while leaving and self._least(shown, tight=tight) > width:
+            shown.remove(leaving.pop(0))
+        made = Table(box=SIMPLE, pad_edge=False, collapse_padding=tight)
+        for number in shown:
+            justify = "left" if number < self.lefts else "right"
+            made.add_column(self.headings[number], justify=justify, overflow="fold", min_width=self._width(number))
+        for number, row in enumerate(self.rows, 1):
+            made.add_row(*(row[column] for column in shown if column < len(row)), end_section=number in self.sections)
+        return made
+
+    def _least(self, shown: Sequence[int], *, tight: bool) -> int:
+        """Characters that columns need: their own, two or three between them, and one at each end."""
+        return sum(map(self._width, shown)) + (2 if tight else 3) * (len(shown) - 1) + 2
+
+    def _width(self, number: int) -> int:
+        """The least width of a column: words of its heading and of texts stay whole, and whole cells of right ones."""
+        cells = [row[number] for row in self.rows if number < len(row)]
+        if number < self.lefts:
+            return min(max((len(word) for cell in cells for word in cell.split()), default=1), NARROW)
+        return max(map(len, (*self.headings[number].split(), *cells)), default=1)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The columns that fit the console."""
+        yield self.table(options.max_width)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """As wide as its columns."""
+        return Measurement.get(console, options, self.table(options.max_width))
 
 
-def grid(*, left: Sequence[str] = (), right: Sequence[str] = (), collapse_padding: bool = False) -> Grid:
-    """An empty grid with these headings: first the columns that are aligned left, then those aligned right."""
-    made = _Cells(box=SIMPLE, pad_edge=False, collapse_padding=collapse_padding)
-    for name in left:
-        made.add_column(name)
-    for name in right:
-        made.add_column(name, justify="right")
-    return made
+def grid(
+    *, left: Sequence[str] = (), right: Sequence[str] = (), optional: Sequence[str] = (), tight: bool = False
+) -> Grid:
+    """An empty grid with these headings. optional: those that may be left out, the first of them first."""
+    return Grid(left, right, optional, tight=tight)
 
 
 def add_first(made: Grid, rows: Sequence[Sequence[str]], most: int) -> None:

@@ -71,7 +71,7 @@ def point_words(point: CurvePoint) -> str:
 def _curve_report(old: Plan, name: str, curve: ReplanCurve, output: str | None) -> RenderableType:
     plans = [point.replanned for point in curve.points if point.replanned is not None]
     first = plans[0].result.plan
-    made = grid(left=(), right=CURVE_HEADINGS)
+    made = grid(right=CURVE_HEADINGS, optional=("share", "than first"))
     for number, point in enumerate(curve.points):
         made.add_row(*_curve_row(point, first.cost.total_s, is_best=number == curve.recommended))
     lines = [

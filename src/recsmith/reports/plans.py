@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table as Grid
 
+from recsmith._types import record
 from recsmith.costs.collectives import synchronisation_of
 from recsmith.costs.protocol import parts_of, rule_of
 from recsmith.files import Raw, encode
@@ -23,14 +23,23 @@ from recsmith.plans import (
     wide_tables,
 )
 from recsmith.plans.diff import Change
-from recsmith.reports.layout import LABEL_WIDTH, add_first, grid, line
-from recsmith.sharding import HOST_KERNELS, NOTED_ON_CUDA
+from recsmith.reports.layout import Grid, add_first, grid, line
+from recsmith.sharding import HOST_KERNELS, NOTED_ON_CUDA, TYPE_NAMES
 from recsmith.units import counted, format_gap, format_size, format_time
 
 RESULT_SCHEMA = "recsmith/result/1"
 MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
-COLUMN_WISE = "column_wise"  # of which the report tells how many tables are not split, as under table_wise
+TABLE_WISE, COLUMN_WISE = "table_wise", "column_wise"  # tables that column_wise does not split lie as under table_wise
 SHOWN = 6  # rows of the busiest ranks, and of the idlest; fewer lines than MOST_DEVICES in all
+SPACE_WORDS = {  # pieces of a bound's space
+    "all types": f"all {len(TYPE_NAMES)} sharding types",
+    "widths any": "any column width",
+    "widths torchrec": "TorchRec's one column width",
+    "kernels fused, dense": "tables in device memory",
+    "memory real": "",
+    "memory torchrec": "TorchRec's accounting of memory",
+    "keep_exact": "no column splits under row-wise optimizers",
+}
 MOST_CHANGES = 40  # rows: about a screen; the tables that move most come first
 MOST_NAMED = 8  # ranks, and widths, of a placement: a row stays on one line
 
@@ -40,11 +49,11 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
 
     run: the search in words, if there was one.
     """
-    judged = f"cost model {plan.cost_model}, predicted; {_dominant_words(plan.cost, plan.cost_model)}"
     lines = [
         line("plan", _plan_words(plan)),
         line("cluster", plan.cluster.describe()),
-        line("step", f"{format_time(plan.cost.total_s)} ({judged})"),
+        line("step", f"{format_time(plan.cost.total_s)} (cost model {plan.cost_model}, predicted)"),
+        line("slowest", slowest_words(slowest_of(plan.cost, plan.cost_model))),
         line("bound", _bound_words(plan)),
     ]
     remarks = (
@@ -93,7 +102,7 @@ def inexact_words(plan: Plan) -> str | None:
     count = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
     return (
         f"{count} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, "
-        f"so training\n{'':<{LABEL_WIDTH}}differs from the unsharded model; --keep-exact forbids it"
+        "so training differs from the unsharded model; --keep-exact forbids it"
     )
 
 
@@ -104,21 +113,22 @@ def wide_text(plan: Plan) -> str | None:
         return None
     count = f"{len(tables)} tables have" if len(tables) > 1 else f"table {tables[0]} has"
     return (
-        f"{count} pieces of more than {NOTED_ON_CUDA:,} columns, for which releases of FBGEMM\n{'':<{LABEL_WIDTH}}"
-        "returned zeros (meta-pytorch/torchrec#3673): check yours, or limit `widths` in constraints"
+        f"{count} pieces of more than {NOTED_ON_CUDA:,} columns, for which releases of FBGEMM returned zeros (meta-pytorch/torchrec#3673): check yours, or limit `widths` in constraints"
     )
 
 
 def _plan_words(plan: Plan) -> str:
-    counts = Counter(placement.sharding_type for placement in plan.placements)
-    whole = sum(1 for placement in plan.placements if placement.sharding_type == COLUMN_WISE and not placement.widths)
-    types = ", ".join(
-        f"{count} {name}" + (f" ({whole} of them whole)" if whole and name == COLUMN_WISE else "")
-        for name, count in counts.most_common()
-    )
+    types = ", ".join(f"{count} {how}" for how, count in Counter(map(_type_words, plan.placements)).most_common())
     tables, weights = counted(len(plan.placements), "table"), format_size(plan.workload.weight_bytes)
     group = " of a sharding group" if plan.cluster.replication else ""
     return f"{tables}, {weights} of weights on {counted(plan.cluster.world_size, 'device')}{group}: {types}"
+
+
+def _type_words(placement: Placement) -> str:
+    """How a table lies: whole, as table_wise is and column_wise without a split, or by which type it is split."""
+    if placement.sharding_type == COLUMN_WISE:
+        return "split by columns" if placement.widths else "whole"
+    return "whole" if placement.sharding_type == TABLE_WISE else placement.sharding_type
 
 
 def _bound_words(plan: Plan) -> str:
@@ -126,7 +136,12 @@ def _bound_words(plan: Plan) -> str:
     if not bound.value_s:
         return f"none ({bound.kind})"
     gap = "the plan lies outside this space" if plan.gap is None else f"at most {format_gap(plan.gap)} above the best"
-    return f"{format_time(bound.value_s)} proven, {gap}\n{'':<{LABEL_WIDTH}}space: {bound.space}"
+    return f"{format_time(bound.value_s)} proven, {gap}\nvalid for: {space_words(bound.space)}"
+
+
+def space_words(space: str) -> str:
+    """The space of a bound in plain words; what is none of the usual stays as it is."""
+    return ", ".join(text for piece in space.split("; ") if (text := SPACE_WORDS.get(piece, piece)))
 
 
 def overfull_words(cost: StepCost) -> str | None:
@@ -138,18 +153,42 @@ def overfull_words(cost: StepCost) -> str | None:
     return f"rank {cost.overfull[0].rank}{more} would need more memory than there is; plan again for this cluster"
 
 
-def _dominant_words(cost: StepCost, cost_model: str) -> str:
-    """The slowest rank of the longest phase, the part that takes most of it, and how far it is above the mean rank."""
+@record
+class Slowest:
+    """What binds a step: the slowest rank of its longest phase.
+
+    step_share: of the step, which the phase takes; None where the step has one phase.
+    part: of the step, which takes most of the rank's time in that phase; part_share: how much of it.
+    over_mean: how much longer the rank takes than the mean rank.
+    """
+
+    rank: int
+    step_share: float | None
+    part: str
+    part_share: float
+    over_mean: float
+
+
+def slowest_of(cost: StepCost, cost_model: str) -> Slowest:
+    """The slowest rank of the longest phase; terminal, page and report say the same of it."""
     parts, rule = parts_of(cost), rule_of(cost, cost_model)
     seconds = rule.phase_seconds(parts)  # (F, W)
     phase = int(seconds.max(axis=1).argmax())
     rank = int(seconds[phase].argmax())
     whole, mean = float(seconds[phase, rank]), float(seconds[phase].mean())
     column = max(rule.phases[phase], key=lambda column: float(parts[rank, column]))
-    share = parts[rank, column] / whole if whole else 0.0
-    of_step = f" {whole / cost.total_s:.0%} of it" if rule.several_phases and cost.total_s else ""
-    over = whole / mean - 1 if mean else 0.0
-    return f"rank {rank} decides{of_step}: {share:.0%} {part_words(PARTS[column])}; {over:.1%} over the mean"
+    return Slowest(
+        rank=rank, step_share=whole / cost.total_s if rule.several_phases and cost.total_s else None,
+        part=PARTS[column], part_share=float(parts[rank, column]) / whole if whole else 0.0,
+        over_mean=whole / mean - 1 if mean else 0.0,
+    )  # fmt: skip
+
+
+def slowest_words(slowest: Slowest) -> str:
+    """The slowest rank in a sentence."""
+    of_step = "" if slowest.step_share is None else f"for {slowest.step_share:.0%} of the step: "
+    mostly = f"mostly {part_words(slowest.part)} ({slowest.part_share:.0%})"
+    return f"{of_step}rank {slowest.rank}, {mostly}; {slowest.over_mean:.1%} over the mean rank"
 
 
 def part_words(part: str) -> str:
@@ -160,7 +199,7 @@ def part_words(part: str) -> str:
 def device_grid(cost: StepCost) -> Grid:
     """Seconds and memory per device; of many devices the busiest and the idlest."""
     names = ("rank", "fwd compute", "bwd compute", "fwd comm", "bwd comm", "wait", "memory", "capacity", "used")
-    made = grid(right=names)
+    made = grid(right=names, optional=("capacity", "wait", "memory"))
     devices = list(cost.per_device)
     if len(devices) <= MOST_DEVICES:
         for device in devices:

@@ -162,7 +162,7 @@ def job_verification_report(found: JobVerification) -> RenderableType:
         line("", "predicted is the real accounting on CPU, and the local batch and its outputs (base)"),
         line("digest", f"{found.plan.digest[:16]}"),
     ]
-    made = grid(right=JOB_COLUMNS)
+    made = grid(right=JOB_COLUMNS, optional=("of it base", "backward", "forward"))
     for rank in found.ranks:
         made.add_row(*_job_row(rank))
     return Group(*lines, made)

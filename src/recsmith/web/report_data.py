@@ -173,16 +173,15 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
     return ShownPlan(
         name=name or plan.workload.name or "plan", digest=plan.digest, planner=plan.planner,
         cost_model=plan.cost_model, cluster=plan.cluster.describe(), total_s=plan.cost.total_s, bound=plan.bound,
-        gap=plan.gap, devices=plan.cost.per_device, notes=tuple(_notes(plan)),
+        gap=plan.gap, devices=plan.cost.per_device, notes=tuple(notes_of(plan)),
     )  # fmt: skip
 
 
-def _notes(plan: Plan) -> Iterator[str]:
-    """What a reader should know besides the figures; terminal reports say the same."""
+def notes_of(plan: Plan) -> Iterator[str]:
+    """What a reader should know besides the figures; the terminal, the page and the report say the same."""
     for text in (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan), wide_text(plan)):
         if text:
-            line = " ".join(text.split())  # those of the terminal are broken into lines
-            yield f"{line[0].upper()}{line[1:]}."
+            yield f"{text[0].upper()}{text[1:]}."
     if plan.extrapolated:
         inputs = ", ".join(f"{name} by {factor:.3g} times" for name, factor in plan.extrapolated.items())
         yield f"The cost model was not trained on such inputs: {inputs} beyond what it has seen."

@@ -4,7 +4,9 @@ from typing import Any, Literal
 
 from recsmith._types import record
 from recsmith.plans import Placement, StepCost
-from recsmith.web.serving.requests import ConstraintsBody
+from recsmith.problems import Space
+from recsmith.reports.plans import Slowest
+from recsmith.web.serving.requests import ConstraintsBody, ProblemChanges
 
 Ending = Literal["done", "failed", "cancelled"]
 EventKind = Literal["queued", "started", "bound", "improved", "done", "failed", "cancelled"]
@@ -136,9 +138,17 @@ class Shelves:
 
 @record
 class PlanView:
-    """A plan to look at: its summary, its cluster, what it must keep, and its placements with rows and columns."""
+    """A plan to look at: its summary, its cluster, what it must keep, and its placements with rows and columns.
+
+    notes: what to know besides, in the sentences of terminal and report. valid_for: the space of the bound in words.
+    devices_per_host: of the cluster's device, where it is one of the catalogue.
+    """
 
     summary: PlanSummary
+    notes: tuple[str, ...]
+    slowest: Slowest
+    valid_for: str
+    devices_per_host: int | None
     cluster: ClusterSummary
     constraints: dict[str, Any]
     data: dict[str, Any]
@@ -154,6 +164,7 @@ class PricedEdit:
     cost: StepCost
     bound_s: float | None
     gap: float | None
+    slowest: Slowest
     overfull: tuple[int, ...]
     broken: tuple[str, ...]
     placements: tuple[Placement, ...]
@@ -178,10 +189,20 @@ class SearchStates:
 
 
 @record
+class Fix:
+    """A change of an impossible problem that may help: in words, and what to change in the request of the search."""
+
+    text: str
+    changes: ProblemChanges | None = None
+    space: Space | None = None
+
+
+@record
 class SearchEvent:
     """One event of a search: `id`, `event` and `data` of a server-sent event; data is this object.
 
-    elapsed_s: since the search started. total_s: of the best plan so far. bound_s: no plan costs less.
+    elapsed_s: since the search started. total_s: of the best plan so far. bound_s: no plan costs less. fixes: what may
+    help where no plan exists.
     """
 
     seq: int
@@ -192,6 +213,7 @@ class SearchEvent:
     waiting: int | None = None
     error: str | None = None
     plan: PlanSummary | None = None
+    fixes: tuple[Fix, ...] = ()
 
 
 @record
@@ -206,9 +228,13 @@ class PlacedOtherwise:
 
 @record
 class SideBySide:
-    """Plans side by side, the first one being what the others are compared with."""
+    """Plans side by side, the first one being what the others are compared with.
+
+    settings: what they were asked for and do not share, by name: a text for each plan.
+    """
 
     plans: tuple[PlanSummary, ...]
+    settings: dict[str, tuple[str, ...]]
     differences: tuple["PlanDifference", ...]
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from recsmith.clusters import Cluster, cluster_to_raw
+from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw
 from recsmith.errors import UsageError
 from recsmith.files import Raw, dump_json
 from recsmith.planning.result import SearchOptions
@@ -13,7 +14,8 @@ from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw
 from recsmith.units import format_time
 from recsmith.web.report import html_of
-from recsmith.web.report_data import report_data
+from recsmith.reports.plans import slowest_of, space_words
+from recsmith.web.report_data import notes_of, report_data
 from recsmith.web.serving import answers, requests, views
 from recsmith.web.serving.calls import Call
 from recsmith.web.serving.pricing import HandPrice
@@ -56,7 +58,7 @@ async def kept(call: Call) -> answers.Shelves:
     """What is kept for this client."""
     session = call.session
     return answers.Shelves(
-        workloads=tuple(views.workload_summary(*each) for each in session.workloads.things.items()),
+        workloads=tuple(views.workload_summary(*each, session) for each in session.workloads.things.items()),
         clusters=tuple(views.cluster_summary(*each) for each in session.clusters.things.items()),
         plans=tuple(views.plan_summary(*each) for each in session.plans.things.items()),
     )
@@ -74,7 +76,9 @@ def keep_read(read: ReadUpload, session: Session) -> answers.Opened:
     """Keep what a file held, and say what it is."""
     held = read.held
     if isinstance(held, Workload):
-        summary = views.workload_summary(session.workloads.put(held), held)
+        key = session.workloads.put(held)
+        session.names[key] = Path(read.name).stem
+        summary = views.workload_summary(key, held, session)
         return answers.Opened(kind="workload", name=read.name, workload=summary)
     if isinstance(held, Cluster):
         return answers.Opened(
@@ -94,7 +98,7 @@ async def sample(call: Call) -> answers.WorkloadSummary:
     changes: dict[str, Any] = {"batch_size": wanted.batch_size, "optimizer": wanted.optimizer}
     given = {name: value for name, value in changes.items() if value is not None}
     made = await call.server.work(lambda: sample_workload(wanted.tables, wanted.seed, **given))
-    return views.workload_summary(call.session.workloads.put(made), made)
+    return views.workload_summary(call.session.workloads.put(made), made, call.session)
 
 
 # --- searches -----------------------------------------------------------------------------------------------------
@@ -105,6 +109,8 @@ async def start_search(call: Call) -> answers.SearchState:
     wanted = call.noun(requests.SearchRequest)
     problem = await call.server.work(_problem, wanted, call)
     name = wanted.name
+    if not name and wanted.workload in call.session.names:  # the file that the client has opened
+        name = f"{call.session.names[wanted.workload]} on {views.short_name(cluster_from_raw(problem['cluster'], 'the cluster'))}"
 
     async def keep(event: Raw) -> answers.PlanSummary:
         plan = await call.server.work(plan_from_raw, event["plan"], "the plan that was found")
@@ -119,7 +125,7 @@ def _problem(wanted: requests.SearchRequest, call: Call) -> Raw:
     settings, session = call.server.settings, call.session
     check_planner(wanted.planner)
     check_cost_model(wanted.cost_model)
-    if not 0 < wanted.time_limit_s <= settings.longest_search_s:
+    if wanted.time_limit_s is not None and not 0 < wanted.time_limit_s <= settings.longest_search_s:
         limit = f"above 0 and at most at {settings.longest_search_s:g} seconds"
         raise UsageError(f"time_limit_s is {wanted.time_limit_s:g}; it must lie {limit}")
     options = SearchOptions(
@@ -186,6 +192,10 @@ async def plan_view(call: Call) -> answers.PlanView:
     found = call.session.plans.get(call.key)
     return answers.PlanView(
         summary=views.plan_summary(call.key, found),
+        notes=tuple(notes_of(found.plan)),
+        slowest=slowest_of(found.plan.cost, found.plan.cost_model),
+        valid_for=space_words(found.plan.bound.space),
+        devices_per_host=views.devices_per_host(found.plan.cluster),
         cluster=views.cluster_summary("", found.plan.cluster),
         constraints=found.plan.constraints,
         data=await call.server.work(plan_data, found.plan),
@@ -204,6 +214,7 @@ async def price_edit(call: Call) -> answers.PricedEdit:
     moved = {move.table for move in edit.moves}
     return answers.PricedEdit(
         cost=found.cost, bound_s=found.bound.value_s, gap=found.gap, broken=found.broken,
+        slowest=slowest_of(found.cost, plan.cost_model),
         overfull=tuple(device.rank for device in found.cost.overfull),
         placements=tuple(each for each in found.placements if each.table in moved),
     )  # fmt: skip
@@ -231,7 +242,13 @@ async def keep_edit(call: Call) -> answers.PlanSummary:
 def _edited(call: Call, plan: Plan, edit: requests.PlanEdit) -> Plan:
     _check_change(plan, edit.changes, call)
     bench = call.server.benches.of(call.key, plan, edit.changes)
-    return bench.plan_of(bench.price(edit.moves))
+    found = bench.price(edit.moves)
+    if found.cost.overfull:
+        ranks = ", ".join(str(device.rank) for device in found.cost.overfull[:MOST_COMPARED])
+        raise UsageError(
+            f"the changed plan needs more memory than device {ranks} has, and no job could run it; move a shard away"
+        )
+    return bench.plan_of(found)
 
 
 async def plan_file(call: Call) -> Attachment:

@@ -75,7 +75,8 @@ class SearchRequest:
 
     workload: a built-in name, or the id of one that is kept here. cluster: `<device>:<per host>[x<hosts>]`, or an id.
     plan: instead of both, the id of a plan whose problem is solved anew. start: whether the search begins with that
-    plan, and so never ends with a worse one. constraints: those of the plan where they are left out. stay: whether the
+    plan, and so never ends with a worse one. constraints: those of the plan where they are left out. time_limit_s: None
+    for a search that goes on until it is done. stay: whether the
     search goes on where its client has gone; otherwise it ends when nobody has asked for it for a while.
     """
 
@@ -91,7 +92,7 @@ class SearchRequest:
     cost_model: str = "analytic"
     seed: int = 0
     iterations: int | None = None
-    time_limit_s: float = 30.0
+    time_limit_s: float | None = 30.0
     stay: bool = False
 
     def __post_init__(self) -> None:

@@ -49,6 +49,7 @@ def search(raw: Raw, tell: Tell) -> Raw:
     workload = workload_from_raw(raw["workload"], "the workload")
     cluster = cluster_from_raw(raw["cluster"], "the cluster")
     space, constraints = constraints_from_raw(raw["constraints"], "the constraints")
+    check_sums(workload, cluster, space)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with contextlib.suppress(RecSmithError):  # which the search will raise, in better words
@@ -72,7 +73,8 @@ def run(raw: Raw, tell: Tell) -> None:
     try:
         tell(search(raw, tell))
     except RecSmithError as error:
-        tell({"kind": "failed", "error": str(error), "exit_code": error.exit_code})
+        words, fixes = in_words_of_the_page(error, raw)
+        tell({"kind": "failed", "error": words, "exit_code": error.exit_code, "fixes": fixes})
     except KeyboardInterrupt:
         sentence = "stopped before a plan was found"
         tell({"kind": "failed", "error": sentence, "exit_code": NoPlanFound.exit_code})

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from recsmith.files import Raw
-from recsmith.web.serving.answers import Ending, EventKind, PlanSummary, SearchEvent, SearchState
+from recsmith.files import Given, Raw, decode
+from recsmith.web.serving.answers import Ending, EventKind, Fix, PlanSummary, SearchEvent, SearchState
 from recsmith.web.serving.settings import Refused, Settings
 
 ENDINGS: tuple[EventKind, ...] = ("done", "failed", "cancelled")
@@ -234,7 +234,9 @@ class Searches:
         assert process is not None
         search.process, search.started = process, time.monotonic()
         search.tell("started")
-        limit_s = search.problem["time_limit_s"] + self.settings.grace_s
+        longest_s = search.problem["time_limit_s"] or self.settings.longest_search_s
+        limit_s = longest_s + self.settings.grace_s
+        late = asyncio.get_running_loop().call_later(longest_s, process.interrupt)  # it ends with its best plan then
         try:
             async with asyncio.timeout(limit_s):
                 async for event in process.search(search.problem):
@@ -242,6 +244,7 @@ class Searches:
         except TimeoutError:
             self._end(search, "failed", error=f"the search took more than {limit_s:g} s and was ended; ask for less")
         finally:
+            late.cancel()
             search.process = None
             await process.end()
         if not search.has_ended:
@@ -252,7 +255,8 @@ class Searches:
         if event["kind"] == "done":
             self._end(search, "done", plan=await search.keep(event))
         elif event["kind"] == "failed":
-            self._end(search, "failed", error=event["error"])
+            fixes = tuple(decode(Fix, each, Given.of("a fix", "")) for each in event.get("fixes", ()))
+            self._end(search, "failed", error=event["error"], fixes=fixes)
         else:
             search.tell(event.pop("kind"), **event)
 

@@ -66,6 +66,7 @@ class Session:
     workloads: Shelf[Workload]
     clusters: Shelf[Cluster]
     plans: Shelf[KeptPlan]
+    names: dict[str, str] = field(default_factory=dict[str, str])  # of files, by the id of what they held
     used: float = field(default_factory=time.monotonic)
 
     @classmethod

@@ -9,7 +9,9 @@ from recsmith.clusters import Cluster, catalogue, named_cluster
 from recsmith.files import Raw, encode
 from recsmith.plans import Placement, Plan, PlanDiff, describe_kernel, diff, inexact_tables
 from recsmith.reports.catalogue import Named, cost_models, planners
+from recsmith.problems import constraints_from_raw
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
+from recsmith.units import format_size
 from recsmith.web.serving import answers
 from recsmith.web.serving.sessions import KeptPlan, Session
 from recsmith.web.serving.settings import Settings
@@ -46,10 +48,11 @@ def _choice(named: Named) -> answers.NamedChoice:
     return answers.NamedChoice(name=named.name, about=named.about, needs=named.needs)
 
 
-def workload_summary(key: str, workload: Workload) -> answers.WorkloadSummary:
-    """A workload in figures."""
+def workload_summary(key: str, workload: Workload, session: Session | None = None) -> answers.WorkloadSummary:
+    """A workload in figures; it is called as its file is, where a client has opened one."""
+    name = session.names.get(key) if session else None
     return answers.WorkloadSummary(
-        id=key, name=workload.name or key, tables=len(workload.tables), weight_bytes=workload.weight_bytes,
+        id=key, name=name or workload.name or key, tables=len(workload.tables), weight_bytes=workload.weight_bytes,
         batch_size=workload.batch_size, optimizer=workload.optimizer,
     )  # fmt: skip
 
@@ -79,11 +82,17 @@ def plan_summary(key: str, kept: KeptPlan) -> answers.PlanSummary:
     )  # fmt: skip
 
 
+def devices_per_host(cluster: Cluster) -> int | None:
+    """How many devices a host of the cluster's kind holds, where the catalogue knows it."""
+    known = named_cluster(cluster.device.name) if cluster.device.name in catalogue() else None
+    return known.local_world_size if known else None
+
+
 def kept_plan(plan: Plan, name: str, origin: str, run: Raw | None = None) -> KeptPlan:
     """A plan as a session keeps it. run: the event that ended its search."""
     facts = {key: run[key] for key in ("elapsed_s", "iterations", "truncated")} if run else {}
     notes = tuple(run["notes"]) if run else ()
-    shown = name or f"{plan.workload.name or 'workload'} on {plan.cluster.describe().partition(',')[0]}"
+    shown = name or f"{plan.workload.name or 'workload'} on {short_name(plan.cluster)}"
     return KeptPlan(name=shown[:200], origin=origin, plan=plan, made=time.time(), notes=notes, **facts)
 
 
@@ -93,10 +102,41 @@ def side_by_side(keys: tuple[str, ...], session: Session) -> answers.SideBySide:
     pairs = zip(keys, kept, strict=True)
     return answers.SideBySide(
         plans=tuple(plan_summary(key, each) for key, each in pairs),
+        settings=_unlike([_settings(each.plan) for each in kept]),
         differences=tuple(
             _difference(key, diff(kept[0].plan, each.plan)) for key, each in zip(keys[1:], kept[1:], strict=True)
         ),
     )
+
+
+def _settings(plan: Plan) -> dict[str, str]:
+    """What a plan was asked for, in words."""
+    space, limits = constraints_from_raw(plan.constraints, "plan")
+    per_rank = {"most tables or bytes of a device": limits.per_rank} if limits.per_rank else {}
+    rules = {f"rule for {rule.tables}": rule for rule in limits.rules}
+    groups = {"together": limits.together, "apart": limits.apart}
+    return {
+        "sharding types": ", ".join(space.types), "column widths": space.widths, "kernels": ", ".join(space.kernels),
+        "accounting of memory": limits.memory, "keep exact": "yes" if limits.keep_exact else "no",
+        "optimizer": plan.workload.optimizer, "memory of a device": format_size(min(plan.cluster.hbm_per_rank)),
+        "reserve": format_size(plan.cluster.reserve_bytes), "planner": plan.planner, "cost model": plan.cost_model,
+        **{name: ", ".join(f"{key} {value}" for key, value in encode(rule).items() if value and key != "tables")
+           for name, rule in rules.items()},
+        **{name: "; ".join(", ".join(each.tables) for each in some) for name, some in groups.items() if some},
+        **{name: "; ".join(map(str, map(encode, some))) for name, some in per_rank.items()},
+    }  # fmt: skip
+
+
+def _unlike(settings: list[dict[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Settings in which plans differ; a dash where one has none."""
+    names = dict.fromkeys(name for each in settings for name in each)
+    found = {name: tuple(each.get(name, "-") for each in settings) for name in names}
+    return {name: values for name, values in found.items() if len(set(values)) > 1}
+
+
+def short_name(cluster: Cluster) -> str:
+    """A cluster in a word, such as h100:8x2."""
+    return cluster.describe().partition(",")[0]
 
 
 def _difference(key: str, change: PlanDiff) -> answers.PlanDifference:
