@@ -1,6 +1,7 @@
 """The `recsmith` command: a lazy group, and one place where errors become messages and exit codes."""
 
 import os
+import re
 import sys
 import warnings
 from importlib import import_module
@@ -10,37 +11,49 @@ import click
 
 from recsmith._version import __version__
 from recsmith.cli.printing import note, say
-from recsmith.errors import NoPlanFound, RecSmithError, printable
+from recsmith.errors import NoPlanFound, RecSmithError
 
-COMMANDS = {  # name: the module of recsmith.cli that holds it, and what `recsmith --help` says
-    "plan": ("plan", "Find a sharding plan for a workload on a cluster."),
-    "simulate": ("plans", "Price a plan: cost, bound and gap under a cost model."),
-    "serve": ("web", "Plan in a browser: a page on this machine, and its JSON API."),
-    "compare": ("compare", "Compare planners, and the plan that runs today."),
-    "sweep": ("compare", "Plan for several numbers of devices, and show where more stop to pay."),
-    "compress": ("compress", "Propose tables that are stored smaller, and plan them."),
-    "replan": ("replan", "Plan anew from the plan of a running job, without moving much."),
-    "explain": ("plans", "Explain what binds the step of a plan, and one table's alternatives."),
-    "report": ("web", "Write a page with charts of a plan, which opens without a network."),
-    "import": ("plans", "Make a plan file of the plan that a job runs today."),
-    "verify": ("verify", "Measure plans on this machine beside what was predicted."),
-    "diff": ("plans", "Show what changed between two plans."),
-    "data": ("data", "Look at training data, check it, or generate some whose truth is known."),
-    "reshard": ("replan", "Move a checkpoint to the shards of another plan."),
-    "workload": ("catalogue", "Make workloads: sample tables like those of a production model."),
-    "schema": ("catalogue", "Print the JSON Schema of a file."),
-    "measure": ("measure", "Measure embedding kernels and all-to-alls: the ground truth of cost models."),
-    "learn": ("learn", "Train cost models on measurements."),
-    "bench": ("bench", "Benchmarks: planners side by side, measured on hardware."),
-    "train": ("train", "Train a recommendation model on TorchRec, under a plan."),
-    "feed": ("train", "See how the workers do that read data for a training job."),
-    "capture": ("predict", "Capture some steps of a training job, to predict others from."),
-    "predict": ("predict", "Predict the time of a whole training step, and what would make it shorter."),
-    "evaluate": ("train", "Score a trained model on test data."),
-    "devices": ("catalogue", "List the devices of the catalogue, with their figures."),
-    "planners": ("catalogue", "List the planners and cost models, and what they need."),
-    "doctor": ("catalogue", "Check the installation of PyTorch, FBGEMM and TorchRec."),
+GROUPS = {  # of `recsmith --help`: each command's module of recsmith.cli, and what it does
+    "Plan": {
+        "plan": ("plan", "Find a sharding plan for a workload on a cluster."),
+        "serve": ("web", "Plan in a browser: a page on this machine, and its JSON API."),
+        "compare": ("compare", "Compare planners, and the plan that runs today."),
+        "sweep": ("compare", "Plan for several numbers of devices, and show where more stop to pay."),
+        "replan": ("replan", "Plan anew from the plan of a running job, without moving much."),
+        "compress": ("compress", "Propose tables that are stored smaller, and plan them."),
+    },
+    "Look at plans": {
+        "simulate": ("plans", "Price a plan: cost, bound and gap under a cost model."),
+        "explain": ("plans", "Explain what binds the step of a plan, and one table's alternatives."),
+        "diff": ("plans", "Show what changed between two plans."),
+        "report": ("web", "Write a page with charts of a plan, which opens without a network."),
+        "import": ("plans", "Make a plan file of the plan that a job runs today."),
+    },
+    "Train": {
+        "train": ("train", "Train a recommendation model on TorchRec, under a plan."),
+        "evaluate": ("train", "Score a trained model on test data."),
+        "data": ("data", "Look at training data, check it, or generate some whose truth is known."),
+        "feed": ("train", "See how the workers do that read data for a training job."),
+        "reshard": ("replan", "Move a checkpoint to the shards of another plan."),
+    },
+    "Predict and measure": {
+        "capture": ("predict", "Capture some steps of a training job, to predict others from."),
+        "predict": ("predict", "Predict the time of a whole training step, and what would make it shorter."),
+        "verify": ("verify", "Measure plans on this machine beside what was predicted."),
+        "measure": ("measure", "Measure embedding kernels and all-to-alls: the ground truth of cost models."),
+        "learn": ("learn", "Train cost models on measurements."),
+        "bench": ("bench", "Benchmarks: planners side by side, measured on hardware."),
+    },
+    "Lists and files": {
+        "devices": ("catalogue", "List the devices of the catalogue, with their figures."),
+        "planners": ("catalogue", "List the planners and cost models, and what they need."),
+        "workload": ("catalogue", "Make workloads: sample tables like those of a production model."),
+        "schema": ("catalogue", "Print the JSON Schema of a file."),
+        "doctor": ("catalogue", "Check the installation of PyTorch, FBGEMM and TorchRec."),
+    },
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+LONGEST = max(map(len, COMMANDS))
 SEARCHING = ("plan", "compare", "sweep", "replan")  # commands whose searches take options that narrow them
 
 
@@ -54,19 +67,22 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command when it is used."""
         if cmd_name not in COMMANDS:
-            return None
+            from recsmith.files import did_you_mean
+
+            raise click.UsageError(f"there is no command '{cmd_name}'{did_you_mean(cmd_name, list(COMMANDS))}", ctx)
         return getattr(import_module(f"recsmith.cli.{COMMANDS[cmd_name][0]}"), f"{cmd_name}_command")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, from their one-line descriptions."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+        """The commands in groups, from their one-line descriptions."""
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(LONGEST), about) for name, (_, about) in group.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="recsmith")
 def app() -> None:
-    """Sharding plans for recommendation models: in seconds, on a laptop, with a proven bound."""
+    """Plan, predict and train recommendation models whose tables outgrow a device: in seconds, with a proven bound."""
 
 
 def main() -> NoReturn:
@@ -77,9 +93,7 @@ def main() -> NoReturn:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
-        cast(Any, error).message = printable(error.message)  # which quotes the command line
-        error.show()
-        sys.exit(error.exit_code)
+        _fail(_usage(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _fail(_interrupted(sys.argv[1:2]), NoPlanFound.exit_code)
     except BrokenPipeError:  # the reader of stdout went away, as `head` does
@@ -109,6 +123,15 @@ def _run() -> None:
     with app.make_context("recsmith", sys.argv[1:]) as context:
         app.invoke(context)
     sys.stdout.flush()
+
+
+def _usage(error: click.ClickException) -> str:
+    """What click found wrong with the command line, as our own errors put it: rule, values, and where to look."""
+    message = re.sub(r"\.? Did you", "; did you", error.format_message().strip().rstrip("."))
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context else "recsmith"
+    see = f" See {command} --help" if message.endswith("?") else f"; see {command} --help"
+    return f"{message[:1].lower()}{message[1:]}{see}"
 
 
 def _interrupted(command: list[str]) -> str:

@@ -5,7 +5,10 @@ import click
 from recsmith.cli.options import force_option, format_option
 from recsmith.cli.printing import note, print_as, print_json, show_report
 
-NOUNS = ("workload", "cluster", "constraints", "plan", "result", "comparison", "sweep", "explanation", "run")
+NOUNS = (  # files that people write, and those that RecSmith writes
+    "workload", "cluster", "constraints", "plan", "run", "dataset", "model", "train-bench",
+    "result", "comparison", "sweep", "explanation",
+)  # fmt: skip
 
 
 @click.command(name="devices")
@@ -40,10 +43,13 @@ def planners_command(format_: str) -> None:
 @click.command(name="schema")
 @click.argument("noun", type=click.Choice(NOUNS))
 def schema_command(noun: str) -> None:
-    """Print the JSON Schema of a file, such as of a workload; that of a run says what each key means.
+    """Print the JSON Schema of a file: one that people write (workload to train-bench), or that RecSmith writes.
+
+    That of a run says what each key means.
 
     \b
     recsmith schema workload > workload.schema.json
+    recsmith schema run > run.schema.json
     """
     import json
 
@@ -56,15 +62,20 @@ def schema_command(noun: str) -> None:
 def doctor_command() -> None:
     """Check the installation: versions, and whether PyTorch, FBGEMM and TorchRec belong together.
 
-    Planning needs none of the three; exit code 2 says that what runs in TorchRec would fail.
+    Planning needs none of the three, so that an installation without them is sound. Exit code 2 says that they are
+    there and do not belong together: what runs in TorchRec would fail.
     """
+    from recsmith._install import TRIO
     from recsmith.adapters.installed import require_torchrec, tried, trio_versions
     from recsmith.reports.catalogue import installation_lines
 
     found = trio_versions()
     show_report(installation_lines(found))
+    if not any(found.values()):
+        show_report([f"training, and plans inside a job, need TorchRec: {TRIO}"])
+        return
     require_torchrec()
-    click.echo(f"the trio belongs together: recsmith.torchrec and verify --torchrec work; {tried(found)}")
+    show_report([f"the trio belongs together: recsmith.torchrec and verify --torchrec work; {tried(found)}"])
 
 
 @click.group(name="workload")

@@ -7,6 +7,7 @@ import click
 
 from recsmith._plugins import PLANNERS
 from recsmith.cli.options import (
+    GroupedCommand,
     PluginOption,
     force_option,
     format_option,
@@ -28,7 +29,7 @@ from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.units import counted
 
 
-@click.command(name="compare")
+@click.command(name="compare", cls=GroupedCommand)
 @click.argument("workload")
 @problem_options
 @click.option(
@@ -75,7 +76,7 @@ def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tup
     return tuple(map(int, listed))
 
 
-@click.command(name="sweep")
+@click.command(name="sweep", cls=GroupedCommand)
 @click.argument("workload")
 @click.option("--devices", callback=_counts, required=True, metavar="N,M", help="Numbers of devices, in whole hosts.")
 @click.option(

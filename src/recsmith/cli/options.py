@@ -1,5 +1,6 @@
 """Options that several commands share, under the same names everywhere, and what is read from them."""
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -23,6 +24,17 @@ DEVICES = (
     "v100-32",
 )  # fmt: skip
 
+OPTION_GROUPS = {  # of commands that search: the names of options under the titles of `--help`
+    "Problem": ("workload", "cluster", "devices", "device", "per_host", "batch_size", "global_batch", "hbm", "reserve",
+                "optimizer", "memory", "baseline"),
+    "2D jobs": ("group_size", "steps_per_sync", "inter_host_allreduce"),
+    "What a plan may do": ("types", "widths", "kernels", "cache_factors", "keep_exact"),
+    "What a plan must keep": ("constraints", "pin", "pin_tables", "max_moved", "curve", "steps_left", "link"),
+    "Search": ("planner", "planners", "cost_model", "judges", "iterations", "time_limit", "seed", "prove"),
+    "The step of --objective step_time": ("objective", "step", "machine"),
+    "Output": ("output", "force", "format_"),
+}  # fmt: skip
+BEGINNING = 1024  # bytes of a file that say whether it is a plan
 MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
 Quantity = TypeVar("Quantity", int, float)
@@ -47,6 +59,23 @@ class PluginOption(click.Option):
         record = super().get_help_record(ctx)
         offered = plugin_names(self.group)
         return (record[0], f"{record[1]} Of other packages: {', '.join(offered)}.") if record and offered else record
+
+
+class GroupedCommand(click.Command):
+    """A command with so many options that its help lists them in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options under the title of their group."""
+        records: dict[str, list[tuple[str, str]]] = {title: [] for title in (*OPTION_GROUPS, "Other")}
+        titles = {name: title for title, names in OPTION_GROUPS.items() for name in names}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx)
+            if record is not None and isinstance(option, click.Option):
+                records[titles.get(option.name or "", "Other")].append(record)
+        for title, some in records.items():
+            if some:
+                with formatter.section(title):
+                    formatter.write_dl(some)
 
 
 def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -222,6 +251,20 @@ def read_cluster(name: str, options: dict[str, Any]) -> Any:
     return load_cluster(name).with_memory(options["hbm"], options["reserve"])
 
 
+def tables_of(workload: str) -> Any:
+    """The workload of a plan's file, where one is named; what else is named stays as it is."""
+    from pathlib import Path
+
+    from recsmith.plans import PLAN_FILE, load_plan
+
+    path = Path(workload)
+    if not path.is_file():
+        return workload
+    with path.open("rb") as file:
+        beginning = file.read(BEGINNING)
+    return load_plan(workload).workload if re.match(PLAN_FILE, beginning) else workload
+
+
 def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -> dict[str, Any]:
     """The values of `shape_options` as the arguments `workload`, `constraints` and `space`."""
     from dataclasses import replace
@@ -245,5 +288,5 @@ def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -
         "constraints": replace(
             given, memory=options["memory"], rules=(*given.rules, *pins), keep_exact=options["keep_exact"]
         ),
-        "workload": load_workload(workload, batch_size=batch_size, optimizer=options["optimizer"]),
+        "workload": load_workload(tables_of(workload), batch_size=batch_size, optimizer=options["optimizer"]),
     }

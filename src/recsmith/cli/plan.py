@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import (
+    GroupedCommand,
     force_option,
     format_option,
     inputs_of,
@@ -21,7 +22,7 @@ ADAPT = (
 )
 
 
-@click.command(name="plan")
+@click.command(name="plan", cls=GroupedCommand)
 @click.argument("workload")
 @problem_options
 @search_options

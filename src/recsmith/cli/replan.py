@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import (
+    GroupedCommand,
     force_option,
     format_option,
     inputs_of,
@@ -30,7 +31,7 @@ from recsmith.reports.progress import moving_words
 LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
 
 
-@click.command(name="replan")
+@click.command(name="replan", cls=GroupedCommand)
 @click.argument("old")
 @replan_options
 @click.option("--max-moved", metavar="SIZE", help="The most that may move: 200GiB, or a share of what stays (5%).")

@@ -165,7 +165,7 @@ def _times(seconds: Sequence[float]) -> tuple[str, ...]:
 
 def _alternatives_grid(alternatives: Sequence[Alternative]) -> Grid:
     """The cheapest options, the present one, and the best of each type; those that differ in type alone share a row."""
-    made = grid(left=("", "sharding", "columns", "kernel", "ranks"), right=("step", "change"))
+    made = grid(left=("", "sharding", "columns", "kernel", "ranks"), right=("step", "change"), optional=("kernel",))
     rows = [list(same) for _, same in groupby(alternatives, key=_all_but_type)]
     shown: set[str] = set()
     hidden = 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import click
 from rich.box import SIMPLE
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -20,13 +20,14 @@ from recsmith.errors import one_line, printable
 
 LABEL_WIDTH = 9  # characters: the longest label, `workload`, and a space
 FILE_WIDTH = 140  # characters of a line where no terminal gives its width: the widest grid fits
+FEWEST = 4  # characters of a column of texts, which goes on in further lines
 NARROW = 20  # characters: the least of a line, and of a text behind its label
 
 
 def show(report: RenderableType | list[str]) -> None:
     """Print a report to standard output, names as they are; full lines when it is not a terminal.
 
-    On a terminal lines are broken between words, and grids that are too wide leave out columns that matter least.
+    On a terminal lines are broken between words, and grids that are too wide leave out the columns that matter least.
     """
     console = Console(highlight=False, markup=False, emoji=False)
     width = max(console.width, NARROW) if console.is_terminal else FILE_WIDTH
@@ -34,6 +35,9 @@ def show(report: RenderableType | list[str]) -> None:
         lines = report if not console.is_terminal else [each for text in report for each in broken(text, width)]
         click.echo(printable("\n".join(lines)))
         return
+    parts = report.renderables if isinstance(report, Group) else (report,)
+    grids = [part for part in parts if isinstance(part, Grid)]
+    width = max([width, *(each.needs(width) for each in grids)])  # where columns that must stay are wider
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(report)
@@ -86,6 +90,11 @@ class Grid:
         self.rows: list[tuple[str, ...]] = []
         self.sections: list[int] = []
 
+    @property
+    def row_count(self) -> int:
+        """How many rows it has."""
+        return len(self.rows)
+
     def add_row(self, *cells: str) -> None:
         """Add a row, whose cells are made safe to print."""
         self.rows.append(tuple(map(one_line, cells)))
@@ -96,18 +105,43 @@ class Grid:
 
     def table(self, width: int) -> Table:
         """The columns that fit a width, as rich draws them."""
-        shown = list(range(len(self.headings)))
-        leaving = [number for name in self.optional for number in reversed(shown) if self.headings[number] == name]
-        tight = self.tight or self._least(shown, tight=False) > width
-        while leaving and self._least(shown, tight=tight) > width:
-            shown.remove(leaving.pop(0))
+        shown, tight = self._shown(width)
         made = Table(box=SIMPLE, pad_edge=False, collapse_padding=tight)
-        for number in shown:
+        for number, chars in self._widths(shown, width, tight=tight).items():
             justify = "left" if number < self.lefts else "right"
-            made.add_column(self.headings[number], justify=justify, overflow="fold", min_width=self._width(number))
+            made.add_column(self.headings[number], justify=justify, overflow="fold", width=chars)
         for number, row in enumerate(self.rows, 1):
             made.add_row(*(row[column] for column in shown if column < len(row)), end_section=number in self.sections)
         return made
+
+    def needs(self, width: int) -> int:
+        """The least width of the columns that are shown at a width: more than that, where too many must stay."""
+        shown, tight = self._shown(width)
+        texts = sum(max(self._width(number) - FEWEST, 0) for number in shown if number < self.lefts)
+        return self._least(shown, tight=tight) - texts
+
+    def _shown(self, width: int) -> tuple[list[int], bool]:
+        """Which columns are shown at a width, and whether they stand closer together."""
+        shown = list(range(len(self.headings)))
+        leaving = [number for name in self.optional for number in reversed(shown) if self.headings[number] == name]
+        loose = sum(map(self._longest, shown[self.lefts :])) + self._least(shown[: self.lefts], tight=False)
+        tight = self.tight or loose + 3 * (len(shown) - self.lefts) > width
+        while leaving and self._least(shown, tight=tight) > width:
+            shown.remove(leaving.pop(0))
+        return shown, tight
+
+    def _widths(self, shown: Sequence[int], width: int, *, tight: bool) -> dict[int, int]:
+        """Characters of each column: what it needs, and of what is left a character each in turns, up to its texts."""
+        widths = {number: self._width(number) for number in shown}
+        room = width - self._least(shown, tight=tight)
+        wanted = {number: self._longest(number) for number in shown}
+        while room > 0 and (growing := [number for number in shown if widths[number] < wanted[number]][:room]):
+            widths |= {number: widths[number] + 1 for number in growing}
+            room -= len(growing)
+        while room < 0 and (texts := [n for n in shown if n < self.lefts and widths[n] > FEWEST]):
+            widths[max(texts, key=lambda n: widths[n])] -= 1
+            room += 1
+        return widths
 
     def _least(self, shown: Sequence[int], *, tight: bool) -> int:
         """Characters that columns need: their own, two or three between them, and one at each end."""
@@ -115,10 +149,17 @@ class Grid:
 
     def _width(self, number: int) -> int:
         """The least width of a column: words of its heading and of texts stay whole, and whole cells of right ones."""
-        cells = [row[number] for row in self.rows if number < len(row)]
+        texts = self.headings[number].split()
         if number < self.lefts:
-            return min(max((len(word) for cell in cells for word in cell.split()), default=1), NARROW)
-        return max(map(len, (*self.headings[number].split(), *cells)), default=1)
+            words = (word for cell in self._cells(number) for word in cell.split())
+            return min(max(map(len, (*texts, *words)), default=1), NARROW)
+        return max(map(len, (*texts, *self._cells(number))), default=1)
+
+    def _longest(self, number: int) -> int:
+        return max(map(len, (*self.headings[number].splitlines(), *self._cells(number))), default=1)
+
+    def _cells(self, number: int) -> list[str]:
+        return [row[number] for row in self.rows if number < len(row)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The columns that fit the console."""

@@ -113,7 +113,8 @@ def wide_text(plan: Plan) -> str | None:
         return None
     count = f"{len(tables)} tables have" if len(tables) > 1 else f"table {tables[0]} has"
     return (
-        f"{count} pieces of more than {NOTED_ON_CUDA:,} columns, for which releases of FBGEMM returned zeros (meta-pytorch/torchrec#3673): check yours, or limit `widths` in constraints"
+        f"{count} pieces of more than {NOTED_ON_CUDA:,} columns, for which releases of FBGEMM returned zeros "
+        "(meta-pytorch/torchrec#3673): check yours, or limit `widths` in constraints"
     )
 
 

@@ -55,7 +55,7 @@ def term_words(name: str) -> str:
 def sweep_report(rows: Sequence[tuple[int, Prediction]]) -> RenderableType:
     """Steps of several batch sizes side by side."""
     names = ("batch a rank", "step", "samples/s", "active", "communication alone", "idle", "largest term")
-    made = grid(right=names, optional=("idle", "active", "communication alone"))
+    made = grid(right=names, optional=("idle", "active", "communication alone", "largest term"))
     for batch, found in rows:
         worst = max(found.ranks, key=lambda each: each.active_s)
         rate = batch * len(found.ranks) / found.step_s

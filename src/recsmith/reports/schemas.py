@@ -7,25 +7,33 @@ from recsmith.analyses.compare import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
 from recsmith.analyses.scaling import Knee, Point
 from recsmith.clusters.files import cluster_schema, plain_cluster_schema
+from recsmith.data.dataset import FORMATS, TransformedSpec
+from recsmith.data.dataset import SCHEMA as DATASET_SCHEMA
 from recsmith.files import Raw, json_schema
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
+from recsmith.prediction.models import MODEL_SCHEMA, Model
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA, ConstraintsFile
 from recsmith.reports.comparisons import COMPARISON_SCHEMA, SWEEP_SCHEMA
 from recsmith.reports.explanations import EXPLANATION_SCHEMA
 from recsmith.reports.plans import RESULT_SCHEMA
 from recsmith.sharding import Shard
 from recsmith.training.reference import run_schema
+from recsmith.training.variants import SCHEMA as BENCH_SCHEMA
+from recsmith.training.variants import TrainBench
 from recsmith.workloads import workload_schema
 
 
 def schema_of(noun: str) -> Raw:
-    """The schema of a noun: workload, cluster, constraints, plan, result, comparison, sweep, explanation or run."""
+    """The schema of the files of a noun: what people write and RecSmith reads first, then what it writes."""
     return {
         "workload": workload_schema,
         "cluster": cluster_schema,
         "constraints": _constraints,
         "plan": _plan,
+        "dataset": _dataset,
+        "model": lambda: _noun(MODEL_SCHEMA, Model),
+        "train-bench": lambda: _noun(BENCH_SCHEMA, TrainBench),
         "result": _result,
         "comparison": _comparison,
         "sweep": _sweep,
@@ -37,6 +45,34 @@ def schema_of(noun: str) -> Raw:
 def _constraints() -> Raw:
     lists = {field.name: json_schema(field.type) for field in fields(ConstraintsFile)}
     return _file(CONSTRAINTS_SCHEMA, {}, lists)
+
+
+def _noun(schema: str, noun: type) -> Raw:
+    """A file whose fields are those of a noun."""
+    made = json_schema(noun)
+    properties = {"schema": {"const": schema}, **made["properties"]}
+    return {**made, "properties": properties, "required": ["schema", *made.get("required", [])]}
+
+
+def _dataset() -> Raw:
+    """A spec of data: the fields of its format, and transforms with what becomes of samples that have no outcome."""
+    transforms: Raw = json_schema(TransformedSpec)["properties"]
+    about_wrong = {name: transforms[name] for name in ("wrong", "max_wrong")}
+    formats: list[Raw] = []
+    definitions: Raw = {}
+    for word, (noun, _) in FORMATS.items():
+        made = json_schema(noun)
+        definitions |= made.pop("$defs", {})
+        own = {"schema": {"const": DATASET_SCHEMA}, "format": {"const": word}, "transforms": {"type": "array"}}
+        formats.append(
+            {
+                **made,
+                "properties": {**own, **about_wrong, **made["properties"]},
+                "required": ["format", *made.get("required", [])],
+            }
+        )
+    properties = {"schema": {"const": DATASET_SCHEMA}, "format": {"enum": list(FORMATS)}}
+    return {"type": "object", "properties": properties, "required": ["format"], "oneOf": formats, "$defs": definitions}
 
 
 def _plan() -> Raw:

@@ -50,9 +50,22 @@ class Model:
         )  # fmt: skip
 
 
+BUILT_IN = {  # by the names of their workloads
+    # MLCommons training, recommendation_v2/torchrec_dlrm/README.md: its dense_arch, over_arch and dcn_* arguments
+    "dlrm-v2": Model(
+        kind="dlrm_dcn", name="dlrm-v2", bottom=(512, 256), top=(1024, 1024, 512, 256), cross_layers=3, cross_rank=512
+    ),
+    # facebookresearch/dlrm, README.md: arch-mlp-bot and arch-mlp-top of its Criteo benchmarks
+    "criteo-kaggle": Model(kind="dlrm", name="criteo-kaggle", bottom=(512, 256, 64), top=(512, 256)),
+    "criteo-1tb": Model(kind="dlrm", name="criteo-1tb", bottom=(512, 256), top=(512, 512, 256)),
+}
+
+
 def load_model(source: Source) -> Model:
-    """The model of a YAML or JSON file; UsageError or CorruptFile where it is none."""
+    """The model of a built-in name, or of a YAML or JSON file; UsageError or CorruptFile where it is none."""
     name = source_text(source, "a model")
+    if name in BUILT_IN:
+        return BUILT_IN[name]
     raw: dict[str, Any] = parse(read_text(name), name)
     if str(raw.get("schema", "")).startswith("recsmith/") and raw["schema"] != MODEL_SCHEMA:
         raise UsageError(f"'{name}' is of schema {raw['schema']}; a model is {MODEL_SCHEMA} (docs/predict.md)")

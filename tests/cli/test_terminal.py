@@ -1,0 +1,198 @@
+"""Every table of every command in a narrow and in a usual terminal: no cell is cut, and lines end within it."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from support.build import cluster, placed, plan_of, table, workload
+from support.printed import line_of, text_of
+
+from recsmith import plan
+from recsmith.cli.app import COMMANDS, app
+from recsmith.plans import save_plan
+from recsmith.reports import layout
+from recsmith.reports.plans import plan_report
+
+WIDTHS = (80, 120)
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+FAST = ("--planner", "size_greedy")
+PRINTED = {  # commands that print a table or lines of a report, with small inputs; {name} are files of `inputs`
+    "plan": ("plan", "{tables}", "--cluster", "h100:2x9", *FAST),
+    "plan split": ("plan", "{tables}", "--cluster", "h100:2x2", *FAST, "--types", "column_wise,row_wise"),
+    "simulate": ("simulate", "{plan}"),
+    "import": ("import", "{plan}", "--workload", "{tables}", "--cluster", "h100:4"),
+    "explain": ("explain", "{plan}"),
+    "explain a table": ("explain", "{plan}", "--table", "events_of_the_last_ninety_days_by_user"),
+    "diff": ("diff", "{plan}", "{other}"),
+    "compare": ("compare", "{tables}", "--cluster", "h100:4", "--planners", "size_greedy,random"),
+    "sweep": ("sweep", "{tables}", "--devices", "2,4", "--device", "h100", "--per-host", "2", *FAST),
+    "sweep of 2D jobs": ("sweep", "{tables}", "--devices", "4", "--device", "h100", "--per-host", "2", *FAST,
+                         "--group-size", "2,4"),
+    "replan": ("replan", "{plan}", "--max-moved", "5%", *FAST),
+    "replan, a curve": ("replan", "{plan}", "--curve", "--steps-left", "1000", *FAST),
+    "compress": ("compress", "{tables}", "--target", "4x", "--cluster", "h100:4", *FAST),
+    "predict": ("predict", "{model}", "--ranks", "2"),
+    "predict batches": ("predict", "{model}", "--ranks", "2", "--batch", "64,128"),
+    "data inspect": ("data", "inspect", "{spec}", "--samples", "100"),
+    "data check": ("data", "check", "{spec}"),
+    "verify": ("verify", "{plan}", "{other}", "--hardware", "simulated:h100", "--visits", "3"),
+    "measure show": ("measure", "show", "shipped:cpu"),
+    "devices": ("devices",),
+    "planners": ("planners",),
+    "doctor": ("doctor",),
+}  # fmt: skip
+ELSEWHERE = {  # tables of long runs and of training, whose reports the tests below draw; or commands without a table
+    "serve", "report", "data", "reshard", "workload", "schema", "learn", "bench", "train", "feed", "capture",
+    "evaluate",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Small files of all kinds, with names as long as production's are."""
+    folder = tmp_path_factory.mktemp("terminal")
+    long = "events_of_the_last_ninety_days_by_user"
+    tables = [
+        {"name": name, "num_embeddings": rows, "embedding_dim": 128, "pooling_factor": 4.0}
+        for name, rows in ((long, 3_000_000), ("user_id", 1_000_000), ("city", 1000), ("an id", 50))
+    ]
+    kinds: dict[str, Any] = {
+        "tables": {"schema": "recsmith/workload/1", "batch_size": 512, "optimizer": "rowwise_adagrad",
+                   "tables": tables},
+        "model": {"schema": "recsmith/model/1", "kind": "mlp", "layers": [64, 32]},
+        "spec": {"format": "generator", "seed": 1, "num_samples": 200, "dense": 2,
+                 "features": [{"name": long, "num_embeddings": 50}, {"name": "b", "num_embeddings": 9}]},
+    }  # fmt: skip
+    found = {name: str(folder / f"{name}.json") for name in (*kinds, "plan", "other")}
+    for name, raw in kinds.items():
+        Path(found[name]).write_text(json.dumps(raw))
+    for name, planner in (("plan", "size_greedy"), ("other", "random")):
+        save_plan(plan(found["tables"], "h100:4", planner=planner).plan, found[name])
+    return found
+
+
+@contextmanager
+def terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """Standard output is a pseudo-terminal of so many columns; what was printed on it so far."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    for name in ("COLUMNS", "LINES", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))  # of this process's own streams, which are no terminal
+    blocks: list[bytes] = []
+
+    def drain() -> None:
+        with suppress(OSError):  # the end of the last who wrote
+            while block := os.read(ours, 65536):
+                blocks.append(block)
+
+    reader = Thread(target=drain)
+    reader.start()
+    with os.fdopen(theirs, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+
+        def printed() -> str:
+            stream.close()
+            reader.join()
+            return COLOURS.sub("", b"".join(blocks).decode()).replace("\r", "")
+
+        yield printed
+    reader.join()
+    os.close(ours)
+
+
+def check(text: str, columns: int, grids: list[layout.Grid]) -> None:
+    """Lines end within the terminal, and every cell of the columns that are shown is whole."""
+    assert text.strip()
+    for line in text.splitlines():
+        assert len(line) <= columns, line
+    flat = re.sub(r"\s+", "", text)
+    for grid in grids:
+        made = grid.table(columns)
+        shown = [str(column.header) for column in made.columns]
+        assert shown[0] == grid.headings[0]
+        assert len(shown) >= min(3, len(grid.headings)), shown
+        for column in made.columns:
+            for cell in map(str, column.cells):
+                if column.justify == "right":
+                    assert cell in text
+                else:
+                    for word in cell.split():
+                        assert word in text or word[:20] in text, word
+    shown = [cell for grid in grids for column in grid.table(columns).columns for cell in map(str, column.cells)]
+    assert flat.count("…") == sum(cell.count("…") for cell in shown)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("name", PRINTED)
+def test_no_cell_of_a_command_is_cut(
+    name: str, columns: int, inputs: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    if name == "verify":
+        pytest.importorskip("torch", reason="simulated kernels are learned ones")
+    grids: list[layout.Grid] = []
+    init = layout.Grid.__init__
+
+    def kept(self: layout.Grid, *words: Any, **more: Any) -> None:
+        init(self, *words, **more)
+        grids.append(self)
+
+    monkeypatch.setattr(layout.Grid, "__init__", kept)
+    monkeypatch.chdir(tmp_path)
+    with terminal(columns, monkeypatch) as printed:
+        app.main([word.format(**inputs) for word in PRINTED[name]], standalone_mode=False)
+        check(printed(), columns, grids)
+
+
+def test_every_command_is_here():
+    assert {words[0] for words in PRINTED.values()} | ELSEWHERE == set(COMMANDS)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_real_terminal_says_its_width_itself(columns: int, inputs: dict[str, str]):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recsmith", "simulate", inputs["plan"]], stdin=theirs, stdout=theirs, stderr=theirs,
+        env=environment | {"TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    blocks: list[bytes] = []
+    try:
+        while block := os.read(ours, 65536):
+            blocks.append(block)
+    except OSError:  # the end of the last who wrote
+        pass
+    assert process.wait() == 0
+    lines = COLOURS.sub("", b"".join(blocks).decode()).replace("\r", "").splitlines()
+    assert max(map(len, lines)) <= columns
+    assert any("capacity" in line for line in lines) == (columns == 120)
+
+
+def test_plain_lines_break_between_words_under_their_text():
+    lines = layout.broken("trained  12 tasks of 50 tables on 4 devices, 1,000 placements measured, and more", 40)
+    assert all(len(line) <= 40 for line in lines)
+    assert {line[:9] for line in lines[1:]} == {" " * 9}
+    assert layout.broken("short", 40) == ["short"]
+
+
+def test_a_split_table_is_told_from_a_whole_one(capsys: pytest.CaptureFixture[str]):
+    tables = workload(*(table(name) for name in "abc"))
+    split = placed("a", "column_wise", [0, 1], [8, 24])
+    whole = placed("b", "column_wise", [0]), placed("c", "table_wise", [1])
+    said = line_of("plan", text_of(plan_report(plan_of(tables, cluster(), split, *whole)), capsys))
+    assert said.endswith("2 whole, 1 split by columns")
