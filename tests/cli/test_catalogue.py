@@ -75,7 +75,7 @@ def test_a_sample_can_be_planned(run: Run):
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
-        ((), "Missing option '--tables'"),
+        ((), "missing option '--tables'"),
         (("--tables", 0), "0 is not in the range x>=1"),
         (("--tables", 1, "--seed", -1), "-1 is not in the range x>=0"),
         (("--tables", 1, "--max-bytes", "31B"), "the smallest takes 32 B"),

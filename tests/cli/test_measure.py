@@ -98,7 +98,7 @@ def test_only_what_is_asked_for_is_measured(run: Run):
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
-        (("compute",), "Missing option '--hardware'"),
+        (("compute",), "missing option '--hardware'; see recsmith measure compute --help"),
         (("compute", "--hardware", "cpu"), "nothing says when to stop; give a --budget such as 20m"),
         (("compute", "--hardware", "cpu", "--budget", "0s"), "the budget is 0 s, in which nothing can be measured"),
         (("compute", "--hardware", "cpu", "--budget", "20"), "'20' is not a quantity with a unit"),

@@ -127,7 +127,7 @@ def test_an_interrupt_is_one_line(tmp_path: Path):
         ),
         (["plan", "\x1b]0;title\x07", "--cluster", "h100:2"], 2, r"cannot read '\x1b]0;title\x07'"),
         (["plan", "--\x1b[2J"], 2, r"--\x1b[2J"),
-        (["\x1b[2J"], 2, r"No such command '\x1b[2J'"),
+        (["\x1b[2J"], 2, r"there is no command '\x1b[2J'"),
     ],
 )
 def test_what_is_quoted_is_named_and_safe_to_print(run: Shell, words: list[str], code: int, said: str):

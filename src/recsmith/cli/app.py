@@ -92,6 +92,9 @@ def main() -> NoReturn:
         _run()
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         _fail(_usage(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):

@@ -257,11 +257,11 @@ def tables_of(workload: str) -> Any:
 
     from recsmith.plans import PLAN_FILE, load_plan
 
-    path = Path(workload)
-    if not path.is_file():
+    try:
+        with Path(workload).open("rb") as file:
+            beginning = file.read(BEGINNING)
+    except (OSError, ValueError):  # no file, or none that can be read: what reads the tables says why
         return workload
-    with path.open("rb") as file:
-        beginning = file.read(BEGINNING)
     return load_plan(workload).workload if re.match(PLAN_FILE, beginning) else workload
 
 

@@ -1,13 +1,14 @@
 """JSON Schema of every file that RecSmith reads or writes."""
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
+from recsmith._components import find, known
 from recsmith.analyses.compare import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
 from recsmith.analyses.scaling import Knee, Point
 from recsmith.clusters.files import cluster_schema, plain_cluster_schema
-from recsmith.data.dataset import FORMATS, TransformedSpec
+from recsmith.data.dataset import FORMAT, TransformedSpec
 from recsmith.data.dataset import SCHEMA as DATASET_SCHEMA
 from recsmith.files import Raw, json_schema
 from recsmith.plans import Bound, Placement, StepCost
@@ -60,8 +61,8 @@ def _dataset() -> Raw:
     about_wrong = {name: transforms[name] for name in ("wrong", "max_wrong")}
     formats: list[Raw] = []
     definitions: Raw = {}
-    for word, (noun, _) in FORMATS.items():
-        made = json_schema(noun)
+    for word in known(FORMAT):
+        made = json_schema(cast(Any, find(FORMAT, word)).settings)
         definitions |= made.pop("$defs", {})
         own = {"schema": {"const": DATASET_SCHEMA}, "format": {"const": word}, "transforms": {"type": "array"}}
         formats.append(
@@ -71,7 +72,7 @@ def _dataset() -> Raw:
                 "required": ["format", *made.get("required", [])],
             }
         )
-    properties = {"schema": {"const": DATASET_SCHEMA}, "format": {"enum": list(FORMATS)}}
+    properties = {"schema": {"const": DATASET_SCHEMA}, "format": {"enum": list(known(FORMAT))}}
     return {"type": "object", "properties": properties, "required": ["format"], "oneOf": formats, "$defs": definitions}
 
 

@@ -36,28 +36,35 @@ export interface Group { tables: string[]; per?: string }
 export interface Rules {
   rules: TableRule[]; together: Group[]; apart: Group[]; per_rank: unknown[]; memory?: string; keep_exact?: boolean;
 }
-export interface PlanView { summary: PlanSummary; cluster: ClusterSummary; constraints: Record<string, unknown>; data: PlanData }
+export interface Slowest { rank: number; step_share: number | null; part: string; part_share: number; over_mean: number }
+export interface Space { types: string[]; widths: string; kernels: string[]; cache_factors?: number[] }
+export interface Fix { text: string; changes: Changes | null; space: Space | null }
+export interface PlanView {
+  notes: string[]; slowest: Slowest; valid_for: string; devices_per_host: number | null;
+  summary: PlanSummary; cluster: ClusterSummary; constraints: Record<string, unknown>; data: PlanData;
+}
 export interface PlacementData {
   table: string; sharding_type: string; compute_kernel: string; ranks: number[]; widths: number[];
   cache: { load_factor: number } | null;
 }
 export interface Changes {
-  batch_size?: number; hbm_bytes?: number; hosts?: number; local_world_size?: number; intra_host_bandwidth?: number;
+  batch_size?: number; hbm_bytes?: number; reserve_bytes?: number; hosts?: number; local_world_size?: number; intra_host_bandwidth?: number;
   inter_host_bandwidth?: number; optimizer?: string;
 }
 export interface Move { table: string; piece: number; rank: number }
 export interface Priced {
-  cost: StepCost; bound_s: number | null; gap: number | null; overfull: number[]; broken: string[];
+  cost: StepCost; bound_s: number | null; gap: number | null; slowest: Slowest; overfull: number[]; broken: string[];
   placements: PlacementData[];
 }
 export interface SearchState { id: string; state: string; name: string; plan: string | null; error: string | null }
 export interface SearchEvent {
   seq: number; kind: string; elapsed_s: number; total_s: number | null; bound_s: number | null; waiting: number | null;
-  error: string | null; plan: PlanSummary | null;
+  error: string | null; plan: PlanSummary | null; fixes: Fix[];
 }
 export interface SearchAsked {
   workload?: string; cluster?: string; plan?: string; start?: boolean; name?: string; changes?: Changes;
-  constraints?: Rules; planner?: string; cost_model?: string; seed?: number; time_limit_s?: number;
+  constraints?: Rules; space?: Partial<Space>; planner?: string; cost_model?: string; seed?: number;
+  time_limit_s?: number | null;
 }
 export interface Opened {
   kind: "workload" | "cluster" | "plan" | "constraints"; name: string; workload: WorkloadSummary | null;
@@ -66,6 +73,7 @@ export interface Opened {
 export interface Shelves { workloads: WorkloadSummary[]; clusters: ClusterSummary[]; plans: PlanSummary[] }
 export interface SideBySide {
   plans: PlanSummary[];
+  settings: Record<string, string[]>;
   differences: {
     plan: string; unchanged: number; moved_bytes: number; other_problem: string[];
     changes: { table: string; before: string | null; after: string | null; moved_bytes: number }[];

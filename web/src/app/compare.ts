@@ -56,7 +56,21 @@ function table(found: SideBySide): HTMLElement {
         h("thead", null, h("tr", null, h("td"), found.plans.map((plan) => h("th", { scope: "col" }, h("a", { href: `#/plan/${plan.id}` }, plan.name))))),
         h("tbody", null, rows.map(([name, cell]) =>
           h("tr", null, h("th", { scope: "row" }, name), found.plans.map((plan) => h("td", null, cell(plan)))))))),
+    settings(found),
     found.differences.map((each) => difference(each, found)));
+}
+
+/** What the plans were asked for and do not share. */
+function settings(found: SideBySide): HTMLElement {
+  const rows = Object.entries(found.settings);
+  return h("section", { id: "asked-differently" },
+    h("h2", null, "What was asked differently"),
+    rows.length
+      ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings" },
+          h("table", { class: "compare" },
+            h("thead", null, h("tr", null, h("td"), found.plans.map((plan) => h("th", { scope: "col" }, plan.name)))),
+            h("tbody", null, rows.map(([name, values]) => h("tr", null, h("th", { scope: "row" }, name), values.map((value) => h("td", null, value)))))))
+      : h("p", null, "Nothing: settings and constraints are the same."));
 }
 
 function difference(each: SideBySide["differences"][number], found: SideBySide): HTMLElement {
@@ -72,7 +86,7 @@ function difference(each: SideBySide["differences"][number], found: SideBySide):
       ? h("details", null, h("summary", null, "Which tables"),
           h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Changed tables" },
             h("table", null,
-              h("thead", null, h("tr", null, ["Table", "Before", "After", "Moved"].map((head) => h("th", { scope: "col" }, head)))),
+              h("thead", null, h("tr", null, ["Table", "Before", "After", "Moved"].map((head) => h("th", { scope: "col", class: head === "Moved" ? "number-cell" : null }, head)))),
               h("tbody", null, changes.map((row) => h("tr", null,
                 h("td", null, row.table), h("td", null, row.before ?? "–"), h("td", null, row.after ?? "–"),
                 h("td", { class: "number-cell" }, bytes(row.moved_bytes))))))))

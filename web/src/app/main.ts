@@ -6,6 +6,7 @@ import { start } from "./start";
 import { watch } from "./watch";
 import { planPage } from "./plan/page";
 import { compare } from "./compare";
+import { mayLeave } from "./leaving";
 import { themeButton } from "../theme";
 
 export type Leave = () => void;
@@ -15,10 +16,16 @@ const VIEWS: Record<string, View> = { "": start, search: watch, plan: planPage, 
 
 let leave: Leave | void;
 let turn = 0;
+let stands = ""; // the address of the view that is shown
 
 async function show(): Promise<void> {
   const [name = "", word = ""] = location.hash.replace(/^#\/?/, "").split("/", 2);
   if (name === "main") return;
+  if (location.hash !== stands && !mayLeave()) {
+    history.replaceState(null, "", stands || "#/");
+    return;
+  }
+  stands = location.hash;
   const mine = (turn += 1);
   leave?.();
   leave = undefined;

@@ -9,7 +9,7 @@ export function planList(plans: PlanSummary[], mark?: (plan: PlanSummary) => HTM
   const heads = ["Plan", "Step", "Above the bound", "Fullest device", "From"];
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Plans" },
     h("table", { class: "plans" },
-      h("thead", null, h("tr", null, mark ? h("th", { scope: "col" }, "Compare") : null, heads.map((head) => h("th", { scope: "col" }, head)), forget ? h("th", { scope: "col" }, h("span", { class: "visually-hidden" }, "Forget")) : null)),
+      h("thead", null, h("tr", null, mark ? h("th", { scope: "col" }, "Compare") : null, heads.map((head, i) => h("th", { scope: "col", class: i > 0 && i < 4 ? "number-cell" : null }, head)), forget ? h("th", { scope: "col" }, h("span", { class: "visually-hidden" }, "Forget")) : null)),
       h("tbody", null, plans.map((plan) =>
         h("tr", null,
           mark ? h("td", null, mark(plan)) : null,

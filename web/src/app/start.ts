@@ -1,22 +1,26 @@
 // The first page: a workload, a cluster, a planner, and the button that starts a search.
 
-import { api, type Choices, type ClusterSummary, type Opened, type Rules, type SearchAsked, type Shelves, type WorkloadSummary } from "./api";
+import { api, type Changes, type Choices, type ClusterSummary, type Opened, type Rules, type SearchAsked, type Shelves, type WorkloadSummary } from "./api";
 import { h, replace } from "../dom";
 import { button, field, say, select } from "./controls";
 import { dropZone } from "./drop";
 import { bytes, counted, whole } from "./format";
 import { planList } from "./plans";
-import { choices, kept } from "./shelf";
+import { choices, kept, search } from "./shelf";
 
 interface Chosen {
   workload: string; cluster: string; perHost: number; hosts: number; planner: string; costModel: string; seed: number;
-  seconds: number; batch: number | null; rules: Rules | null; rulesName: string;
+  seconds: number | null; batch: number | null; types: string[]; kernels: string[]; widths: string; exact: boolean; reserve: number;
+  rules: Rules | null; rulesName: string;
 }
 
 const chosen: Chosen = {
-  workload: "dlrm-v2", cluster: "h100", perHost: 8, hosts: 1, planner: "auto", costModel: "analytic", seed: 0, seconds: 20,
-  batch: null, rules: null, rulesName: "",
+  workload: "dlrm-v2", cluster: "h100", perHost: 8, hosts: 1, planner: "auto", costModel: "analytic", seed: 0, seconds: null,
+  batch: null, types: [], kernels: ["fused", "dense"], widths: "any", exact: false, reserve: 0, rules: null, rulesName: "",
 };
+const COMMON = ["auto", "exact", "cost_greedy"]; // planners that stand at the top; those of research are behind "more"
+const MORE = "more…";
+const NONE: Rules = { rules: [], together: [], apart: [], per_rank: [] };
 
 export async function start(into: HTMLElement): Promise<void> {
   const [offered, shelves] = await Promise.all([choices(), kept()]);
@@ -151,33 +155,68 @@ class Start {
     };
     const named = (all: { name: string }[]): [string, string][] => all.map((each) => [each.name, each.name]);
     const planners = named(this.offered.planners).map(([name]): [string, string] => [name, name === "auto" ? "auto (recommended)" : name]);
-    const limits: [string, string][] = [5, 10, 20, 60, 120, 300, 600]
+    const common = planners.filter(([name]) => COMMON.includes(name) || name === chosen.planner);
+    const planner = select([...common, [MORE, MORE]], chosen.planner, (name) => {
+      if (name === MORE) {
+        replace(planner, planners.map(([key, words]) => h("option", { value: key, selected: key === chosen.planner }, words)));
+        planner.showPicker?.call(planner);
+        return;
+      }
+      chosen.planner = name;
+      tell();
+    });
+    const limits: [string, string][] = [["", "until it is done"], ...[5, 10, 20, 60, 120, 300, 600]
       .filter((each) => each <= this.offered.limits.longest_search_s)
-      .map((each) => [String(each), each < 60 ? `${each} seconds` : counted(each / 60, "minute")]);
+      .map((each): [string, string] => [String(each), each < 60 ? `${each} seconds` : counted(each / 60, "minute")])];
     const seed = h("input", { type: "number", min: 0, value: chosen.seed, onchange: () => (chosen.seed = Number(seed.value)) });
     tell();
     return h("div", null,
       h("div", { class: "row" },
-        field("Planner", select(planners, chosen.planner, (name) => { chosen.planner = name; tell(); })),
-        field("Search for at most", select(limits, String(chosen.seconds), (word) => (chosen.seconds = Number(word))))),
+        field("Planner", planner),
+        field("Search for at most", select(limits, String(chosen.seconds ?? ""), (word) => (chosen.seconds = word ? Number(word) : null)))),
       about,
       h("details", null, h("summary", null, "More options"),
         h("div", { class: "row" },
           field("Cost model", select(named(this.offered.cost_models), chosen.costModel, (name) => (chosen.costModel = name)),
             "How the time of a step is predicted."),
-          field("Seed", seed, "The same seed draws the same numbers."))));
+          field("Seed", seed, "The same seed draws the same numbers.")),
+        this.space()));
+  }
+
+  /** What a plan may do: sharding types, widths, kernels, exact training, and memory that stays free. */
+  private space(): HTMLElement {
+    const boxes = (title: string, all: string[], on: (name: string) => boolean, keep: (names: string[]) => void) => {
+      const inputs = all.map((name) => h("input", { type: "checkbox", checked: on(name), value: name,
+        onchange: () => keep(inputs.filter((each) => each.checked).map((each) => each.value)) }));
+      return h("fieldset", null, h("legend", null, title), all.map((name, i) => h("label", { class: "check" }, inputs[i]!, name.replaceAll("_", " "))));
+    };
+    const exact = h("input", { type: "checkbox", checked: chosen.exact, onchange: () => (chosen.exact = exact.checked) });
+    const reserve = h("input", { type: "number", min: 0, step: 0.5, value: chosen.reserve, onchange: () => (chosen.reserve = Math.max(0, Number(reserve.value))) });
+    const all = this.offered.sharding_types;
+    return h("div", { class: "space" },
+      boxes("Sharding types", all, (name) => !chosen.types.length || chosen.types.includes(name), (names) => (chosen.types = names.length === all.length ? [] : names)),
+      boxes("Kernels", this.offered.compute_kernels, (name) => chosen.kernels.includes(name), (names) => (chosen.kernels = names)),
+      h("div", { class: "row" },
+        field("Column widths", select([["any", "any multiple of 4"], ["torchrec", "TorchRec's one width"]], chosen.widths, (name) => (chosen.widths = name))),
+        field("Memory kept free, GiB", reserve, "On every device.")),
+      h("label", { class: "check" }, exact, "Train exactly as the unsharded model does: no column splits under row-wise optimizers"));
   }
 
   private async plan(): Promise<void> {
     await this.guarded(async () => {
       const own = chosen.cluster.startsWith("cluster-");
+      const changes: Changes = {
+        ...(chosen.batch ? { batch_size: chosen.batch } : {}),
+        ...(chosen.reserve ? { reserve_bytes: Math.round(chosen.reserve * 2 ** 30) } : {}),
+      };
       const asked: SearchAsked = {
         workload: chosen.workload, cluster: own ? chosen.cluster : `${chosen.cluster}:${chosen.perHost}x${chosen.hosts}`,
         planner: chosen.planner, cost_model: chosen.costModel, seed: chosen.seed, time_limit_s: chosen.seconds,
-        ...(chosen.batch ? { changes: { batch_size: chosen.batch } } : {}),
-        ...(chosen.rules ? { constraints: chosen.rules } : {}),
+        space: { widths: chosen.widths, kernels: chosen.kernels, ...(chosen.types.length ? { types: chosen.types } : {}) },
+        ...(Object.keys(changes).length ? { changes } : {}),
+        ...(chosen.rules || chosen.exact ? { constraints: { ...(chosen.rules ?? NONE), keep_exact: chosen.exact || (chosen.rules?.keep_exact ?? false) } } : {}),
       };
-      location.hash = `#/search/${(await api.search(asked)).id}`;
+      await search(asked);
     });
   }
 

@@ -2,10 +2,11 @@
 
 import { Chart } from "../charts/chart";
 import { progress, type Point } from "../charts/progress";
-import { api, listen, type SearchEvent } from "./api";
+import { api, listen, type Fix, type SearchAsked, type SearchEvent } from "./api";
 import { h, replace } from "../dom";
 import { button, say } from "./controls";
 import { percent, seconds } from "./format";
+import { askedOf, search } from "./shelf";
 
 export async function watch(into: HTMLElement, id: string): Promise<() => void> {
   const state = await api.searchState(id);
@@ -60,7 +61,7 @@ class Watch {
       this.note.textContent = "Each step down is a faster plan.";
     }
     if (event.kind === "done" && event.plan) return this.open(event.plan.id);
-    if (event.kind === "failed") return this.finish("No plan was found", event.error ?? "");
+    if (event.kind === "failed") return this.finish(event.fixes.length ? "There is no plan for this" : "No plan was found", event.error ?? "", event.fixes);
     if (event.kind === "cancelled") return this.finish("Cancelled", "The search has ended, and nothing was kept.");
     this.draw();
   }
@@ -84,14 +85,26 @@ class Watch {
     window.dispatchEvent(new HashChangeEvent("hashchange"));
   }
 
-  private finish(title: string, words: string): void {
+  private finish(title: string, words: string, fixes: Fix[] = []): void {
     this.ended = true;
     this.heading.textContent = title;
     this.note.textContent = words;
     this.note.classList.add("error");
     document.title = `${title} · RecSmith`;
     say(`${title}. ${words}`);
-    replace(this.buttons, h("a", { class: "button primary", href: "#/" }, "Change something and try again"));
+    const asked = askedOf(this.id);
+    const tried = asked ? fixes : [];
+    replace(this.buttons,
+      tried.length ? h("span", { class: "note" }, "Try again with:") : null,
+      tried.map((fix) => button(fix.text, () => void this.retry(asked!, fix), "primary fix")),
+      h("a", { class: `button ${tried.length ? "plain" : "primary"}`, href: "#/" }, "Change something and try again"));
+  }
+
+  private async retry(asked: SearchAsked, fix: Fix): Promise<void> {
+    const changes = Object.fromEntries(Object.entries({ ...asked.changes, ...fix.changes }).filter(([, value]) => value !== null));
+    const space = fix.space ?? asked.space;
+    const wanted = { ...asked, ...(Object.keys(changes).length ? { changes } : {}), ...(space ? { space } : {}) };
+    await search(wanted).catch((error: Error) => (this.note.textContent = error.message));
   }
 
   private async stop(): Promise<void> {

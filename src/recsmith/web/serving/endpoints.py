@@ -12,9 +12,9 @@ from recsmith.planning.result import SearchOptions
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw
+from recsmith.reports.plans import slowest_of, space_words
 from recsmith.units import format_time
 from recsmith.web.report import html_of
-from recsmith.reports.plans import slowest_of, space_words
 from recsmith.web.report_data import notes_of, report_data
 from recsmith.web.serving import answers, requests, views
 from recsmith.web.serving.calls import Call
@@ -109,8 +109,9 @@ async def start_search(call: Call) -> answers.SearchState:
     wanted = call.noun(requests.SearchRequest)
     problem = await call.server.work(_problem, wanted, call)
     name = wanted.name
-    if not name and wanted.workload in call.session.names:  # the file that the client has opened
-        name = f"{call.session.names[wanted.workload]} on {views.short_name(cluster_from_raw(problem['cluster'], 'the cluster'))}"
+    if not name and wanted.workload in call.session.names and not problem["workload"].get("name"):
+        cluster = cluster_from_raw(problem["cluster"], "the cluster")
+        name = f"{call.session.names[wanted.workload]} on {views.short_name(cluster)}"
 
     async def keep(event: Raw) -> answers.PlanSummary:
         plan = await call.server.work(plan_from_raw, event["plan"], "the plan that was found")

@@ -29,6 +29,7 @@ from recsmith.planning import plan
 from recsmith.plans import plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import build_problem, constraints_from_raw
+from recsmith.web.serving.impossible import check_sums, explained
 from recsmith.workloads import workload_from_raw
 
 EVERY_S = 0.1  # seconds between two improvements that are told
@@ -73,8 +74,12 @@ def run(raw: Raw, tell: Tell) -> None:
     try:
         tell(search(raw, tell))
     except RecSmithError as error:
-        words, fixes = in_words_of_the_page(error, raw)
-        tell({"kind": "failed", "error": words, "exit_code": error.exit_code, "fixes": fixes})
+        cluster, (space, _) = (
+            cluster_from_raw(raw["cluster"], "the cluster"),
+            constraints_from_raw(raw["constraints"], "it"),
+        )
+        said, fixes = explained(error, cluster, space)
+        tell({"kind": "failed", "error": said, "exit_code": error.exit_code, "fixes": fixes})
     except KeyboardInterrupt:
         sentence = "stopped before a plan was found"
         tell({"kind": "failed", "error": sentence, "exit_code": NoPlanFound.exit_code})

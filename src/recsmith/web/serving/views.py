@@ -8,8 +8,8 @@ from recsmith._version import __version__
 from recsmith.clusters import Cluster, catalogue, named_cluster
 from recsmith.files import Raw, encode
 from recsmith.plans import Placement, Plan, PlanDiff, describe_kernel, diff, inexact_tables
-from recsmith.reports.catalogue import Named, cost_models, planners
 from recsmith.problems import constraints_from_raw
+from recsmith.reports.catalogue import Named, cost_models, planners
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
 from recsmith.units import format_size
 from recsmith.web.serving import answers
@@ -49,10 +49,10 @@ def _choice(named: Named) -> answers.NamedChoice:
 
 
 def workload_summary(key: str, workload: Workload, session: Session | None = None) -> answers.WorkloadSummary:
-    """A workload in figures; it is called as its file is, where a client has opened one."""
+    """A workload in figures; where it has no name of its own it is called as its file is."""
     name = session.names.get(key) if session else None
     return answers.WorkloadSummary(
-        id=key, name=name or workload.name or key, tables=len(workload.tables), weight_bytes=workload.weight_bytes,
+        id=key, name=workload.name or name or key, tables=len(workload.tables), weight_bytes=workload.weight_bytes,
         batch_size=workload.batch_size, optimizer=workload.optimizer,
     )  # fmt: skip
 

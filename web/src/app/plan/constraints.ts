@@ -1,9 +1,10 @@
 // What a plan must keep: rules as a list, a form for one more, and the search that starts anew with them.
 
-import { api, type Changes, type Group, type Pin, type Rules, type TableData, type TableRule } from "../api";
+import type { Changes, Group, Pin, Rules, TableData, TableRule } from "../api";
 import { h, replace } from "../../dom";
 import { button, field, say, select } from "../controls";
 import { counted } from "../format";
+import { search } from "../shelf";
 import type { Edit } from "./edit";
 
 type Wish = { kind: "pin" | "rule"; rule: TableRule } | { kind: "together"; rule: Group } | { kind: "apart"; rule: Group };
@@ -31,12 +32,11 @@ export function pinOf(edit: Edit, table: TableData): Pin {
 
 /** Start a search for the problem of a plan, changed, under rules; the page goes there. */
 export async function replan(edit: Edit, rules: Rules | null, changes: Changes): Promise<void> {
-  const found = await api.search({
-    plan: edit.id, name: `${edit.view.summary.name}, planned anew`, time_limit_s: 20, planner: "auto",
+  await search({
+    plan: edit.id, name: `${edit.view.summary.name}, planned anew`, time_limit_s: null, planner: "auto",
     cost_model: edit.view.summary.cost_model, ...(rules ? { constraints: rules } : {}),
     ...(Object.keys(changes).length ? { changes } : {}),
   });
-  location.hash = `#/search/${found.id}`;
 }
 
 class Panel {

@@ -1,6 +1,6 @@
 // A plan as it is being changed: the moves and the changes of its problem, and what they cost.
 
-import { api, type Changes, type DeviceCost, type Move, type PlanView, type Priced, type TableData } from "../api";
+import { api, type Changes, type DeviceCost, type Move, type PlanView, type Priced, type Slowest, type TableData } from "../api";
 
 /** A column piece as it lies now. rank: the first of the `span` ranks that it covers. */
 export interface Piece { key: string; table: TableData; piece: number; rank: number; span: number; bytes: number }
@@ -30,6 +30,8 @@ export class Edit {
   get total(): number { return (this.priced?.cost ?? this.view.data.cost).total_s; }
   get bound(): number | null { return this.priced ? this.priced.bound_s : this.view.data.bound.value_s; }
   get gap(): number | null { return this.priced ? this.priced.gap : this.view.summary.gap; }
+
+  get slowest(): Slowest { return this.priced?.slowest ?? this.view.slowest; }
 
   onChange(hear: () => void): void { this.heard.add(hear); }
 

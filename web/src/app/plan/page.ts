@@ -7,7 +7,8 @@ import { api, type DeviceCost } from "../api";
 import { h, replace } from "../../dom";
 import { button, say } from "../controls";
 import { bytes, change, counted, percent, seconds } from "../format";
-import { constraintsPanel } from "./constraints";
+import { guardLeaving } from "../leaving";
+import { constraintsPanel, replan } from "./constraints";
 import { Edit } from "./edit";
 import { shardMap } from "./shardmap";
 import { shardTable } from "./table";
@@ -21,6 +22,8 @@ export async function planPage(into: HTMLElement, id: string): Promise<() => voi
 }
 
 const HEIGHT = 300; // pixels of a chart
+const NEARLY_FULL = 0.9; // share of a device's memory
+const KEPT_FREE = 0.1; // share of it that the offered reserve is
 const IN_USE = [{ label: "Memory in use", colour: "weights" }];
 
 function keys(series: [words: string, colour: string][]): HTMLElement {
@@ -33,12 +36,13 @@ class Page {
   private readonly figures = h("dl", { class: "figures", "aria-live": "polite" });
   private readonly verdict = h("p", { class: "lead" });
   private readonly trouble = h("div", { role: "alert" });
+  private readonly full = h("div", { class: "full" });
   private readonly tools = h("div", { class: "edit-bar", hidden: true });
   private readonly steps = new Chart("Seconds of every device in a step, by part", HEIGHT, (theme) => deviceTimes(this.edit.devices, this.edit.bound, theme));
   private readonly memory = new Chart("Memory of every device against its capacity", HEIGHT, (theme) => memoryBars(this.edit.memory, IN_USE, theme));
 
   constructor(private readonly edit: Edit) {
-    const { summary, data } = edit.view;
+    const { summary } = edit.view;
     const about = [
       `${counted(summary.tables, "table")} on ${summary.cluster}`, `planner ${summary.planner}`, `cost model ${summary.cost_model}`,
       `${counted(summary.batch_size, "sample")} per device`,
@@ -51,7 +55,8 @@ class Page {
           h("a", { class: "button plain", href: api.reportOf(edit.id), download: "", id: "download-report" }, "Download report"),
           h("a", { class: "button plain", href: `#/compare/${edit.id}` }, "Compare"))),
       this.figures, this.verdict, this.trouble, this.tools,
-      ...summary.notes.map((note) => h("p", { class: "note" }, note)),
+      this.full,
+      ...[...edit.view.notes, ...summary.notes].map((note) => h("p", { class: "note known" }, note)),
       h("div", { class: "columns" },
         h("section", { class: "card", "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Where each device spends a step"), this.steps.element, keys(TIME_PARTS.map(([, words, colour]) => [words, colour])),
           h("p", { class: "note" }, "The step ends when the slowest device does. The dashed line is the bound: no plan of this space is faster.")),
@@ -62,13 +67,21 @@ class Page {
         h("section", { class: "card", "aria-labelledby": "whatif" }, h("h2", { id: "whatif" }, "What if…"), whatIf(edit)),
         h("section", { class: "card", "aria-labelledby": "rules" }, h("h2", { id: "rules" }, "What the plan must keep"), constraintsPanel(edit))),
       h("section", { class: "card", "aria-labelledby": "tables" }, h("h2", { id: "tables" }, "Every table"), shardTable(edit)),
-      h("p", { class: "note" }, data.bound.space ? `The bound holds for this space: ${data.bound.space}.` : ""));
+      h("p", { class: "note" }, edit.view.valid_for ? `The bound is valid for: ${edit.view.valid_for}.` : ""));
     edit.onChange(() => this.draw());
     this.drawFigures();
   }
 
   begin(): () => void {
-    return () => { this.steps.end(); this.memory.end(); };
+    const undo = (event: KeyboardEvent) => {
+      const typed = event.target instanceof HTMLElement && ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
+      if (event.key.toLowerCase() !== "z" || !(event.ctrlKey || event.metaKey) || event.shiftKey || typed) return;
+      event.preventDefault();
+      void this.edit.undo().then(() => say("The last move is taken back."));
+    };
+    document.addEventListener("keydown", undo);
+    const release = guardLeaving(() => (this.edit.moves.length ? "Your moves by hand are not kept. Leave this plan and lose them?" : ""));
+    return () => { document.removeEventListener("keydown", undo); release(); this.steps.end(); this.memory.end(); };
   }
 
   private draw(): void {
@@ -92,7 +105,19 @@ class Page {
     replace(this.figures, shown.map(([name, value, more]) =>
       h("div", null, h("dt", null, name), h("dd", null, value, more ? h("small", null, more) : null))));
     this.verdict.textContent = verdict(edit);
+    this.drawFull(most);
     this.drawTrouble();
+  }
+
+  /** A device that is nearly full, with a way to leave room. */
+  private drawFull(most: DeviceCost): void {
+    const share = filled(most);
+    const reserve = Math.round(most.hbm_capacity_bytes * KEPT_FREE);
+    replace(this.full, share > NEARLY_FULL ? h("p", { class: "warning" },
+      share > 1 ? `Device ${most.rank} needs ${percent(share)} of its memory: no job can run this plan, and it cannot be kept. `
+        : `Device ${most.rank} is ${percent(share)} full: a longer batch or another library may not fit. `,
+      button(`Plan again with ${bytes(reserve)} kept free`, () => void replan(this.edit, null, { ...this.edit.changes, reserve_bytes: this.edit.view.cluster.reserve_bytes + reserve })
+        .catch((error: Error) => replace(this.trouble, h("p", { class: "error" }, error.message))), "plain", { id: "reserve" })) : null);
   }
 
   private drawTrouble(): void {
@@ -104,15 +129,16 @@ class Page {
     replace(this.tools,
       h("span", { id: "effect" }, `${seconds(edit.total)} a step, ${change(edit.total, edit.view.summary.total_s)}; fullest device ${percent(fullest(edit))}`,
         h("small", null, count ? `${counted(count, "move")} by hand` : "Another problem, the same shards")),
-      button("Undo", () => void edit.undo(), "plain", { disabled: count === 0, id: "undo" }),
+      button("Undo", () => void edit.undo(), "plain", { disabled: count === 0, id: "undo", "aria-keyshortcuts": "Control+Z", title: "Ctrl+Z" }),
       button("Back to the plan", () => void edit.reset(), "plain"),
-      button("Keep as a new plan", () => void this.keep(), "primary", { id: "keep" }));
+      button("Keep as a new plan", () => void this.keep(), "primary", { id: "keep", disabled: fullest(edit) > 1 }));
   }
 
   private async keep(): Promise<void> {
     try {
       const kept = await api.keep(this.edit.id, this.edit.moves, this.edit.changes, "");
       say("The changed plan is kept.");
+      this.edit.moves.length = 0;
       location.hash = `#/plan/${kept.id}`;
     } catch (error) {
       replace(this.trouble, h("p", { class: "error" }, (error as Error).message));
@@ -128,16 +154,10 @@ function fullest(edit: Edit): number {
   return Math.max(...edit.devices.map(filled));
 }
 
+/** What binds the step, as the terminal and the report say it. */
 function verdict(edit: Edit): string {
-  const busy = (device: (typeof edit.devices)[number]) =>
-    device.forward_compute_s + device.backward_compute_s + device.forward_comm_s + device.backward_comm_s;
-  const slowest = edit.devices.reduce((most, device) => (busy(device) > busy(most) ? device : most));
-  const parts: [string, number][] = [
-    ["forward compute", slowest.forward_compute_s], ["backward compute", slowest.backward_compute_s],
-    ["forward communication", slowest.forward_comm_s], ["backward communication", slowest.backward_comm_s],
-  ];
-  const [name, most] = parts.reduce((a, b) => (b[1] > a[1] ? b : a));
-  const share = busy(slowest) ? Math.round((100 * most) / busy(slowest)) : 0;
+  const { rank, step_share: share, part, part_share: most } = edit.slowest;
   const near = edit.gap !== null && edit.gap < 0.01 ? "There is next to nothing left to gain. " : "";
-  return `${near}Device ${slowest.rank} is the busiest, and ${share} % of its time is ${name}.`;
+  const whole = share === null ? "" : `for ${Math.round(100 * share)} % of the step, `;
+  return `${near}Device ${rank} is the slowest ${whole}mostly ${part.replace(/_s$/, "").replaceAll("_", " ")} (${Math.round(100 * most)} %).`;
 }

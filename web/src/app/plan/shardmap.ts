@@ -96,7 +96,10 @@ class ShardMap {
       pieces.length > shown.length ? h("p", { class: "note" }, `and ${counted(pieces.length - shown.length, "smaller piece")}`) : null);
     made.addEventListener("dragover", (event) => { if (this.dragged) { event.preventDefault(); made.classList.add("over"); } });
     made.addEventListener("dragleave", () => made.classList.remove("over"));
-    made.addEventListener("drop", (event) => { event.preventDefault(); if (this.dragged) void this.move(this.dragged, rank); });
+    made.addEventListener("drop", (event) => {
+      event.preventDefault();
+      if (this.dragged) void this.move(this.dragged, rank).then(() => this.explain(event.clientX, event.clientY));
+    });
     return made;
   }
 
@@ -128,6 +131,18 @@ class ShardMap {
     this.chosen = piece;
     await this.edit.move(piece, rank);
     say(this.edit.error || `${label(piece)} is on device ${piece.rank}; a step takes ${seconds(this.edit.total)}.`);
+  }
+
+  /** Why a block does not lie where it was dropped, beside the pointer. */
+  private explain(x: number, y: number): void {
+    if (!this.edit.error) return;
+    const said = h("p", { class: "refused", role: "alert" }, this.edit.error);
+    Object.assign(said.style, { left: `${Math.max(8, Math.min(x + 12, window.innerWidth - 340))}px`, top: `${Math.min(y + 12, window.innerHeight - 120)}px` });
+    document.body.querySelector(".refused")?.remove();
+    document.body.append(said);
+    const gone = () => { said.remove(); document.removeEventListener("pointerdown", gone); document.removeEventListener("keydown", gone); };
+    document.addEventListener("pointerdown", gone);
+    document.addEventListener("keydown", gone);
   }
 
   private drawPanel(): void {

@@ -7,6 +7,7 @@ import { bytes, counted, whole } from "../format";
 import type { Edit } from "./edit";
 
 const STEP = 100; // rows that are shown at once
+const NUMBERS = ["Rows", "Columns", "Weights", "Ids a sample", "Pieces"]; // columns of numbers, aligned right
 
 type Column = [string, (table: TableData) => string | number, ((table: TableData) => string)?];
 
@@ -45,10 +46,10 @@ export function shardTable(edit: Edit): HTMLElement {
       const [x, y] = [key(a), key(b)];
       return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
     });
-    replace(head, columns.map(([name], i) => h("th", { scope: "col", "aria-sort": i === sorted ? (down ? "descending" : "ascending") : "none" },
+    replace(head, columns.map(([name], i) => h("th", { scope: "col", class: NUMBERS.includes(name) ? "number-cell" : null, "aria-sort": i === sorted ? (down ? "descending" : "ascending") : "none" },
       button(name, () => { [sorted, down] = [i, i === sorted ? !down : i > 0]; draw(); }, "quiet"))));
-    replace(body, found.slice(0, most).map((table) => h("tr", null, columns.map(([, value, words]) =>
-      h("td", { class: typeof value(table) === "number" && !words?.(table).includes("device") ? "number-cell" : "" }, words ? words(table) : value(table))))));
+    replace(body, found.slice(0, most).map((table) => h("tr", null, columns.map(([name, value, words]) =>
+      h("td", { class: NUMBERS.includes(name) ? "number-cell" : null }, words ? words(table) : value(table))))));
     replace(foot, h("span", { class: "note" }, `${counted(Math.min(most, found.length), "table")} of ${whole(found.length)}`),
       found.length > most ? button("Show more", () => { most += STEP; draw(); }, "plain") : null);
   }

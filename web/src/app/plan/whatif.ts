@@ -56,16 +56,21 @@ function slider(knob: Knob, onValue: (value: number) => void): { element: HTMLEl
   return { element, back: () => { if (input.value !== String(home)) { input.value = String(home); onValue(tell()); } } };
 }
 
+/** Devices in whole hosts, as `recsmith sweep` takes them: one host up to what it holds, then several. */
 function deviceKnob(edit: Edit, sizes: Changes): HTMLElement {
   const { hosts, local_world_size: local } = edit.view.cluster;
-  const steps = [...new Set(hosts > 1 ? [1, 2, 4, 8, 16, 32, 64, hosts] : [1, 2, 4, 8, 16, local])].sort((a, b) => a - b);
+  const holds = hosts > 1 ? local : Math.max(local, edit.view.devices_per_host ?? local);
+  const now = hosts * local;
+  const steps = [...new Set([1, 2, 4, 8, 16, 32, 64, 128, 256, now])].filter((each) => each <= holds || each % holds === 0).sort((a, b) => a - b);
+  const shape = (count: number) => (count <= holds && hosts === 1 ? { hosts: 1, local_world_size: count } : count < holds ? { hosts: 1, local_world_size: count } : { hosts: count / holds, local_world_size: holds });
   const knob: Knob = {
-    key: hosts > 1 ? "hosts" : "local_world_size", label: hosts > 1 ? "Hosts" : "Devices", now: hosts > 1 ? hosts : local, steps,
-    words: (value) => (hosts > 1 ? `${counted(value, "host")}, ${counted(value * local, "device")}` : counted(value, "device")),
+    key: "local_world_size", label: "Devices", now, steps,
+    words: (value) => (value > holds ? `${counted(value, "device")} in ${counted(shape(value).hosts, "host")}` : counted(value, "device")),
   };
   const made = slider(knob, (value) => {
-    if (value === knob.now) delete sizes[knob.key];
-    else (sizes as Record<string, number>)[knob.key] = value;
+    delete sizes.hosts;
+    delete sizes.local_world_size;
+    if (value !== now) Object.assign(sizes, shape(value));
   }).element;
   made.append(h("p", { class: "note" }, "On another number of devices the shards have no place: plan again."));
   return made;
