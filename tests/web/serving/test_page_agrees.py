@@ -35,12 +35,11 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("agrees")
     (folder / "clicks.json").write_text(json.dumps(NAMELESS))
     tables, cluster = recsmith.load_workload(folder / "clicks.json"), recsmith.load_cluster("h100:4")
-    split = recsmith.Space(types=("column_wise",), widths="torchrec")
-    rules = [{"tables": "wide", "min_width": 64, "max_width": 64}]
-    constraints = folder / "rules.json"
-    constraints.write_text(json.dumps({"schema": "recsmith/constraints/1", "rules": rules}))
-    made = recsmith.plan(tables, cluster, planner="size_greedy", space=recsmith.Space(types=split.types),
-                         constraints=constraints).plan  # fmt: skip
+    pin = {"sharding_type": "column_wise", "ranks": [0, 1, 2, 3], "widths": [64, 64, 64, 64]}
+    rules = {"schema": "recsmith/constraints/1", "rules": [{"tables": "wide", "pin": pin}]}
+    (folder / "rules.json").write_text(json.dumps(rules))
+    space = recsmith.Space(types=("table_wise", "column_wise"))
+    made = recsmith.plan(tables, cluster, planner="size_greedy", space=space, constraints=folder / "rules.json").plan
     recsmith.save_plan(made, folder / "split.json")
     plain = recsmith.plan(tables, cluster, planner="size_greedy").plan
     recsmith.save_plan(plain, folder / "plain.json")
@@ -159,7 +158,7 @@ def test_other_numbers_of_devices_are_whole_hosts_as_in_a_sweep(page: Any):
     assert (sent["hosts"], sent["local_world_size"]) == (2, 8)
     point = recsmith.sweep("dlrm-v2", devices=[16], device=["h100"], planner="size_greedy").points[0]
     assert (point.hosts, point.per_host) == (2, 8)
-    page.locator("#cancel").click()
+    page.get_by_role("heading", name="planned anew").wait_for(timeout=60_000)
 
 
 def test_a_full_device_is_named_and_a_reserve_offered(page: Any):
@@ -169,11 +168,9 @@ def test_a_full_device_is_named_and_a_reserve_offered(page: Any):
     with page.expect_request("**/api/searches") as asked:
         page.locator("#reserve").click()
     assert json.loads(asked.value.post_data)["changes"]["reserve_bytes"] > 0
+    page.locator("h1", has_text=re.compile("planned anew|no plan|No plan")).wait_for(timeout=60_000)
     open_plan(page, "plain.json")
     assert page.locator(".full").inner_text() == ""
-    slider = page.get_by_label("Memory of a device")
-    slider.focus()
-    slider.press("Home")
 
 
 def test_a_plan_beyond_memory_cannot_be_kept(page: Any):
