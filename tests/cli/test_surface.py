@@ -223,10 +223,17 @@ def test_the_version_is_the_packages(run: Callable[..., Any]):
 
 
 @pytest.mark.parametrize(
-    "words",
-    [[], ["paln"], ["--plan"], ["plan"], ["plan", "dlrm-v2"], ["plan", "a", "b", "-c", "h100"], ["schema", "x"]],
+    "words", [["paln"], ["--plan"], ["plan"], ["plan", "dlrm-v2"], ["plan", "a", "b", "-c", "h100"], ["schema", "x"]]
 )
-def test_wrong_words_end_with_2_and_a_usage_line(run: Callable[..., Any], words: list[str]):
+def test_wrong_words_end_with_2_and_one_line_that_says_where_to_look(run: Callable[..., Any], words: list[str]):
     done = run(*words)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err.startswith("recsmith: ")
+    command = f"recsmith {words[0]}" if words[0] in COMMANDS else "recsmith"
+    assert done.err.endswith(f"ee {command} --help\n")
+
+
+def test_no_words_end_with_2_and_the_help(run: Callable[..., Any]):
+    done = run()
     assert (done.code, done.out) == (2, "")
     assert "Usage: recsmith" in done.err

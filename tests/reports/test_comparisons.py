@@ -57,7 +57,7 @@ def comparison(*rows: PlannerRow) -> Comparison:
 def test_a_row_holds_costs_gaps_and_what_pooling_does(capsys: pytest.CaptureFixture[str]):
     text = text_of(comparison_report(comparison(row("auto", 1.0, 2.0), row("dim_greedy", 1.5, 1.0))), capsys)
     assert "workload 2 tables, 25 KiB of weights; 16 samples a device" in text
-    assert "space    all types" in text
+    assert "bounds   valid for all 7 sharding types" in text
     words = line_of("auto", text).split()
     assert words == [
         "auto",
@@ -182,7 +182,7 @@ def test_a_row_holds_the_figures_of_a_point(capsys: pytest.CaptureFixture[str]):
     text = text_of_sweep(sweep(point(4, 1e-3), point(8, 0.9e-3)), capsys)
     assert "workload 2 tables, 25 KiB of weights" in text
     assert "planner auto, cost model analytic; steps are those of the embeddings, predicted, not measured" in text
-    assert "space    all types" in text
+    assert "bounds   valid for all 7 sharding types" in text
     assert row_of(text, 4) == "toy:4 4 1 1,024 4,096 1 ms 900 µs 11% 52% 4.096 M 4 ms 976.6 ms 1.2 s knee"
     assert row_of(text, 8) == "toy:4 8 2 512 4,096 900 µs 900 µs 11% 52% 4.551 M 7.2 ms 1.758 s 1.2 s"
 

@@ -18,11 +18,12 @@ ODD = "[bold]a[/b] :smile: \\[x]"
 
 def test_a_report_says_what_the_plan_does_costs_and_weighs(capsys: pytest.CaptureFixture[str]):
     text = text_of(plan_report(made(value_s=0.9), "a run"), capsys)
-    assert "1 table, 12.5 KiB of weights on 2 devices: 1 table_wise" in text
+    assert "1 table, 12.5 KiB of weights on 2 devices: 1 whole" in text
     assert "toy:2, 1 GiB a device" in text
-    assert "1 s (cost model torchrec, predicted; rank 0 decides: 25% forward compute; 0.0% over the mean)" in text
+    assert "1 s (cost model torchrec, predicted)" in text
+    assert "slowest  rank 0, mostly forward compute (25%); 0.0% over the mean rank" in text
     assert "900 ms proven, at most 11% above the best" in text
-    assert "space: all types" in text
+    assert "valid for: all 7 sharding types" in text
     assert "search   a run" in text
     assert made(value_s=0.9).digest[:16] in text
 
@@ -67,7 +68,7 @@ def test_a_step_longer_than_the_mean_rank_says_by_how_much(capsys: pytest.Captur
     slower = replace(first, forward_compute_s=first.forward_compute_s + first.busy_s)
     slow = replace(plan, cost=replace(plan.cost, total_s=slower.busy_s, per_device=(slower, *others)))
     over = slower.busy_s / slow.cost.mean_s - 1
-    assert f"rank 0 decides: 62% forward compute; {over:.1%} over the mean" in text_of(plan_report(slow), capsys)
+    assert f"rank 0, mostly forward compute (62%); {over:.1%} over the mean rank" in text_of(plan_report(slow), capsys)
 
 
 def test_a_step_of_no_seconds_is_reported(capsys: pytest.CaptureFixture[str]):
@@ -75,7 +76,7 @@ def test_a_step_of_no_seconds_is_reported(capsys: pytest.CaptureFixture[str]):
     parts = dict.fromkeys(PARTS, 0.0)
     idle = tuple(replace(device, **parts) for device in plan.cost.per_device)
     plan = replace(plan, cost=replace(plan.cost, total_s=0.0, per_device=idle))
-    assert "rank 0 decides: 0% forward compute; 0.0% over the mean" in text_of(plan_report(plan), capsys)
+    assert "rank 0, mostly forward compute (0%); 0.0% over the mean rank" in text_of(plan_report(plan), capsys)
 
 
 def test_tables_split_by_columns_are_noted_under_a_row_wise_optimizer(capsys: pytest.CaptureFixture[str]):
@@ -106,7 +107,7 @@ def test_the_rank_that_decides_is_that_of_explain(capsys: pytest.CaptureFixture[
     made = plan("criteo-kaggle", "h100:4", planner="random").plan
     longest = max(explain(made).phases, key=lambda phase: phase.seconds)
     over = longest.seconds / longest.mean_s - 1
-    words = f"rank {longest.rank} decides {longest.seconds / made.cost.total_s:.0%} of it: "
+    words = f"for {longest.seconds / made.cost.total_s:.0%} of the step: rank {longest.rank}, mostly "
     assert words in text_of(plan_report(made), capsys)
     assert f"; {over:.1%} over the mean" in text_of(plan_report(made), capsys)
 

@@ -39,6 +39,8 @@ RULES = [{"tables": "user_*", "sharding_types": ["table_wise"], "compute_kernels
 REAL = {
     "workload": [workload_to_raw(LONG), *(workload_to_raw(load_workload(name)) for name in builtins())],
     "cluster": [cluster_to_raw(PLAN.cluster), *(cluster_to_raw(load_cluster(name)) for name in catalogue())],
+    "model": [{"schema": "recsmith/model/1", "kind": "mlp", "layers": [64, 32]}],
+    "train-bench": [{"schema": "recsmith/train-bench/1", "run": "run.yaml", "seeds": [0], "variants": {"a": {}}}],
     "constraints": [{"schema": "recsmith/constraints/1", "rules": RULES}],
     "plan": [plan_to_raw(PLAIN), plan_to_raw(PLAN)],
     "result": [
@@ -92,3 +94,30 @@ def test_a_bad_table_fits_no_schema(field: str, value: object):
     raw = workload_to_raw(workload(table("a")))
     raw["tables"][0][field] = value
     assert problems(raw, schema_of("workload"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        ({"format": "generator", "num_samples": 9, "features": [{"name": "a", "num_embeddings": 9}]}, True),
+        (
+            {
+                "format": "generator",
+                "num_samples": 9,
+                "features": [{"name": "a", "num_embeddings": 9}],
+                "wrong": "skip",
+            },
+            True,
+        ),
+        ({"format": "generator", "num_samples": "9", "features": []}, False),
+        ({"format": "parquett", "paths": ["a"]}, False),
+        ({"num_samples": 9}, False),
+    ],
+)
+def test_specs_of_data_fit_the_schema_of_their_format(spec: dict[str, Any], fits: bool):
+    schema = schema_of("dataset")
+    formats = {each["properties"]["format"]["const"]: each for each in schema["oneOf"]}
+    assert list(formats) == schema["properties"]["format"]["enum"]
+    own = formats.get(spec.get("format", ""))
+    wrong = problems(spec, own | {"$defs": schema["$defs"]}) if own else ["no format"]
+    assert (wrong == []) is fits

@@ -158,7 +158,9 @@ def compare(page: Any) -> None:
 
 
 def test_a_search_is_cancelled(page: Any):
-    page.get_by_label("Workload").select_option("nvidia-colossal")
+    page.get_by_label("Workload").select_option("nvidia-jumbo")
+    page.get_by_label("Hosts").fill("8")
+    page.get_by_label("Hosts").press("Tab")
     page.locator("#plan").click()
     page.locator("#cancel").click()
     page.get_by_role("heading", name="Cancelled").wait_for()

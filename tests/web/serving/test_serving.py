@@ -19,7 +19,7 @@ pytest.importorskip("httpx", reason="the tests speak to it by httpx")
 import httpx
 from support.serving import WAIT_S, Served, events_of, serving
 
-LONG = {"workload": "nvidia-colossal", "cluster": "h100:8", "time_limit_s": 300}  # ends when it is ended
+LONG = {"workload": "nvidia-jumbo", "cluster": "h100:8x8", "time_limit_s": 300}  # ends when it is ended
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,9 @@ def test_impossible_wishes_fail_with_the_sentence_of_the_command_line(client: ht
     assert last["kind"] == "failed"
     assert "cat_0" in last["error"]
     full = start(client, workload="dlrm-v2", cluster="h100:1", changes={"hbm_bytes": 2**30}, planner="size_greedy")
-    assert "GiB" in list(events_of(client, full))[-1]["error"]
+    ended = list(events_of(client, full))[-1]
+    assert "The tables weigh 97.36 GiB" in ended["error"]
+    assert [fix["text"] for fix in ended["fixes"]][1:] == ["allow host memory"]
 
 
 def test_a_cancelled_search_ends_its_process_and_a_stopped_one_keeps_its_best(served: Served, client: httpx.Client):
