@@ -42,7 +42,7 @@ SLOW = ("auto", "neuroshard", "dreamshard", "autoshard", "surco?steps=4", "rnn?e
 MODELS = ("analytic", "torchrec", "torchrec", "torchrec")  # bounds of `analytic` take most of the time
 MOVED = ("0%", "1%", "5%", "30%", "100%")
 BAD = ("broken", "moved")
-AT_ONCE = 40  # cases between two looks at the count
+AT_ONCE = 200  # cases between two looks at the count
 
 
 Outcome = tuple[str, str, str]  # (kind of plan, planner, what became of it)
@@ -106,8 +106,11 @@ def replanned(drawn: Drawn, made: Plan | None, folder: Path, planner: str, seed:
 
 
 def _planned(work: Any, old: Plan, limits: str, planner: str, model: str) -> Plan | None:
+    iterations = 2 if planner == "exact" else None
     try:
-        return recsmith.plan(work, old.cluster, planner=planner, cost_model=model, constraints=limits).plan
+        return recsmith.plan(
+            work, old.cluster, planner=planner, cost_model=model, constraints=limits, iterations=iterations
+        ).plan
     except RecSmithError:
         return None
 

@@ -89,6 +89,14 @@ def test_what_is_kept_is_not(constraints: Constraints) -> None:
     check_solves(problem, PLAN)
 
 
+def test_a_rule_for_a_table_that_is_called_like_a_pattern_holds_for_all_that_it_matches() -> None:
+    tables = (table("t*", 100, 8), table("t1", 100, 8))
+    limits = rule("t*", ranks=(0,))
+    for names in (("t*", "t1"), ("t1", "t*")):
+        here = [placed(name, "table_wise", rank) for rank, name in enumerate(names)]
+        assert f"table '{names[1]}' is on ranks [1]" in (broken_constraint(limits, here, tables, CLUSTER) or "")
+
+
 def test_pieces_of_a_pinned_table_keep_the_order_of_their_columns() -> None:
     """Searches know pieces by width and rank alone; plans have them as they are pinned."""
     problem = build_problem(WORK, CLUSTER, constraints=pin(2, 0, 1))

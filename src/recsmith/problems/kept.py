@@ -29,10 +29,10 @@ def broken_constraint(
     exact: defaultdict[str, list[TableRule]] = defaultdict(list)
     patterns: list[TableRule] = []
     for rule in constraints.rules:
-        if rule.tables in dims:
-            exact[rule.tables].append(rule)
-        else:
+        if any(sign in rule.tables for sign in "*?["):
             patterns.append(rule)
+        else:
+            exact[rule.tables].append(rule)
     for placed in placements:
         rules = [*exact[placed.table], *(each for each in patterns if members((each.tables,), [placed.table]))]
         broken = next(
