@@ -90,7 +90,7 @@ def _shipped(planner: type[PolicyPlanner], name: str) -> tuple[PlacingNetwork, P
 # --- placements of a policy as plans ----------------------------------------------------------------------------------
 
 
-class Placed(Protocol):
+class PlacedItems(Protocol):
     """Placements of the same items: target (episodes, items), NOWHERE where an item found no room."""
 
     @property
@@ -106,7 +106,7 @@ class Policy(Protocol):
         """The items in the order in which they are placed."""
         ...
 
-    def rollout(self, items: ItemBatch, count: int = 1, random: np.random.Generator | None = None) -> Placed:
+    def rollout(self, items: ItemBatch, count: int = 1, random: np.random.Generator | None = None) -> PlacedItems:
         """So many placements of ordered items, drawn by `random`; greedy ones where it is None."""
         ...
 
