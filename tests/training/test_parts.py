@@ -89,13 +89,13 @@ def test_learning_rates_rise_stay_and_fall():
 def test_optimizers_that_do_not_exist_are_named():
     from recsmith.errors import UsageError
     from recsmith.training import DenseOptimizer
-    from recsmith.training.optimizers.building import _dense  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.optimizers.dense import dense_optimizer
 
     with pytest.raises(UsageError, match="did you mean 'adamw'"):
-        _dense([], DenseOptimizer(name="adamww"))
+        dense_optimizer([], DenseOptimizer(name="adamww"))
 
 
-def test_sigterm_is_noted_and_the_second_one_obeyed():
+def test_sigterm_is_noted_and_a_later_one_obeyed(monkeypatch: pytest.MonkeyPatch):
     from recsmith.training.agreement import heeding_sigterm
 
     def end(*_: object) -> None:
@@ -107,6 +107,9 @@ def test_sigterm_is_noted_and_the_second_one_obeyed():
             assert not ending.asked
             os.kill(os.getpid(), signal.SIGTERM)
             assert ending.asked
+            os.kill(os.getpid(), signal.SIGTERM)  # together with the first one, such as of a launcher
+            assert ending.asked
+            monkeypatch.setattr("recsmith.training.agreement.TOGETHER_S", 0.0)
             with pytest.raises(SystemExit):
                 os.kill(os.getpid(), signal.SIGTERM)
     finally:

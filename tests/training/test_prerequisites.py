@@ -1,13 +1,25 @@
 """What a run needs of this machine: each thing that lacks is one sentence, before anything starts."""
 
 import socket
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
-from recsmith.training import Run, RunData, RunMetrics, train
+from recsmith.training import (
+    Checkpointing,
+    DenseOptimizer,
+    Run,
+    RunData,
+    RunMetrics,
+    RunModel,
+    RunOptimizers,
+    save_run,
+    train,
+)
+from recsmith.training.launching import dry_run
 from recsmith.training.prerequisites import check_machine
 
 pytestmark = [
@@ -54,3 +66,57 @@ def test_a_port_that_another_program_has(launcher: str, tmp_path: Path, monkeypa
             monkeypatch.setenv(name, value)
         with pytest.raises(RecSmithError, match=f"another program listens at 127.0.0.1:{port}, where ranks would meet"):
             train(a_run(output=str(tmp_path)))
+
+
+def build(tables: object, dense_columns: int, width: int) -> None:
+    """A function that would make a model."""
+
+
+WRONG: list[tuple[dict[str, object], str]] = [
+    (
+        {"optimizers": RunOptimizers(dense=DenseOptimizer(name="adamm"))},
+        "torch.optim has no 'adamm'; did you mean 'adam'",
+    ),
+    ({"optimizers": RunOptimizers(dense=DenseOptimizer(arguments={"momentum": 1}))}, r"optimizers.dense: .*momentum"),
+    ({"watchers": ("gone_module:watch",)}, "'gone_module:watch' cannot be loaded"),
+    ({"watchers": ({"name": "plan_watch", "stepps": 3},)}, "did you mean 'steps'"),
+    ({"pipeline": "gone_module:Step"}, "'gone_module:Step' cannot be loaded"),
+    ({"rows": "gone_module:Rows"}, "'gone_module:Rows' cannot be loaded"),
+    ({"comms": "gone_module:Comms"}, "'gone_module:Comms' cannot be loaded"),
+    ({"model": RunModel(name="gone_module:build")}, "'gone_module:build' cannot be loaded"),
+    ({"model": RunModel(name=f"{__name__}:build")}, r"model.arguments: missing a required argument: 'width'"),
+    (
+        {"model": RunModel(name=f"{__name__}:build", arguments={"widht": 1})},
+        r"model.arguments: .*'wid(th|ht)'",
+    ),
+    ({"metrics": RunMetrics(evaluate_every=5)}, "there is no data.test to evaluate on"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG, ids=[message[:40] for _, message in WRONG])
+@pytest.mark.parametrize("start", [train, dry_run])
+def test_what_training_would_refuse_is_refused_before_anything_starts(
+    start: object, fields: dict[str, object], message: str, tmp_path: Path
+):
+    with pytest.raises(UsageError, match=message):
+        start(a_run(**{"output": str(tmp_path / "out"), **fields}))  # type: ignore[operator]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("start", [train, dry_run])
+def test_an_output_that_cannot_be_written(start: object, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="file/deep/out' cannot be written: Not a directory; give another output"):
+        start(a_run(output=str(tmp_path / "file/deep/out")))  # type: ignore[operator]
+
+
+def test_modules_beside_the_file_of_a_run_are_found(tmp_path: Path):
+    (tmp_path / "beside_the_run.py").write_text("def watch(step, loss, samples): ...\n")
+    run = a_run(
+        output=str(tmp_path / "out"), watchers=("beside_the_run:watch",), checkpoint=Checkpointing(),
+        data=RunData(train={"format": "generator", "seed": 1, "num_samples": 2000, "dense": 1,
+                            "features": [{"name": "a", "num_embeddings": 9}]}),
+    )  # fmt: skip
+    save_run(run, tmp_path / "run.json")
+    assert dry_run(tmp_path / "run.json")
+    assert str(tmp_path) not in sys.path

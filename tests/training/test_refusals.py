@@ -22,7 +22,7 @@ from recsmith.training.refusals import (
     OwnSource,
     OwnTables,
     Part,
-    Placed,
+    PlannedTables,
     Sequences,
     TableOptimizer,
     check_together,
@@ -51,7 +51,7 @@ PARTS: tuple[Part, ...] = (
     Deduplicated(), COMPRESSION, Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OwnTables(), OwnSource(), FEED,
     AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"), TableOptimizer("lamb"),
     TableOptimizer("partial_rowwise_adam"), Messages(RunComms()), Messages(RunComms(forward="int8")),
-    Placed(placed("row_wise"), "cpu"), Placed(placed("data_parallel"), "cpu"),
+    PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
 )  # fmt: skip
 REFUSED = {
     ("data.deduplicate", "model.compression"),
@@ -91,7 +91,7 @@ def test_docs_have_the_table_of_pairs() -> None:
 
 def test_on_a_gpu_copies_of_sequence_tables_and_all_optimizers_go() -> None:
     plan = placed("data_parallel")
-    assert not list(refusals([Sequences("a", "mine:build"), TableOptimizer("adam"), Placed(plan, "cuda")]))
+    assert not list(refusals([Sequences("a", "mine:build"), TableOptimizer("adam"), PlannedTables(plan, "cuda")]))
 
 
 def test_parts_are_found_in_a_run() -> None:
@@ -105,7 +105,7 @@ def test_parts_are_found_in_a_run() -> None:
     assert found == [Sequences("a", "dlrm"), BUILT_IN_MODEL, WEIGHTS]
     plan = placed("data_parallel")
     assert placed_parts(run, plan, "cpu") == [
-        CPU, TableOptimizer("lamb"), Messages(run.comms), Sequences("a", "dlrm"), Placed(plan, "cpu"),
+        CPU, TableOptimizer("lamb"), Messages(run.comms), Sequences("a", "dlrm"), PlannedTables(plan, "cpu"),
     ]  # fmt: skip
     ahead = replace(run, pipeline={"name": "sparse_dist"}, data=replace(run.data, deduplicate=(("a",),)))
     assert AheadOfBatches() in data_parts(ahead)

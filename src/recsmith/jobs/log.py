@@ -79,6 +79,14 @@ class Board:
                 except OSError:
                     self._writer = None
 
+    def write_text(self, step: int, name: str, text: str) -> None:
+        """Write what was said at a step."""
+        if self._writer is not None:
+            try:
+                self._writer.add_text(name, text, step)
+            except OSError:
+                self._writer = None
+
     def close(self) -> None:
         """Write what is still in memory; a process that ends without this loses up to two minutes of numbers."""
         if self._writer is not None:

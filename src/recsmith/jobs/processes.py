@@ -42,6 +42,7 @@ def _home() -> str:
     return os.path.realpath(Path(recsmith.__file__).parents[1])
 
 
+TOGETHER_S = 1.0  # signals within it are one: launchers, and those who end a job, send one to each process and group
 GRACE_S = 5.0  # that a process has to end once its pipes are closed
 
 

@@ -3,7 +3,9 @@
 Now and then each rank tells what it knows, and hears the next time what any of them told, so that nobody waits.
 """
 
+import os
 import signal
+import time
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from typing import Any, Literal, get_args
 import torch
 import torch.distributed as dist
 
+from recsmith.jobs.processes import TOGETHER_S
 from recsmith.plans import Plan
 
 What = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
@@ -66,21 +69,24 @@ class Ending:
     """Whether this process was asked to end (SIGTERM)."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked, self.since = False, 0.0
 
     def ask(self, *_: object) -> None:
         """The handler of the signal."""
+        self.since = self.since if self.asked else time.monotonic()
         self.asked = True
 
 
 @contextmanager
 def heeding_sigterm() -> Generator[Ending]:
-    """SIGTERM is noted within, not obeyed at once; a second one ends the process."""
+    """SIGTERM is noted within, not obeyed at once; a second one ends the process, unless both come together."""
     ending = Ending()
 
     def ask(*_: object) -> None:
+        if ending.asked and time.monotonic() - ending.since > TOGETHER_S:
+            signal.signal(signal.SIGTERM, before)
+            os.kill(os.getpid(), signal.SIGTERM)
         ending.ask()
-        signal.signal(signal.SIGTERM, before)
 
     before = signal.signal(signal.SIGTERM, ask)
     try:

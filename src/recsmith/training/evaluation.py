@@ -9,8 +9,8 @@ from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
 from recsmith.training.card import CARD, read_card
-from recsmith.training.launching import local_ranks, names_modules
-from recsmith.training.run import load_run, run_from_raw, run_to_raw
+from recsmith.training.launching import local_ranks
+from recsmith.training.run import load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.scores import Scores
 
 RANK = "recsmith.training.evaluation:evaluate_on_rank"

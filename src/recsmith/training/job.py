@@ -41,6 +41,7 @@ class Progress:
     step: int = 0
     position: State | None = None  # of the data, as its source says it
     scores: Scores | None = None
+    begun: int = 0  # step after which this job began
     saved: int = 0  # step of the newest checkpoint
     watchers: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what they keep in checkpoints, by their names
     corrupt: int = 0  # samples that this rank has left out since the job started
@@ -85,6 +86,7 @@ def progress_of(saved: Saved | None) -> Progress:
     raw = saved.progress
     return Progress(
         step=raw["step"],
+        begun=raw["step"],
         saved=raw["step"],
         position=raw["position"],
         scores=None if raw["scores"] is None else decode(Scores, raw["scores"], str(saved.folder)),
@@ -219,6 +221,7 @@ def log_wish(job: TrainingJob, wish: Wish, done: str) -> None:
     """Say what a watcher asked for, why, and what was done."""
     step = job.progress.step
     job.log.write("watcher", {"step": step, "what": wish.what, "because": wish.because, "done": done})
+    job.log.show(step, f"watcher/{wish.what}", f"{wish.because}: {done}")
     job.log.say({"note": f"step {step:,}: {wish.because} ({wish.what}): {done}"})
 
 
@@ -261,7 +264,10 @@ def finish(job: TrainingJob, *, ended: bool) -> Raw:
         result["test"] = encode(evaluate_now(job))
     folder = job.output / MODEL
     export(job.sharded, run, job.source.schema, folder, {"step": progress.step, "test": result.get("test")})
-    log.say({"note": f"trained {progress.step:,} steps; the model is in '{folder}'"})
+    done = f"trained {progress.step:,} steps"
+    if progress.step == progress.begun:
+        done = f"nothing was left to train after step {progress.step:,}"
+    log.say({"note": f"{done}; the model is in '{folder}'"})
     return result
 
 

@@ -4,30 +4,30 @@ A dry run says what would happen: its plan, memory of each rank, the predicted s
 """
 
 import os
-import re
 import signal
+import time
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source
 from recsmith.jobs.launch import launch
+from recsmith.jobs.processes import TOGETHER_S
 from recsmith.jobs.worker import join_group
 from recsmith.plans import Plan, load_plan
 from recsmith.training.log import starting_lines
-from recsmith.training.prerequisites import check_machine
-from recsmith.training.run import Run, load_run, run_to_raw
+from recsmith.training.prerequisites import check_run, own_modules
+from recsmith.training.run import Run, load_run, names_modules, run_to_raw
 from recsmith.units import format_size, format_time
 
 LOOP = "recsmith.training.loop:train_on_rank"
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # environment that torchrun and others set
 SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
 MEETING = ("MASTER_ADDR", "MASTER_PORT")  # where ranks meet, which srun does not say
-OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
 WEIGHT_BYTES = 4  # of a dense parameter; Adam keeps two more of them beside it, and DDP its gradient
 OnTold = Callable[[Any], object]
 
@@ -51,21 +51,25 @@ def train(
     made = load_run(run, settings)
     require_torchrec()
     environment = launcher_environment()
-    check_machine(made, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
-    if environment is not None:
-        return join_and_train(made, environment)
+    with own_modules(made, run):
+        check_run(made, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
+        return _launched(made, max_restarts, on_progress) if environment is None else join_and_train(made, environment)
+
+
+def _launched(run: Run, max_restarts: int, on_progress: OnTold | None) -> Raw:
+    """Train on ranks of this machine, which this process starts."""
     pid: list[int] = []
 
-    def hear(words: Any) -> None:
-        if "pid" in words:
-            pid[:] = [words["pid"]]
+    def hear(message: Any) -> None:
+        if "pid" in message:
+            pid[:] = [message["pid"]]
         elif on_progress is not None:
-            on_progress(words)
+            on_progress(message)
 
-    with passing_on_signals(pid), engine_for_ranks(made):
+    with passing_on_signals(pid), engine_for_ranks(run):
         results = launch(
-            LOOP, {"run": run_to_raw(made)}, ranks=local_ranks(made), timeout_s=float("inf"), restarts=max_restarts,
-            on_message=hear, names_modules=names_modules(made),
+            LOOP, {"run": run_to_raw(run)}, ranks=local_ranks(run), timeout_s=float("inf"), restarts=max_restarts,
+            on_message=hear, names_modules=names_modules(run),
         )  # fmt: skip
     return results[0]
 
@@ -107,20 +111,6 @@ def launcher_environment() -> dict[str, str] | None:
     return None
 
 
-def names_modules(run: Run) -> bool:
-    """Whether a run names functions or classes of the user's, anywhere."""
-    return any(OF_A_MODULE.fullmatch(text) for text in _texts(run_to_raw(run)))
-
-
-def _texts(raw: Any) -> Generator[str]:
-    """Every text of nested data."""
-    if isinstance(raw, str):
-        yield raw
-    elif isinstance(raw, dict | list):
-        for value in cast(dict[str, Any], raw).values() if isinstance(raw, dict) else cast(list[Any], raw):
-            yield from _texts(value)
-
-
 def local_ranks(run: Run) -> int:
     """Processes that a run gets on this machine: as it says, one a GPU, as many as its plan has, or one."""
     import torch
@@ -155,12 +145,17 @@ def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
 
 @contextmanager
 def passing_on_signals(pid: list[int]) -> Generator[None]:
-    """SIGTERM and Ctrl-C go to the job's rank 0 within, which saves and ends the job; a second one ends it at once."""
+    """SIGTERM and Ctrl-C go to the job's rank 0 within, which saves and ends the job; a later one ends it at once."""
+    first: list[float] = []
 
-    def pass_on(*_: object) -> None:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        if pid:
+    def pass_on(number: int, *_: object) -> None:
+        if first and time.monotonic() - first[0] < TOGETHER_S:
+            return
+        if first:
+            signal.signal(number, before[number])
+            os.kill(os.getpid(), number)
+        elif pid:
+            first.append(time.monotonic())
             os.kill(pid[0], signal.SIGTERM)
         else:
             raise KeyboardInterrupt
@@ -185,6 +180,12 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     """
     made = load_run(run, settings)
     require_torchrec()
+    with own_modules(made, run):
+        return _described(made)
+
+
+def _described(made: Run) -> list[str]:
+    """What a run would do, when its modules are found."""
     from recsmith.adapters.topology import device_type
     from recsmith.planning.simulate import simulate
     from recsmith.training.models import unsharded
@@ -195,7 +196,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
 
     environment = launcher_environment()
     ranks = int(environment["WORLD_SIZE"]) if environment else local_ranks(made)
-    check_machine(made, int(environment["LOCAL_RANK"]) + 1 if environment else ranks)
+    check_run(made, int(environment["LOCAL_RANK"]) + 1 if environment else ranks)
     parts = unsharded(made)
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
@@ -213,6 +214,7 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
         + (f"checkpoints of {format_size(size)} each ({made.checkpoint.keep} kept), "
            if made.checkpoint else "no checkpoints, ")
         + "model; nothing is downloaded",
+        *parts.source.notes(made.data.batch_sizes(ranks), ranks, None),
     ]  # fmt: skip
 
 

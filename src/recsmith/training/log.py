@@ -49,6 +49,11 @@ class RunLog:
         if self._board is not None and "step" in values:
             self._board.write(values["step"], values, event)
 
+    def show(self, step: int, name: str, text: str) -> None:
+        """Text for TensorBoard."""
+        if self._board is not None:
+            self._board.write_text(step, name, text)
+
     def close(self) -> None:
         """Write what TensorBoard still keeps in memory."""
         if self._board is not None:

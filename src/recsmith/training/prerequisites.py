@@ -1,23 +1,114 @@
-"""What a run needs of this machine, asked before anything starts."""
+"""What a run needs, asked before anything starts: by `train`, and by a dry run too."""
 
+import inspect
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from recsmith._components import checked, find, load, parsed
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.jobs.log import require_tensorboard
-from recsmith.training.run import Run
+from recsmith.training.run import Component, Run, names_component, names_modules
 
 
-def check_machine(run: Run, ranks: int) -> None:
-    """Refuse a run for which something is missing here. ranks: of this machine.
+def check_run(run: Run, ranks: int) -> None:
+    """Refuse a run for which something is missing, or that names what is not there. ranks: of this machine.
 
     Raises:
         MissingExtra: TorchRec, or TensorBoard where the run wants it, is not installed.
-        UsageError: the run asks for GPUs, and this machine does not have one for each of its ranks.
+        UsageError: the run asks for GPUs, and this machine does not have one for each of its ranks; its output cannot
+            be written; a module, function or class that it names cannot be loaded, or does not take its settings.
     """
+    check_machine(run, ranks)
+    check_output(run.output)
+    if run.metrics.evaluate_every is not None and run.data.test is None:
+        raise UsageError("metrics.evaluate_every is given and there is no data.test to evaluate on; name one")
+    _check_named(run)
+
+
+def check_machine(run: Run, ranks: int) -> None:
+    """Refuse a run for which something is not installed, or not in this machine. ranks: of this machine."""
     require_torchrec()
     if run.metrics.tensorboard:
         require_tensorboard("metrics.tensorboard")
     if run.device == "cuda":
         _check_gpus(ranks)
+
+
+def check_output(output: str) -> None:
+    """UsageError where a folder cannot be made or written to. Nothing is made."""
+    folder = Path(output).absolute()
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    problem = None
+    if not folder.is_dir():
+        problem = "Not a directory"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem = "Permission denied"
+    if problem:
+        raise UsageError(f"the run's output '{output}' cannot be written: {problem}; give another output")
+
+
+@contextmanager
+def own_modules(run: Run, source: object) -> Generator[None]:
+    """Within, modules beside a run's file are found, where the run names any. source: the file, or the run itself."""
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else "-"
+    folder = str(Path(name).absolute().parent)
+    if name == "-" or folder in sys.path or not names_modules(run):
+        yield
+        return
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _check_named(run: Run) -> None:
+    """UsageError for a function or class that cannot be loaded, or does not take its settings."""
+    import torch
+
+    from recsmith.training.optimizers.dense import dense_optimizer
+    from recsmith.training.steps import KIND as STEP
+    from recsmith.training.stores import ROWS
+    from recsmith.training.watchers import KIND as WATCHER
+
+    dense_optimizer([torch.nn.Parameter(torch.zeros(1))], run.optimizers.dense)
+    if ":" in run.model.name:
+        check_arguments(run.model.name, load(run.model.name), run.model.arguments or {})
+    for watcher in run.watchers:
+        _check_component(WATCHER, watcher, "watchers", 0)
+    if run.pipeline != "auto":
+        _check_component(STEP, run.pipeline, "pipeline", 1)
+    _check_component(ROWS, run.rows, "rows", 2)
+    if names_component(run.comms):
+        from recsmith.training.collectives import collectives_of
+
+        collectives_of(run.comms)
+
+
+def check_arguments(name: str, function: Any, arguments: dict[str, Any]) -> None:
+    """UsageError where the user's function of a model does not take its arguments."""
+    try:
+        inspect.signature(function).bind(None, 0, **arguments)
+    except TypeError as error:
+        if "sequences" not in str(error):  # which it gets where there are some
+            raise UsageError(f"model.arguments: {error}; see the arguments of {name}") from None
+    except ValueError:  # of a class without a signature
+        return
+
+
+def _check_component(kind: str, spec: Component, where: str, given: int) -> None:
+    """A component's class, where it is the user's or has settings. given: arguments that its maker hands over."""
+    name, settings = parsed(spec, where)
+    if ":" in name or settings:
+        target = find(kind, name)
+        if isinstance(target, type) and not hasattr(target, "__pydantic_config__"):
+            checked(target, settings, f"{where} ({name})", given)
 
 
 def _check_gpus(ranks: int) -> None:

@@ -35,7 +35,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True)
-class Given:
+class PlainPart:
     """A part that refuses nothing by itself."""
 
     label: str
@@ -45,9 +45,9 @@ class Given:
         return None
 
 
-COMPRESSION, FEED = Given("model.compression"), Given("data.feed")
-WEIGHTS, BUILT_IN_MODEL = Given("weights of ids"), Given("model.name of torchrec.models")
-CPU = Given("a CPU")
+COMPRESSION, FEED = PlainPart("model.compression"), PlainPart("data.feed")
+WEIGHTS, BUILT_IN_MODEL = PlainPart("weights of ids"), PlainPart("model.name of torchrec.models")
+CPU = PlainPart("a CPU")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class OwnSource:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlannedTables:
     """Tables where the plan puts them, on a kind of device."""
 
     plan: Plan
@@ -122,7 +122,7 @@ class Sequences:
             return f"table '{self.table}' has pooling none, which {other.label} does not have yet; drop one of them"
         if other is WEIGHTS:
             return f"table '{self.table}' has pooling none, and the data's ids have weights; leave one of them out"
-        return _pooled_copy(other) if isinstance(other, Placed) and other.device == "cpu" else None
+        return _pooled_copy(other) if isinstance(other, PlannedTables) and other.device == "cpu" else None
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ class TableOptimizer:
                 f"optimizers.sparse.name is {self.name}, which FBGEMM has on GPUs alone; on CPU use "
                 f"{', '.join(CPU_OPTIMIZERS)}"
             )
-        if isinstance(other, Placed) and not OPTIMIZERS[self.name].copies:
+        if isinstance(other, PlannedTables) and not OPTIMIZERS[self.name].copies:
             copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
-            return (copied and _fused_only(self.name, min(copied))) or None
+            return _fused_only(self.name, min(copied)) if copied else None
         return None
 
 
@@ -163,7 +163,7 @@ class Messages:
 
     def refuses(self, other: Any, /) -> str | None:
         """Plans that its collectives refuse."""
-        return collectives_of(self.comms).refuses(other.plan) if isinstance(other, Placed) else None
+        return collectives_of(self.comms).refuses(other.plan) if isinstance(other, PlannedTables) else None
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
     sequences = sorted(table.name for table in plan.workload.tables if not table.pooled)
     return [
         *([CPU] if device == "cpu" else []), TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
-        *(Sequences(name, run.model.name) for name in sequences[:1]), Placed(plan, device),
+        *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
     ]  # fmt: skip
 
 
@@ -227,7 +227,7 @@ def check_together(parts: Sequence[Part]) -> None:
         raise UsageError(sentence)
 
 
-def _pooled_copy(placed: Placed) -> str | None:
+def _pooled_copy(placed: PlannedTables) -> str | None:
     """A sequence table that is copied to every rank on CPU: FBGEMM pools its rows there."""
     sequences = {table.name for table in placed.plan.workload.tables if not table.pooled}
     found = (each for each in placed.plan.placements if each.table in sequences)

@@ -6,7 +6,9 @@ Those of data stand in run_data.py, those of optimizers in optimizers/settings.p
 `--set key=value` over them. Nothing here imports torch. What a run does is in loop.py, from top to bottom.
 """
 
-from typing import Any, Literal
+import re
+from collections.abc import Generator
+from typing import Any, Literal, cast
 
 from recsmith._components import NAME, parsed, unknown
 from recsmith._types import noun
@@ -37,6 +39,7 @@ from recsmith.workloads.data_types import DataType
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
 MADE_HERE = ("auto", "torchrec")  # plans that no file holds
+OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
 Component = str | dict[str, Any]  # a name or module:Class, or a mapping with `name` and settings
 
 
@@ -199,6 +202,20 @@ class Run:
 def names_component(value: object) -> bool:
     """Whether a value of a run names a component, beside the fields of a noun that may stand there too."""
     return isinstance(value, str) or (isinstance(value, dict) and NAME in value)
+
+
+def names_modules(run: Run) -> bool:
+    """Whether a run names functions or classes of the user's, anywhere."""
+    return any(OF_A_MODULE.fullmatch(text) for text in _texts(run_to_raw(run)))
+
+
+def _texts(raw: Any) -> Generator[str]:
+    """Every text of nested data."""
+    if isinstance(raw, str):
+        yield raw
+    elif isinstance(raw, dict | list):
+        for value in cast(dict[str, Any], raw).values() if isinstance(raw, dict) else cast(list[Any], raw):
+            yield from _texts(value)
 
 
 def load_run(source: Run | Source, settings: tuple[str, ...] = ()) -> Run:

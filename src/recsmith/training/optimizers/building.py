@@ -10,12 +10,10 @@ from torchrec.optim.clipping import GradientClipping, GradientClippingOptimizer
 from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizer, KeyedOptimizerWrapper
 from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
-from recsmith._components import find, known, load
+from recsmith._components import load
 from recsmith.errors import UsageError
-from recsmith.files import did_you_mean
-from recsmith.training.optimizers import KIND
-from recsmith.training.optimizers.protocol import DenseOptimizerClass
-from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
+from recsmith.training.optimizers.dense import dense_optimizer
+from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 
@@ -62,37 +60,13 @@ def combined_optimizer(
         twin = KeyedOptimizerWrapper(copied, lambda ps: table_class(sparse.name)(ps, **sparse_arguments(sparse)))
         parts.append(("copied", scheduled(twin, sparse.learning_rate, optimizers)))
     if dense:
-        made: KeyedOptimizer = KeyedOptimizerWrapper(dense, lambda ps: _dense(ps, plain))
+        made: KeyedOptimizer = KeyedOptimizerWrapper(dense, lambda ps: dense_optimizer(ps, plain))
         if plain.clip_norm is not None:
             made = GradientClippingOptimizer(made, GradientClipping.NORM, plain.clip_norm)
         parts.append(("dense", scheduled(made, plain.learning_rate, optimizers)))
     made = CombinedOptimizer(parts)
     made.save_param_groups(False)  # learning rates follow from the run and the step
     return made
-
-
-def dense_class(name: str) -> DenseOptimizerClass:
-    """The optimizer of dense layers of a name: registered, of torch.optim in any case, or 'module:Class'.
-
-    Raises:
-        UsageError: none is called so; the nearest name is said.
-    """
-    torchs = {each.lower(): getattr(torch.optim, each) for each in torch.optim.__all__ if each[0].isupper()}
-    if ":" in name or name in known(KIND):
-        return cast(DenseOptimizerClass, find(KIND, name))
-    if name.lower() not in torchs:
-        raise UsageError(
-            f"torch.optim has no '{name}'{did_you_mean(name, sorted((*torchs, *known(KIND))))}; "
-            "or name a class of yours, 'module:Class'"
-        )
-    return torchs[name.lower()]
-
-
-def _dense(parameters: list[Any], optimizer: DenseOptimizer) -> torch.optim.Optimizer:
-    try:
-        return dense_class(optimizer.name)(parameters, lr=optimizer.learning_rate, **(optimizer.arguments or {}))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"optimizers.dense: {error}; see the arguments of {optimizer.name}") from None
 
 
 def scheduled(optimizer: KeyedOptimizer, learning_rate: float, optimizers: RunOptimizers) -> KeyedOptimizer:
