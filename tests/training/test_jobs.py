@@ -12,6 +12,7 @@ from training.unsharded import unsharded_losses
 
 import recsmith
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.files import locked_folder
 from recsmith.prediction.traces import load_capture
 from recsmith.training import (
     Checkpointing,
@@ -83,6 +84,24 @@ def test_losses_are_those_of_the_unsharded_model(trained: tuple[Run, dict[str, A
     expected = unsharded_losses(run, STEPS)
     assert losses(Path(run.output)) == pytest.approx(expected, rel=1e-6)
     assert expected[-1] < expected[0]
+
+
+def test_a_job_that_is_complete_is_found_so(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+    run, result = trained
+    again, said = tmp_path / "again", list[str]()
+    shutil.copytree(run.output, again)
+    shutil.rmtree(again / "model")  # the job was killed between its last checkpoint and the model
+    done = train(run, settings=(f"output={again}",), on_progress=lambda message: said.append(message.get("note", "")))
+    assert (done["step"], done["complete"], done["test"]) == (STEPS, True, result["test"])
+    weights = "model/weights.safetensors"
+    assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
+    assert said[-1] == f"nothing was left to train after step {STEPS}; the model is in '{again / 'model'}'"
+
+
+def test_a_folder_has_one_job_at_a_time(tmp_path: Path):
+    with locked_folder(tmp_path / "out"), pytest.raises(UsageError, match="another run writes to"):
+        train(a_run(tmp_path / "out"))
+    assert not (tmp_path / "out/run.json").exists()
 
 
 def from_step(run: Run, step: int, target: Path) -> Path:

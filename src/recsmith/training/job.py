@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import torch
 import torch.distributed as dist
 
 from recsmith._process import proc_bytes
+from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
-from recsmith.files import Raw, decode, encode
+from recsmith.files import Raw, decode, encode, locked_folder
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement, Wish
 from recsmith.training.batches import TrainingBatch, training_batches
@@ -32,6 +34,7 @@ from recsmith.training.sources.protocol import State
 from recsmith.training.tables.features import Features
 
 CHECKPOINTS = "checkpoints"
+KILLED_S = 5.0  # in which all processes of a job that was killed are gone
 
 
 @dataclass
@@ -77,6 +80,32 @@ class TrainingJob:
     def batch_size(self) -> int:
         """Samples of this rank in the largest step."""
         return self.run.data.local_batch_size(dist.get_world_size())
+
+
+@contextmanager
+def owning(output: Path) -> Generator[None]:
+    """The folder of a run for this job alone; rank 0 holds it, at the longest until its process ends.
+
+    A job that was killed a moment ago may hold it still, so this waits a little.
+
+    Raises:
+        UsageError: another job writes there, or the folder cannot be made; on every rank.
+    """
+    with ExitStack() as held:
+
+        def take() -> dict[str, Any]:
+            begun = time.monotonic()
+            while True:
+                try:
+                    held.enter_context(locked_folder(output))
+                    return {}
+                except UsageError:
+                    if not output.is_dir() or time.monotonic() - begun > KILLED_S:
+                        raise
+                time.sleep(0.1)
+
+        from_rank_0(take)
+        yield
 
 
 def progress_of(saved: Saved | None) -> Progress:

@@ -8,6 +8,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -24,6 +25,7 @@ from recsmith.training.job import (
     finish,
     log_progress,
     log_wish,
+    owning,
     plan_anew,
     prepared,
     save,
@@ -48,7 +50,7 @@ def train_on_rank(run: Raw) -> Raw:
     with heeding_sigterm() as ending:
         tell_pid()
         made, agreement = run_from_raw(run, "the run"), Agreement()
-        with Watchers(made.watched) as watchers:
+        with owning(Path(made.output)), Watchers(made.watched) as watchers:
             result = _trained(made, agreement, watchers, ending)
             while isinstance(result, Wish):
                 gc.collect()  # weights of the job before go, before there are new ones

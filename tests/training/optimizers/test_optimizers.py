@@ -12,7 +12,8 @@ from torchrec.optim.keyed import KeyedOptimizerWrapper
 
 from recsmith.errors import UsageError
 from recsmith.training import SparseOptimizer
-from recsmith.training.optimizers.building import dense_class, sparse_arguments, table_class
+from recsmith.training.optimizers.building import sparse_arguments, table_class
+from recsmith.training.optimizers.dense import dense_class
 from recsmith.workloads.optimizers import OPTIMIZERS, Optimizer
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
