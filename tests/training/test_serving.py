@@ -77,11 +77,16 @@ def test_samples_have_probabilities(model: Predictor) -> None:
         ),
         ({"tags": [[-1], []]}, DENSE, "feature 'tags' has id -1, and its table 50 rows"),
         ({"tags": [[1.5], []]}, DENSE, r"feature 'tags' has id 1\.5"),
+        ({"tags": [[2**64], []]}, DENSE, "feature 'tags' has id 18446744073709551616, and its table 50 rows"),
         ({"tags": [["a"], []]}, DENSE, "feature 'tags' has id 'a'"),
         ({"tags": [3, 4]}, DENSE, r"feature 'tags' is \[3, 4\]; give a list of ids for each sample"),
         ({"tag": [[1], []]}, DENSE, "ids of feature 'tag' are not known; give ids of item, tags"),
-        ({}, [[0.5, float("nan")], [0.0, 0.0]], "column 'price' of sample 0 is nan"),
-        ({}, [[0.5, 1.0], [float("inf"), 0.0]], "column 'age' of sample 1 is inf"),
+        (
+            {},
+            [[0.5, float("nan")], [0.0, 0.0]],
+            "sample 0 has dense value 'price' nan, and dense values and weights are finite",
+        ),
+        ({}, [[0.5, 1.0], [float("inf"), 0.0]], "sample 1 has dense value 'age' inf"),
         ({}, [[0.5], [1.0]], "of 2 dense columns"),
         ({}, [["x", 1.0], [0.0, 0.0]], "dense are not numbers"),
     ],
@@ -107,7 +112,7 @@ def test_weights_weigh(weighing: Predictor) -> None:
             "weights of feature 'item' are given",
         ),
         ({"tags": [[1.0], []]}, "feature 'tags' has weights for other numbers of ids"),
-        ({"tags": [[1.0, float("nan")], []]}, "feature 'tags' has the weight nan"),
+        ({"tags": [[1.0, float("nan")], []]}, "sample 0 has weight of 'tags' nan"),
     ],
 )
 def test_wrong_weights_are_named(weighing: Predictor, weights: Any, said: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch.distributed as dist
 
-from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
+from recsmith.errors import CorruptFile, Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
 
-KINDS = {kind.__name__: kind for kind in (Infeasible, NoPlanFound, PlanMismatch)}
+KINDS = {kind.__name__: kind for kind in (CorruptFile, Infeasible, NoPlanFound, PlanMismatch)}
 
 
 def from_rank_0(make: Callable[[], dict[str, Any]], group: dist.ProcessGroup | None = None) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def from_rank_0(make: Callable[[], dict[str, Any]], group: dist.ProcessGroup | N
 
     Raises:
         RecSmithError: rank 0 met it; every rank raises it, so that none waits. Of the class that rank 0 met where that
-            says something of plans, else a UsageError.
+            says something of plans or files, else a UsageError.
     """
     sent: list[str | None] = [None]
     if dist.get_rank(group) == 0:

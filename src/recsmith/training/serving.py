@@ -4,6 +4,7 @@ B samples
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from recsmith.data import Batch, DataSchema, JaggedIds
+from recsmith.data.domain import wrong_values
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.training.batches import as_tensors
@@ -31,10 +33,28 @@ class Predictor:
         self.rows = {name: table.num_embeddings for table in tables for name in table.features}
 
     def predict(self, batch: Batch) -> np.ndarray:
-        """Probabilities (B, L) of the samples of a batch, whose labels do not matter."""
+        """Probabilities (B, L) of the samples of a batch, whose labels do not matter.
+
+        Raises:
+            UsageError: an id is no row of its table, or a dense value or weight is no finite number.
+        """
+        self._check(batch)
         with torch.no_grad():
             _, (_, logits, _, _) = self.task(as_tensors(batch, self.features))
         return logits.sigmoid().numpy()
+
+    def _check(self, batch: Batch) -> None:
+        """Refuse values that the model was not trained on, by the rule of all data."""
+        for rows, text in wrong_values(replace(batch, labels=np.zeros_like(batch.labels)), self.schema.dense).values():
+            raise UsageError(f"sample {int(rows.argmax())} has {text}")
+        for name, rows in self.rows.items():
+            values = batch.ids[name].values
+            odd = values[(values < 0) | (values >= rows)]
+            if len(odd):
+                raise UsageError(
+                    f"feature '{name}' has id {odd[0]}, and its table {rows:,} rows; give whole numbers from 0 to "
+                    f"{rows - 1:,}, as the data that the model was trained on has them"
+                )
 
     def table(self, name: str) -> np.ndarray:
         """The vectors of all ids of a table (rows, columns), whatever it is stored as.
@@ -60,13 +80,11 @@ class Predictor:
         Raises:
             UsageError: features, samples or weights are missing or too many, or a value is none that the model knows.
         """
-        return self.predict(_batch_of(self.schema, self.rows, ids, dense, weights or {}))
+        return self.predict(_batch_of(self.schema, ids, dense, weights or {}))
 
 
-def _batch_of(
-    schema: DataSchema, rows: Mapping[str, int], ids: Mapping[str, Any], dense: Any, weights: Mapping[str, Any]
-) -> Batch:
-    """Samples given as lists. rows: of the table of each feature."""
+def _batch_of(schema: DataSchema, ids: Mapping[str, Any], dense: Any, weights: Mapping[str, Any]) -> Batch:
+    """Samples given as lists."""
     weighted = [feature.name for feature in schema.features if feature.weighted]
     for what, given, known in (("ids", ids, schema.feature_names), ("weights", weights, weighted)):
         if set(given) != set(known):
@@ -79,42 +97,31 @@ def _batch_of(
         raise UsageError(
             f"there are {count} samples of one feature; give as many of each, and of {len(schema.dense)} dense columns"
         )
-    odd = np.argwhere(~np.isfinite(columns))
-    if len(odd):
-        sample, column = odd[0].tolist()
-        raise UsageError(
-            f"column '{schema.dense[column]}' of sample {sample} is {columns[sample, column]}; give a number, as the "
-            "data has them"
-        )
     return Batch(
         dense=columns,
-        ids={name: _bags(name, bags, rows[name], weights.get(name)) for name, bags in ids.items()},
+        ids={name: _bags(name, bags, weights.get(name)) for name, bags in ids.items()},
         labels=np.zeros((count, len(schema.labels)), np.float32),
         label_names=schema.labels,
         sample_ids=np.arange(count),
     )
 
 
-def _bags(name: str, bags: Sequence[Sequence[int]], rows: int, weights: Sequence[Sequence[float]] | None) -> JaggedIds:
-    """The ids of a feature, each a row of its table, and their weights."""
+def _bags(name: str, bags: Sequence[Sequence[int]], weights: Sequence[Sequence[float]] | None) -> JaggedIds:
+    """The ids of a feature, and their weights."""
     try:
         values, lengths = [each for bag in bags for each in bag], np.array([len(bag) for bag in bags], np.int32)
     except TypeError:
         raise UsageError(f"feature '{name}' is {bags!r:.60}; give a list of ids for each sample") from None
-    odd = next((each for each in values if not isinstance(each, int | np.integer) or not 0 <= each < rows), None)
+    odd = next((each for each in values if not isinstance(each, int | np.integer)), None)
     if odd is not None:
-        raise UsageError(
-            f"feature '{name}' has id {odd!r}, and its table {rows:,} rows; give whole numbers from 0 to {rows - 1:,}, "
-            "as the data that the model was trained on has them"
-        )
+        raise UsageError(f"feature '{name}' has id {odd!r}; ids are whole numbers, rows of their tables")
+    kept = np.array(values, np.int64 if all(-(2**63) <= each < 2**63 for each in values) else object)
     if weights is None:
-        return JaggedIds(values=np.array(values, np.int64), lengths=lengths)
+        return JaggedIds(values=kept, lengths=lengths)
     if [len(each) for each in weights] != lengths.tolist():
         raise UsageError(f"feature '{name}' has weights for other numbers of ids than its samples have; give one an id")
     flat = _numbers([each for bag in weights for each in bag], f"weights of '{name}'")
-    if not np.isfinite(flat).all():
-        raise UsageError(f"feature '{name}' has the weight {flat[~np.isfinite(flat)][0]}; give finite numbers")
-    return JaggedIds(values=np.array(values, np.int64), lengths=lengths, weights=flat)
+    return JaggedIds(values=kept, lengths=lengths, weights=flat)
 
 
 def _numbers(values: Any, what: str) -> np.ndarray:
