@@ -254,6 +254,9 @@ def test_a_damaged_index_is_no_index(tmp_path: Path):
         np.savez(index, **{**good, "begins_0": np.array(begins)})
         with pytest.raises(CorruptFile, match="is not an index of lines"):
             check_spec(load_spec(spec))
+    np.savez(index, **{**good, "lines": np.zeros(0, np.int64)})
+    with pytest.raises(CorruptFile, match="is not an index of lines"):
+        check_spec(load_spec(spec))
 
 
 def test_two_conversions_do_not_write_one_folder(tmp_path: Path):

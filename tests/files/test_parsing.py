@@ -62,8 +62,14 @@ def test_yaml_has_the_core_meanings_of_yaml_1_2(text: str, value: object):
         ("a: 1\na: 2", "'a' stands twice in one object; keep one (line 2"),
         ("a: {b: 1, b: 2}", "'b' stands twice"),
         ("a:\n- c: 1\n  c: 1", "'c' stands twice in one object; keep one (line 3"),
-        ("a: &x 1\nb: *x", "anchors and aliases are not allowed (line 1)"),
-        ("a: 1\nb: &x 1", "anchors and aliases are not allowed (line 2)"),
+        ("a: *x\nb: &x 1", "alias 'x' (line 1) names no value that is complete before it"),
+        ("a: &x [1, *x]", "alias 'x' (line 1) names no value that is complete before it"),
+        ("a: &x {b: 1}\nc: {<<: *x}", "merge keys (<<) are not allowed"),
+        (
+            "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+            + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)),
+            "aliases make more than 100,000 values",
+        ),
         ("a: !!int '1'", "tags are not allowed"),
         ("a: !Python 1", "tags are not allowed"),
         ("a: ! 1", "tags are not allowed"),
@@ -176,3 +182,12 @@ def test_what_does_not_fit_into_memory_is_said_of_the_file(monkeypatch: pytest.M
     monkeypatch.setattr(parsing.json, "loads", full)
     with pytest.raises(CorruptFile, match=r"'x\.json' does not fit into memory: 2 characters"):
         parse_json("{}", "x.json")
+
+
+def test_anchors_stand_for_what_they_name():
+    text = "sizes: &sizes [1, 2]\nbefore: {sizes: *sizes, name: &name user}\nafter: *name\n"
+    assert parse_yaml(text, "x.yaml") == {
+        "sizes": [1, 2], "before": {"sizes": [1, 2], "name": "user"}, "after": "user",
+    }  # fmt: skip
+    many = "a: &a 1\n" + "\n".join(f"b{n}: *a" for n in range(9000))
+    assert len(parse_yaml(many, "x.yaml")) == 9001  # type: ignore[arg-type]

@@ -55,7 +55,10 @@ def inspect(data: str, samples: int, batch_size: int, format_: str) -> None:
     from recsmith.reports.data import figures_report, figures_to_raw
 
     spec = load_spec(data)
-    figures = count_figures(open_dataset(spec), samples, batch_size)
+    dataset = open_dataset(spec)
+    figures = count_figures(dataset, samples, batch_size)
+    if dataset.note:
+        note(dataset.note)
     optimum = planted_optimum(spec, samples) if isinstance(spec, GeneratorSpec) else None
     print_as(format_, lambda: figures_report(figures, optimum), lambda: figures_to_raw(figures, optimum))
 

@@ -52,7 +52,8 @@ class Batch:
     """Some samples: dense values, ids by feature, labels, and the numbers of the samples in their dataset.
 
     dense: (B, D). ids: by name of the feature. labels: (B, L), in the order of label_names. sample_ids: (B,). inverse:
-    of features whose distinct bags alone are in ids: which of them each sample has (B,) (deduplication.py).
+    of features whose distinct bags alone are in ids: which of them each sample has (B,) (deduplication.py). corrupt:
+    samples that were to be among them, and could not be read.
     """
 
     dense: Singles
@@ -61,6 +62,7 @@ class Batch:
     label_names: tuple[str, ...]
     sample_ids: Ints
     inverse: dict[str, Ints] = field(default_factory=dict[str, Ints])
+    corrupt: int = 0
 
     def __repr__(self) -> str:
         """Its size, never its arrays."""

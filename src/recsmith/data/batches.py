@@ -93,7 +93,9 @@ class BatchReader:
             last = min(first + self.step, self.order.num_samples)
             if drop_last and last - first < self.step:
                 return
+            before = self.counts.corrupt
             batch = self.batch(first, last)
+            batch = replace(batch, corrupt=self.counts.corrupt - before) if self.counts.corrupt > before else batch
             self.counts = replace(self.counts, samples=self.counts.samples + len(batch))
             yield batch, replace(self.position, used=last), self.counts
 

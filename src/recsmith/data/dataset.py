@@ -48,6 +48,12 @@ class Dataset:
         """How many samples an epoch has; None where nobody has counted them yet."""
         return self.source.num_samples
 
+    @property
+    def note(self) -> str:
+        """What people should know of the data; nothing for most."""
+        source: Any = self.source
+        return getattr(getattr(source, "source", source), "note", "")
+
     def batches(
         self,
         *,

@@ -107,7 +107,8 @@ class Feed(Iterator[Batch]):
             raise StopIteration
         parts = self._taken(first, last)
         batch = joined([part.samples for part in parts], self.settings.groups)
-        corrupt = self.counts.corrupt + sum(part.corrupt for part in parts)
+        lost = sum(part.corrupt for part in parts)
+        batch, corrupt = replace(batch, corrupt=lost) if lost else batch, self.counts.corrupt + lost
         if corrupt > self.source.max_corrupt:
             self.close()
             raise CorruptFile(

@@ -1,7 +1,7 @@
 """Strict reading and atomic writing: the one door between files and nouns.
 
 A file is text (texts.py) -> plain data (parsing.py) -> a noun (nouns.py). Nothing is guessed: duplicate keys, NaN, YAML
-aliases and tags, unknown fields and numbers written as text are refused, each with the place and the fix. Where a file
+tags, unknown fields and numbers written as text are refused, each with the place and the fix. Where a file
 may be written, targets.py says.
 """
 

@@ -14,6 +14,7 @@ from recsmith.files.texts import Given, is_regular_file, read_text
 DEEPEST_YAML = 64  # nested values; libyaml has no limit of its own and overflows the stack
 LARGEST_YAML = 16 * 2**20  # characters; it takes about a second for each million
 MOST_KEYS = 10_000  # of one object; each unknown one costs memory until all are refused
+MOST_VALUES = 100_000  # of a YAML file with anchors, its aliases written out
 MOST_DIGITS = 64  # of a whole number; longer ones are above 2^63 or padded
 EXACT_INTEGERS = 2**53  # below it, every whole number is exact as a floating-point number
 
@@ -107,19 +108,46 @@ def parse_yaml(text: str, source: str) -> object:
 
 
 def _refuse_yaml_extras(events: Iterator[Any]) -> None:
-    """Refuse anchors, aliases, tags, and nesting that would overflow the stack."""
+    """Refuse tags, nesting that would overflow the stack, and aliases that stand for too much or for themselves."""
     import yaml
 
-    depth = 0
+    depth, aliases = 0, _Aliases()
     for event in events:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         line = event.start_mark.line + 1
         if depth > DEEPEST_YAML:
             raise ValueError(f"values are nested more than {DEEPEST_YAML} deep (line {line})")
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise ValueError(f"anchors and aliases are not allowed (line {line}); write the value out")
         if getattr(event, "tag", None) is not None:
             raise ValueError(f"tags are not allowed (line {line}); write the value out")
+        aliases.count(event, line)
+
+
+class _Aliases:
+    """Counts the values of a file as its aliases make them: a few lines could stand for billions."""
+
+    def __init__(self) -> None:
+        self.values = 0
+        self.open: list[tuple[str | None, int]] = []  # anchors of collections, and the values before them
+        self.sizes: dict[str, int] = {}  # values that an anchor stands for
+
+    def count(self, event: Any, line: int) -> None:
+        """The next event of the file."""
+        import yaml
+
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self.sizes:
+                raise ValueError(f"alias '{event.anchor}' (line {line}) names no value that is complete before it")
+            self.values += self.sizes[event.anchor]
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self.open.append((event.anchor, self.values))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = self.open.pop()
+            self.sizes |= {anchor: self.values - before} if anchor else {}
+        elif isinstance(event, yaml.ScalarEvent):
+            self.values += 1
+            self.sizes |= {event.anchor: 1} if event.anchor else {}
+        if self.sizes and self.values > MOST_VALUES:
+            raise ValueError(f"aliases make more than {MOST_VALUES:,} values (line {line}); write fewer of them")
 
 
 @cache
@@ -136,6 +164,9 @@ def _strict_loader() -> Any:
         yield result
         for name, value in node.value:
             key = loader.construct_object(name)
+            if key == "<<":
+                rule = "merge keys (<<) are not allowed; write the fields out"
+                raise yaml.constructor.ConstructorError(None, None, rule, name.start_mark)
             if not isinstance(key, str):
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not text", name.start_mark)
             if key in result:

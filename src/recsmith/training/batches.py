@@ -23,7 +23,7 @@ from recsmith.training.tables.features import Features
 class Place:
     """The samples of a batch as they were read, and where the data goes on once training has used them.
 
-    asked: samples that the rank was to read, which its tensors have; where some were corrupt, the last ones are empty.
+    asked: samples that the rank was to read. Its tensors may have more: the last ones are empty.
     """
 
     samples: Batch
@@ -69,14 +69,17 @@ def pinned(batches: Iterator[TrainingBatch], device: torch.device) -> Iterator[T
     return map(TrainingBatch.pin_memory, batches) if device.type == "cuda" else batches
 
 
-def as_tensors(batch: Batch, features: Features, state: State | None = None, asked: int | None = None) -> TrainingBatch:
+def as_tensors(
+    batch: Batch, features: Features, state: State | None = None, asked: int | None = None, rows: int | None = None
+) -> TrainingBatch:
     """A batch of the data as tensors; data without dense columns gets a column of ones.
 
-    asked: samples of the tensors, since collectives want as many of every rank; those that the batch lacks are empty.
+    asked: samples that the rank was to read. rows: of the tensors, since collectives want as many of every rank; those
+    that the batch lacks are empty.
     """
     place = Place(batch, len(batch) if asked is None else asked, state)
-    if place.asked > len(batch):
-        batch = filled_up(expanded(batch), place.asked)
+    if (rows or place.asked) > len(batch):
+        batch = filled_up(expanded(batch), rows or place.asked)
     dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
     return TrainingBatch(dense, features.tensors(batch), torch.from_numpy(batch.labels), place)
 
@@ -93,7 +96,7 @@ def training_batches(
         try:
             for batch, after in itertools.islice(batches, more):
                 step, state = step + 1, after
-                yield as_tensors(batch, features, state, size)
+                yield as_tensors(batch, features, state, len(batch) + batch.corrupt, size)
         finally:
             if isinstance(batches, Generator):
                 batches.close()

@@ -219,7 +219,7 @@ def save(job: TrainingJob) -> None:
 def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
     """Scores and times since the last line, for the log and for people."""
     progress, log = job.progress, job.log
-    steps, asked = times.steps, times.samples * dist.get_world_size()
+    steps, asked = times.steps, _over_ranks(times.samples, dist.ReduceOp.SUM)
     seconds, parts = times.take()
     assert progress.scores is not None
     corrupt = asked - progress.scores.samples

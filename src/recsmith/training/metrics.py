@@ -75,7 +75,7 @@ def _scores(sums: torch.Tensor, auc: float) -> Scores:
     return Scores(
         samples=int(count),
         logloss=float(entropy * math.log(2) / count),
-        ne=_finite(compute_ne(entropy, count, positive, negative, ETA)),
+        ne=_finite(compute_ne(entropy, count, positive, negative, ETA)) if positive and negative else 0.0,
         calibration=_finite(compute_calibration(predicted, positive)),
         auc=auc,
     )

@@ -30,18 +30,24 @@ class BatchSizes:
         ends = next((first for first, _ in self.changes if first > step), None)
         return size, None if ends is None else ends - step
 
-    def steps(self, samples: int, epochs: int, ranks: int) -> int:
-        """Steps of so many epochs, whose last step is left out where it would not be full."""
+    def steps(self, samples: int, epochs: int, ranks: int, *, keep: bool = False) -> int:
+        """Steps of so many epochs; the last one of each, where it would not be full, is left out unless it is kept."""
         step = 0
         for _ in range(epochs):
-            left, over = samples, False
-            while not over:
-                size, more = self.at(step)
-                full = left // (size * ranks)
-                over = more is None or full < more
-                made = full if more is None else min(full, more)
-                step, left = step + made, left - made * size * ranks
+            made, left = self.epoch(step, samples, ranks)
+            step += made + (keep and left > 0)
         return step
+
+    def epoch(self, step: int, samples: int, ranks: int) -> tuple[int, int]:
+        """(full steps of an epoch that begins after `step` others, samples that are left then)."""
+        first, left, over = step, samples, False
+        while not over:
+            size, more = self.at(step)
+            full = left // (size * ranks)
+            over = more is None or full < more
+            made = full if more is None else min(full, more)
+            step, left = step + made, left - made * size * ranks
+        return step - first, left
 
 
 @noun
@@ -69,8 +75,8 @@ class RunData:
 
     batch_size: samples per rank and step. global_batch_size: of all ranks instead, so that a run means the same on
     another number of ranks. batch_changes: other sizes from some steps on, such as larger ones once the loss falls
-    slowly. epochs: passes over train. shuffle: in an order drawn from the run's seed. The last step of an epoch that
-    would not be full is left out.
+    slowly. epochs: passes over train. shuffle: in an order drawn from the run's seed. last: `drop` leaves the
+    samples out that fill no step at the end of an epoch; `keep` trains on them in a step of fewer.
 
     deduplicate: features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that
     change together. keep_together: so many samples that are stored side by side stay so when shuffled, as the samples
@@ -87,6 +93,7 @@ class RunData:
     batch_changes: tuple[BatchChange, ...] = ()
     epochs: int = 1
     shuffle: bool = True
+    last: Literal["drop", "keep"] = "drop"
     deduplicate: Literal["off", "auto"] | tuple[tuple[str, ...], ...] = "off"
     keep_together: int = 1
     window: int = WINDOW

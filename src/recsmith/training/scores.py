@@ -7,7 +7,8 @@ from recsmith._types import noun
 class Scores:
     """How good predictions are: of `samples`, in nats and shares.
 
-    ne: cross entropy over that of always predicting the mean label. calibration: mean prediction over mean label.
+    ne: cross entropy over that of always predicting the mean label; 0 where all labels are equal, which have none.
+    calibration: mean prediction over mean label.
     """
 
     samples: int
@@ -19,7 +20,8 @@ class Scores:
 
 def scores_text(scores: Scores) -> str:
     """Scores in a line."""
+    ne = f"NE {scores.ne:.4f}" if scores.ne else "no NE (all labels are equal)"
     return (
-        f"log loss {scores.logloss:.5f}, NE {scores.ne:.4f}, AUC {scores.auc:.5f}, calibration "
+        f"log loss {scores.logloss:.5f}, {ne}, AUC {scores.auc:.5f}, calibration "
         f"{scores.calibration:.4f} of {scores.samples:,} samples"
     )

@@ -151,7 +151,7 @@ class LineFile:
         return CorruptFile(f"'{self.path}' cannot be read: {reason}; fetch it again")
 
 
-def read_index(path: str, digest: str) -> list[tuple[Ints, int]] | None:
+def read_index(path: str, digest: str, files: int) -> list[tuple[Ints, int]] | None:
     """(begins of blocks, lines) of each file; None where there is no index yet, or the files changed since.
 
     Raises:
@@ -167,7 +167,7 @@ def read_index(path: str, digest: str) -> list[tuple[Ints, int]] | None:
     except Exception as error:  # a damaged archive ends in errors of many kinds
         reason = str(error) or type(error).__name__
         raise CorruptFile(f"'{path}' is not an index of lines ({reason}); remove it, or give another path") from None
-    if not all(_is_index(begins, lines) for begins, lines in found):
+    if len(found) != files or not all(_is_index(begins, lines) for begins, lines in found):
         raise CorruptFile(f"'{path}' is not an index of lines (blocks do not follow each other); remove it")
     return found
 

@@ -79,7 +79,10 @@ class CriteoSource:
             other = other_than_criteo(file.head())
             if other is not None:
                 raise CorruptFile(f"'{file.path}' is no click log of Criteo but {other}")
-        self._rows = np.array(spec.rows)
+        self._rows, self.note = np.array(spec.rows), ""
+        days = self._files[0].path.name.startswith("day_")
+        if days and spec.cardinalities == "kaggle" and spec.num_embeddings is None:
+            self.note = "day files with the table sizes of Criteo Kaggle; a spec's `cardinalities: terabyte` has theirs"
         self.schema, self.max_corrupt = spec.schema, spec.max_corrupt
         self._counted = False
         self._lock = threading.Lock()  # a file has one place, and two iterators may read from it
@@ -108,7 +111,7 @@ class CriteoSource:
         """Where the blocks of each file begin, and how many lines it has."""
         self._counted = True
         digest = hashlib.sha256(" ".join(file.digest() for file in self._files).encode()).hexdigest()
-        found = read_index(self.spec.index, digest) if self.spec.index else None
+        found = read_index(self.spec.index, digest, len(self._files)) if self.spec.index else None
         if found is None:
             found = [file.index() for file in self._files]
             if self.spec.index:

@@ -37,8 +37,9 @@ class DatasetSource:
         return self.dataset.num_samples
 
     def steps(self, sizes: BatchSizes, world: int) -> int | None:
-        """Full steps of data.epochs, where the number of samples is known."""
-        return None if self.length is None else sizes.steps(self.length, self.data.epochs, world)
+        """Steps of data.epochs, where the number of samples is known."""
+        keep = self.data.last == "keep"
+        return None if self.length is None else sizes.steps(self.length, self.data.epochs, world, keep=keep)
 
     def batches(self, rank: int, world: int, size: int, state: State | None) -> Iterator[tuple[Batch, State]]:
         """The batches of a rank, epoch after epoch; a state may come from another number of ranks, or another size.
@@ -63,14 +64,21 @@ class DatasetSource:
             epoch, position = epoch + 1, None
 
     def notes(self, sizes: BatchSizes, world: int, state: State | None) -> list[str]:
-        """That data has grown since a state."""
+        """That samples are left out at the end of an epoch, and that data has grown since a state."""
         dataset = self._at(_position(state))
-        if dataset is self.dataset:
-            return []
-        return [
-            f"data.train has {_samples(self.dataset)}, and had {_samples(dataset)} when this epoch began: it ends with "
-            "those, and the next one takes all"
-        ]
+        notes = [f"data.train: {self.dataset.note}"] if self.dataset.note else []
+        left = 0 if self.length is None else sizes.epoch(0, self.length, world)[1]
+        if left and self.data.last == "drop":
+            notes.append(
+                f"{left:,} of {_samples(self.dataset)} fill no step of {world} ranks at the end of an epoch, and are "
+                "left out; data.last: keep trains on them"
+            )
+        if dataset is not self.dataset:
+            notes.append(
+                f"data.train has {_samples(self.dataset)}, and had {_samples(dataset)} when this epoch began: it ends "
+                "with those, and the next one takes all"
+            )
+        return notes
 
     def _at(self, position: Position | None) -> Dataset:
         """The dataset as it was when the epoch of a position began."""
@@ -87,7 +95,7 @@ class DatasetSource:
         """The batches of the rest of an epoch."""
         return dataset.batches(
             rank=rank, world_size=world, batch_size=size, seed=start.seed, shuffle=start.shuffle, position=start,
-            drop_last=True, together=start.together, window=start.window, deduplicate=self.groups,
+            drop_last=self.data.last == "drop", together=start.together, window=start.window, deduplicate=self.groups,
         )  # fmt: skip
 
 
@@ -108,7 +116,7 @@ class FeedSource(DatasetSource):
         )
         engine = engine_of(data.engine, settings, data.ray_address)
         status = self.output and status_file(self.output, rank)
-        return Feed(settings, data.feed or "auto", drop_last=True, engine=engine, status=status)
+        return Feed(settings, data.feed or "auto", drop_last=data.last == "drop", engine=engine, status=status)
 
 
 def _position(state: State | None) -> Position | None:

@@ -37,8 +37,9 @@ class BatchSource(Protocol):
     def batches(self, rank: int, world: int, size: int, state: State | None) -> Iterator[tuple[Batch, State]]:
         """The batches of a rank that come after a state, each with the state after it; from the beginning for None.
 
-        All ranks get equally many, of `size` samples or fewer where some could not be read, and the same states. The
-        number of ranks and the size may be others than those that the state came from. It ends where the job does.
+        All ranks get equally many and the same states, of `size` samples, or of fewer where some could not be read
+        (`Batch.corrupt` of them) or are left at the end. Ranks and size may be others than those that the state came
+        from. It ends where the job does.
         """
         ...
 
