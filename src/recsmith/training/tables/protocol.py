@@ -1,9 +1,8 @@
 """What the tables of a model are to everything else: what they are fed, stored in, start with and are exported as.
 
-A table module is an nn.Module that a model is given in place of one TorchRec collection, built by
-`Class(configs, device, is_weighted, **settings)`. To the model it is a collection: it has `embedding_bag_configs()` of
-the logical tables, and its forward pass returns their pooled vectors. Planner, checkpoints and the exchange between
-ranks see the collections inside it. plain.py says the same of TorchRec's own collections.
+A table module is an nn.Module that a model is given in place of a TorchRec collection, `Class(configs, device,
+is_weighted, **settings)`. To the model it is one: it has `embedding_bag_configs()` of the logical tables and returns
+their pooled vectors. All else sees the collections inside. plain.py says the same of TorchRec's own collections.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
