@@ -40,7 +40,7 @@ class Agreement:
         self._work: dist.Work | None = None
 
     def tell(self, wishes: Collection[str]) -> None:
-        """Send what this rank wishes: words of TOLD."""
+        """Send what this rank wishes: of TOLD."""
         self._flags = torch.tensor([float(each in wishes) for each in TOLD])
         self._work = dist.all_reduce(self._flags, dist.ReduceOp.MAX, group=self.group, async_op=True)
 

@@ -38,7 +38,7 @@ def train(
     """Train a run; what came of it: step, whether it is complete, scores on data.test.
 
     run: a Run or its file. settings: 'key=value' over it. max_restarts: how often ranks that failed are started again
-    from the newest checkpoint. on_progress(words): hears of notes and steps, as `progress_text` puts them.
+    from the newest checkpoint. on_progress(message): hears of notes and steps, which `progress_text` makes lines of.
 
     Under torchrun, SLURM's srun or another launcher that sets their variables this process becomes a rank of that
     job. Elsewhere a job of this machine's ranks starts. A run that was ended goes on from its newest checkpoint.

@@ -214,9 +214,9 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
         raise PlanMismatch(f"table '{odd}' is one that {where}; plan again for this run")
     for table in plan.workload.tables:
         if table.pooled != pooled[table.name]:
-            words = ("a sequence table", "a pooled one")
+            kinds = ("a sequence table", "a pooled one")
             raise PlanMismatch(
-                f"table '{table.name}' is {words[table.pooled]} in the plan and {words[pooled[table.name]]} in the "
+                f"table '{table.name}' is {kinds[table.pooled]} in the plan and {kinds[pooled[table.name]]} in the "
                 "model; plan again for this run"
             )
     tables = tuple(replace(table, collection=paths[table.name]) for table in plan.workload.tables)

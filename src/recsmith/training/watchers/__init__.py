@@ -86,7 +86,7 @@ class Watchers:
         return {name: raw for name, watcher in self.named.items() if (raw := watcher.to_raw()) is not None}
 
     def refresh(self, *parts: Any) -> str:
-        """Call `refresh()` of those watchers and other parts of a job that have it; what was done, in words."""
+        """Call `refresh()` of those watchers and other parts of a job that have it; what was done, for people."""
         able = [part for part in (*self.named.values(), *parts) if callable(getattr(part, "refresh", None))]
         for part in able:
             part.refresh()
