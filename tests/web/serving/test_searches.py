@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -37,7 +38,8 @@ def searched(meanwhile: Callable[[SearchJob], Awaitable[Any]], *, stays: bool = 
             await searches.close()
             search.events[len(kinds) :] = []
 
-    return asyncio.run(run())
+    with ThreadPoolExecutor(1) as thread:  # Playwright keeps a loop running in the thread of tests
+        return thread.submit(asyncio.run, run()).result()
 
 
 async def wait(search: SearchJob, seconds: float = 60.0) -> None:
