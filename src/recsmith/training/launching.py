@@ -206,7 +206,6 @@ def _described(made: Run) -> list[str]:
     step, size = simulate(plan).cost.total_s, _checkpoint_bytes(plan, parts.parameters)
     return [
         *starting_lines(made, plan, parameters=parts.parameters, samples=parts.source.length),
-        *parts.source.notes(made.data.batch_sizes(ranks), ranks, None),
         f"memory for embeddings at the peak of a step, by rank: {', '.join(map(format_size, needed))} "
         "(on CPU; not counted: the program itself and the dense layers)",
         f"embeddings take {format_time(step)} of a step under the plan's cost model ({plan.cost_model}), on "
