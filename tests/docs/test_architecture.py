@@ -1,0 +1,31 @@
+"""The walks of docs/architecture.md are true: their files are there, and the first of each reaches all others."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import import_graph  # noqa: E402  (benchmarks are no package)
+
+WALKS = {"From `recsmith plan` to a plan": 13, "From `recsmith train` to a trained step": 25}  # files at most
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_the_files_of_a_walk_are_there_and_reached(title: str) -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8").split(f"## {title}")[1].split("\n## ")[0]
+    files = [name for row in re.findall(r"^\| (`.*?`) \|", text, re.M) for name in re.findall(r"`([\w/]+\.py)`", row)]
+    assert 10 < len(files) <= WALKS[title] + 3
+    graph = import_graph.module_graph(ROOT / "src")
+    names = ["recsmith." + name.removesuffix(".py").replace("/", ".") for name in files]
+    reached = import_graph.reach(graph, names[0])
+    late = {
+        "recsmith.training.steps.pipelines",
+        "recsmith.training.stores.device",
+        "recsmith.training.watchers.loss_guard",
+    }  # components, loaded by name
+    assert [name for name in names[1:] if name not in reached and name not in late] == []
+    assert all(name in graph for name in names)
