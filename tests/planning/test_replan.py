@@ -132,3 +132,21 @@ def test_a_name_with_signs_of_patterns_is_a_name() -> None:
 def test_limits_that_are_none(limit: int | str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         replan(OLD, max_moved=limit)
+
+
+def test_a_table_stays_in_widths_that_rules_leave_to_none_of_its_options() -> None:
+    """A limit on its shards leaves a table its usual splits; where it is now, in two odd pieces, it keeps the limit."""
+    table = replace(TABLES.tables[0], embedding_dim=64, num_embeddings=1000)
+    work = replace(TABLES, tables=(table, *TABLES.tables[1:6]))
+    odd = recsmith.Placement(
+        table=table.name, sharding_type="column_wise", compute_kernel="fused", ranks=(1, 0), widths=(36, 28)
+    )
+    others = [
+        recsmith.Placement(table=each.name, sharding_type="table_wise", compute_kernel="fused", ranks=(i % 4,))
+        for i, each in enumerate(work.tables[1:])
+    ]
+    old = recsmith.price(work, "h100:4", [odd, *others])
+    limits = recsmith.Constraints(rules=(recsmith.TableRule(tables=table.name, max_shards=4),))
+    found = replan(old, constraints=limits, max_moved=0, planner=QUICK)
+    assert found.moved_bytes == 0
+    assert len(placements(found.result.plan)[table.name].ranks) <= 4

@@ -142,26 +142,25 @@ class FlatProblem:
         return FlatPlan(_ints(draft.option).copy(), _ints(mode), _ints(count), unit, target)
 
     def plan_of(self, footprint: Footprint) -> FlatPlan | None:
-        """Placed pieces, of any widths, as the compiled code sees them; None where a table has too many of them."""
+        """Placed pieces as the compiled code sees them; None where a table has too many, or widths that no unit has."""
         problem, tables = self.problem, len(self.problem.tables)
         placed = ordered_footprint(problem, footprint.mode, footprint.width, footprint.target)
         table = problem.modes.table[placed.mode]
         first, count = np.searchsorted(table, np.arange(tables)), np.bincount(table, minlength=tables)
-        if count.max(initial=0) > self.slots:
+        units = [
+            self.unit_of(mode, width) for mode, width in zip(placed.mode.tolist(), placed.width.tolist(), strict=True)
+        ]
+        if count.max(initial=0) > self.slots or None in units:
             return None
         slot = np.arange(len(table)) - first[table]
         unit, target = np.zeros((2, tables, self.slots), dtype=np.int64)
-        unit[table, slot], target[table, slot] = self._units(placed), placed.target
+        unit[table, slot], target[table, slot] = _ints(units), placed.target
         option = Assignment.options_of(problem, placed)
         return FlatPlan(_ints(option), _ints(placed.mode[first]), _ints(count), unit, target)
 
-    def _units(self, placed: Footprint) -> Ints:
-        """The unit of each placed piece."""
-        return _ints([self._unit_of[key] for key in zip(placed.mode.tolist(), placed.width.tolist(), strict=True)])
-
-    def unit_of(self, mode: int, width: int) -> int:
-        """The unit of a piece of a mode."""
-        return self._unit_of[mode, width]
+    def unit_of(self, mode: int, width: int) -> int | None:
+        """The unit of a piece of a mode; None for a width that rules leave to none of its options."""
+        return self._unit_of.get((mode, width))
 
     @cached_property
     def _unit_of(self) -> dict[tuple[int, int], int]:

@@ -79,8 +79,9 @@ class OriginalPlacements:
             if table.name in self.legal:
                 own = problem.find_mode(t, old.sharding_type, old.compute_kernel, old.load_factor)
                 assert own is not None, "a legal placement has a mode"
-                mode[t] = own
-                unit[t, places] = [flat.unit_of(own, each) for each in widths]
+                units = [flat.unit_of(own, each) for each in widths]
+                if None not in units:
+                    mode[t], unit[t, places] = own, units
         copied = problem.modes.type == TYPE_NAMES.index(COPIES)
         return flat.width, copied.astype(np.int64), column_bytes, count, coverage, mode, width, target, unit
 
