@@ -27,6 +27,7 @@ import tempfile
 import time
 import traceback
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -38,6 +39,7 @@ from typing import Any
 from fuzz_files import Class, Read, classes
 
 SECONDS = 20  # of a file, before it counts as a hang: a machine that others use is slow at times
+AT_ONCE = 20  # files of a process that trains: its threads do not all end with a training; the next ones have another
 ADDRESSES = 2 << 30  # bytes that a process may map
 MOST_RESIDENT = 10**9  # bytes
 CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -61,7 +63,7 @@ def copy(made: Class, target: Path) -> None:
 
 
 MOST_CHANGED = 10**6  # bytes of a file that is changed again: of a larger one, a change could make one without end
-UNCHANGEABLE = (ValueError, LookupError, TypeError, OSError, MemoryError, struct.error)
+UNCHANGEABLE = (ValueError, LookupError, TypeError, OSError, EOFError, MemoryError, struct.error, zipfile.BadZipFile)
 """What a change raises for data that are too damaged, or too large, for it: the file is read as it is by then."""
 
 
@@ -160,10 +162,14 @@ def work(home: Path, names: Sequence[str], seed: int, count: int, first: int, li
     """What a process of its own does: files of the classes from place `first` on, one JSON line each."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     known = classes(home)
+    left = AT_ONCE
     for name, number in _files(names, count)[first:]:
         made = known[name]
         if made.needs:
             import_module(made.needs)
+            left -= 1
+        if left < 0:
+            return  # `results` starts another process for the next files
         with tempfile.TemporaryDirectory(prefix="recsmith-fuzz-") as folder:
             os.chdir(folder)
             file = Path(folder) / made.real.name
