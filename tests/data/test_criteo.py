@@ -149,6 +149,10 @@ def test_an_index_is_written_once_and_counted_again_for_other_files(tmp_path: Pa
         assert len(everything(open_dataset(spec))) == 20
     path.write_text(GOOD * 21)
     assert len(everything(open_dataset(spec))) == 21
+    with np.load(index) as held:
+        np.savez(index, digest=held["digest"], lines=held["lines"][:0])  # of no file, and yet of these
+    with pytest.raises(CorruptFile, match="is not an index of lines"):
+        everything(open_dataset(spec))
     index.write_bytes(b"PK nonsense")
     with pytest.raises(CorruptFile, match="is not an index of lines"):
         everything(open_dataset(spec))
