@@ -20,6 +20,7 @@ from recsmith.data import (
     write_dataset,
 )
 from recsmith.data.batch import concatenated
+from recsmith.data.parquet.arrow import ColumnFile
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
 
 pyarrow: Any = importlib.import_module("pyarrow")
@@ -175,3 +176,12 @@ def test_a_failed_write_leaves_nothing_and_a_full_folder_is_refused(tmp_path: Pa
     write_dataset(dataset, tmp_path / "data")
     with pytest.raises(UsageError, match="something is there; give a new folder"):
         write_dataset(dataset, tmp_path / "data")
+
+
+def test_a_column_that_an_arrow_file_has_twice_is_damage(tmp_path: Path):
+    ids = pyarrow.array([1, 2, 3])
+    importlib.import_module("pyarrow.feather").write_feather(
+        pyarrow.table([ids, ids], names=["who", "who"]), str(tmp_path / "twice.feather")
+    )
+    with pytest.raises(CorruptFile, match="has the column 'who' twice; write it with one of them"):
+        ColumnFile(tmp_path / "twice.feather").read(0, ["who"])

@@ -71,12 +71,11 @@ class ColumnFile:
 
     def read(self, part: int, columns: Sequence[str], gap: int = 0) -> Any:
         """Columns of a part, as pyarrow's table. gap: bytes between two of them that one read of both may pass over."""
-        table = self._read(part, columns, gap)
-        names: list[str] = table.schema.names
-        twin = next((name for name, count in Counter(names).items() if count > 1), None)
+        names: list[str] = self.schema.names
+        twin = next((name for name, count in Counter(names).items() if count > 1 and name in columns), None)
         if twin is not None:
             raise CorruptFile(f"'{self.path}' has the column '{twin}' twice; write it with one of them")
-        return table
+        return self._read(part, columns, gap)
 
     def _read(self, part: int, columns: Sequence[str], gap: int) -> Any:
         arrow = pyarrow()
