@@ -48,3 +48,13 @@ def test_nobody_is_sent_to_an_index_where_recsmith_is_not():
     assert [name for name, match in found.items() if match] == []
     assert FROM_AN_INDEX.search("pip install 'recsmith[solve]'")
     assert not FROM_AN_INDEX.search("pip install dist/recsmith-0.1.0-cp311-abi3-linux_x86_64.whl")
+
+
+def test_what_is_missing_is_said_in_one_manner():
+    """What needs which package, and behind a colon what to type."""
+    texts = [path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")]
+    said = [each for text in texts for each in re.findall(r'raise MissingExtra\(\s*f"(.*?)"', text)]
+    assert len(said) > 8
+    assert [
+        each for each in said if not re.search(r"(needs? .*|install a pair): \{\w+\}|needs \{CUDA_BUILD\}", each)
+    ] == []

@@ -34,7 +34,7 @@ def a_run(**words: object) -> Run:
 
 def test_tensorboard_that_is_not_installed_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("recsmith.jobs.log.find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match=r"metrics.tensorboard needs the package tensorboard: pip install"):
+    with pytest.raises(MissingExtra, match=r"metrics.tensorboard needs TensorBoard: pip install"):
         train(a_run(metrics=RunMetrics(tensorboard=True)))
 
 

@@ -55,7 +55,7 @@ def has_tensorboard() -> bool:
 def require_tensorboard(required_by: str) -> None:
     """MissingExtra where TensorBoard is not installed. required_by: the key of a run that wants it."""
     if not has_tensorboard():
-        raise MissingExtra(f"{required_by} needs the package tensorboard: {TENSORBOARD}")
+        raise MissingExtra(f"{required_by} needs TensorBoard: {TENSORBOARD}")
 
 
 class Board:
