@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from recsmith.errors import printable
 from recsmith.files import Raw, write_text
 from recsmith.jobs.log import LOG_FILE, Board, write_message
 from recsmith.plans import Plan
@@ -66,7 +67,7 @@ class RunLog:
         if LOG_FILE in os.environ:
             write_message(message)
         else:
-            print(f"recsmith: {progress_text(message)}", file=sys.stderr, flush=True)  # noqa: T201
+            print(f"recsmith: {printable(progress_text(message))}", file=sys.stderr, flush=True)  # noqa: T201
 
     def _append(self, line: str) -> None:
         """Add a line, whole or not at all; where the disk refuses it, say so once: training goes on without."""
