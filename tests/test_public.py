@@ -226,11 +226,8 @@ def test_no_module_imports_another_in_a_circle():
     assert script.circles(script.module_graph(PACKAGE.parent)) == []
 
 
-TWINS_LEFT = {"Given", "Placed", "TableLayout"}  # to be told apart; no new ones
-
-
 def test_a_class_name_stands_once():
-    assert set(import_graph().sizes(PACKAGE.parent).twins) <= TWINS_LEFT
+    assert import_graph().sizes(PACKAGE.parent).twins == {}
 
 
 def test_sizes_are_counted_as_the_script_says(tmp_path: Path):
