@@ -6,7 +6,7 @@ A run names it as `comms: {name: own_collective:Rounded, bits: 6}`; nothing else
 import tempfile
 
 import torch
-from torchrec.distributed.types import CommOp, QuantizedCommCodecs
+from torchrec.distributed.types import CommOp, QuantizedCommCodec, QuantizedCommCodecs
 
 from recsmith import load_plan
 from recsmith.training import Run, RunData, train
@@ -14,10 +14,8 @@ from recsmith.training import Run, RunData, train
 CLICKS = {"format": "generator", "dense": 2, "features": [{"name": "item", "num_embeddings": 100}]}
 
 
-class RoundingCodec:
+class RoundingCodec(QuantizedCommCodec):
     """Values with so many bits of mantissa. They still travel as fp32: what they would take is what is priced."""
-
-    quantized_dtype = torch.float32
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
@@ -30,6 +28,11 @@ class RoundingCodec:
     def decode(self, input_grad: torch.Tensor, ctx: object = None) -> torch.Tensor:
         """As they came."""
         return input_grad
+
+    @property
+    def quantized_dtype(self) -> torch.dtype:
+        """Of what is sent."""
+        return torch.float32
 
     def calc_quantized_size(self, input_len: int, ctx: object = None) -> int:
         """As many values as before."""
