@@ -13,6 +13,7 @@ from support.ranks import Forks
 
 from recsmith.jobs import launch
 
+pytest.register_assert_rewrite("recsmith.testing.planners")  # before any test file imports it
 STARTED = os.times().elapsed
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("soak", deadline=None, max_examples=1000)  # of `make soak`: other examples every time

@@ -29,7 +29,7 @@ def broken_constraint(
     exact: defaultdict[str, list[TableRule]] = defaultdict(list)
     patterns: list[TableRule] = []
     for rule in constraints.rules:
-        if any(sign in rule.tables for sign in "*?["):
+        if not rule.optional and any(sign in rule.tables for sign in "*?["):  # optional ones name one table
             patterns.append(rule)
         else:
             exact[rule.tables].append(rule)

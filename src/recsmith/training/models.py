@@ -157,7 +157,7 @@ def _built(model: RunModel, collection: Any, sequences: Any, dense: int, labels:
         raise UsageError(f"{model.name} predicts one label and the data has {labels}; name a model of your own")
     try:
         return _built_in(model, collection, dense)
-    except (RuntimeError, MemoryError) as error:  # PyTorch's own of memory is a RuntimeError
+    except (RuntimeError, MemoryError, TypeError, ValueError, AssertionError, OverflowError) as error:  # PyTorch's own
         reason = str(error).partition("\n")[0] or "no memory is left"
         raise UsageError(f"the layers of model {model.name} cannot be made ({reason}); give it smaller ones") from None
 

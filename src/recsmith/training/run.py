@@ -99,8 +99,17 @@ class RunModel:
             None
             if self.embedding_dim > 0 and self.embedding_dim % 4 == 0
             else f"model.embedding_dim is {self.embedding_dim}; it must be a positive multiple of 4",
+            *(
+                positive(f"model.{name}", each)
+                for name in ("bottom", "top", "cross_layers", "cross_rank", "hidden", "factors")
+                for each in _listed(getattr(self, name))
+            ),
             None if twin is None else f"model.tables names '{twin}' twice; names of tables are unique",
         )
+
+
+def _listed(sizes: int | tuple[int, ...]) -> tuple[int, ...]:
+    return sizes if isinstance(sizes, tuple) else (sizes,)
 
 
 @noun

@@ -18,7 +18,7 @@ from recsmith.training.collectives import collectives_of, sharders_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ROUNDED: dict[str, Any] = {"name": "own_collective:Rounded", "bits": 6}
-FEATURES = [{"name": name, "num_embeddings": size} for name, size in (("a", 400), ("b", 900))]
+FEATURES = [{"name": name, "num_embeddings": size} for name, size in (("a", 300_000), ("b", 500_000))]
 DATA = {"format": "generator", "seed": 1, "dense": 2, "features": FEATURES, "num_samples": 2048}
 pytestmark = pytest.mark.usefixtures("torchrec")
 
@@ -60,6 +60,7 @@ def test_a_run_under_a_rounding_collective_is_priced_by_it_and_loses_little(tmp_
     assert rounded["logloss"] != plain["logloss"]
     assert rounded["logloss"] == pytest.approx(plain["logloss"], rel=0.01)
     plan = recsmith.load_plan(tmp_path / "rounded" / "plan.json")
+    assert "table_wise" in {placement.sharding_type for placement in plan.placements}  # whose embeddings cross ranks
     assert plan.workload.comm_bytes == (15 / 8, 15 / 8)
     assert recsmith.load_plan(tmp_path / "plain" / "plan.json").workload.comm_bytes is None
 

@@ -12,7 +12,7 @@ from recsmith.plans import plan_to_raw
 from recsmith.reports.plans import plan_report, space_words
 from recsmith.web.report_data import report_data
 
-SEEDS = (seed if seed < 10 else pytest.param(seed, marks=pytest.mark.soak) for seed in range(40))
+SEEDS = [seed if seed < 10 else pytest.param(seed, marks=pytest.mark.soak) for seed in range(40)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
