@@ -105,7 +105,10 @@ def test_host_memory_is_slower_and_caches_in_between_the_larger_the_faster(
         assert all(large[term] <= small[term] * (1 + 1e-9) for large, small in pairwise(caches))
     seconds = [np.array([terms[1] + terms[3], terms[2] + terms[4]]) for terms in (fused, *caches, uvm)]
     assert (seconds[0] < seconds[1]).all()  # ids are sorted and looked for
-    assert all((less <= more * (1 + 1e-9)).all() for less, more in pairwise(seconds))
+    assert all((less <= more * (1 + 1e-9)).all() for less, more in pairwise(seconds[:-1]))
+    assert (seconds[0] < seconds[-1]).all()
+    if access in ZIPFS[1:3]:  # of even reads a small cache holds little, and of very uneven ones a few rows serve most
+        assert all((cached < seconds[-1]).all() for cached in seconds[1:-1])
     assert all((terms[5:] == fused[5:]).all() for terms in (*caches, uvm))
 
 
@@ -117,11 +120,11 @@ def test_a_cached_table_on_one_of_two_devices_by_hand() -> None:
     unique = 80 * (1 - 80 / 2e6)  # of 10**6 rows read evenly
     missed = unique * 0.6
     _, memory, _, back, _, *_ = terms_of(case, "table_wise", "fused_uvm_caching", load_factor=0.4)
-    link = 2e10 * 0.5
+    link = 2e10 * 0.68  # each way at once
     read = 80 * 8 + 16 * 8 + 16 * 512 + unique * 512
     search = 80 * 116 + unique * 2 * 256  # for the rows that are missing, then for the place of each id
-    forward = (read + search + 2 * missed * 512) / 0.75e12 + 2 * missed * 512 / link
-    backward = (80 * 160 + 16 * 512 + 2 * unique * 512) / 0.5e12 + 2 * unique * 512 / link
+    forward = (read + search + 2 * missed * 512) / 0.75e12 + missed * 512 / link + 80 * 1.1e-9
+    backward = (80 * 160 + 16 * 512 + 2 * unique * 512) / 0.5e12 + unique * 512 / link
     assert memory == pytest.approx(forward, rel=1e-3)
     assert back == pytest.approx(backward, rel=1e-3)
 

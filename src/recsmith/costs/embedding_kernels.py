@@ -38,7 +38,11 @@ ELEMENTWISE = 9.22  # passes over a data_parallel table to clear, add and apply 
 WEIGHT_BYTES = 4  # of the weight of an id, in fp32
 FORWARD_EFFICIENCY = 0.75  # of the peak of device memory: 0.65 to 0.83 are published
 BACKWARD_EFFICIENCY = 0.5  # 0.42 to 0.56 by the one published pair of a weighted kernel
-LINK_EFFICIENCY = 0.5  # of the line rate of the host link that kernels reach: 16 to 17 GB/s of PCIe 4 are published
+LINK_EFFICIENCY = 0.68  # of the line rate of the host link, each way at once: 0.65 to 0.72 are published of PCIe 5
+HOT_ROWS = (
+    96.0  # of a table in host memory whose reads some cache of the device serves: 64 to 128 fit what was measured
+)
+CACHE_MANAGEMENT_S = 1.1e-9  # per id of a cached table, beside the bytes that are counted: 0.7 to 1.6 ns fit
 CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
 
 _UVM, _UVM_CACHING = UVM.number, UVM_CACHING.number
@@ -108,11 +112,12 @@ class EmbeddingKernels:
         piece = self._piece(modes, widths)
         weight = np.where(self._weighted(modes), WEIGHT_BYTES, 0)
         stream = piece.ids * (ID_BYTES + weight) + piece.bags * (ID_BYTES + widths * OUTPUT_BYTES)
-        swapped, cached = 2 * piece.fetched * piece.row, piece.hosted & ~piece.remote
-        stream = stream + swapped + np.where(cached, piece.ids * CACHE_SORT_BYTES + piece.unique * TAG_BYTES, 0.0)
+        fetched, cached = piece.fetched * piece.row, piece.hosted & ~piece.remote
+        stream = stream + 2 * fetched + np.where(cached, piece.ids * CACHE_SORT_BYTES + piece.unique * TAG_BYTES, 0.0)
         tags, read = np.where(cached, float(TAG_BYTES), 0.0), np.where(piece.remote, 0.0, piece.row)
         memory = (stream + piece.missed * (read + tags)) / self._memory_speed(FORWARD_EFFICIENCY)
-        distant = self._distant(swapped + piece.missed * (piece.row - read))
+        distant = self._distant(fetched + np.where(piece.remote, self._remote_reads(modes) * piece.row, 0.0), fetched)
+        distant = distant + np.where(cached, piece.ids * CACHE_MANAGEMENT_S, 0.0)
         return Work(memory + distant, (stream + piece.ids * (piece.row + tags)) / self._cache_speed + distant)
 
     def backward(self, modes: Ints, widths: Ints) -> Work:
@@ -129,11 +134,12 @@ class EmbeddingKernels:
         stream = piece.ids * SORT_BYTES + np.where(copies, ELEMENTWISE * self._weights(modes, widths), 0.0)
         again = np.where(self._weighted(modes), 1.0, 0.0)
         reread = again * piece.missed * piece.row
-        far = np.where(piece.remote, touched * piece.row + reread, 0.0)
-        far += np.where(piece.hosted, touched * piece.state, 0.0)
-        memory = stream + gradients * (1 + again) + update + reread - far
+        written = np.where(piece.remote, touched / 2 * piece.row, 0.0)  # as many bytes are read
+        written += np.where(piece.hosted, touched / 2 * piece.state, 0.0)
+        reread_far = np.where(piece.remote, reread, 0.0)
+        memory = stream + gradients * (1 + again) + update + reread - 2 * written - reread_far
         cache = stream + piece.ids * piece.gradient * (1 + again) + update + again * piece.ids * piece.row
-        distant = self._distant(far)
+        distant = self._distant(written + reread_far, written)
         return Work(memory / self._memory_speed(BACKWARD_EFFICIENCY) + distant, cache / self._cache_speed + distant)
 
     # --- bytes ----------------------------------------------------------------------------------------------------
@@ -185,10 +191,15 @@ class EmbeddingKernels:
 
     # --- speeds ---------------------------------------------------------------------------------------------------
 
-    def _distant(self, size: Floats) -> Floats:
-        """Seconds of bytes over the host link."""
+    def _distant(self, read: Floats, written: Floats) -> Floats:
+        """Seconds of bytes over the host link, which carries both directions at once."""
         link = self.problem.cluster.device.host_link_bandwidth
-        return np.zeros(len(size)) if link is None else size / (link * LINK_EFFICIENCY)
+        return np.zeros(len(read)) if link is None else np.maximum(read, written) / (link * LINK_EFFICIENCY)
+
+    def _remote_reads(self, modes: Ints) -> Floats:
+        """Ids whose rows are read over the host link: all but those of the few hottest rows of a table."""
+        hot = self.reuse.hot_share(self.problem.modes.table[modes], np.full(len(modes), HOT_ROWS) * self.blocks[modes])
+        return self.problem.modes.ids[modes] * (1 - np.minimum(hot, 1.0))
 
     def _memory_speed(self, efficiency: float) -> float:
         return self.problem.cluster.device.hbm_bandwidth * efficiency
