@@ -37,6 +37,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "comm_network": ("--data", "shipped:comm-2", "--model", "comm-cpu"),
     "compress": ("MOVIES", "-o", "measured", "--plain", "--seeds", "1", "--factors", "6", "--split", "valid"),
     "compress_planted": ("--quick", "--seeds", "2", "--items", "60", "--samples", "2000"),
+    "public_gpu": ("--points",),
     "pinned_plans": ("--count", "20", "--jobs", "1"),
     "constraints": ("--count", "2", "--planners", "exact"),
     "data": ("--samples", "2000"),
