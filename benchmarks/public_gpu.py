@@ -4,8 +4,8 @@
     python benchmarks/public_gpu.py --points   # every figure
 
 Predicted over measured. bias: the geometric mean; error: the geometric mean of how far they are apart, as a factor. A
-fifth of the shapes, drawn by a hash of them, is marked as held back, for decisions to come. The constants of host memory
-were chosen with all figures in sight.
+fifth of the shapes, drawn by a hash of them, is marked as held back, for decisions to come. The constants of tables in
+host memory were chosen with all figures in sight.
 """
 
 import argparse
