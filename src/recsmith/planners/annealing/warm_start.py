@@ -79,8 +79,8 @@ class OriginalPlacements:
             if table.name in self.legal:
                 own = problem.find_mode(t, old.sharding_type, old.compute_kernel, old.load_factor)
                 assert own is not None, "a legal placement has a mode"
-                units = [flat.unit_of(own, each) for each in widths]
-                if None not in units:
+                units = [found for each in widths if (found := flat.unit_of(own, each)) is not None]
+                if len(units) == len(widths):
                     mode[t], unit[t, places] = own, units
         copied = problem.modes.type == TYPE_NAMES.index(COPIES)
         return flat.width, copied.astype(np.int64), column_bytes, count, coverage, mode, width, target, unit
