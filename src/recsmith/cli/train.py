@@ -56,14 +56,20 @@ def train_command(
 
 
 def _show_result(result: dict[str, Any], format_: str) -> None:
-
     if format_ == "json":
         print_json(result)
         return
     state = "complete" if result["complete"] else "ended by a signal, and goes on from here"
     click.echo(f"{result['step']:,} steps, {state}")
     if result.get("test"):
-        click.echo("test: " + ", ".join(f"{name} {value:,.6g}" for name, value in result["test"].items()))
+        click.echo(f"test: {_scores_line(result['test'])}")
+
+
+def _scores_line(scores: dict[str, float]) -> str:
+    shown = {name: f"{name} {value:,.6g}" for name, value in scores.items()}
+    if not scores["ne"]:
+        shown["ne"] = "no ne (all labels are equal)"
+    return ", ".join(shown.values())
 
 
 @click.command(name="evaluate")
@@ -85,7 +91,7 @@ def evaluate_command(folder: str, data: str | None, ranks: int | None, format_: 
     if format_ == "json":
         print_json(scores)
     else:
-        click.echo(", ".join(f"{name} {value:,.6g}" for name, value in scores.items()))
+        click.echo(_scores_line(scores))
 
 
 @click.group(name="feed")
