@@ -139,7 +139,8 @@ def summary(found: Iterable[Figure]) -> tuple[int, float, float, float, float]:
     """(figures, bias, error, least, most) of predicted over measured."""
     logs = [math.log((each.predicted or math.nan) / each.measured) for each in found]
     mean = sum(logs) / len(logs)
-    return len(logs), *(math.exp(x) for x in (mean, sum(map(abs, logs)) / len(logs), min(logs), max(logs)))
+    apart = sum(map(abs, logs)) / len(logs)
+    return len(logs), math.exp(mean), math.exp(apart), math.exp(min(logs)), math.exp(max(logs))
 
 
 def main() -> None:

@@ -198,7 +198,7 @@ class EmbeddingKernels:
 
     def _remote_reads(self, modes: Ints) -> Floats:
         """Ids whose rows are read over the host link: all but those of the few hottest rows of a table."""
-        hot = self.reuse.hot_share(self.problem.modes.table[modes], np.full(len(modes), HOT_ROWS) * self.blocks[modes])
+        hot = self.reuse.hot_share(self.problem.modes.table[modes], HOT_ROWS * self.blocks[modes].astype(np.float64))
         return self.problem.modes.ids[modes] * (1 - np.minimum(hot, 1.0))
 
     def _memory_speed(self, efficiency: float) -> float:
