@@ -98,8 +98,8 @@ def one_device(card: str, bandwidth: float | None) -> Cluster:
 
 def kernel_seconds(row: dict[str, str], cluster: Cluster) -> float:
     """Seconds of the kernel of a row."""
-    factors = {"cache_factors": (cache_share(row),)} if row["cache_share"] else {}
-    space = Space(types=("table_wise",), kernels=(row["kernel"],), **factors)
+    factors = (cache_share(row),) if row["cache_share"] else Space().cache_factors
+    space = Space(types=("table_wise",), kernels=(row["kernel"],), cache_factors=factors)
     plan = recsmith.plan(workload_of(row), cluster, planner="size_greedy", space=space).plan
     (device,) = plan.cost.per_device
     seconds = device.forward_compute_s if row["kind"] == "forward" else device.backward_compute_s
