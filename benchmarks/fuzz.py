@@ -3,7 +3,7 @@
     python benchmarks/fuzz.py --files 10000               # docs/reliability.md; the seed makes the files
     python benchmarks/fuzz.py --only plan --seed 3        # one kind
 
-Readers and commands run in a process of their own: 2 GiB of address space, SECONDS a file by the wall clock (--seconds:
+Readers and commands run in a process of their own: 4 GiB of address space, SECONDS a file by the wall clock (--seconds:
 more of them where other programs have the cores). A file is read well if the command succeeds, or ends with one clear
 error. It is counted as
   traceback   an error that is none of ours, also where a crash ended the process
@@ -40,7 +40,7 @@ from fuzz_files import Class, Read, classes
 
 SECONDS = 20  # of a file, before it counts as a hang: a machine that others use is slow at times
 AT_ONCE = 20  # files of a process that trains: its threads do not all end with a training; the next ones have another
-ADDRESSES = 2 << 30  # bytes that a process may map
+ADDRESSES = 4 << 30  # bytes that a process may map: PyTorch's libraries alone map more than one
 MOST_RESIDENT = 10**9  # bytes
 CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 NO_NUMBER = r"\b(?:nan|inf) ?(?:%|[mµn]?s\b|[KMGT]?i?B)"
