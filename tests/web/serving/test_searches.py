@@ -18,7 +18,7 @@ from recsmith.workloads import workload_to_raw
 
 ABSENT_S = 0.5
 SLOW = {
-    "workload": workload_to_raw(load_workload("nvidia-jumbo")), "cluster": cluster_to_raw(load_cluster("h100:8x8")),
+    "workload": workload_to_raw(load_workload("nvidia-jumbo")), "cluster": cluster_to_raw(load_cluster("h100:8x16")),
     "constraints": constraints_to_raw(Space(), Constraints()), "planner": "auto", "cost_model": "analytic", "seed": 0,
     "iterations": None, "time_limit_s": 300.0, "start": None,
 }  # fmt: skip
