@@ -162,6 +162,8 @@ def work(home: Path, names: Sequence[str], seed: int, count: int, first: int, li
     """What a process of its own does: files of the classes from place `first` on, one JSON line each."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     known = classes(home)
+    for module in dict.fromkeys(known[name].needs for name in names if known[name].needs):
+        import_module(str(module))  # before other libraries bring a library of mathematics of their own
     left = AT_ONCE
     for name, number in _files(names, count)[first:]:
         made = known[name]
