@@ -167,11 +167,10 @@ def main() -> None:
         count, bias, error, least, most = summary(found)
         print(f"| {' | '.join(regime)} | {count} | {bias:.2f} | {error:.2f} | {least:.2f} to {most:.2f} |")
     for name, kinds in (("fused", ("fused",)), ("host memory", ("fused_uvm", "fused_uvm_caching"))):
-        for held in (False, True):
-            some = [each for each in priced if each.row["kernel"] in kinds and each.held_back == held]
+        for which, held in (("all", (False, True)), ("marked for decisions to come", (True,))):
+            some = [each for each in priced if each.row["kernel"] in kinds and each.held_back in held]
             if some:
                 count, bias, error, *_ = summary(some)
-                which = "marked for decisions to come" if held else "others"
                 print(f"{name}, {which}: {count} figures, bias {bias:.2f}, error {error:.2f}")
 
 

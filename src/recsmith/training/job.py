@@ -53,7 +53,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """All that a rank's training consists of; only `reached` changes."""
+    """All that a rank's training consists of; only `progress` changes."""
 
     run: Run
     plan: Plan

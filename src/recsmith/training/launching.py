@@ -29,11 +29,11 @@ LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # environment that torchrun and
 SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
 MEETING = ("MASTER_ADDR", "MASTER_PORT")  # where ranks meet, which srun does not say
 WEIGHT_BYTES = 4  # of a dense parameter; Adam keeps two more of them beside it, and DDP its gradient
-OnTold = Callable[[Any], object]
+OnProgress = Callable[[Any], object]
 
 
 def train(
-    run: Run | Source, *, settings: tuple[str, ...] = (), max_restarts: int = 0, on_progress: OnTold | None = None
+    run: Run | Source, *, settings: tuple[str, ...] = (), max_restarts: int = 0, on_progress: OnProgress | None = None
 ) -> Raw:
     """Train a run; what came of it: step, whether it is complete, scores on data.test.
 
@@ -56,7 +56,7 @@ def train(
         return _launched(made, max_restarts, on_progress) if environment is None else join_and_train(made, environment)
 
 
-def _launched(run: Run, max_restarts: int, on_progress: OnTold | None) -> Raw:
+def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Raw:
     """Train on ranks of this machine, which this process starts."""
     pid: list[int] = []
 

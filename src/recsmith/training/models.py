@@ -6,7 +6,6 @@ B samples, D dense columns, L labels
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torchrec.models.deepfm import SimpleDeepFMNN
 from torchrec.models.dlrm import DLRM, DLRM_DCN
 from torchrec.modules.embedding_configs import DataType, PoolingType
 
-from recsmith._components import make
+from recsmith._components import load, make
 from recsmith.data import DataSchema
 from recsmith.embeddings import LogicalTable, transforms_of
 from recsmith.errors import UsageError
@@ -181,19 +180,10 @@ def _built_in(model: RunModel, collection: Any, dense: int) -> nn.Module:
 def _own(model: RunModel, collection: Any, sequences: Any, dense: int) -> nn.Module:
     """What the user's function makes of the tables; it must return a module of (dense, features) -> logits."""
     more = {} if sequences is None else {"sequences": sequences}
-    made = find_function(model.name)(collection, dense, **more, **(model.arguments or {}))
+    made = load(model.name)(collection, dense, **more, **(model.arguments or {}))
     if not isinstance(made, nn.Module):
         raise UsageError(f"model '{model.name}' returned a {type(made).__name__}; it must return a torch.nn.Module")
     return made
-
-
-def find_function(name: str) -> Any:
-    """The function of 'package.module:function'; UsageError where there is none."""
-    module, _, function = name.partition(":")
-    try:
-        return getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"'{name}' cannot be loaded: {error}; write package.module:function") from None
 
 
 def _config_fields(table: RunTable) -> dict[str, Any]:
