@@ -1,5 +1,7 @@
 """How many samples a step has: sizes by step, steps of whole epochs, and what is refused."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +67,7 @@ def test_wrong_changes_are_named(setting: str, words: str):
 
 
 @pytest.mark.parametrize("feed", [None, 1])
-def test_every_sample_is_used_once_whatever_the_sizes(feed: int | None):
+def test_every_sample_is_used_once_whatever_the_sizes(feed: int | None, tmp_path: Path):
     pytest.importorskip("torchrec")
     from recsmith.training.batches import training_batches
     from recsmith.training.tables.features import Features
@@ -77,7 +79,7 @@ def test_every_sample_is_used_once_whatever_the_sizes(feed: int | None):
     data = RunData(train=spec, batch_size=20, batch_changes=changes, epochs=2, feed=feed)
     from recsmith.training.sources import open_source
 
-    source, features = open_source(Run(data=data, output="x", seed=3)), Features(("a",), {})
+    source, features = open_source(Run(data=data, output=str(tmp_path), seed=3)), Features(("a",), {})
     sizes = data.batch_sizes(2)
     every = [list(training_batches(source, sizes, features, rank=rank, ranks=2)) for rank in range(2)]
     assert [len(batch.place.samples) for batch in every[0]] == stepped(sizes, 1000, 2, 2)

@@ -21,6 +21,12 @@ GENERATED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Feeds write how they do into the run's output, which lies in the working folder here."""
+    monkeypatch.chdir(tmp_path)
+
+
 def a_source(train: Any, **data: Any) -> Any:
     """The source of a run."""
     return open_source(Run(data=RunData(train=train, **data), output="x", seed=3))
