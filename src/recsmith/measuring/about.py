@@ -1,8 +1,7 @@
-"""What a folder of measurements holds, as its file about.json says, and the folders that ship with the package."""
+"""What a folder of measurements holds, as its file about.json says, and the folders of the repository (samples/)."""
 
 import json
 import os
-from importlib import resources
 from pathlib import Path
 from typing import cast
 
@@ -88,17 +87,21 @@ def write_about(path: Path, about: About) -> None:
     write_text(str(path / ABOUT_NAME), json.dumps({"schema": SCHEMA, **fields}, indent=2) + "\n")
 
 
-PREFIX = "shipped:"  # of names that mean a folder of the package
+PREFIX = "shipped:"  # of names that mean a folder of the repository
+SAMPLES = Path(__file__).parents[3] / "samples"  # of a checkout that is installed with --editable, as `make` does
 
 
 def locate(folder: str) -> Path:
-    """The folder of a path, or of 'shipped:<name>'; UsageError where none of that name ships."""
+    """The folder of a path, or of 'shipped:<name>', which stands in the repository; UsageError where there is none."""
     if not folder.startswith(PREFIX):
         return Path(folder)
-    home = Path(str(resources.files("recsmith.measuring"))) / "shipped"
     name = folder.removeprefix(PREFIX)
-    there = sorted(entry.name for entry in home.iterdir() if entry.is_dir()) if home.is_dir() else []
+    there = sorted(entry.name for entry in SAMPLES.iterdir() if entry.is_dir()) if SAMPLES.is_dir() else []
+    if not there:
+        raise UsageError(
+            f"'{folder}' names measurements that stand in RecSmith's repository and not in this installation; give "
+            f"their folder in a checkout, samples/{name}, or install the checkout with pip install --editable"
+        )
     if name not in there:
-        names = f"there are {', '.join(there)}" if there else "none do; `make measurements` makes them"
-        raise UsageError(f"no measurements '{name}' ship with this version; {names}")
-    return home / name
+        raise UsageError(f"no measurements '{name}' ship with this version; there are {', '.join(there)}")
+    return SAMPLES / name

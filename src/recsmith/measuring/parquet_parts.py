@@ -31,7 +31,7 @@ from recsmith.measuring.journal import Row
 
 SCHEMA_KEY = b"recsmith.schema"  # of the metadata of a parquet file
 _NAME = re.compile(r"part-([0-9]{9,15})-([0-9]{9,15})\.parquet")
-COMPRESSION_LEVEL = 9  # of zstd: files are written once and read often, some of them ship with the package
+COMPRESSION_LEVEL = 9  # of zstd: files are written once and read often, some of them stand in the repository
 
 
 def has_pyarrow() -> bool:
