@@ -13,6 +13,7 @@ require_torchrec()
 from recsmith.adapters.convert import from_sharding_plan, to_parameter_constraints, to_sharding_plan  # noqa: E402
 from recsmith.adapters.drop_in_planner import RecSmithPlanner  # noqa: E402
 from recsmith.adapters.observe import observe  # noqa: E402
+from recsmith.adapters.plan_loader import PlanFileLoader  # noqa: E402
 from recsmith.adapters.reshard.layout import tie_checkpoint  # noqa: E402
 from recsmith.adapters.reshard.reshard import reshard  # noqa: E402
 from recsmith.adapters.running_job import (  # noqa: E402
@@ -25,6 +26,7 @@ from recsmith.adapters.workload import read_workload  # noqa: E402
 from recsmith.jobs.worker import leave  # noqa: E402
 
 __all__ = [
+    "PlanFileLoader",
     "PlanWatch",
     "RecSmithPlanner",
     "WatchReport",

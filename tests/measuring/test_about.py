@@ -76,7 +76,9 @@ def test_shipped_samples_are_whole(name: str):
 def test_a_path_is_itself_and_shipped_sets_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert locate("a/b") == Path("a/b")
     monkeypatch.setattr(abouts, "SAMPLES", tmp_path / "samples")
-    with pytest.raises(UsageError, match="stand in RecSmith's repository and not in this installation; .* samples/cpu"):
+    with pytest.raises(
+        UsageError, match=r"stand in RecSmith's repository and not in this installation; .* samples/cpu"
+    ):
         locate("shipped:cpu")
     (tmp_path / "samples" / "cpu").mkdir(parents=True)
     assert locate("shipped:cpu") == tmp_path / "samples" / "cpu"
