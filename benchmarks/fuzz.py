@@ -259,7 +259,11 @@ def main() -> None:
         return work(asked.home, asked.work.split(","), asked.seed, asked.files, asked.first, asked.seconds)
     home = (asked.home or Path(tempfile.mkdtemp(prefix="recsmith-fuzz-"))).resolve()
     names = [asked.only] if asked.only else list(classes(home))
-    rows = list(results(home, names, asked.seed, -(-asked.files // len(names)), asked.seconds))
+    rows: list[Row] = []
+    for row in results(home, names, asked.seed, -(-asked.files // len(names)), asked.seconds):
+        if row["outcome"] in BAD or not rows or rows[-1]["class"] != row["class"]:
+            print(f"{len(rows):6} read, now {row}", file=sys.stderr, flush=True)
+        rows.append(row)
     print("\n".join(report(rows)))
     sys.exit(any(row["outcome"] in BAD for row in rows))
 

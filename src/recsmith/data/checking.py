@@ -55,9 +55,9 @@ def opened(paths: Sequence[Path]) -> tuple[list[ColumnFile], list[Fault]]:
 def column_faults(files: Sequence[ColumnFile], wanted: Sequence[str]) -> list[Fault]:
     """Missing columns, ones that other files do not have, and types that are not those of the first file."""
     faults: list[Fault] = []
-    known = dict(zip(files[0].schema.names, files[0].schema.types, strict=True)) if files else {}
+    known = dict(zip(files[0].names, files[0].schema.types, strict=True)) if files else {}
     for file in files:
-        there = dict(zip(file.schema.names, file.schema.types, strict=True))
+        there = dict(zip(file.names, file.schema.types, strict=True))
         missing = [name for name in wanted if name not in there]
         if missing:
             hint = did_you_mean(missing[0], list(there)) if len(missing) == 1 else ""

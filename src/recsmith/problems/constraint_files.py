@@ -76,7 +76,7 @@ def load_constraints(source: Constraints | Source) -> Constraints:
     if not raw:
         raise CorruptFile(f"'{source}' holds no constraint; add rules, pin_to, together, apart or per_rank")
     read = decode(ConstraintsFile, _written_out(raw), source)
-    pins = [pin for each in read.pin_to for pin in _pins_to(each, source)]
+    pins = _pins_to(read.pin_to, source)
     return Constraints(
         rules=(*read.rules, *pins), together=read.together, apart=read.apart, per_rank=read.per_rank, source=source
     )
@@ -94,11 +94,21 @@ def _written_out(raw: Raw) -> Raw:
     return made
 
 
-def _pins_to(each: PinTo, source: str) -> tuple[TableRule, ...]:
+def _pins_to(wanted: tuple[PinTo, ...], source: str) -> list[TableRule]:
+    """The rules of all pins to plans; each plan is read once, and what is said twice holds once."""
+    plans: dict[str, Plan] = {}
+    found: list[TableRule] = []
+    for each in dict.fromkeys(wanted):
+        if each.plan not in plans:
+            plans[each.plan] = load_plan(_pinned_path(each.plan, source))
+        found += pins_of(plans[each.plan], tables=each.tables, but=each.but)
+    return found
+
+
+def _pinned_path(plan: str, source: str) -> str:
     if isinstance(source, Given):
-        raise CorruptFile(f"'{source}' pins to the file '{each.plan}', which did not come with it; write the pins out")
-    path = each.plan if source == "-" or Path(each.plan).is_absolute() else str(Path(source).parent / each.plan)
-    return pins_of(path, tables=each.tables, but=each.but)
+        raise CorruptFile(f"'{source}' pins to the file '{plan}', which did not come with it; write the pins out")
+    return plan if source == "-" or Path(plan).is_absolute() else str(Path(source).parent / plan)
 
 
 def pins_of(

@@ -46,6 +46,7 @@ class ColumnFile:
                 self.schema = self._metadata.schema.to_arrow_schema()
                 groups = range(self._metadata.num_row_groups)
                 self.sizes = [self._metadata.row_group(part).num_rows for part in groups]
+            self.names: list[str] = self.schema.names  # fails where one is no UTF-8
         except (arrow.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
 
@@ -71,8 +72,7 @@ class ColumnFile:
 
     def read(self, part: int, columns: Sequence[str], gap: int = 0) -> Any:
         """Columns of a part, as pyarrow's table. gap: bytes between two of them that one read of both may pass over."""
-        names: list[str] = self.schema.names
-        twin = next((name for name, count in Counter(names).items() if count > 1 and name in columns), None)
+        twin = next((name for name, count in Counter(self.names).items() if count > 1 and name in columns), None)
         if twin is not None:
             raise CorruptFile(f"'{self.path}' has the column '{twin}' twice; write it with one of them")
         return self._read(part, columns, gap)
@@ -91,7 +91,7 @@ class ColumnFile:
                 return fragment.to_table(columns=list(columns), use_threads=False)
             with arrow.parquet.ParquetFile(self.path, metadata=self._metadata) as file:
                 return file.read_row_group(part, columns=list(columns), use_threads=False)
-        except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        except (arrow.ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
             raise self._damaged(error) from None
 
     def _damaged(self, error: Exception) -> CorruptFile:

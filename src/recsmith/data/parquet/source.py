@@ -40,7 +40,7 @@ class ParquetSource:
         self.spec = spec if spec.features else written_spec(spec, self._files[0])
         self._schema = None if spec.features else _written_schema(self._files[0])
         self._columns, self.max_corrupt = columns_of(self.spec), spec.max_corrupt
-        self.column_names = tuple(self._files[0].schema.names)
+        self.column_names = tuple(self._files[0].names)
         for file in self._files:
             _check_columns(file, self._columns)
         self.parts = [(file, part) for file in self._files for part in range(len(file.sizes))]
@@ -143,7 +143,7 @@ def columns_of(spec: ParquetSpec) -> list[str]:
 
 
 def _check_columns(file: ColumnFile, columns: list[str]) -> None:
-    there = list(file.schema.names)
+    there = list(file.names)
     missing = next((name for name in columns if name not in there), None)
     if missing is not None:
         raise CorruptFile(f"'{file.path}' has no column '{missing}'{did_you_mean(missing, there)}")
@@ -155,7 +155,7 @@ def _written_schema(file: ColumnFile) -> DataSchema:
     if SCHEMA_KEY not in metadata:
         raise UsageError(
             f"'{file.path}' does not say which columns are features, dense values and labels; give a spec with "
-            f"`format: parquet`, paths, features, dense and labels (its columns: {', '.join(file.schema.names[:20])})"
+            f"`format: parquet`, paths, features, dense and labels (its columns: {', '.join(file.names[:20])})"
         )
     raw = parse_json(metadata[SCHEMA_KEY].decode("utf-8", "replace"), str(file.path))
     return decode(DataSchema, raw, str(file.path))
