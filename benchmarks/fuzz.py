@@ -182,6 +182,8 @@ def work(home: Path, names: Sequence[str], seed: int, count: int, first: int, li
             if whole and row["outcome"] == "refused":
                 row |= {"outcome": "traceback", "where": f"a whole file was refused by its reader {number}"}
         print(json.dumps({"class": name, "number": number, **row}), flush=True)
+        if row["bytes"] > MOST_RESIDENT:
+            return  # what stays resident would count for the files after it
 
 
 def _files(names: Sequence[str], count: int) -> list[tuple[str, int]]:

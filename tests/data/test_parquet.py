@@ -1,6 +1,7 @@
 """Parquet and Arrow datasets: written by RecSmith, or by others with a map of columns."""
 
 import importlib
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -185,3 +186,52 @@ def test_a_column_that_an_arrow_file_has_twice_is_damage(tmp_path: Path):
     )
     with pytest.raises(CorruptFile, match="has the column 'who' twice; write it with one of them"):
         ColumnFile(tmp_path / "twice.feather").read(0, ["who"])
+
+
+def arrow_file_of(schema: Any, batch: Any) -> bytes:
+    """An Arrow file whose footer and schema are of one column, and whose record batch is of another."""
+    sink = pyarrow.BufferOutputStream()
+    own = pyarrow.record_batch({"m": schema})
+    with pyarrow.ipc.new_file(sink, own.schema) as writer:
+        writer.write_batch(own)
+    whole, mine = sink.getvalue().to_pybytes(), own.serialize().to_pybytes()
+    other = pyarrow.record_batch({"m": batch}).serialize().to_pybytes()
+    at = whole.index(mine)
+
+    def block(message: bytes) -> bytes:  # of the footer: where a batch begins, its metadata and its body
+        head = 8 + int.from_bytes(message[4:8], "little")
+        return struct.pack("<qiiq", at, head, 0, len(message) - head)
+
+    tail = whole[at + len(mine) :]
+    assert tail.count(block(mine)) == 1
+    return whole[:at] + other + tail.replace(block(mine), block(other))
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([[{"key": "a", "value": 1}], [{"key": "b", "value": 2}]], None),
+        ([[{"key": "a", "value": 1}, None], []], "child array should have no nulls"),
+        ([[{"key": "a", "value": 1}], [{"key": None, "value": 2}]], "keys array should have no nulls"),
+    ],
+)
+def test_maps_with_null_entries_are_damage(tmp_path: Path, entries: Any, said: str | None):
+    """pyarrow itself would end the process, were it to look at such a column."""
+    maps = pyarrow.array([[("a", 1)], [("b", 2)]], pyarrow.map_(pyarrow.string(), pyarrow.int64()))
+    fields = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.int64())])
+    path = tmp_path / "m.arrow"
+    path.write_bytes(arrow_file_of(maps, pyarrow.array(entries, pyarrow.list_(fields))))
+    if said is None:
+        assert ColumnFile(path).read(0, ["m"])["m"].to_pylist() == [[("a", 1)], [("b", 2)]]
+    else:
+        with pytest.raises(CorruptFile, match=said):
+            ColumnFile(path).read(0, ["m"])
+
+
+def test_column_names_that_are_no_text_are_damage(tmp_path: Path):
+    path = tmp_path / "n.arrow"
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, pyarrow.schema({"clicked": "int8"})) as it:
+        it.write_table(pyarrow.table({"clicked": pyarrow.array([1], "int8")}))
+    path.write_bytes(path.read_bytes().replace(b"clicked", b"cli\xdfked"))
+    with pytest.raises(CorruptFile, match="cannot be read as an Arrow file"):
+        ColumnFile(path)

@@ -1,5 +1,6 @@
 """A feed gives the batches that a dataset gives, sample by sample, whatever happens to its workers."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,20 @@ def test_what_is_wrong_in_a_worker_is_told(tmp_path: Path) -> None:
     few = settings(data={**counted, "max_wrong": 5})
     with Feed(few, workers=1) as feed, pytest.raises((CorruptFile, RecSmithError), match="samples are corrupt"):
         list(feed)
+
+
+def test_labels_outside_0_to_1_are_corrupt_in_a_worker_as_everywhere(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    importlib.import_module("pyarrow.parquet").write_table(
+        pyarrow.table({"b": list(range(300)), "clicked": [(-1.0, 0.0, 0.5, 1.0, 5.0)[row % 5] for row in range(300)]}),
+        tmp_path / "a.parquet",
+    )
+    features = [{"name": "b", "num_embeddings": 300}]
+    data = {"format": "parquet", "paths": [str(tmp_path)], "features": features, "labels": ["clicked"]}
+    some = settings(data={**data, "max_corrupt": 200}, groups=(), batch_size=30, rank=0, world_size=1)
+    with Feed(some, workers=1) as feed:
+        found = list(feed)
+        assert (feed.counts.samples, feed.counts.corrupt) == (180, 120)
+    assert {label for batch in found for label in batch.labels.ravel().tolist()} <= {0.0, 0.5, 1.0}
+    for one, other in zip(found, locally(some), strict=True):
+        assert_same(one, other)

@@ -1,5 +1,6 @@
 """Constraints as files and plans hold them, and what is wrong with them in one sentence."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from support.cases import cluster, table, workload
 
 from recsmith import Apart, Constraints, PerRank, Pin, TableRule, Together, load_constraints, pins_of, plan, save_plan
 from recsmith.errors import Infeasible, UsageError
+from recsmith.plans import Plan, load_plan
 from recsmith.problems import build_problem, constraints_from_raw, constraints_to_raw, in_space
 from recsmith.problems.space import Space
 
@@ -120,3 +122,17 @@ def test_a_contradiction_names_the_fewest_constraints_and_their_lines(tmp_path: 
     assert "'t0', 't1' apart (line 7)" in said
     assert "t3" not in said
     assert "checked: without any one of them, the others can be kept" in said
+
+
+def test_a_plan_that_a_file_names_often_is_read_once(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counting(source: Plan | str) -> Plan:
+        read.extend([source] if isinstance(source, str) else [])
+        return load_plan(source)
+
+    monkeypatch.setattr("recsmith.problems.constraint_files.load_plan", counting)
+    pins = [*[{"plan": "old.json", "tables": ["t2"]}] * 2000, *[{"plan": "old.json", "tables": ["t3"]}] * 2000]
+    (old / "many.json").write_text(json.dumps({"schema": "recsmith/constraints/1", "pin_to": pins}))
+    assert [rule.tables for rule in load_constraints(old / "many.json").rules] == ["t2", "t3"]
+    assert read == [str(old / "old.json")]

@@ -23,6 +23,7 @@ from training.stores.contract import a_model
 
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.training import DenseOptimizer, Run, RunData, RunOptimizers, SparseOptimizer, save_run
+from recsmith.training.log import progress_text
 from recsmith.training.resuming import Saved, random_states, restore_random_states
 from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
 from recsmith.training.stores.device import DeviceRows
@@ -188,3 +189,29 @@ def test_a_checkpoint_that_is_written_here_is_read_here(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "state", {"model.t": torch.arange(6.0).reshape(3, 2)})
     rows = CheckpointRows(tmp_path / "state").state_dict()
     assert torch.equal(rows["model.t"], torch.arange(6.0).reshape(3, 2))
+
+
+@pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered")
+def test_samples_of_click_logs_are_counted_when_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are known once the first batch was asked for, whether the plan is made or taken from a checkpoint."""
+    from recsmith.training.loop import train_on_rank
+
+    for name in ("RANK", "LOCAL_RANK", "GROUP_RANK"):
+        monkeypatch.setenv(name, "0")
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"):
+        monkeypatch.setenv(name, "1")
+    line = "\t".join(["0", *["5"] * 13, *["abcdef01"] * 26]) + "\n"
+    (tmp_path / "train.txt").write_text(line * 20)
+    run = {
+        "schema": "recsmith/run/1", "ranks": 1, "output": str(tmp_path / "out"), "checkpoint": {"every": 1},
+        "metrics": {"every": 1}, "model": {"embedding_dim": 4, "bottom": [4], "top": [4]},
+        "data": {"train": {"format": "criteo", "paths": [str(tmp_path / "train.txt")], "max_rows": 9}, "batch_size": 8},
+    }  # fmt: skip
+    told: list[str] = []
+    monkeypatch.setattr("recsmith.training.log.RunLog.say", lambda _, message: told.append(progress_text(message)))
+    for steps in (1, 2):
+        told.clear()
+        train_on_rank(run | {"steps": steps})
+        assert any("data: 20 samples; 8 a rank and step" in line for line in told), told
+        assert any("4 of 20 samples fill no step" in line for line in told), told
+        assert any(line.startswith("step ") and "no NE (all labels are equal)" in line for line in told), told

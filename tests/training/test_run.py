@@ -46,6 +46,8 @@ def test_settings_replace_values(setting: str, field, value):  # type: ignore[no
         ("data.batch_size=0", "must be above 0"),
         ("model.embedding_dim=6", "multiple of 4"),
         ("model.name=dlmr", "known: dlrm"),
+        (f"model.bottom={[8] * 1001}", "model.bottom has more than 1,000 layers; name fewer"),
+        ("model.cross_layers=1001", "model.cross_layers has more than 1,000 layers"),
         ("optimizers={warmup_steps: 10, decay_start: 5}", "within the warm-up"),
         ("data.engine=ray", "add data.feed: auto"),
         ("data.ray_address='host0:6379'", "set data.engine: ray"),

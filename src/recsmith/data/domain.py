@@ -66,14 +66,21 @@ def in_domain(block: SampleBlock, dense_names: Sequence[str], place: str) -> Sam
     )
 
 
+def id_outside(ids: npt.NDArray[np.integer[Any]], rows: int) -> int | None:
+    """An id that is no row of its table: the least if it is negative, else the largest; None where all are rows."""
+    if not len(ids) or (ids.min() >= 0 and ids.max() < rows):
+        return None
+    return int(ids.min() if ids.min() < 0 else ids.max())
+
+
 def check_ids(ids: npt.NDArray[np.integer[Any]], rows: int, what: str) -> None:
     """Refuse ids that are no rows of their table. what: they are, such as "column 'user'".
 
     Raises:
         CorruptFile: one is negative, or too large.
     """
-    if len(ids) and not (ids.min() >= 0 and ids.max() < rows):
-        wrong = int(ids.min() if ids.min() < 0 else ids.max())
+    wrong = id_outside(ids, rows)
+    if wrong is not None:
         raise CorruptFile(
             f"{what} holds the id {wrong}, and its table has {rows:,} rows; give a larger num_embeddings, or "
             "`ids: modulo`"

@@ -141,10 +141,11 @@ def prepared(
     if saved is not None:
         check_maps(run.model, output)
         check_loadable(saved.plan, plan)
-    said = starting_lines(run, plan, parameters=parts.parameters, samples=parts.source.length)
+    parameters = parts.parameters  # before tables are sharded, and each rank has its own of them
     sharded, progress = shard(run, plan, parts.task, rank_device()), progress_of(saved)
-    said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
     batches = _settled(sharded, _batches_from(parts, progress))
+    said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
+    said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
     _set_state(sharded, run, saved, progress)
 
     log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)

@@ -13,6 +13,7 @@ from recsmith.files import Raw, write_text
 from recsmith.jobs.log import LOG_FILE, Board, write_message
 from recsmith.plans import Plan
 from recsmith.training.run import MADE_HERE, Run
+from recsmith.training.scores import ne_text
 from recsmith.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def progress_text(message: Raw) -> str:
     left = f", {format_time(message['left_s'])} left" if message.get("left_s") is not None else ""
     speed = f"{message['samples_per_s']:,.0f} samples/s (step {_ms(message['step_s'])}: {parts})"
     return (
-        f"step {message['step']:,}{whole}: log loss {scores['logloss']:.5f}, NE {scores['ne']:.4f}, "
+        f"step {message['step']:,}{whole}: log loss {scores['logloss']:.5f}, {ne_text(scores['ne'])}, "
         f"AUC {scores['auc']:.4f}, {speed}{left}"
     )
 

@@ -7,6 +7,7 @@ Those of data stand in run_data.py, those of optimizers in optimizers/settings.p
 """
 
 import re
+from collections import Counter
 from collections.abc import Generator
 from typing import Any, Literal, cast
 
@@ -38,6 +39,7 @@ from recsmith.workloads.data_types import DataType
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
+MOST_LAYERS = 1000  # of a part of a built-in model: a damaged file may name millions, each of them an object
 MADE_HERE = ("auto", "torchrec")  # plans that no file holds
 OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
 Component = str | dict[str, Any]  # a name or module:Class, or a mapping with `name` and settings
@@ -90,8 +92,10 @@ class RunModel:
     def __post_init__(self) -> None:
         """Check the name and the widths."""
         known = self.name in BUILT_IN or ":" in self.name
-        names = [table.name for table in self.tables]
-        twin = next((name for name in names if names.count(name) > 1), None)
+        twin = next((name for name, count in Counter(table.name for table in self.tables).items() if count > 1), None)
+        deep = next((name for name in ("bottom", "top") if len(getattr(self, name)) > MOST_LAYERS), None)
+        if self.cross_layers > MOST_LAYERS:
+            deep = deep or "cross_layers"
         check_rules(
             None
             if known
@@ -105,6 +109,7 @@ class RunModel:
                 for each in _listed(getattr(self, name))
             ),
             None if twin is None else f"model.tables names '{twin}' twice; names of tables are unique",
+            None if deep is None else f"model.{deep} has more than {MOST_LAYERS:,} layers; name fewer",
         )
 
 

@@ -18,10 +18,14 @@ class Scores:
     auc: float
 
 
+def ne_text(ne: float) -> str:
+    """A normalised entropy, or why there is none."""
+    return f"NE {ne:.4f}" if ne else "no NE (all labels are equal)"
+
+
 def scores_text(scores: Scores) -> str:
     """Scores in a line."""
-    ne = f"NE {scores.ne:.4f}" if scores.ne else "no NE (all labels are equal)"
     return (
-        f"log loss {scores.logloss:.5f}, {ne}, AUC {scores.auc:.5f}, calibration "
+        f"log loss {scores.logloss:.5f}, {ne_text(scores.ne)}, AUC {scores.auc:.5f}, calibration "
         f"{scores.calibration:.4f} of {scores.samples:,} samples"
     )

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from recsmith.data import Batch, DataSchema, JaggedIds
-from recsmith.data.domain import wrong_values
+from recsmith.data.domain import id_outside, wrong_values
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.training.batches import as_tensors
@@ -48,11 +48,10 @@ class Predictor:
         for rows, text in wrong_values(replace(batch, labels=np.zeros_like(batch.labels)), self.schema.dense).values():
             raise UsageError(f"sample {int(rows.argmax())} has {text}")
         for name, rows in self.rows.items():
-            values = batch.ids[name].values
-            odd = values[(values < 0) | (values >= rows)]
-            if len(odd):
+            odd = id_outside(batch.ids[name].values, rows)
+            if odd is not None:
                 raise UsageError(
-                    f"feature '{name}' has id {odd[0]}, and its table {rows:,} rows; give whole numbers from 0 to "
+                    f"feature '{name}' has id {odd}, and its table {rows:,} rows; give whole numbers from 0 to "
                     f"{rows - 1:,}, as the data that the model was trained on has them"
                 )
 
