@@ -28,6 +28,7 @@ import time
 import traceback
 import warnings
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -63,7 +64,8 @@ def copy(made: Class, target: Path) -> None:
 
 
 MOST_CHANGED = 10**6  # bytes of a file that is changed again: of a larger one, a change could make one without end
-UNCHANGEABLE = (ValueError, LookupError, TypeError, OSError, EOFError, MemoryError, struct.error, zipfile.BadZipFile)
+UNCHANGEABLE = (ValueError, LookupError, TypeError, OSError, EOFError, MemoryError, struct.error, zipfile.BadZipFile,
+                zlib.error)  # fmt: skip
 """What a change raises for data that are too damaged, or too large, for it: the file is read as it is by then."""
 
 

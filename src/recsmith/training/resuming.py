@@ -59,8 +59,13 @@ class Saved:
             CorruptFile: it is damaged.
         """
         raw = self._json(PROGRESS)
-        decode(SavedProgress, raw, str(self.folder / PROGRESS))
-        return {"position": None, "scores": None, **raw}
+        read = decode(SavedProgress, raw, str(self.folder / PROGRESS))
+        if self.folder.name.startswith("step-") and self.folder.name != f"step-{read.step:08d}":
+            raise CorruptFile(
+                f"'{self.folder / PROGRESS}' is of step {read.step:,}, unlike its folder; remove that folder, and "
+                "training goes on from the checkpoint before it"
+            )
+        return {"position": None, "scores": None, **raw, "step": read.step, "ranks": read.ranks}
 
     @property
     def plan(self) -> Plan:

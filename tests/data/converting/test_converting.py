@@ -3,6 +3,7 @@
 import gzip
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -246,6 +247,20 @@ def test_words_as_sessions_and_their_troubles(tmp_path: Path):
     assert not (tmp_path / "wrong").exists()
 
 
+def test_what_the_same_command_has_finished_is_left_as_it_is(tmp_path: Path):
+    """A command that was killed after its last write is given once more."""
+    source, out = open_dataset(SPEC), tmp_path / "out"
+    for write, words in ((convert_dataset, {}), (cluster_dataset, {"columns": KeyColumns(session="user")})):
+        shutil.rmtree(out, ignore_errors=True)
+        made = write(source, out, LAYOUT, **words)
+        times = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+        assert write(source, out, LAYOUT, **words) == made
+        assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == times
+        (out / made.parts[0].name).unlink()
+        with pytest.raises(UsageError, match="something is there; give a new folder"):
+            write(source, out, LAYOUT, **words)
+
+
 def test_other_commands_and_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     source, out = open_dataset(SPEC), tmp_path / "out"
     with monkeypatch.context() as patch:
@@ -256,7 +271,7 @@ def test_other_commands_and_folders_are_refused(tmp_path: Path, monkeypatch: pyt
         convert_dataset(source, out, replace(LAYOUT, group_samples=600))
     convert_dataset(source, out, LAYOUT)
     with pytest.raises(UsageError, match="something is there; give a new folder"):
-        convert_dataset(source, out, LAYOUT)
+        convert_dataset(source, out, replace(LAYOUT, group_samples=600))
     with pytest.raises(UsageError, match="no feature is called 'tag'; did you mean 'tags'"):
         convert_dataset(source, tmp_path / "b", replace(LAYOUT, popular=("tag",)))
     monkeypatch.setattr(convert, "LEAST_MEMORY", 1)

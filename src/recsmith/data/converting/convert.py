@@ -21,6 +21,7 @@ from recsmith.data.converting.folder import (
     FileLayout,
     OnProgress,
     finish,
+    finished,
     make_last,
     opened_folder,
     write_part,
@@ -50,7 +51,7 @@ def convert_dataset(
     """Write all samples in their order; a few blocks are in memory at a time.
 
     A command that was stopped, even by kill -9, goes on after the files it has finished; until its manifest is
-    written, nobody takes the folder for a dataset.
+    written, nobody takes the folder for a dataset. What the same command has finished is left as it is.
 
     Raises:
         UsageError: something is in the folder that this command did not write, or a column is not there.
@@ -63,13 +64,15 @@ def convert_dataset(
     blocks.sample_bytes()  # a wrong column is told of before anything is written
     sizes = dataset.source.sizes()
     total = int(sizes.sum())
+    if (there := finished(folder, conversion)) is not None:
+        return there
     with opened_folder(folder, conversion):
         for number, (first, last) in enumerate(block_ranges(sizes, layout.file_samples)):
             path = folder / f"part-{number:05d}.parquet"
             if not path.exists():
                 write_part(path, blocks.tables(first, last), layout, blocks.schema)
             on_progress(ConversionProgress(doing="written", done=int(sizes[:last].sum()), total=total))
-        return finish(folder, total, columns.session)
+        return finish(folder, conversion, total, columns.session)
 
 
 def checked_conversion(kind: str, blocks: Blocks) -> Conversion:
@@ -116,6 +119,8 @@ def cluster_dataset(
     blocks = Blocks(dataset, columns or KeyColumns(), layout or FileLayout())
     session = check_sessions(dataset, blocks.columns)
     conversion = checked_conversion("cluster", blocks)
+    if (there := finished(folder, conversion)) is not None:
+        return there
     sizes = dataset.source.sizes()
     with opened_folder(folder, _sized(conversion, blocks, sizes, memory)) as conversion:
         runs = _runs(folder / RUNS, blocks, conversion, sizes, on_progress)
@@ -126,7 +131,7 @@ def cluster_dataset(
                 write_part(path, [_bucket(runs, bucket, memory)], blocks.layout, blocks.schema)
             done += pyarrow().parquet.read_metadata(path).num_rows
             on_progress(ConversionProgress(doing="sorted and written", done=done, total=int(sizes.sum())))
-        return finish(folder, int(sizes.sum()), session)
+        return finish(folder, conversion, int(sizes.sum()), session)
 
 
 def _sized(conversion: Conversion, blocks: Blocks, sizes: Ints, memory: int) -> Conversion:

@@ -16,6 +16,7 @@ from recsmith.data.parquet.write import (
     PartFile,
     parquet_writer,
     read_conversion,
+    read_manifest,
     save_conversion,
     save_manifest,
 )
@@ -94,6 +95,17 @@ class ConversionProgress:
 
 
 OnProgress = Callable[[ConversionProgress], None]
+
+
+def finished(folder: Path, conversion: Conversion) -> Manifest | None:
+    """The manifest of a folder that the same command has finished, as one that was killed after its last write has."""
+    if not folder.is_dir() or read_conversion(folder) is not None:
+        return None
+    manifest = read_manifest(folder)
+    if manifest is None or manifest.digest != conversion.digest:
+        return None
+    there = {path.name: path.stat().st_size for path in folder.glob("part-*.parquet")}
+    return manifest if there == {part.name: part.bytes for part in manifest.parts} else None
 
 
 @contextmanager
@@ -176,10 +188,11 @@ def grouped(tables: Iterable[Any], layout: FileLayout) -> Iterator[Any]:
         yield held.combine_chunks()
 
 
-def finish(folder: Path, rows: int, session: str | None) -> Manifest:
+def finish(folder: Path, conversion: Conversion, rows: int, session: str | None) -> Manifest:
     """Write the manifest of what is in the folder, and remove what only the work needed. rows: of the source."""
     parts = tuple(_part(path) for path in sorted(folder.glob("part-*.parquet")))
-    manifest = Manifest(parts=parts, corrupt=rows - sum(part.samples for part in parts), session=session)
+    corrupt = rows - sum(part.samples for part in parts)
+    manifest = Manifest(parts=parts, corrupt=corrupt, session=session, digest=conversion.digest)
     if rows and not manifest.samples:
         shutil.rmtree(folder)
         raise CorruptFile(f"none of {rows:,} samples can be read, nothing is written; `recsmith data check` says why")

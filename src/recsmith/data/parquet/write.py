@@ -102,11 +102,13 @@ class Manifest:
     """The files of a finished dataset, in order.
 
     corrupt: samples of the source that were passed over. session: what the samples are clustered by, if they are.
+    digest: of the source and the options of the command that wrote them (`Conversion`).
     """
 
     parts: tuple[PartFile, ...]
     corrupt: int = 0
     session: str | None = None
+    digest: str = ""
 
     @property
     def samples(self) -> int:
