@@ -64,8 +64,8 @@ def copy(made: Class, target: Path) -> None:
 
 
 MOST_CHANGED = 10**6  # bytes of a file that is changed again: of a larger one, a change could make one without end
-UNCHANGEABLE = (ValueError, LookupError, TypeError, OSError, EOFError, MemoryError, struct.error, zipfile.BadZipFile,
-                zlib.error)  # fmt: skip
+UNCHANGEABLE = (ValueError, LookupError, TypeError, OSError, EOFError, MemoryError, RuntimeError, struct.error,
+                zipfile.BadZipFile, zlib.error)  # fmt: skip
 """What a change raises for data that are too damaged, or too large, for it: the file is read as it is by then."""
 
 

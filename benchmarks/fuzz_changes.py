@@ -162,7 +162,9 @@ def _table_changed(table: Any, draw: Random) -> Any:
         words = draw.choice(({}, {b"recsmith.schema": b"recsmith/\x1b[2J/9"}, {b"recsmith.schema": b"\xff"}))
         table = table.replace_schema_metadata(words)
     elif kind == 6:
-        table = pa.concat_tables([table] * draw.choice((2, 2**28 // table.nbytes)))  # packed, it stays small
+        table = pa.concat_tables(
+            [table] * draw.choice((2, 2**28 // table.nbytes))
+        ).combine_chunks()  # small once packed
     else:
         table = table.take(pa.array([draw.randrange(len(table)) for _ in range(len(table))]))
     return table

@@ -114,15 +114,15 @@ def alive(folder: Path) -> list[int]:
 
 def run(command: Command, folder: Path, after_s: float | None = None, by: signal.Signals = signal.SIGKILL) -> float:
     """Run a command, to its end or until it is ended; its seconds. Raises AssertionError where it fails of itself."""
-    begun = time.monotonic()
+    begun, ended = time.monotonic(), False
     with (folder / "told.txt").open("wb") as told:
         process = subprocess.Popen(words_of(command), cwd=folder, env=environment(folder), stdout=told, stderr=told)
         try:
             process.wait(after_s)
         except subprocess.TimeoutExpired:
             process.send_signal(by)
+            ended = True
             process.wait(120)
-    ended = process.returncode in (-by, 128 + by) and after_s is not None
     assert process.returncode == 0 or ended, f"exit {process.returncode}: {(folder / 'told.txt').read_text()[-1500:]}"
     return time.monotonic() - begun
 

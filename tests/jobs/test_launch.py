@@ -15,7 +15,7 @@ from support.process import heed_interrupts
 
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
-from recsmith.jobs.launch import PREFIX, _environment, job_folder, launch, remove_left_folders
+from recsmith.jobs.launch import LOCKED, PREFIX, _environment, job_folder, launch, remove_left_folders
 from recsmith.jobs.machine import LOOPBACK, free_port
 
 pytestmark = pytest.mark.torchrun
@@ -249,6 +249,9 @@ def test_what_a_killed_job_left_is_removed_and_nothing_else(tmp_path: Path, monk
     for folder in (left / "logs-0", young, other):
         folder.mkdir(parents=True)
         (folder / "rank-0.json").touch()
+    killed = tmp_path / f"{PREFIX}killed"  # this moment
+    killed.mkdir()
+    (killed / LOCKED).touch()
     linked = tmp_path / f"{PREFIX}link"
     linked.symlink_to(other)
     for folder in (left, other):

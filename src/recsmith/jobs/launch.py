@@ -35,7 +35,8 @@ from recsmith.jobs.processes import places_of_modules
 from recsmith.jobs.worker import SENTENCE
 
 PREFIX = "recsmith-job-"
-UNLOCKED_S = 60.0  # for which a folder that nobody has locked stays: it may have been made this moment
+LOCKED = "locked"  # a file in it: its job has locked the folder, so that who finds it unlocked knows that it ended
+UNLOCKED_S = 60.0  # for which a folder without that file stays: its job may lock it the next moment
 TIMEOUT_S = 600.0  # seconds of a job, where its caller knows no better
 LAST_LINES = 25  # of a failing rank's output that an error shows: a traceback and what led to it
 GRACE_S = 5.0  # seconds between asking agents to end and killing them; they must end their ranks within it
@@ -209,6 +210,7 @@ def job_folder() -> Generator[Path]:
         handle = os.open(name, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
+            (Path(name) / LOCKED).touch()
             yield Path(name)
         finally:
             os.close(handle)
@@ -223,7 +225,8 @@ def remove_left_folders(place: Path) -> None:
             continue
         try:
             found = os.fstat(handle)
-            if found.st_uid == os.getuid() and time.time() - found.st_mtime > UNLOCKED_S:
+            ended = (folder / LOCKED).exists() or time.time() - found.st_mtime > UNLOCKED_S
+            if found.st_uid == os.getuid() and ended:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:  # its job runs
