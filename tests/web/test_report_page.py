@@ -16,6 +16,7 @@ from recsmith.web.report_data import report_data
 AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 EVIL = "</script><img src=x onerror=document.title='hacked'>{b|bold}"
 WIDE, NARROW = 1200, 360
+PAPER = 718  # CSS pixels between the margins of an A4 page
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +126,24 @@ def test_it_fits_a_telephone_and_paper_and_turns_dark(opened: Any, file: Path):
     assert len(page.pdf()) > 20_000
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.querySelector('header')).display") == "none"
+
+
+def test_every_device_of_two_plans_is_on_paper(opened: Any, file: Path):
+    page = opened(file)
+    page.set_viewport_size({"width": PAPER, "height": 1000})
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    cut = """[...document.querySelectorAll('#changes .pair .chart')].map((chart) =>
+        chart.querySelector('canvas').getBoundingClientRect().right - chart.getBoundingClientRect().right)"""
+    beyond = page.evaluate(cut)
+    assert len(beyond) == 2
+    assert max(beyond) <= 1
+
+
+def test_the_licences_of_what_draws_are_in_the_file(file: Path):
+    text = file.read_text("utf-8")
+    for words in ("Apache ECharts", "Apache License", "Redistributions of source code must retain"):
+        assert words in text
 
 
 def test_names_are_text(opened: Any, tmp_path: Path):

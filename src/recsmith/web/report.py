@@ -36,6 +36,7 @@ style-src '{style_hash}'; base-uri 'none'; form-action 'none'">
 <main id="report"><h1>{title}</h1><p>{sentence}</p><noscript><p>The charts need JavaScript.</p></noscript></main>
 <script type="application/json" id="data">{data}</script>
 <script>{script}</script>
+<template id="licences"><pre>{licences}</pre></template>
 </body>
 </html>
 """
@@ -68,9 +69,11 @@ def html_of(shown: ReportData) -> str:
     """The page of a report's data."""
     built = files("recsmith.web") / "static" / "report"
     script, style = ((built / name).read_text("utf-8") for name in ("report.js", "report.css"))
+    licences = (built.parent / "LICENSES.txt").read_text("utf-8")
     return BEGINNING + PAGE.format(
         title=html.escape(one_line(f"{shown.plan.name}: sharding plan")), sentence=html.escape(sentence_of(shown)),
         script=script, script_hash=_hash_of(script), style=style, style_hash=_hash_of(style), data=_data_block(shown),
+        licences=html.escape(licences),
     )  # fmt: skip
 
 
