@@ -1,0 +1,34 @@
+"""The commands that README lists run as they stand, from top to bottom, in an empty folder."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+LISTS = [block for block in BLOCKS if "-o tables.json" in block or "-o here.json" in block]
+
+
+def commands(block: str) -> list[list[str]]:
+    """The words of each line."""
+    return [shlex.split(line, comments=True) for line in block.splitlines()]
+
+
+def test_both_lists_are_found():
+    assert [len(commands(block)) > 4 for block in LISTS] == [True, True]
+    assert all(words[0] == "recsmith" for block in LISTS for words in commands(block))
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(find_spec("torchrec") is None, reason="the second list needs TorchRec")
+def test_they_run_in_order(tmp_path: Path):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for words in [each for block in LISTS for each in commands(block)]:
+        done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr[-1000:]}"
