@@ -23,6 +23,7 @@ FROM_AN_INDEX = re.compile(r"pip install [^\n`#]*(?<![/\w])recsmith(?![-/\w])")
         ("learn", _install.TRAINING),
         ("web", _install.WEB),
         ("ray", _install.RAY),
+        ("watch", _install.WATCHING),
         ("compress", _install.CLUSTERING),
         ("torchrec-cpu", _install.TRIO),
         ("torchrec", _install.TRIO),

@@ -40,6 +40,7 @@ ROOMS = (
     ("testing",),
     ("data",),
     ("embeddings",),
+    ("streaming",),
     ("adapters",),
     ("jobs",),
     ("torchrec",),  # recsmith.torchrec: the public name of adapters and jobs
@@ -62,6 +63,7 @@ TORCH_ROOMS = {
     *("embeddings", "adapters", "jobs", "hardware", "measuring", "learning", "prediction", "verifying", "training")
 }
 SOLVER_FILES = ("cp_sat*.py",)  # of planners/solver, imported when a planner solves
+WATCH = {"river", "datasketches"}  # of streaming, imported when a detector or a sketch needs them
 WEB = {"starlette", "uvicorn", "anyio"}  # of web/serving, imported when a page is served
 FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "adapters", "verifying"}}
 
@@ -204,8 +206,9 @@ def test_only_the_core_is_imported_and_torch_only_where_it_belongs(path: Path):
     room = room_of(path)
     allowed = CORE | TORCH if room in TORCH_ROOMS else CORE
     solves = any(path.match(pattern) for pattern in SOLVER_FILES)
+    watches = WATCH if room == "streaming" else set[str]()
     serves = WEB if path.is_relative_to(PACKAGE / "web" / "serving") else set[str]()
-    assert foreign <= (allowed | {"ortools"} if solves else allowed | serves)
+    assert foreign <= (allowed | {"ortools"} if solves else allowed | serves | watches)
     for name, rooms in FOR_PEOPLE.items():
         assert name not in foreign or room in rooms
 

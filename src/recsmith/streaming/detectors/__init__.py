@@ -1,0 +1,32 @@
+"""Detectors: what scores the values of a series as they come (protocol.py), one file each."""
+
+from typing import Any
+
+from recsmith._components import make, register
+from recsmith.errors import UsageError
+
+KIND = "detector"
+METHODS = ("score", "to_raw", "from_raw")
+
+register(KIND, "ensemble", "recsmith.streaming.detectors.ensemble:Ensemble")
+register(KIND, "ewma", "recsmith.streaming.detectors.ewma:Ewma")
+register(KIND, "median_mad", "recsmith.streaming.detectors.median_mad:MedianMad")
+register(KIND, "tail", "recsmith.streaming.detectors.tail:Tail")
+register(KIND, "seasonal", "recsmith.streaming.detectors.seasonal:SeasonalEsd")
+register(KIND, "adwin", "recsmith.streaming.detectors.adwin:Adwin")
+
+
+def detector_of(spec: object) -> Any:
+    """The detector of a name or 'module:Class', with settings; it has seen nothing yet.
+
+    Raises:
+        UsageError: nothing is called so, a setting is wrong, what is made is no detector, or a package is missing.
+    """
+    made = make(KIND, spec, where="detector")
+    missing = [method for method in METHODS if not callable(getattr(made, method, None))]
+    if missing:
+        raise UsageError(
+            f"{type(made).__name__} has no {' and no '.join(missing)}; derive it from "
+            "recsmith.streaming.detectors.protocol.Detector"
+        )
+    return made

@@ -1,0 +1,47 @@
+"""The ensemble: three robust residuals, the tails of their decaying histograms summed, one alarm an episode."""
+
+from recsmith.errors import check_rules
+from recsmith.streaming.detectors.episodes import AlarmEpisodes
+from recsmith.streaming.detectors.ewma import Ewma
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.protocol import Detector
+from recsmith.streaming.detectors.tail import DecayingTail
+
+SHORT = 0.1  # weight of a value in the short mean, ten values long: what is left of noise, steps of the level show
+
+
+class Ensemble(PlainState, Detector):
+    """How rare three views of a series are together: its level, its last step, and its short mean.
+
+    Each view has a robust EWMA, whose score goes through the tail of a decaying histogram of its past; the scores are
+    added, as if the views were independent. Of an episode only what is higher than all before it is told.
+    half_life: values after which a value weighs half; that of the short mean's view is 2.5 times as long.
+    episode: values after which a calmer one may alarm again.
+    """
+
+    STATE = ("views", "tails", "episodes", "_before", "_short", "_seen")
+
+    def __init__(
+        self, *, half_life: float = 140.0, episode: int = 100, warm: int = 100, threshold: float = 8.0
+    ) -> None:
+        check_rules(None if half_life > 0 else f"half_life is {half_life}; it must be more than 0")
+        self.warm, self.threshold = warm, threshold
+        self.views = [Ewma(half_life=half, warm=warm) for half in (half_life, half_life, 2.5 * half_life)]
+        self.tails = [DecayingTail(2.5 * half_life) for _ in self.views]
+        self.episodes = AlarmEpisodes(length=episode)
+        self._before: float | None = None
+        self._short, self._seen = 0.0, 0
+
+    def score(self, value: float) -> float:
+        """The sum of the three surprises, where it is the highest of its episode."""
+        if self._before is None:
+            self._before = self._short = value
+        step, self._before = value - self._before, value
+        self._short += SHORT * (value - self._short)
+        level, change, mean = self.views
+        found = level.score(value), change.score(step), mean.score(self._short)
+        self._seen += 1
+        if self._seen <= self.warm:
+            return 0.0
+        first, second, third = self.tails
+        return self.episodes.rise(first.surprise(found[0]) + second.surprise(found[1]) + third.surprise(found[2]))

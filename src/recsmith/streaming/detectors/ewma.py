@@ -1,0 +1,54 @@
+"""Robust EWMA: how far a value is from a moving mean, in moving standard deviations, outliers clipped in both."""
+
+import math
+import statistics
+
+from recsmith.errors import check_rules
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.protocol import Detector
+
+SMALLEST = 1e-9  # a deviation, relative to the mean: of a constant series, whose every change is unusual
+CLIP = 3.0  # deviations by which one value can move the mean at most: an outlier is not learned as normal
+
+
+class Ewma(PlainState, Detector):
+    """Distance of a value from the exponentially weighted mean of those before it, in weighted standard deviations.
+
+    half_life: values after which a value weighs half. warm: values whose mean and deviation it begins with.
+    """
+
+    STATE = ("mean", "deviation", "_first")
+
+    def __init__(self, *, half_life: float = 140.0, warm: int = 100, threshold: float = 6.0) -> None:
+        check_rules(
+            None if half_life > 0 else f"half_life is {half_life}; it must be more than 0",
+            None if warm >= 2 else f"warm is {warm}; it must be at least 2",
+        )
+        self.warm, self.threshold = warm, threshold
+        self.weight = 1 - 0.5 ** (1 / half_life)
+        self.mean, self.deviation = 0.0, 0.0
+        self._first: list[float] | None = []  # the first values; None once mean and deviation are known
+
+    def score(self, value: float) -> float:
+        """|value - mean| / deviation, before the value is learned."""
+        if self._first is not None:
+            return self._begin(value)
+        distance = value - self.mean
+        deviations = distance / self.deviation
+        weight = self.weight
+        clipped = distance if -CLIP < deviations < CLIP else math.copysign(CLIP * self.deviation, distance)
+        self.mean += weight * clipped
+        variance = (1 - weight) * self.deviation * self.deviation + weight * clipped * clipped
+        self.deviation = max(math.sqrt(variance), SMALLEST * (1 + abs(self.mean)))
+        return abs(deviations)
+
+    def _begin(self, value: float) -> float:
+        """Keep a first value; the last of them starts mean and deviation."""
+        first = self._first
+        assert first is not None
+        first.append(value)
+        if len(first) >= self.warm:
+            self.mean = statistics.fmean(first)
+            self.deviation = max(statistics.pstdev(first, self.mean), SMALLEST * (1 + abs(self.mean)))
+            self._first = None
+        return 0.0

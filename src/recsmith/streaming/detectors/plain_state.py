@@ -1,0 +1,56 @@
+"""State of detectors as JSON data: the fields that change, by name."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from recsmith.errors import CorruptFile
+from recsmith.files import Raw
+
+
+class PlainState:
+    """Keeps and restores the attributes that STATE names; those that have a state of their own with theirs."""
+
+    STATE: ClassVar[tuple[str, ...]] = ()
+
+    def to_raw(self) -> Raw:
+        """The attributes as JSON data."""
+        return {name: _raw(getattr(self, name)) for name in self.STATE}
+
+    def from_raw(self, raw: Raw) -> None:
+        """Go on from there.
+
+        Raises:
+            CorruptFile: it is the state of something else, or of another version.
+        """
+        if not isinstance(raw, Mapping) or set(raw) != set(self.STATE):  # pyright: ignore[reportUnnecessaryIsInstance]
+            found = ", ".join(raw) if isinstance(raw, Mapping) else repr(raw)  # pyright: ignore
+            raise CorruptFile(
+                f"state of {type(self).__name__} holds {found or 'nothing'} instead of {', '.join(self.STATE)}; it is "
+                "of another version: begin anew without it"
+            )
+        for name, value in raw.items():
+            setattr(self, name, _restored(getattr(self, name), value))
+
+
+def _has_state(value: Any) -> bool:
+    return callable(getattr(value, "to_raw", None))
+
+
+def _raw(value: Any) -> Any:
+    if _has_state(value):
+        return value.to_raw()
+    return [_raw(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _restored(here: Any, value: Any) -> Any:
+    """The value in place of what is here."""
+    if _has_state(here):
+        here.from_raw(value)
+        return here
+    if isinstance(here, list) and here and _has_state(here[0]):
+        if not isinstance(value, list) or len(value) != len(here):
+            raise CorruptFile(
+                f"state of {len(here)} parts is {value!r:.40}; it is of another version: begin anew without it"
+            )
+        return [_restored(part, each) for part, each in zip(here, value, strict=True)]
+    return value

@@ -1,0 +1,101 @@
+"""Seasonal ESD: residuals of a seasonal series, tested against their median and MAD as generalised ESD tests extremes.
+
+Hochenbaum, Vallis and Kejariwal, "Automatic Anomaly Detection in the Cloud Via Statistical Learning" (S-H-ESD),
+arXiv:1704.07706, 2017: a series less its season and its median, tested by Rosner's ESD with median and MAD in place of
+mean and deviation. There a whole series is tested at once; here each value is tested as it comes.
+"""
+
+import math
+from statistics import NormalDist, median
+
+import numpy as np
+
+from recsmith.errors import check_rules
+from recsmith.streaming.detectors.median_mad import MedianMad
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.protocol import Detector
+
+LEVEL, SEASON = 0.01, 0.2  # weights of a value in the moving level, and in its place of the season
+CLIP = 4.0  # robust deviations by which one value can move the season or the level at most
+LEAST_CORRELATION = 0.3  # of a series with itself a period later, below which it has no season; trade-off, not tuned
+SHORTEST = 4  # values of a period
+
+
+class SeasonalEsd(PlainState, Detector):
+    """Robust deviations of what is left of a value without the level and the season.
+
+    period: values of a season; none: found in the first `learn` values by autocorrelation. window: of the residuals
+    whose median and MAD count. alpha: chance of an alarm among as many normal values as the window has.
+    """
+
+    STATE = ("_first", "_level", "_season", "_phase", "_residuals", "_spread")
+
+    def __init__(self, *, period: int | None = None, learn: int = 600, window: int = 200, alpha: float = 0.001) -> None:
+        check_rules(
+            None if period is None or period >= 1 else f"period is {period}; it must be at least 1",
+            None if learn >= 2 * max(period or 1, SHORTEST) else f"learn is {learn}; it must span two periods at least",
+            None if 0 < alpha < 1 else f"alpha is {alpha}; it must lie between 0 and 1",
+        )
+        self.period, self.learn, self.warm = period, learn, learn
+        self.threshold = esd_threshold(window, alpha)
+        self._first: list[float] | None = []  # until level and season are known
+        self._level, self._season, self._phase, self._spread = 0.0, [0.0], 0, 0.0
+        self._residuals = MedianMad(window=window, warm=min(100, window))
+
+    def score(self, value: float) -> float:
+        """|residual - median| / (1.4826 MAD), before the value is learned."""
+        if self._first is not None:
+            self._first.append(value)
+            if len(self._first) >= self.learn:
+                self._begin(self._first)
+            return 0.0
+        residual = value - self._level - self._season[self._phase]
+        found = self._residuals.score(residual)
+        self._learn(residual)
+        return found
+
+    def _learn(self, residual: float) -> None:
+        reach = CLIP * self._spread
+        kept = min(max(residual, -reach), reach)
+        self._spread += LEVEL * (min(abs(residual), reach or abs(residual)) * 1.25 - self._spread)
+        self._level += LEVEL * kept
+        self._season[self._phase] += SEASON * kept
+        self._phase = (self._phase + 1) % len(self._season)
+
+    def _begin(self, first: list[float]) -> None:
+        """Level and season of the first values, whose residuals are the first of the window."""
+        period = self.period or find_period(first)
+        self._level = median(first)
+        self._season = [median(first[place::period]) - self._level for place in range(period)]
+        residuals = [value - self._level - self._season[i % period] for i, value in enumerate(first)]
+        self._spread = 1.25 * sum(map(abs, residuals)) / len(residuals)  # of normal residuals: the standard deviation
+        for residual in residuals:
+            self._residuals.score(residual)
+        self._phase, self._first = len(first) % period, None
+
+
+def find_period(values: list[float]) -> int:
+    """The lag at which a series is most like itself, at most a half of it; 1 where it is like itself at none."""
+    series = np.asarray(values) - np.mean(values)
+    spectrum = np.abs(np.fft.rfft(series, 2 * len(series))) ** 2
+    both = np.fft.irfft(spectrum)[: len(series) // 2]
+    if both[0] <= 0:
+        return 1
+    likeness = both / both[0] * len(series) / np.arange(len(series), len(series) - len(both), -1)
+    below = np.flatnonzero(likeness < 0)  # the first peak, at 0, is over
+    start = max(SHORTEST, int(below[0])) if len(below) else len(likeness)
+    if start >= len(likeness):
+        return 1
+    best = start + int(np.argmax(likeness[start:]))
+    return best if likeness[best] >= LEAST_CORRELATION else 1
+
+
+def esd_threshold(count: int, alpha: float) -> float:
+    """Rosner's critical value of the largest of so many normal values (4 and more).
+
+    Rosner, "Percentage Points for a Generalized ESD Many-Outlier Procedure", Technometrics 1983. Student's t by the
+    expansion 26.7.5 of Abramowitz and Stegun.
+    """
+    z, free = NormalDist().inv_cdf(1 - alpha / (2 * count)), count - 2
+    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    return (count - 1) / math.sqrt(count) * math.sqrt(t * t / (count - 2 + t * t))

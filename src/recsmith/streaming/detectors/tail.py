@@ -1,0 +1,75 @@
+"""The tail of a decaying histogram: how rarely the scores of a detector were as high as this one."""
+
+import math
+from typing import Any
+
+from recsmith.errors import check_rules
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.protocol import Detector
+
+BINS = 128  # of the logarithm of a score; a power of 2, for the sums below
+LOWEST, HIGHEST = -6.0, 8.0  # natural logarithms of the scores between the first bin and the last
+TO_BIN = BINS / (HIGHEST - LOWEST)
+NEVER = 1e-6  # weight of what was never seen, so that its surprise is finite
+LARGEST = 1e100  # weights of new scores grow instead of old ones shrinking; beyond this all are made smaller
+
+
+class DecayingTail(PlainState):
+    """Weights of past scores in bins of their logarithm, summed in a Fenwick tree: O(log bins) a score.
+
+    Fenwick, "A new data structure for cumulative frequency tables", 1994.
+    """
+
+    STATE = ("_tree", "_total", "_new")
+
+    def __init__(self, half_life: float) -> None:
+        self.growth = 2.0 ** (1 / half_life)
+        self._tree = [0.0] * (BINS + 1)
+        self._total, self._new = 0.0, 1.0  # of all weights; of the next score
+
+    def surprise(self, score: float) -> float:
+        """-log10 of the weight of past scores as high as this one, over that of all; then the score is learned."""
+        tree = self._tree
+        place = int((math.log(score + 1e-9) - LOWEST) * TO_BIN)
+        place = 0 if place < 0 else BINS - 1 if place >= BINS else place
+        below, node = 0.0, place
+        while node:
+            below += tree[node]
+            node &= node - 1
+        tail = self._total - below
+        seen = self._total or 1.0
+        found = -math.log10((max(tail, 0.0) + NEVER * self._new) / (seen + NEVER * self._new)) if self._total else 0.0
+        node, weight = place + 1, self._new
+        while node <= BINS:
+            tree[node] += weight
+            node += node & -node
+        self._total += weight
+        self._new *= self.growth
+        if self._new > LARGEST:
+            self._tree = [each / self._new for each in tree]
+            self._total, self._new = self._total / self._new, 1.0
+        return max(found, 0.0)
+
+
+class Tail(PlainState, Detector):
+    """How rare a detector's score is among its own past scores: -log10 of the share that was as high.
+
+    of: the detector, the robust EWMA by default. half_life: scores after which a score weighs half.
+    """
+
+    STATE = ("detector", "tail", "_seen")
+
+    def __init__(self, *, of: Any = "ewma", half_life: float = 350.0, threshold: float = 4.0) -> None:
+        from recsmith.streaming.detectors import detector_of
+
+        check_rules(None if half_life > 0 else f"half_life is {half_life}; it must be more than 0")
+        self.detector = detector_of(of)
+        self.tail = DecayingTail(half_life)
+        self.warm, self.threshold = self.detector.warm, threshold
+        self._seen = 0
+
+    def score(self, value: float) -> float:
+        """The surprise of the detector's score."""
+        found = self.detector.score(value)
+        self._seen += 1
+        return self.tail.surprise(found) if self._seen > self.warm else 0.0

@@ -1,0 +1,166 @@
+"""Detectors: each keeps the contract; scores are those of their formulas; units of a series do not matter."""
+
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from streaming.detectors.contract import DetectorContract
+
+from recsmith.errors import UsageError
+from recsmith.streaming import detector_of, find_alarms
+from recsmith.streaming.detectors.ewma import Ewma
+from recsmith.streaming.detectors.median_mad import TO_DEVIATION, MedianMad
+from recsmith.streaming.detectors.protocol import Detector
+from recsmith.streaming.detectors.seasonal import SeasonalEsd, esd_threshold, find_period
+from recsmith.streaming.detectors.tail import BINS, HIGHEST, LOWEST, NEVER, DecayingTail
+
+
+class TestEwma(DetectorContract):
+    spec = "ewma"
+
+
+class TestMedianMad(DetectorContract):
+    spec = "median_mad"
+
+
+class TestTail(DetectorContract):
+    spec = "tail"
+
+
+class TestEnsemble(DetectorContract):
+    spec = "ensemble"
+
+
+class TestSeasonal(DetectorContract):
+    spec = "seasonal"
+
+
+class TestAdwin(DetectorContract):
+    spec = "adwin"
+
+    @pytest.fixture(autouse=True)
+    def river(self) -> None:
+        pytest.importorskip("river")
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=80))
+def test_median_and_mad_are_those_of_the_window(values: list[float]) -> None:
+    detector = MedianMad(window=7, warm=3)
+    for place, value in enumerate(values):
+        window = sorted(values[max(0, place - 7) : place])
+        if place >= 3 and len(window) % 2:  # of even windows the upper middle one is taken
+            middle = statistics.median(window)
+            mad = statistics.median([abs(each - middle) for each in window])
+            if mad > 1e-3 * (1 + abs(middle)):
+                assert detector.score(value) == pytest.approx(abs(value - middle) / (TO_DEVIATION * mad), rel=1e-9)
+                continue
+        detector.score(value)
+
+
+@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=200), st.floats(2, 50))
+def test_the_tail_is_the_weight_of_scores_as_high(scores: list[float], half_life: float) -> None:
+    tail = DecayingTail(half_life)
+
+    def bin_of(score: float) -> int:
+        return min(max(int((math.log(score + 1e-9) - LOWEST) * BINS / (HIGHEST - LOWEST)), 0), BINS - 1)
+
+    for place, score in enumerate(scores):
+        found = tail.surprise(score)
+        weights = [2.0 ** (-(place - each) / half_life) for each in range(place)]
+        high = sum(w for w, past in zip(weights, scores[:place], strict=True) if bin_of(past) >= bin_of(score))
+        if place:
+            expected = max(0.0, -math.log10((high + NEVER) / (sum(weights) + NEVER)))
+            assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_weights_of_a_long_series_stay_finite() -> None:
+    tail = DecayingTail(1.0)
+    assert all(math.isfinite(tail.surprise(1.0 + place % 7)) for place in range(5000))
+
+
+@pytest.mark.parametrize("name", ["ewma", "median_mad", "tail", "ensemble", "seasonal"])
+def test_the_unit_of_a_series_does_not_matter(name: str) -> None:
+    chance = random.Random(4)
+    values = [chance.gauss(0, 1) + 10 * (place > 1800) for place in range(2000)]
+    one, other = detector_of(name), detector_of(name)
+    scores = [(one.score(value), other.score(1024 * value + 4096)) for value in values]
+    assert sum(first > 0 for first, _ in scores) > 10
+    for first, second in scores:
+        assert first == pytest.approx(second, rel=1e-6, abs=1e-6)
+
+
+def test_an_outlier_is_not_learned_as_normal() -> None:
+    chance, detector = random.Random(2), Ewma(warm=100)
+    for _ in range(1000):
+        detector.score(chance.gauss(0, 1))
+    assert detector.score(1e6) > 1e5
+    assert abs(detector.mean) < 0.3
+    assert 0.7 < detector.deviation < 1.4
+
+
+@given(st.integers(6, 120), st.integers(0, 5))
+def test_a_period_is_found_under_noise(period: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    place = np.arange(6 * period)
+    values = np.sin(2 * np.pi * place / period) + chance.normal(0, 0.2, len(place))
+    found = find_period(values.tolist())
+    assert min(found % period, -found % period) <= max(1, period // 20)
+    assert find_period(chance.normal(0, 1, 600).tolist()) == 1
+
+
+def test_a_season_is_no_anomaly_and_a_value_out_of_season_is() -> None:
+    chance = random.Random(0)
+    values = [10 * math.sin(2 * math.pi * place / 48) + chance.gauss(0, 0.3) for place in range(4000)]
+    values[3012] = 10.0  # as high as the series ever is, but an hour of its lowest
+    assert math.sin(2 * math.pi * 3012 / 48) < -0.99
+    values[3036] = 10.0  # in an hour of its highest
+    assert [alarm.at for alarm in find_alarms(values, {"name": "seasonal", "period": 48})] == [3012]
+    assert find_alarms(values, "median_mad") == ()
+
+
+def test_the_critical_value_is_rosners() -> None:
+    """NIST's handbook of statistics (1.3.5.17.3), on Rosner's 54 values at 5 %: 3.158."""
+    assert esd_threshold(54, 0.05) == pytest.approx(3.158, abs=0.002)
+    assert SeasonalEsd(alpha=1e-6).threshold > SeasonalEsd(alpha=1e-2).threshold
+
+
+def test_what_is_wrong_is_said() -> None:
+    for spec, message in (
+        ("ensembel", "did you mean 'ensemble'"),
+        ({"name": "ewma", "half_life": -1.0}, "half_life is -1.0; it must be more than 0"),
+        ({"name": "ewma", "warm": 1}, "at least 2"),
+        ({"name": "median_mad", "window": 1}, "at least 3"),
+        ({"name": "adwin", "delta": 2.0}, "between 0 and 1"),
+        ({"name": "seasonal", "period": 500}, "two periods"),
+        ("json:JSONDecoder", "no score and no to_raw"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            detector_of(spec)
+    for values, message in (([1.0, math.nan], "value 1 .*nan"), ([1.0] * 50, "50 values, and .* 100")):
+        with pytest.raises(UsageError, match=message):
+            find_alarms(values)
+
+
+class Above:
+    """A detector of one's own, which keeps nothing."""
+
+    warm, threshold = 0, 0.0
+
+    def score(self, value: float) -> float:
+        return max(0.0, value - 3)
+
+    def to_raw(self) -> dict[str, object]:
+        return {}
+
+    def from_raw(self, raw: dict[str, object]) -> None: ...
+
+
+def test_a_detector_of_ones_own_needs_no_registration() -> None:
+    made: Detector = Above()
+    assert made.score(5) == 2
+    alarms = find_alarms([1, 5, 1, 5, 5] + [0] * 100 + [4], "streaming.detectors.test_detectors:Above")
+    assert [(alarm.at, alarm.score) for alarm in alarms] == [(1, 2.0), (105, 1.0)]
