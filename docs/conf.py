@@ -10,6 +10,7 @@ ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT / "src"), str(DOCS)]
 
 from docstrings import as_rst  # noqa: E402
+from keys import keys_of  # noqa: E402
 
 import recsmith  # noqa: E402
 
@@ -66,6 +67,11 @@ def within_the_site(app: Any, name: str, source: list[str]) -> None:
     source[0] = OF_THE_REPOSITORY.sub(told, source[0])
 
 
+def with_keys(app: Any, name: str, source: list[str]) -> None:
+    """Tables of every key of a file, where a page asks for them."""
+    source[0] = re.sub(r"^%keys: ([\w-]+)%$", lambda match: keys_of(match[1]), source[0], flags=re.MULTILINE)
+
+
 def plain_docstring(app: Any, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
     """Docstrings as reStructuredText; those of modules give way to the words of their pages."""
     lines[:] = [] if what == "module" else as_rst(lines, item)
@@ -86,4 +92,5 @@ def setup(app: Any) -> None:
     """Sphinx calls this once."""
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("source-read", within_the_site)
+    app.connect("source-read", with_keys)
     app.connect("sphinx-click-process-description", examples_as_code)

@@ -147,7 +147,7 @@ def test_it_proves_that_tables_fit_in_total_but_not_each_somewhere(method: str) 
     """Three tables of two thirds of a device each, on two devices and then on three."""
     with pytest.raises(NoPlanFound):
         THREE.plan("auto")
-    with pytest.raises(Infeasible, match="however the 3 tables are placed in the space table_wise") as caught:
+    with pytest.raises(Infeasible, match="however the 3 tables are placed, with table_wise") as caught:
         THREE.plan("exact")
     assert "Proved. Checked to work: --hbm 0.1GiB; or 4 devices (2 hosts)" in str(caught.value)
     assert replace(THREE, cluster=cluster(3, hbm=110_000)).plan("exact").plan.gap == pytest.approx(0.0, abs=1e-6)

@@ -103,7 +103,7 @@ def test_below_the_proven_minimum_there_is_no_plan(case: Case) -> None:
 
 def test_the_message_names_table_bytes_and_rule() -> None:
     message = _message(CASES["a table larger than every device"])
-    assert "table 'huge' fits no device in the space table_wise" in message
+    assert "table 'huge' fits no device with table_wise, any column width" in message
     assert "its weights are 976.6 MiB, the largest device offers 300 MiB. Proved." in message
 
 

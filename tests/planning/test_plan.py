@@ -36,7 +36,7 @@ def test_plans_keep_tables_in_order_of_names() -> None:
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_a_start_outside_of_the_space_is_refused(planner: str) -> None:
     start = Case(WORKLOAD, cluster(2), Space(types=("column_wise",))).plan().plan
-    with pytest.raises(PlanMismatch, match="space"):
+    with pytest.raises(PlanMismatch, match="none of those that may be made"):
         Case(WORKLOAD, cluster(2), Space(types=("table_wise", "row_wise"))).plan(planner, start=start)
 
 
@@ -47,7 +47,7 @@ def test_a_start_with_other_widths_than_the_space_is_refused() -> None:
     rules = Constraints(rules=(TableRule(tables="a", min_width=8),))
     with pytest.raises(PlanMismatch, match="its rules ask for 8 at least"):
         Case(wide.workload, cluster(2), Space(types=("column_wise",)), rules).plan(start=start)
-    with pytest.raises(PlanMismatch, match="outside of the space"):
+    with pytest.raises(PlanMismatch, match="none of those that may be made"):
         Case(wide.workload, cluster(2), Space(types=("column_wise",), widths="torchrec")).plan(start=start)
 
 

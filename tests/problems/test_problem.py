@@ -303,7 +303,7 @@ def test_a_dim_that_is_no_multiple_of_4_is_refused_with_the_padded_one(dim: int,
 def test_a_table_without_a_legal_type_is_refused_with_the_reason(space: Space, rules, why: str) -> None:
     message = _refusal(SOME, cluster(64), space, Constraints(rules=rules))
     assert message.startswith("table '")
-    assert f"has no legal placement in the space {space.describe()} (" in message
+    assert f"has no legal placement with {space.words} (" in message
     assert why in message
 
 

@@ -257,6 +257,6 @@ class EnumerationProof(Proof):
 
 def _no_plan(problem: Problem) -> Infeasible:
     return Infeasible(
-        f"no plan fits: however the {len(problem.tables)} tables are placed in the space {problem.space.describe()}, a "
+        f"no plan fits: however the {len(problem.tables)} tables are placed, with {problem.space.words}, a "
         "device or host lacks memory. Proved."
     )

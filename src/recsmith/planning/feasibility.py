@@ -57,7 +57,7 @@ def _unplaceable_message(problem: Problem, model: CostModel, unplaceable: list[i
     more = f" (and {len(tables) - 1} more tables)" if len(tables) > 1 else ""
     room = format_size(float(problem.capacity.max()))
     return (
-        f"table '{largest.name}'{more} fits no device in the space {problem.space.describe()}: its weights are "
+        f"table '{largest.name}'{more} fits no device with {problem.space.words}: its weights are "
         f"{format_size(largest.weight_bytes)}, {_buffer_words(problem, largest)}the largest device offers {room}. "
         f"Proved. {what_helps(problem, model)}"
     )
@@ -87,7 +87,7 @@ def _overfull_message(problem: Problem, model: CostModel, need: float, room: flo
         else ""
     )
     return (
-        f"the tables need at least {format_size(need)} in the space {problem.space.describe()}, "
+        f"the tables need at least {format_size(need)} with {problem.space.words}; "
         f"{counted(world, 'device')} offer{'s' if world == 1 else ''} {format_size(room)}. "
         f"Proved{floor}. {what_helps(problem, model, roomy)}"
     )

@@ -170,7 +170,9 @@ def _start_footprint(problem: Problem, start: Plan) -> Footprint:
     if broken:
         raise PlanMismatch(f"the starting plan breaks a constraint: {broken}")
     if not problems.in_space(problem, start.placements):
-        raise PlanMismatch(f"the starting plan lies outside of the space {problem.space.describe()} or its rules")
+        raise PlanMismatch(
+            f"the starting plan is none of those that may be made ({problem.space.words}), or breaks a rule"
+        )
     footprint = problems.footprint_of(problem, start.placements)
     if not problems.fits(problem, footprint):
         raise PlanMismatch("the starting plan needs more memory than the cluster has; start from one that fits")

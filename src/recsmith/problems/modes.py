@@ -146,10 +146,7 @@ def no_mode(table: Table, cluster: Cluster, space: Space, rule: TableRule | None
     """Why a table has no legal placement at all."""
     kinds = [kind for kind in SHARDING_TYPES if kind.name in space.types]
     why = "; ".join(sorted({_why_not(kind, table, cluster, space, rule) for kind in kinds}))
-    return (
-        f"table '{table.name}' has no legal placement in the space {space.describe()} ({why}); "
-        "allow more types or kernels"
-    )
+    return f"table '{table.name}' has no legal placement with {space.words} ({why}); allow more types or kernels"
 
 
 def _why_not(kind: ShardingType, table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:

@@ -179,7 +179,7 @@ def _check_choice(
     if limits.open is None and (split is None or not split.given):
         raise NoChoiceLeft(no_mode(table, cluster, space, rules.get(table.name)))
     raise NoChoiceLeft(
-        f"table '{table.name}' has no legal placement in the space {space.describe()} on the ranks and in the shards "
+        f"table '{table.name}' has no legal placement with {space.words} on the ranks and in the shards "
         "that its rules leave it; relax one of them"
     )
 

@@ -24,6 +24,15 @@ TORCHREC_MIN_PARTITION = 128  # MIN_CW_DIM of torchrec/distributed/planner/const
 KERNEL_BLOCKS = (128, 64, 32)  # widths at which FBGEMM's kernels change their thread layout
 DENSE_COUNTS = 8  # every number of pieces up to this; beyond, four per doubling
 MOST_ALIKE = 3  # pieces of one width beside which a fine split has one of another width
+SPACE_WORDS = {  # pieces of a bound's space
+    "all types": f"all {len(TYPE_NAMES)} sharding types",
+    "widths any": "any column width",
+    "widths torchrec": "TorchRec's one column width",
+    "kernels fused, dense": "tables in device memory",
+    "memory real": "",
+    "memory torchrec": "TorchRec's accounting of memory",
+    "keep_exact": "no column splits under row-wise optimizers",
+}
 FINE_STEP = 8  # columns by which fine splits differ: a sector of memory in fp32
 
 
@@ -77,6 +86,16 @@ class Space:
         factors = ", ".join(f"{factor:g}" for factor in self.cache_factors)
         kernels = [f"{kernel} at {factors}" if kernel == UVM_CACHING.name else kernel for kernel in self.kernels]
         return f"{types}; widths {self.widths}; kernels {', '.join(kernels)}"
+
+    @property
+    def words(self) -> str:
+        """The same in plain words, for messages."""
+        return space_words(self.describe())
+
+
+def space_words(space: str) -> str:
+    """The space of a bound in plain words; what is none of the usual stays as it is."""
+    return ", ".join(text for piece in space.split("; ") if (text := SPACE_WORDS.get(piece, piece)))
 
 
 def torchrec_width(dim: int, min_partition: int | None = None) -> int:

@@ -14,8 +14,8 @@ from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
 from recsmith.analyses.sensitivity import Spread
 from recsmith.errors import printable
 from recsmith.files import Raw, encode, starts_with_schema
+from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, grid, line
-from recsmith.reports.plans import space_words
 from recsmith.units import counted, format_gap, format_size, format_time
 
 COMPARISON_SCHEMA = "recsmith/comparison/1"

@@ -23,23 +23,15 @@ from recsmith.plans import (
     wide_tables,
 )
 from recsmith.plans.diff import Change
+from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, add_first, grid, line
-from recsmith.sharding import HOST_KERNELS, NOTED_ON_CUDA, TYPE_NAMES
+from recsmith.sharding import HOST_KERNELS, NOTED_ON_CUDA
 from recsmith.units import counted, format_gap, format_size, format_time
 
 RESULT_SCHEMA = "recsmith/result/1"
 MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
 TABLE_WISE, COLUMN_WISE = "table_wise", "column_wise"  # tables that column_wise does not split lie as under table_wise
 SHOWN = 6  # rows of the busiest ranks, and of the idlest; fewer lines than MOST_DEVICES in all
-SPACE_WORDS = {  # pieces of a bound's space
-    "all types": f"all {len(TYPE_NAMES)} sharding types",
-    "widths any": "any column width",
-    "widths torchrec": "TorchRec's one column width",
-    "kernels fused, dense": "tables in device memory",
-    "memory real": "",
-    "memory torchrec": "TorchRec's accounting of memory",
-    "keep_exact": "no column splits under row-wise optimizers",
-}
 MOST_CHANGES = 40  # rows: about a screen; the tables that move most come first
 MOST_NAMED = 8  # ranks, and widths, of a placement: a row stays on one line
 
@@ -138,11 +130,6 @@ def _bound_words(plan: Plan) -> str:
         return f"none ({bound.kind})"
     gap = "the plan lies outside this space" if plan.gap is None else f"at most {format_gap(plan.gap)} above the best"
     return f"{format_time(bound.value_s)} proven, {gap}\nvalid for: {space_words(bound.space)}"
-
-
-def space_words(space: str) -> str:
-    """The space of a bound in plain words; what is none of the usual stays as it is."""
-    return ", ".join(text for piece in space.split("; ") if (text := SPACE_WORDS.get(piece, piece)))
 
 
 def overfull_words(cost: StepCost) -> str | None:

@@ -67,9 +67,9 @@ def _name_of(plan: Plan | Source | None) -> str:
 
 def html_of(shown: ReportData) -> str:
     """The page of a report's data."""
-    built = files("recsmith.web") / "static" / "report"
-    script, style = ((built / name).read_text("utf-8") for name in ("report.js", "report.css"))
-    licences = (built.parent / "LICENSES.txt").read_text("utf-8")
+    static = files("recsmith.web") / "static"
+    names = ("report/report.js", "report/report.css", "LICENSES.txt")
+    script, style, licences = ((static / name).read_text("utf-8") for name in names)
     return BEGINNING + PAGE.format(
         title=html.escape(one_line(f"{shown.plan.name}: sharding plan")), sentence=html.escape(sentence_of(shown)),
         script=script, script_hash=_hash_of(script), style=style, style_hash=_hash_of(style), data=_data_block(shown),

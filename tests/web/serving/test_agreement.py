@@ -9,7 +9,8 @@ from support.served import Client
 import recsmith
 from recsmith.files import dump_json
 from recsmith.plans import plan_to_raw
-from recsmith.reports.plans import plan_report, space_words
+from recsmith.problems.space import space_words
+from recsmith.reports.plans import plan_report
 from recsmith.web.report_data import report_data
 
 SEEDS = [seed if seed < 10 else pytest.param(seed, marks=pytest.mark.soak) for seed in range(40)]

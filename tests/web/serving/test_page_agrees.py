@@ -17,7 +17,8 @@ from support.serving import Served, serving
 
 import recsmith
 from recsmith.plans.files import load_plan
-from recsmith.reports.plans import slowest_of, space_words
+from recsmith.problems.space import space_words
+from recsmith.reports.plans import slowest_of
 from recsmith.web.report_data import notes_of
 
 expect.set_options(timeout=30_000)  # a busy machine

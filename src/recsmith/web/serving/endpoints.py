@@ -12,7 +12,8 @@ from recsmith.planning.result import SearchOptions
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw
-from recsmith.reports.plans import slowest_of, space_words
+from recsmith.problems.space import space_words
+from recsmith.reports.plans import slowest_of
 from recsmith.units import format_time
 from recsmith.web.report import html_of
 from recsmith.web.report_data import notes_of, report_data
