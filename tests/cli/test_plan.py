@@ -265,7 +265,10 @@ def test_a_bad_workload_ends_with_2_and_one_line(run: Run, text: str):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["dlrm-v2", "--cluster", "h100:8", "--hbm", "10GiB", "--types", "table_wise"], "fits no device with table_wise"),
+        (
+            ["dlrm-v2", "--cluster", "h100:8", "--hbm", "10GiB", "--types", "table_wise"],
+            "fits no device with table_wise",
+        ),
         (["dlrm-v2", "--cluster", "h100:1"], "the tables need at least 9"),
     ],
 )
