@@ -59,6 +59,18 @@ def test_more_work_is_never_worse() -> None:
         assert found.total_s == step_seconds(evaluator, found.footprint)
 
 
+def test_without_splits_every_table_stays_whole_and_without_its_policy_it_places_longest_first() -> None:
+    heavy = table("heavy", 10_000, 1024, 500.0)  # which the rules split
+    work = workload(heavy, *(table(f"t{i}", 1000, 32, 2.0) for i in range(8)), batch_size=4096, optimizer="sgd")
+    problem = build_problem(work, cluster(4), Space(types=("table_wise", "column_wise"), kernels=("fused",)))
+    evaluator = cost_model().compile(problem)
+    whole, greedy = (find_planner(f"dreamshard?{word}").plan(problem, evaluator) for word in ("whole", "longest_first"))
+    assert len(whole.footprint.target) == 9
+    assert len(greedy.footprint.target) > 9
+    assert greedy.total_s < 0.6 * whole.total_s
+    assert fits(problem, greedy.footprint)
+
+
 def test_it_beats_chance_by_far() -> None:
     for problem in (problem_of_tables(60, where=load_cluster(name)) for name in ("h100:2", "h100:8", "h100:8x2")):
         evaluator = cost_model().compile(problem)

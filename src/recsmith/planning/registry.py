@@ -6,6 +6,8 @@ Names may carry options, which are the arguments of the planner's class; NAME is
     NAME:mine.safetensors         a policy of your own, or the name of one that ships
     NAME?samples=16               also draws 16 placements from the policy
     NAME?refine                   goes on with the local search that planner auto uses
+    NAME?whole                    splits no table that fits a device
+    NAME?longest_first            places by the policy's cost network alone, without the policy
     NAME:mine.safetensors?samples=16&refine
     rnn?episodes=800              fewer than the usual 3,200
     surco?steps=50                fewer than the usual 200
@@ -24,19 +26,21 @@ from recsmith.planners.dreamshard import DreamShard
 from recsmith.planners.exact import Exact
 from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.ldm import Ldm
+from recsmith.planners.longest_first import LongestFirst
 from recsmith.planners.neuroshard import NeuroShard
 from recsmith.planners.placing.policy_planner import PolicyPlanner
 from recsmith.planners.rnn import MOST_EPISODES, Rnn
 from recsmith.planners.surco import MOST_STEPS, SurCo
 
 MOST_SAMPLES = 10_000
+FLAGS = ("refine", "whole", "longest_first")  # options of planners of a policy that have no number
 MOST_DIGITS = 8  # of a number in a name
 SHOWN = 60  # characters of a name in a message
 
 PLANNERS: dict[str, Planner] = {
     planner.name: planner
     for planner in (
-        Auto(), NeuroShard(), DreamShard(), AutoShard(), SurCo(), Rnn(), Ldm(), *GREEDIES, Exact(),
+        Auto(), NeuroShard(), DreamShard(), AutoShard(), SurCo(), Rnn(), Ldm(), LongestFirst(), *GREEDIES, Exact(),
     )
 }  # fmt: skip
 
@@ -57,7 +61,8 @@ def find_planner(planner: str | Planner) -> Planner:
 def _by_policy(planner: type[PolicyPlanner], text: str) -> Planner:
     """A planner of a policy, such as dreamshard:mine.safetensors?samples=16&refine; UsageError for another text."""
     name = planner.kind.planner
-    usage = f"write {name}, {name}:<name or file>, {name}?samples=16, {name}?refine, or {name}?samples=16&refine"
+    words = ", ".join(f"{name}?{flag}" for flag in FLAGS)
+    usage = f"write {name}, {name}:<name or file>, {name}?samples=16, {words}, or {name}?samples=16&refine"
     named, _, options = text.partition("?")
     _, colon, policy = named.partition(":")
     if (colon and not policy) or text.endswith(("?", "&")):
@@ -66,14 +71,14 @@ def _by_policy(planner: type[PolicyPlanner], text: str) -> Planner:
     found: dict[str, Any] = {}
     for option in options.split("&") if options else ():
         key, _, value = option.partition("=")
-        if key in found and (key == "samples" or option == "refine"):
+        if key in found:
             raise UsageError(f"'{text}' says {key} twice; {usage}")
         if key == "samples":
             if not _is_number(value, MOST_SAMPLES):
                 raise UsageError(f"'{value[:20]}' is no number of samples from 1 to {MOST_SAMPLES:,}; {usage}")
             found["samples"] = int(value)
-        elif option == "refine":
-            found["refine"] = True
+        elif option in FLAGS:
+            found[option] = True
         else:
             raise UsageError(f"'{option}' is not an option of planner {name}; {usage}")
     return planner(name=text, policy=policy or None, **found)

@@ -10,6 +10,15 @@
 Only NumPy; recsmith.learning.policies.environment offers the same as a Gymnasium environment.
 """
 
-from recsmith.planners.placing.items import INPUT_COUNT, SPLITS, TRAINED, ColumnSplitRule, Episodes, ItemBatch, items_of
+from recsmith.planners.placing.items import (
+    INPUT_COUNT,
+    SPLITS,
+    TRAINED,
+    WHOLE,
+    ColumnSplitRule,
+    Episodes,
+    ItemBatch,
+    items_of,
+)
 
-__all__ = ["INPUT_COUNT", "SPLITS", "TRAINED", "ColumnSplitRule", "Episodes", "ItemBatch", "items_of"]
+__all__ = ["INPUT_COUNT", "SPLITS", "TRAINED", "WHOLE", "ColumnSplitRule", "Episodes", "ItemBatch", "items_of"]

@@ -61,6 +61,10 @@ SPLITS = (
 """What planners try; of 15 rules the four that together were best on tasks of training tables, after training."""
 
 
+WHOLE = (ColumnSplitRule(1e9, 1.0),)
+"""Nothing is split that fits a device."""
+
+
 @dataclass(frozen=True)
 class ItemBatch:
     """Items (N,) in the order in which they are placed, on devices with so many bytes free (D,).

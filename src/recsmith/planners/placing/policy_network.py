@@ -169,6 +169,20 @@ class PlacingNetwork(CostNetwork):
 
 
 @dataclass(frozen=True)
+class LongestFirstNetwork(PlacingNetwork):
+    """No policy: each item goes where the cost network says that a device with it would take least."""
+
+    def step(self, sums: Floats) -> Floats:
+        """Seconds of the slowest device (...)."""
+        return self.costs(sums).sum(axis=-1).max(axis=-1)
+
+    def scorer(self, items: ItemBatch, view: "PolicyView") -> Callable[[int, Floats], Floats]:
+        """The less a device takes, the better."""
+        del items, view
+        return lambda _, seen: -seen[..., REPRESENTED]
+
+
+@dataclass(frozen=True)
 class PolicyView:
     """What the policy sees of items, worked out once.
 

@@ -8,7 +8,7 @@ the best.
 What a policy brings to `plan_by_policy`: how items are ordered, and which device each goes to.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Protocol
@@ -22,9 +22,9 @@ from recsmith.clusters import Device
 from recsmith.costs.neural.model import is_device
 from recsmith.errors import UsageError
 from recsmith.planners.auto.improvement import Improvement, StoppingRule
-from recsmith.planners.placing.items import SPLITS, ItemBatch, items_of
+from recsmith.planners.placing.items import SPLITS, WHOLE, ColumnSplitRule, ItemBatch, items_of
 from recsmith.planners.placing.policy_files import PolicyCard, PolicyKind
-from recsmith.planners.placing.policy_network import PlacingNetwork
+from recsmith.planners.placing.policy_network import LongestFirstNetwork, PlacingNetwork
 from recsmith.planners.protocol import Search, SearchPlanner, Solution
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 from recsmith.planners.search.placement import place_in_fewest_pieces, repair
@@ -39,6 +39,8 @@ class PolicyPlanner(SearchPlanner):
     """A trained policy. policy: the name of one that ships or a file, None for the one of the cluster's device.
 
     samples: placements drawn from it besides. refine: whether local search goes on from the best. kind: of policy.
+    whole: tables that fit a device stay whole. longest_first: items go where its cost network says that a device takes
+    least, without the policy.
     """
 
     kind: ClassVar[PolicyKind]
@@ -47,6 +49,8 @@ class PolicyPlanner(SearchPlanner):
     policy: str | None = None
     samples: int = 0
     refine: bool = False
+    whole: bool = False
+    longest_first: bool = False
     about: str = ""
 
     def solve(self, search: Search) -> Solution:
@@ -56,7 +60,10 @@ class PolicyPlanner(SearchPlanner):
             UsageError: the policy cannot be read, or was trained for another device.
         """
         network, note = self._network(search.problem.cluster.device)
-        return plan_by_policy(search, network, self.name, note, samples=self.samples, refine=self.refine)
+        if self.longest_first:
+            network = LongestFirstNetwork(network.tensors)
+        rules = WHOLE if self.whole else SPLITS
+        return plan_by_policy(search, network, self.name, note, samples=self.samples, refine=self.refine, rules=rules)
 
     def _network(self, device: Device) -> tuple[PlacingNetwork, str]:
         """The network for a device; and a note for a report where it was trained for another."""
@@ -112,14 +119,15 @@ class Policy(Protocol):
 
 
 def plan_by_policy(
-    search: Search, policy: Policy, planner: str, note: str = "", *, samples: int = 0, refine: bool = False
-) -> Solution:
+    search: Search, policy: Policy, planner: str, note: str = "", *, samples: int = 0, refine: bool = False,
+    rules: Sequence[ColumnSplitRule] = SPLITS,
+) -> Solution:  # fmt: skip
     """The best placement of a policy; NoPlanFound where tables find no room. An iteration is a placement.
 
     planner: its name in reports. note: for a report, where the policy has none of its own to give. samples, refine: as
-    PolicyPlanner has them.
+    PolicyPlanner has them. rules: of what is split.
     """
-    drafts = _PolicyDrafts(search, policy)
+    drafts = _PolicyDrafts(search, policy, rules)
     with search.interruptible():
         draft = drafts.best(samples)
         if draft is not None and refine and not search.stop:
@@ -132,8 +140,8 @@ def plan_by_policy(
 class _PolicyDrafts:
     """The placements of a policy, tried one after the other; `search` keeps the best plan."""
 
-    def __init__(self, search: Search, policy: Policy) -> None:
-        self.search, self.policy = search, policy
+    def __init__(self, search: Search, policy: Policy, rules: Sequence[ColumnSplitRule]) -> None:
+        self.search, self.policy, self.rules = search, policy, rules
         self.evaluator, self.problem = search.evaluator, search.problem
         self.lost = False  # whether the policy placed nothing
 
@@ -161,7 +169,7 @@ class _PolicyDrafts:
         """The items of each rule of what is split, in the order of placement; none twice."""
         seen: set[bytes] = set()
         size = len(self.problem.tables) * len(self.problem.capacity)
-        for rule in SPLITS[: FEW_RULES if size > LARGE else None]:
+        for rule in self.rules[: FEW_RULES if size > LARGE else None]:
             items = items_of(self.problem, self.evaluator, rule)
             if items is not None and items.draft.option.tobytes() not in seen:
                 seen.add(items.draft.option.tobytes())
