@@ -1,11 +1,13 @@
-"""Streams as they come, without PyTorch: detectors of what is unusual in a series, and NAB's score of them."""
+"""Streams as they come, without PyTorch: detectors of what is unusual in a series, NAB's score, sketches of ids."""
 
 from recsmith.streaming.detectors import detector_of
 from recsmith.streaming.detectors.protocol import Detector
+from recsmith.streaming.live_workload import live_workload
 from recsmith.streaming.nab import NabScore, NabSeries, load_nab, nab_score
 from recsmith.streaming.series import Alarm, AlarmingSeries, find_alarms
+from recsmith.streaming.sketches import IdSketch
 
 __all__ = [
-    "Alarm", "AlarmingSeries", "Detector", "NabScore", "NabSeries", "detector_of", "find_alarms", "load_nab",
-    "nab_score",
+    "Alarm", "AlarmingSeries", "Detector", "IdSketch", "NabScore", "NabSeries", "detector_of", "find_alarms",
+    "live_workload", "load_nab", "nab_score",
 ]  # fmt: skip

@@ -1,0 +1,127 @@
+"""Sketches: near the truth within their stated errors, the same merged or not; workloads of them."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("datasketches")
+
+from recsmith._random import ZipfLaw
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.streaming.live_workload import live_workload
+from recsmith.streaming.sketches import IdSketch
+from recsmith.workloads import AccessProfile, Feature, Table, Workload
+
+
+def draw(seed: int, lookups: int, rows: int = 100_000, zipf: float = 1.05) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and lengths of bags of 0 to 3."""
+    chance = np.random.default_rng(seed)
+    lengths = chance.integers(0, 4, lookups).astype(np.int32)
+    values = np.asarray(ZipfLaw(rows, zipf).ranks(chance.random(int(lengths.sum()))), np.int64)
+    return values, lengths
+
+
+def sketch_of(*parts: tuple[np.ndarray, np.ndarray]) -> IdSketch:
+    made = IdSketch()
+    for values, lengths in parts:
+        made.count(len(lengths), len(values))
+        made.update(values, lengths)
+    return made
+
+
+def test_a_sketch_is_near_the_truth() -> None:
+    values, lengths = draw(0, 20_000)
+    sketch = sketch_of((values, lengths))
+    ids, counts = np.unique(values, return_counts=True)
+    assert sketch.distinct == pytest.approx(len(ids), rel=4 * 0.016)
+    true = dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    frequent = sketch.frequent(20)
+    assert {item for item, _ in frequent} >= set(ids[np.argsort(-counts)][:10].tolist())
+    assert all(abs(share - true[item] / len(values)) <= 3.5 / 1024 for item, share in frequent)
+    hot = ids[np.argsort(-counts)][:50]
+    assert 0 <= sketch.share_in(hot) - np.isin(values, hot).mean() <= 50 * 2.72 / 1024
+    assert sketch.length(0.5) == pytest.approx(float(np.median(lengths)), abs=1)
+    assert (sketch.bags, sketch.lookups, sketch.sketched) == (20_000, len(values), len(values))
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_sketches_merged_over_ranks_are_those_of_one(ranks: int) -> None:
+    parts = [draw(seed, 4000) for seed in range(10)]
+    whole = sketch_of(*parts)
+    merged = sketch_of(*parts[::ranks])
+    for rank in range(1, ranks):
+        other = sketch_of(*parts[rank::ranks])
+        merged.merge(IdSketch.from_raw(json.loads(json.dumps(other.to_raw())), "a rank's sketch"))
+    assert (merged.bags, merged.lookups, merged.sketched) == (whole.bags, whole.lookups, whole.sketched)
+    assert merged.distinct == pytest.approx(whole.distinct, rel=2 * 0.016)
+    one, other = dict(whole.frequent(30)), dict(merged.frequent(30))
+    assert len(one.keys() & other.keys()) >= 20
+    assert all(abs(one[item] - other[item]) <= 2 * 3.5 / 1024 for item in one.keys() & other.keys())
+    for item in range(0, 3000, 7):  # count-min adds up exactly
+        assert merged.share_in(np.array([item])) == pytest.approx(whole.share_in(np.array([item])))
+    for rank in (0.1, 0.5, 0.9):
+        assert abs(merged.length(rank) - whole.length(rank)) <= 1
+
+
+def test_new_ids_are_those_that_no_sketch_before_has_seen() -> None:
+    before = sketch_of((np.arange(5000), np.ones(5000, np.int32)))
+    same = sketch_of((np.arange(5000)[::-1], np.ones(5000, np.int32)))
+    other = sketch_of((np.arange(2500, 7500), np.ones(5000, np.int32)))
+    assert same.new_share(before) == pytest.approx(0, abs=0.03)
+    assert other.new_share(before) == pytest.approx(0.5, abs=0.08)
+
+
+def test_damaged_state_is_refused() -> None:
+    raw = sketch_of(draw(1, 100)).to_raw()
+    for changed in (
+        {"schema": "recsmith/id-sketch/0"}, {"distinct": "AAAA"}, {"counts": "?"}, {"lengths": None}, {"bags": "many"},
+        {"frequent": raw["frequent"][: len(raw["frequent"]) // 8 * 4]},
+    ):  # fmt: skip
+        with pytest.raises(CorruptFile):
+            IdSketch.from_raw({**raw, **changed}, "file")
+    with pytest.raises(CorruptFile, match="holds no sketch"):
+        IdSketch.from_raw({"schema": raw["schema"]}, "file")
+    with pytest.raises(UsageError, match="add up to 3"):
+        IdSketch().update(np.arange(2), np.array([3]))
+
+
+@pytest.mark.parametrize("zipf", [0.0, 0.6, 1.05, 1.4])
+@pytest.mark.parametrize("rows", [1000, 1_000_000])
+def test_a_workload_of_sketches_has_their_lengths_and_law(zipf: float, rows: int) -> None:
+    tables = (
+        Table(
+            name="t",
+            num_embeddings=rows,
+            embedding_dim=16,
+            features=(Feature(name="f", pooling_factor=9.0), Feature(name="g", pooling_factor=2.0)),
+        ),
+        Table(
+            name="u",
+            num_embeddings=50,
+            embedding_dim=16,
+            features=(Feature(name="h", pooling_factor=1.0),),
+            access=AccessProfile(zipf=0.5),
+        ),
+    )
+    workload = Workload(tables=tables, batch_size=64, optimizer="sgd")
+    values, lengths = draw(3, 20_000, rows, zipf)
+    live = live_workload(workload, {"f": sketch_of((values, lengths))})
+    table, other = live.tables
+    assert table.features[0].pooling_factor == pytest.approx(len(values) / len(lengths))
+    assert table.features[1] == tables[0].features[1]
+    assert other == tables[1]
+    assert table.access is not None
+    assert table.access.zipf == pytest.approx(zipf, abs=0.15 if zipf else 0.3)  # even reading shows little
+
+
+def test_a_workload_needs_features_that_it_has() -> None:
+    workload = Workload(
+        tables=(Table(name="t", num_embeddings=9, embedding_dim=4, features=(Feature(name="f", pooling_factor=1.0),)),),
+        batch_size=1,
+        optimizer="sgd",
+    )
+    with pytest.raises(UsageError, match="no table has a feature 'g'; those of the workload are f"):
+        live_workload(workload, {"g": IdSketch()})
+    with pytest.raises(UsageError, match="nothing was sketched yet"):
+        live_workload(workload, {"f": IdSketch()})
