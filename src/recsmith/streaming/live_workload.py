@@ -13,7 +13,7 @@ from recsmith.workloads.workload import STEEPEST_ZIPF
 
 BUCKETS = 400  # of ranks, evenly spaced in their logarithm, over which sums of Zipf's law are taken
 FEW = 0.5  # of the rows: with more of them read, how many are read says little of how unevenly
-TOP = 256  # rows, or a tenth of all, whose share of lookups is taken then
+TOP = 32  # rows, or a tenth of all, whose share of lookups is taken then
 HALVINGS = 40  # of an interval, in the search for an exponent
 
 

@@ -89,7 +89,8 @@ class IdSketch:
     def frequent(self, most: int = 256) -> list[tuple[int, float]]:
         """The ids that are read most, each with its share of lookups, the most read first."""
         found = self._frequent.get_frequent_items(self._library.NO_FALSE_NEGATIVES)
-        counts = sorted(((int(item), float(count)) for item, count, *_ in found), key=lambda each: (-each[1], each[0]))
+        between = ((int(item), (low + high) / 2) for item, _, low, high in found)
+        counts = sorted(between, key=lambda each: (-each[1], each[0]))
         return [(item, count / max(self.sketched, 1)) for item, count in counts[:most]]
 
     def share_in(self, hot: Ints) -> float:
