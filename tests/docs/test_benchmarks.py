@@ -71,7 +71,8 @@ SMALL: dict[str, tuple[str, ...]] = {
     "verification": ("--visits", "3"),
 }  # fmt: skip
 LEFT_OUT = {
-    **dict.fromkeys(("production", "replan", "table_population", "watching_nab"), "reads a public file that is not kept here"),
+    **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
+    "watching_nab": "reads public series that are not kept here",
     **dict.fromkeys(("how_it_works_pictures", "learning_pictures", "policy_pictures"), "writes pictures of the docs"),
     **dict.fromkeys(
         ("learning_speed", "planning", "scale", "memory", "reshard_jobs"), "minutes, and has no small size"
