@@ -3,9 +3,9 @@
     python benchmarks/scale.py
     python benchmarks/scale.py growth     # the last table alone
 
-Every time is the CPU seconds of the whole command, start of Python to exit, all its threads together. Generated tables (seed 0): rows log-uniform in 100 .. 3e7,
-dims 8 .. 256, pooling factors log-uniform in 0.5 .. 50; batch 2,048 (256 on 4,096 devices), row-wise Adagrad, JSON.
-Cost model torchrec, all seven types, any widths.
+Every time is the CPU seconds of the whole command, start of Python to exit, all its threads together. Generated tables
+(seed 0): rows log-uniform in 100 .. 3e7, dims 8 .. 256, pooling factors log-uniform in 0.5 .. 50; batch 2,048 (256 on
+4,096 devices), row-wise Adagrad, JSON. Cost model torchrec, all seven types, any widths.
 """
 
 import json
