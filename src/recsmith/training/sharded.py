@@ -24,6 +24,7 @@ from recsmith.training.plan import with_collections
 from recsmith.training.refusals import check_together, placed_parts
 from recsmith.training.run import Run
 from recsmith.training.stores import store_of
+from recsmith.training.stores.kernels import kernels_of, own_kernels
 from recsmith.training.stores.protocol import RowStore
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
@@ -53,7 +54,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     parameters = dict(task.named_parameters())
     fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
     sharders = sharders_of(collectives)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), own_kernels(kernels_of(run.rows)):
         warnings.simplefilter("ignore")
         model = DistributedModelParallel(
             task, device=device, plan=to_sharding_plan(plan, task, sharders=sharders), sharders=sharders
