@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recsmith.bounds import first_bound
+from recsmith.bounds import first_bound, lower_bound
 from recsmith.costs import Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import UsageError
@@ -63,8 +63,8 @@ class Bench:
         model = find_cost_model(plan.cost_model)
         self.evaluator: Evaluator = model.compile(self.problem)
         self.pricing = self.evaluator if self.wider is self.problem else model.compile(self.wider)
-        same = workload == plan.workload and cluster == plan.cluster
-        self.bound = plan.bound if same else first_bound(self.evaluator).bound
+        self.is_plans_own = workload == plan.workload and cluster == plan.cluster
+        self.bound = plan.bound if self.is_plans_own else first_bound(self.evaluator).bound
         self.tables = {table.name: table for table in workload.tables}
         self.placed = {placement.table: placement for placement in plan.placements}
         self.footprint = footprint_of(self.wider, plan.placements)
@@ -124,10 +124,12 @@ class Bench:
         return self.bound.value_s is not None and cost.total_s < self.bound.value_s * (1 - PAST_BOUND)
 
     def plan_of(self, found: HandPrice) -> Plan:
-        """The plan of a price, which can be kept and downloaded."""
+        """The plan of a price, which can be kept and downloaded; its bound is that of `simulate`, a second of work."""
+        bound = self.bound if self.is_plans_own else lower_bound(self.evaluator).bound
+        gap = None if found.gap is None else bound.gap(found.cost.total_s)
         return assemble_plan(
             self.problem, found.placements, found.cost, planner=GIVEN, cost_model=self.plan.cost_model,
-            bound=found.bound, gap=found.gap, extrapolated=self.evaluator.extrapolated,
+            bound=bound, gap=gap, extrapolated=self.evaluator.extrapolated,
         )  # fmt: skip
 
 
