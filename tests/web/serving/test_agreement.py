@@ -1,4 +1,4 @@
-"""Page, report and terminal say the same of random plans: slowest device, notes, gap, what-ifs, and the bound's space."""
+"""Page, report and terminal agree on random plans: slowest device, notes, gap, what-ifs, and the space of the bound."""
 
 import random
 from dataclasses import asdict, replace
