@@ -9,6 +9,7 @@ KIND = "step"
 
 register(KIND, "base", "recsmith.training.steps.pipelines:BasePipeline")
 register(KIND, "sparse_dist", "recsmith.training.steps.pipelines:SparseDistPipeline")
+register(KIND, "prefetch_sparse_dist", "recsmith.training.steps.pipelines:PrefetchPipeline")
 
 
 def step_of(job: Any, wanted: object, say: Callable[[str], object] = lambda _: None) -> Any:

@@ -1,11 +1,15 @@
 """TorchRec's pipelines: how the steps of a run overlap with the exchange of the ids of the next one."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch.fx
 from torch import nn
-from torchrec.distributed.train_pipeline import TrainPipelineBase, TrainPipelineSparseDist
+from torchrec.distributed.train_pipeline import (
+    PrefetchTrainPipelineSparseDist,
+    TrainPipelineBase,
+    TrainPipelineSparseDist,
+)
 from torchrec.distributed.types import ShardedModule
 
 from recsmith.errors import UsageError
@@ -43,12 +47,14 @@ class SparseDistPipeline(BasePipeline):
     """
 
     batches_ahead = 1
+    name = "sparse_dist"
+    _made: type[TrainPipelineSparseDist[Any, Any]] = TrainPipelineSparseDist
 
     def __init__(self, job: ShardedJob) -> None:
         reason = self.refuses(job.model.module)
         if reason is not None:
-            raise UsageError(f"pipeline is sparse_dist, which this model cannot have: {reason}; write pipeline: base")
-        self.pipeline = TrainPipelineSparseDist(job.model, job.optimizer, job.device)
+            raise UsageError(f"pipeline is {self.name}, which this model cannot have: {reason}; write pipeline: base")
+        self.pipeline = self._made(job.model, job.optimizer, job.device)
 
     @staticmethod
     def refuses(model: nn.Module) -> str | None:
@@ -73,6 +79,31 @@ class SparseDistPipeline(BasePipeline):
     def resume(self) -> None:
         """Rewrite them once more; batches whose ids have crossed ranks are trained next."""
         self.pipeline.attach()
+
+
+class _PrefetchAnywhere(PrefetchTrainPipelineSparseDist[Any, Any]):
+    """TorchRec's, which prefetches nothing, and then fails, where there are no streams (utils.prefetch_embeddings)."""
+
+    def _prefetch(self, context: Any) -> None:
+        if self._device.type != "cpu":
+            super()._prefetch(context)
+            return
+        context.module_input_post_prefetch.clear()
+        context.module_contexts_post_prefetch.clear()
+        for module in cast(list[Any], self._pipelined_modules):
+            name = module.forward._name
+            ids, of_module = context.input_dist_tensors_requests.pop(name).wait(), context.module_contexts.pop(name)
+            module.prefetch(ctx=of_module, dist_input=ids)
+            context.module_input_post_prefetch[name] = ids
+            context.module_contexts_post_prefetch[name] = of_module
+
+
+class PrefetchPipeline(SparseDistPipeline):
+    """Besides, tables that are cached fetch the rows of the next batch while this one goes backward."""
+
+    batches_ahead = 2
+    name = "prefetch_sparse_dist"
+    _made = _PrefetchAnywhere
 
 
 class _ToTables(torch.fx.Tracer):

@@ -1,0 +1,132 @@
+"""A cache of rows in front of a file, without torch: which slot holds which row, and what has to move.
+
+Legend: N rows of a table's shard, S slots of its cache.
+"""
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recsmith._types import Bools, Ints
+from recsmith.errors import UsageError
+from recsmith.units import format_size
+
+EVICTED_AT_ONCE = 50  # the part of the slots, 1 / 50, that is freed when none is left: bulk writes, seldom
+EMPTY = -1
+
+
+class Moves(NamedTuple):
+    """What a batch needs: the slots of its rows, in their order, rows to read into slots, and rows to leave slots."""
+
+    slots: Ints
+    read_rows: Ints
+    read_slots: Ints
+    left_rows: Ints
+    left_slots: Ints
+
+
+class RowCache:
+    """Which of N rows are in S slots; those that were used longest ago leave first (LRU)."""
+
+    def __init__(self, table: str, rows: int, slots: int) -> None:
+        self.table = table
+        self.slot_of: Any = np.full(rows, EMPTY, np.int32)
+        self.row_of: Any = np.full(slots, EMPTY, np.int64)
+        self.used: Any = np.zeros(slots, np.int64)
+        self.changed: Bools = np.zeros(slots, dtype=bool)
+        self.free: Ints = np.arange(slots)
+        self.clock = 0
+
+    def place(self, rows: Ints, busy: Iterable[Ints]) -> Moves:
+        """Give distinct rows slots. busy: slots of batches that are trained or come next, which keep their rows.
+
+        Raises:
+            UsageError: the rows do not fit beside those.
+        """
+        self.clock += 1
+        slots = self.slot_of[rows].astype(np.int64)
+        missing = slots == EMPTY
+        self.used[slots[~missing]] = self.clock
+        wanted = int(missing.sum())
+        left = self._leave(wanted, slots[~missing], busy, len(rows)) if wanted > len(self.free) else self.free[:0]
+        left_rows = self.row_of[left]
+        self.slot_of[left_rows], self.row_of[left] = EMPTY, EMPTY
+        self.free = np.concatenate([self.free, left])
+        taken, self.free = self.free[:wanted], self.free[wanted:]
+        self.slot_of[rows[missing]], self.row_of[taken] = taken, rows[missing]
+        self.used[taken] = self.clock
+        slots[missing] = taken
+        kept = self.changed[left]
+        self.changed[left] = False
+        return Moves(slots, rows[missing], taken, left_rows[kept], left[kept])
+
+    def _leave(self, wanted: int, own: Ints, busy: Iterable[Ints], rows: int) -> Ints:
+        """Slots that lose their rows."""
+        stays = self.row_of == EMPTY
+        stays[own] = True
+        for slots in busy:
+            stays[slots] = True
+        candidates = np.flatnonzero(~stays)
+        least = wanted - len(self.free)
+        if least > len(candidates):
+            size = len(self.row_of)
+            raise UsageError(
+                f"table '{self.table}': a batch needs {rows:,} of its rows, and of the {size:,} slots of its cache "
+                f"batches before it hold all but {len(candidates) + len(self.free) + len(own):,}; give rows.cache a "
+                "larger share, or train smaller batches"
+            )
+        many = min(max(least, len(self.row_of) // EVICTED_AT_ONCE), len(candidates))
+        oldest = np.argpartition(self.used[candidates], many - 1)[:many]
+        return candidates[oldest]
+
+    def settled(self) -> tuple[Ints, Ints]:
+        """(rows, slots) that changed since they were read, in order of rows; they count as unchanged from now on."""
+        slots = np.flatnonzero(self.changed)
+        slots = slots[np.argsort(self.row_of[slots])]
+        self.changed[:] = False
+        return self.row_of[slots], slots
+
+    def empty(self) -> None:
+        """Forget all rows."""
+        self.slot_of[:], self.row_of[:], self.changed[:] = EMPTY, EMPTY, False
+        self.free = np.arange(len(self.row_of))
+
+
+class ScratchFile:
+    """Arrays in one file without a name, mapped: its space is taken at once, and given back however a job ends.
+
+    folder: where the file is. shapes: of the arrays, in fp32.
+
+    Raises:
+        UsageError: the folder cannot be written, or its disk has too little room.
+    """
+
+    def __init__(self, folder: str, shapes: Sequence[tuple[int, ...]]) -> None:
+        sizes = [4 * int(np.prod(shape)) for shape in shapes]
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:  # a map keeps it open
+                os.posix_fallocate(file.fileno(), 0, max(sum(sizes), 1))
+                self._map = mmap.mmap(file.fileno(), max(sum(sizes), 1))
+        except OSError as error:
+            raise UsageError(
+                f"rows.folder '{folder}' cannot hold {format_size(sum(sizes))} of rows: {error.strerror or error}; "
+                "name a folder on a disk with more room"
+            ) from None
+        self._random = False
+        begins = np.cumsum([0, *sizes])[:-1]
+        self.arrays: list[Any] = [
+            np.frombuffer(self._map, np.float32, size // 4, begin).reshape(shape)
+            for size, begin, shape in zip(sizes, begins.tolist(), shapes, strict=True)
+        ]
+
+    def expect(self, *, random: bool) -> None:
+        """Say how it is read next: row by row, where reading ahead thrashes in little memory, or from end to end."""
+        if random != self._random:
+            self._map.madvise(mmap.MADV_RANDOM if random else mmap.MADV_NORMAL)
+            self._random = random

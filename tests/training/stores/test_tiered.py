@@ -1,0 +1,139 @@
+"""Tables in a file with a cache train as tables in memory do, to the bit; what does not fit is said in a sentence."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recsmith.clusters import load_cluster
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.planning.simulate import price
+from recsmith.plans import Placement, save_plan
+from recsmith.training.stores.cache import EMPTY, RowCache, ScratchFile
+from recsmith.workloads import Feature, Table, Workload
+
+ROWS = {"a": 3000, "b": 2000}
+
+
+@given(st.lists(st.lists(st.integers(0, 29), max_size=5, unique=True), max_size=40))
+def test_a_cache_is_a_map_from_rows_to_slots(batches: list[list[int]]) -> None:
+    cache, held = RowCache("t", rows=30, slots=10), dict[int, int]()
+    before = np.zeros(0, np.int64)
+    for batch in batches:
+        rows = np.array(sorted(batch), np.int64)
+        moves = cache.place(rows, [before])
+        cache.changed[moves.slots] = True
+        assert not set(moves.left_slots) & set(before)
+        assert not set(moves.left_rows) & set(batch)
+        for row, slot in zip(moves.left_rows, moves.left_slots, strict=True):
+            assert held.pop(int(row)) == slot
+        for row, slot in zip(moves.read_rows, moves.read_slots, strict=True):
+            assert slot not in held.values()
+            held[int(row)] = int(slot)
+        assert [held[int(row)] for row in rows] == moves.slots.tolist()
+        before = moves.slots
+    assert {int(row): slot for slot, row in enumerate(cache.row_of) if row != EMPTY} == held
+    rows, slots = cache.settled()
+    assert dict(zip(rows.tolist(), slots.tolist(), strict=True)) == held
+    assert not len(cache.settled()[0])
+
+
+def test_the_row_used_longest_ago_leaves() -> None:
+    cache = RowCache("t", rows=9, slots=3)
+    for row in (0, 1, 2, 0):
+        cache.place(np.array([row]), [])
+    cache.place(np.array([5]), [])
+    assert cache.slot_of[1] == EMPTY
+    assert cache.slot_of[0] != EMPTY
+
+
+def test_rows_of_two_batches_that_do_not_fit_are_named() -> None:
+    cache = RowCache("t", rows=9, slots=3)
+    busy = cache.place(np.array([0, 1]), []).slots
+    with pytest.raises(UsageError, match=r"table 't': a batch needs 2 of its rows, .* rows.cache a larger share"):
+        cache.place(np.array([2, 3]), [busy])
+
+
+def test_a_disk_without_room_is_named_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"rows.folder '.*' cannot hold .* of rows: .*; name a folder on a disk"):
+        ScratchFile(str(tmp_path), [(2**40, 2**10)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_has_no_name(tmp_path: Path) -> None:
+    file = ScratchFile(str(tmp_path), [(3, 2), (4,)])
+    file.arrays[1][:] = 5
+    assert (file.arrays[0] == 0).all()
+    assert not list(tmp_path.iterdir())
+
+
+def a_plan(folder: Path, ranks: int, optimizer: str, widths: tuple[int, ...] = ()) -> str:
+    """Table a on rank 0, by columns where it has widths; b split by rows."""
+    tables = tuple(
+        Table(name=name, num_embeddings=rows, embedding_dim=8, features=(Feature(name=name, pooling_factor=1.0),))
+        for name, rows in ROWS.items()
+    )
+    workload: Any = Workload(batch_size=64 // ranks, optimizer=optimizer, tables=tables)  # type: ignore[arg-type]
+    kind = "column_wise" if widths else "table_wise"
+    placed = [
+        Placement(table="a", sharding_type=kind, compute_kernel="fused", ranks=(0,) * max(1, len(widths)),
+                  widths=widths),
+        Placement(table="b", sharding_type="row_wise", compute_kernel="fused", ranks=tuple(range(ranks))),
+    ]  # fmt: skip
+    save_plan(price(workload, load_cluster(f"cpu:{ranks}"), placed), folder / "plan.json")
+    return str(folder / "plan.json")
+
+
+def a_run(folder: Path, *, ranks: int = 1, optimizer: Any = "rowwise_adagrad", **changed: Any) -> Any:
+    """A job of two tables under such a plan."""
+    from recsmith.training import Checkpointing, Run, RunData, RunModel, RunOptimizers, SparseOptimizer
+
+    folder.mkdir(exist_ok=True)
+    features = [{"name": name, "num_embeddings": rows} for name, rows in ROWS.items()]
+    data = {"format": "generator", "num_samples": 64 * 12, "dense": 2, "features": features}
+    of: dict[str, Any] = {"plan": a_plan(folder, ranks, optimizer), "output": str(folder / "out"), "ranks": ranks}
+    return Run(
+        data=RunData(train=data, global_batch_size=64), model=RunModel(embedding_dim=8, bottom=(8,), top=(8,)),
+        checkpoint=Checkpointing(every=5),
+        optimizers=RunOptimizers(sparse=SparseOptimizer(name=optimizer, learning_rate=0.5)), **of | changed,
+    )  # fmt: skip
+
+
+def weights(run: Any) -> dict[str, Any]:
+    """What a run has exported."""
+    from recsmith.training import load_model
+
+    model = load_model(Path(run.output) / "model")
+    return {name: np.asarray(model.table(name)) for name in ROWS}
+
+
+@pytest.mark.usefixtures("torchrec")
+@pytest.mark.parametrize(("ranks", "optimizer"), [(2, "rowwise_adagrad")])
+def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer: str) -> None:
+    from recsmith.training import train
+
+    rows = {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.1}
+    plain = a_run(tmp_path / "plain", ranks=ranks, optimizer=optimizer)
+    tiered = a_run(tmp_path / "own", ranks=ranks, optimizer=optimizer, rows=rows, pipeline="prefetch_sparse_dist")
+    first = replace(tiered, steps=7)
+    train(plain)
+    train(first)  # and goes on from its checkpoint
+    assert train(tiered)["step"] == 12
+    expected, found = weights(plain), weights(tiered)
+    for name in ROWS:
+        assert np.isfinite(expected[name]).all()
+        assert (expected[name] == found[name]).all(), name
+    assert not list((tmp_path / "rows").iterdir())
+
+
+@pytest.mark.usefixtures("torchrec")
+def test_a_cache_without_room_for_two_batches_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
+    from recsmith.training import train
+
+    run = a_run(tmp_path, rows={"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.01})
+    with pytest.raises(RecSmithError, match=r"table 'a': a batch needs .* give rows.cache a larger share"):
+        train(run)
