@@ -1,0 +1,130 @@
+"""Tables larger than memory: the same job with all rows in memory, and with `rows: tiered` under a memory limit.
+
+    python benchmarks/tiers.py --folder FOLDER                     # 4 GiB of tables in 1 GiB, 40 steps; root
+    python benchmarks/tiers.py --folder FOLDER --rows 20000 --limit 0   # small, without a limit
+
+Prints a line of JSON for each variant: the mean of its steps after the first quarter, the largest memory of the job's
+cgroup (version 1), its last loss and a hash of the exported tables. Hashes that differ end it with an error.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from recsmith.clusters import load_cluster
+from recsmith.planning.simulate import price
+from recsmith.plans import Placement, save_plan
+from recsmith.workloads import Feature, Table, Workload
+
+GROUPS = Path("/sys/fs/cgroup/memory")
+TABLES, DIM, BATCH = 8, 64, 1024
+
+
+def variants(folder: Path, cache: float) -> dict[str, dict[str, Any]]:
+    """What each run says of its rows and pipeline."""
+    rows = {"name": "tiered", "folder": str(folder / "rows"), "cache": cache}
+    return {
+        "memory": {"pipeline": "prefetch_sparse_dist"},
+        "tiered": {"rows": rows, "pipeline": "base"},
+        "tiered, prefetch": {"rows": rows, "pipeline": "prefetch_sparse_dist"},
+    }
+
+
+def write_run(folder: Path, rows: int, steps: int, ranks: int, optimizer: str, of: dict[str, Any]) -> Path:
+    """The run file of a variant, with a plan of whole tables, one rank after the other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [f"t{i}" for i in range(TABLES)]
+    feature = [Feature(name=name, pooling_factor=1.0) for name in names]
+    tables = tuple(Table(name=each.name, num_embeddings=rows, embedding_dim=DIM, features=(each,)) for each in feature)
+    workload = Workload(batch_size=BATCH // ranks, optimizer=optimizer, tables=tables)  # type: ignore[arg-type]
+    placed = [
+        Placement(table=name, sharding_type="table_wise", compute_kernel="fused", ranks=(i % ranks,))
+        for i, name in enumerate(names)
+    ]
+    cluster = load_cluster(f"cpu:{ranks}").with_memory(hbm_bytes=64 * 2**30)
+    save_plan(price(workload, cluster, placed), folder / "plan.json")
+    features = [{"name": name, "num_embeddings": rows} for name in names]
+    data = {"format": "generator", "num_samples": BATCH * steps, "dense": 13, "features": features}
+    run = {
+        "schema": "recsmith/run/1", "data": {"train": data, "global_batch_size": BATCH}, "ranks": ranks,
+        "model": {"embedding_dim": DIM, "bottom": [64, DIM], "top": [256]}, "plan": str(folder / "plan.json"),
+        "output": str(folder / "out"), "metrics": {"every": 1}, "checkpoint": None,
+        "optimizers": {"sparse": {"name": optimizer}}, **of,
+    }  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(run))
+    return folder / "run.json"
+
+
+def run_limited(run: Path, limit: int) -> int | None:
+    """Train in a memory cgroup of so many bytes (0: without one); the most that it held, in bytes."""
+    command = [sys.executable, "-m", "recsmith", "train", str(run)]
+    if not limit:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return None
+    group = GROUPS / f"recsmith-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(limit))
+        enter = f'echo $$ > {group}/cgroup.procs; exec "$@"'
+        subprocess.run(["sh", "-c", enter, "sh", *command], check=True, stdout=subprocess.DEVNULL)
+        return int((group / "memory.max_usage_in_bytes").read_text())
+    finally:
+        time.sleep(1)
+        group.rmdir()
+
+
+def exported(folder: Path) -> str:
+    """A hash of all exported weights."""
+    digest = hashlib.sha256()
+    for file in sorted((folder / "out" / "model").rglob("*.safetensors")):
+        with file.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    """What the job has logged of its steps."""
+    lines = [json.loads(line) for file in sorted((folder / "out").glob("*.jsonl")) for line in file.open()]
+    return [line for line in lines if "step" in line and "loss" in str(line)]
+
+
+def main() -> None:
+    """Run all variants."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=2_097_152)
+    parser.add_argument("--limit", type=int, default=2**30)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--cache", type=float, default=0.05)
+    parser.add_argument("--optimizer", default="rowwise_adagrad")
+    parser.add_argument("--only", nargs="*")
+    asked = parser.parse_args()
+    seen: set[str] = set()
+    for name, of in variants(asked.folder, asked.cache).items():
+        if asked.only and name not in asked.only:
+            continue
+        folder = asked.folder / name.replace(", ", "-")
+        run = write_run(folder, asked.rows, asked.steps, asked.ranks, asked.optimizer, of)
+        began = time.perf_counter()
+        peak = run_limited(run, 0 if name == "memory" else asked.limit)
+        lines, digest = logged(folder), exported(folder)
+        seen.add(digest)
+        steps = [line["step_s"] for line in lines if line.get("event") == "train"][asked.steps // 4 :]
+        print(json.dumps({
+            "variant": name, "gib": TABLES * asked.rows * DIM * 4 / 2**30, "peak_mib": peak and peak >> 20,
+            "seconds": round(time.perf_counter() - began, 1), "step_ms_mean": round(1e3 * sum(steps) / len(steps), 1),
+            "logloss": [line["logloss"] for line in lines if line.get("event") == "train"][-1], "export": digest,
+        }), flush=True)  # fmt: skip
+    if len(seen) > 1:
+        raise SystemExit("tables differ between variants")
+
+
+if __name__ == "__main__":
+    main()
