@@ -48,6 +48,7 @@ class PlainPart:
 COMPRESSION, FEED = PlainPart("model.compression"), PlainPart("data.feed")
 WEIGHTS, BUILT_IN_MODEL = PlainPart("weights of ids"), PlainPart("model.name of torchrec.models")
 CPU = PlainPart("a CPU")
+BACKGROUND = PlainPart("checkpoint.background")
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,19 @@ class Messages:
 
 
 @dataclass(frozen=True)
+class TablesInFile:
+    """Tables that are kept in a file."""
+
+    label: str = "rows: tiered"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Copies of whole tables in memory."""
+        if other is BACKGROUND:
+            return "checkpoint.background copies whole tables to memory, which rows: tiered keeps out of it; drop it"
+        return None
+
+
+@dataclass(frozen=True)
 class AheadOfBatches:
     """A pipeline under which ids cross ranks ahead of their batch."""
 
@@ -210,6 +224,8 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
     return [
         *([CPU] if device == "cpu" else []), TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
         *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
+        *([TablesInFile()] if parsed(run.rows, "rows")[0] == "tiered" else []),
+        *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
 
 

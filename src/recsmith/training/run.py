@@ -162,16 +162,15 @@ class Run:
     file; auto: made for this job when it starts; torchrec: made by TorchRec's own planner, to compare. ranks: processes
     of this machine where no launcher starts them; none: its GPUs, or as many as the plan has, or one. device: auto
     trains on GPUs where each rank has one and on CPU elsewhere; cuda refuses to train without them. pipeline: what
-    makes a step: base, or sparse_dist, under which the ids of the next batch cross ranks while this one trains; auto
-    takes it on GPUs; or a component of yours. steps: after which training ends, instead of data.epochs. optimizers: how
-    weights learn. comms: in which form embeddings and their gradients cross ranks, or a component of yours. rows: who
-    holds the rows of tables: device, or a component of yours. checkpoint: when the state is saved; none saves nothing
-    but the trained model. metrics: what is told of training. watchers: what looks at steps and may ask for something:
-    components, and functions of yours, 'module:function', that hear of each step. capture: folder for the trace of some
-    steps, which `recsmith predict` reads (docs/predict.md); none captures nothing. seed: from which weights at the
-    start, the order of samples and dropout follow.
-
-    A component is a name or 'module:Class', or a mapping with `name` and its settings.
+    makes a step: base; sparse_dist, under which the ids of the next batch cross ranks while this one trains; auto takes
+    it on GPUs; prefetch_sparse_dist, which fetches cached rows too; or a component of yours. steps: after which
+    training ends, instead of data.epochs. optimizers: how weights learn. comms: in which form embeddings and their
+    gradients cross ranks, or a component of yours. rows: who holds the rows of tables: device, tiered (docs/tiers.md),
+    or a component of yours. checkpoint: when the state is saved; none saves nothing but the trained model. metrics:
+    what is told of training. watchers: what looks at steps and may ask for something: components, and functions of
+    yours, 'module:function', that hear of each step. capture: folder for the trace of some steps, which `recsmith
+    predict` reads (docs/predict.md); none captures nothing. seed: from which weights at the start, the order of samples
+    and dropout follow. A component is a name or 'module:Class', or a mapping with `name` and its settings.
     """
 
     data: RunData

@@ -137,3 +137,14 @@ def test_a_cache_without_room_for_two_batches_ends_the_job_with_a_sentence(tmp_p
     run = a_run(tmp_path, rows={"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.01})
     with pytest.raises(RecSmithError, match=r"table 'a': a batch needs .* give rows.cache a larger share"):
         train(run)
+
+
+def test_checkpoints_in_the_background_are_refused(tmp_path: Path) -> None:
+    from recsmith.plans import load_plan
+    from recsmith.training import Checkpointing
+    from recsmith.training.refusals import check_together, placed_parts
+
+    run = a_run(tmp_path, rows={"name": "tiered", "folder": "rows"})
+    run = replace(run, checkpoint=Checkpointing(background=True))
+    with pytest.raises(UsageError, match="background copies whole tables to memory"):
+        check_together(placed_parts(run, load_plan(str(run.plan)), "cpu"))
