@@ -9,21 +9,31 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
-from support.build import cluster, placed, plan_of, table, workload
+from feeding.support import STATUS
+from support.build import cluster, made_plan, placed, plan_of, table, workload
 from support.printed import line_of, text_of
 
 from recsmith import plan
+from recsmith.adapters.reshard import Resharded, StateChange, TableChange
 from recsmith.cli.app import COMMANDS, app
+from recsmith.cli.printing import show_report
+from recsmith.feeding import status_file
+from recsmith.feeding.status import write_status
 from recsmith.plans import save_plan
 from recsmith.reports import layout
+from recsmith.reports.moves import reshard_report
 from recsmith.reports.plans import plan_report
+from recsmith.reports.verifications import job_verification_report
+from recsmith.verifying.verification import JobVerification, RankMeasure
 
 WIDTHS = (80, 120)
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -52,10 +62,32 @@ PRINTED = {  # commands that print a table or lines of a report, with small inpu
     "devices": ("devices",),
     "planners": ("planners",),
     "doctor": ("doctor",),
+    "feed status": ("feed", "status", "{feed}"),
 }  # fmt: skip
-ELSEWHERE = {  # tables of long runs and of training, whose reports the tests below draw; or commands without a table
-    "serve", "report", "data", "reshard", "workload", "schema", "learn", "bench", "train", "feed", "capture",
-    "evaluate",
+RESHARDED = Resharded(
+    output="step-1000-on-the-new-plan", untouched=12, written_bytes=2**40, resumed_bytes=0, fingerprint="0" * 64,
+    tables=tuple(
+        TableChange(
+            table=f"events_of_the_last_{days}_days_by_user", bytes=2**35,
+            states=(StateChange(name="momentum1", change="exact"),),
+            before="column_wise on 0, 1, 2, 3 widths 32+32+32+32", after="table_wise on 12",
+        )
+        for days in (30, 90)
+    ),
+)  # fmt: skip
+RANKS = tuple(
+    RankMeasure(
+        rank=rank, forward_s=1.234e-3, backward_s=2.345e-3, step_s=3.456e-3, predicted_s=4.567e-3,
+        shards_bytes=2**36 + 1, base_bytes=2**30 + 2**20, peak_bytes=2**37 + rank * 2**29,
+    )
+    for rank in range(2)
+)  # fmt: skip
+REPORTS = {  # those of commands that need a checkpoint or a job, of results that are made here
+    "reshard": lambda: reshard_report(RESHARDED),
+    "verify --torchrec": lambda: job_verification_report(JobVerification(plan=made_plan(), steps=5, ranks=RANKS)),
+}
+AS_LINES = {  # commands whose tables, where they print any, are plain lines, which break between words
+    "serve", "report", "workload", "schema", "learn", "bench", "train", "capture", "evaluate",
 }  # fmt: skip
 
 
@@ -80,6 +112,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         Path(found[name]).write_text(json.dumps(raw))
     for name, planner in (("plan", "size_greedy"), ("other", "random")):
         save_plan(plan(found["tables"], "h100:4", planner=planner).plan, found[name])
+    found["feed"] = str(folder)
+    long_host = replace(STATUS, process="trainer-12.cluster.example.com:123456", written=time.time())
+    for rank in range(2):
+        write_status(status_file(folder, rank), replace(long_host, rank=rank))
     return found
 
 
@@ -114,6 +150,20 @@ def terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     os.close(ours)
 
 
+@contextmanager
+def kept_grids(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[layout.Grid]]:
+    """The grids that are made meanwhile."""
+    grids: list[layout.Grid] = []
+    init = layout.Grid.__init__
+
+    def kept(self: layout.Grid, *words: Any, **more: Any) -> None:
+        init(self, *words, **more)
+        grids.append(self)
+
+    monkeypatch.setattr(layout.Grid, "__init__", kept)
+    yield grids
+
+
 def check(text: str, columns: int, grids: list[layout.Grid]) -> None:
     """Lines end within the terminal, and every cell of the columns that are shown is whole."""
     assert text.strip()
@@ -143,22 +193,24 @@ def test_no_cell_of_a_command_is_cut(
 ):
     if name == "verify":
         pytest.importorskip("torch", reason="simulated kernels are learned ones")
-    grids: list[layout.Grid] = []
-    init = layout.Grid.__init__
-
-    def kept(self: layout.Grid, *words: Any, **more: Any) -> None:
-        init(self, *words, **more)
-        grids.append(self)
-
-    monkeypatch.setattr(layout.Grid, "__init__", kept)
     monkeypatch.chdir(tmp_path)
-    with terminal(columns, monkeypatch) as printed:
+    with terminal(columns, monkeypatch) as printed, kept_grids(monkeypatch) as grids:
         app.main([word.format(**inputs) for word in PRINTED[name]], standalone_mode=False)
         check(printed(), columns, grids)
 
 
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_cell_of_a_report_is_cut(name: str, columns: int, monkeypatch: pytest.MonkeyPatch):
+    with terminal(columns, monkeypatch) as printed, kept_grids(monkeypatch) as grids:
+        show_report(REPORTS[name]())
+        check(printed(), columns, grids)
+
+
 def test_every_command_is_here():
-    assert {words[0] for words in PRINTED.values()} | ELSEWHERE == set(COMMANDS)
+    told = {words[0] for words in (*PRINTED.values(), *map(str.split, REPORTS))}
+    assert told | AS_LINES == set(COMMANDS)
+    assert not told & AS_LINES
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
