@@ -61,9 +61,14 @@ def write_run(folder: Path, rows: int, steps: int, ranks: int, optimizer: str, o
     return folder / "run.json"
 
 
-def run_limited(run: Path, limit: int) -> int | None:
+def run_limited(run: Path, limit: int, *, alone: bool) -> int | None:
     """Train in a memory cgroup of so many bytes (0: without one); the most that it held, in bytes."""
     command = [sys.executable, "-m", "recsmith", "train", str(run)]
+    if alone:  # one process, as under a launcher: recsmith's own takes 400 MiB of the limit
+        port = str(20_000 + os.getpid() % 20_000)
+        names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        values = ("0", "0", "1", "1", "127.0.0.1", port)
+        command = ["env", *(f"{name}={value}" for name, value in zip(names, values, strict=True)), *command]
     if not limit:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return None
@@ -113,7 +118,7 @@ def main() -> None:
         folder = asked.folder / name.replace(", ", "-")
         run = write_run(folder, asked.rows, asked.steps, asked.ranks, asked.optimizer, of)
         began = time.perf_counter()
-        peak = run_limited(run, 0 if name == "memory" else asked.limit)
+        peak = run_limited(run, 0 if name == "memory" else asked.limit, alone=asked.ranks == 1)
         lines, digest = logged(folder), exported(folder)
         seen.add(digest)
         steps = [line["step_s"] for line in lines if line.get("event") == "train"][asked.steps // 4 :]

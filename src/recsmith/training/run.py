@@ -170,7 +170,9 @@ class Run:
     what is told of training. watchers: what looks at steps and may ask for something: components, and functions of
     yours, 'module:function', that hear of each step. capture: folder for the trace of some steps, which `recsmith
     predict` reads (docs/predict.md); none captures nothing. seed: from which weights at the start, the order of samples
-    and dropout follow. A component is a name or 'module:Class', or a mapping with `name` and its settings.
+    and dropout follow.
+
+    A component is a name or 'module:Class', or a mapping with `name` and its settings.
     """
 
     data: RunData
