@@ -66,7 +66,7 @@ class Rounded:
         """One of each operation."""
         return {op.name: QuantizedCommCodecs(RoundingCodec(self.bits), RoundingCodec(self.bits)) for op in CommOp}
 
-    def gradient_hook(self) -> None:
+    def attach(self, model) -> None:
         """Dense gradients are summed as they are."""
 
 

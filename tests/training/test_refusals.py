@@ -51,6 +51,7 @@ PARTS: tuple[Part, ...] = (
     Deduplicated(), COMPRESSION, Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OwnTables(), OwnSource(), FEED,
     AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"), TableOptimizer("lamb"),
     TableOptimizer("partial_rowwise_adam"), Messages(RunComms()), Messages(RunComms(forward="int8")),
+    Messages({"name": "thresholded", "pooled": 0.125}),
     PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
 )  # fmt: skip
 REFUSED = {
@@ -71,6 +72,8 @@ REFUSED = {
     ("optimizers.sparse.name: lamb", "plan: data_parallel, table_wise"),
     ("optimizers.sparse.name: partial_rowwise_adam", "plan: data_parallel, table_wise"),
     ("comms: int8", "plan: row_wise, table_wise"),
+    ("comms: thresholded", "data.deduplicate"),
+    ("comms: thresholded", "plan: row_wise, table_wise"),
 }
 
 
@@ -100,7 +103,7 @@ def test_parts_are_found_in_a_run() -> None:
         model=RunModel(compression=(), tables=(RunTable(name="a", num_embeddings=9, pooling="none"),)),
         optimizers=RunOptimizers(sparse=SparseOptimizer(name="lamb")), comms=RunComms(forward="int8"),
     )  # fmt: skip
-    assert data_parts(run) == [OwnSource(), FEED, Deduplicated()]
+    assert data_parts(run) == [OwnSource(), FEED, Deduplicated(), Messages(run.comms)]
     found = model_parts(run.model, tables=run.model.tables, weighted=True, deduplicated=False)
     assert found == [Sequences("a", "dlrm"), BUILT_IN_MODEL, WEIGHTS]
     plan = placed("data_parallel")

@@ -1,5 +1,6 @@
 """Two hosts that reach each other over a network alone: its rate and bytes, and losses like the unsharded model's."""
 
+import importlib
 import os
 import re
 import signal
@@ -36,15 +37,10 @@ else:
 
 
 @pytest.fixture
-def script() -> list[str]:
+def script(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command that makes two networks; skipped where none can be made."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        from two_networks import why_not
-
-        reason = why_not("1mbit")
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    reason = importlib.import_module("two_networks").why_not("1mbit")
     if reason is not None:
         pytest.skip(f"two networks cannot be made here: {reason}")
     return [sys.executable, str(BENCHMARKS / "two_networks.py")]

@@ -28,18 +28,19 @@ SEQUENCE_OPS = (CommOp.SEQUENCE_EMBEDDINGS_ALL_TO_ALL.name,)
 MESSAGE_TYPES: dict[torch.dtype, TypeName] = {
     torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.uint8: "int8", torch.int8: "int8",
 }  # fmt: skip
-BYTES_PER_VALUE = "bytes_per_value"  # of a codec that sends no element type
+BYTES_PER_VALUE = "bytes_per_value"  # of a codec that sends no element type, or, both ways, of a sharder
 Ways = tuple[TypeName, TypeName]  # forward and backward
 
 
 def comm_bytes(found: Sequence[Collection]) -> tuple[float, float] | None:
-    """Bytes of a value, forward and backward, where codecs of yours say them (`bytes_per_value`); None: no codec does.
+    """Bytes of a value, forward and backward, where sharders or codecs say them (`bytes_per_value`); None: none does.
 
     Operations whose codecs differ are counted by the most.
     """
     registries = [collection.embedding_sharder.qcomm_codecs_registry or {} for collection in found]
     codecs = [each[op] for each in registries for op in (*POOLED_OPS, *SEQUENCE_OPS) if op in each]
     ways = [[getattr(way, BYTES_PER_VALUE, None) for way in (each.forward, each.backward)] for each in codecs]
+    ways += [getattr(collection.embedding_sharder, BYTES_PER_VALUE, (None, None)) for collection in found]
     said = [(forward, backward) for forward, backward in ways if forward is not None and backward is not None]
     return (max(forward for forward, _ in said), max(backward for _, backward in said)) if said else None
 

@@ -27,7 +27,7 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement
-from recsmith.training.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Saved, random_states
+from recsmith.training.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Saved, kept_by_hook, random_states
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import first_cause
@@ -75,7 +75,7 @@ class Checkpoints:
         if not self.agreement.everywhere(problem is None):
             return self._give_up(partial, problem or "another rank could not write")
         job.rows.flush()
-        state = job.rows.state_dict()
+        state = {**job.rows.state_dict(), **kept_by_hook(job)}
         if self.settings.background:
             stager: Any = Copies()
             future: Any = async_save(

@@ -13,7 +13,7 @@ from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan
 from recsmith.training.collectives import collectives_of
-from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
+from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable, names_component
 from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
 
 COPIED = "data_parallel"
@@ -158,13 +158,19 @@ class Messages:
 
     @property
     def label(self) -> str:
-        """Its key and value."""
-        name = self.comms if isinstance(self.comms, str) else getattr(self.comms, "forward", "a component")
+        """Its key and value, or its name where it is a component."""
+        name = parsed(self.comms, "comms")[0] if names_component(self.comms) else self.comms.forward
         return f"comms: {name}"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Plans that its collectives refuse."""
-        return collectives_of(self.comms).refuses(other.plan) if isinstance(other, PlannedTables) else None
+        """Plans that its collectives refuse; features whose rows differ in number where their largest columns cross."""
+        made: Any = collectives_of(self.comms)
+        if isinstance(other, Deduplicated) and getattr(made, "pooled", None) is not None:
+            return (
+                "comms.pooled sends as many columns of each sample, and data.deduplicate looks up other numbers of "
+                "rows on each rank; drop one of them"
+            )
+        return made.refuses(other.plan) if isinstance(other, PlannedTables) else None
 
 
 @dataclass(frozen=True)
@@ -212,9 +218,13 @@ def data_parts(run: Run) -> list[Part]:
     own = isinstance(run.data.train, dict) and "source" in cast(dict[str, Any], run.data.train)
     ahead = run.pipeline != "auto" and parsed(run.pipeline, "pipeline")[0] == "sparse_dist"
     found: list[tuple[bool, Part]] = [
-        (own, OwnSource()), (run.data.feed is not None, FEED), (run.data.deduplicate != "off", Deduplicated()),
-        (bool(run.model.compression), COMPRESSION), (ahead and run.data.deduplicate != "auto", AheadOfBatches()),
-    ]  # fmt: skip
+        (own, OwnSource()),
+        (run.data.feed is not None, FEED),
+        (run.data.deduplicate != "off", Deduplicated()),
+        (bool(run.model.compression), COMPRESSION),
+        (True, Messages(run.comms)),
+        (ahead and run.data.deduplicate != "auto", AheadOfBatches()),
+    ]
     return [part for present, part in found if present]
 
 

@@ -31,6 +31,7 @@ STATE, PROGRESS, PLAN_FILE, RUN_FILE = "state", "progress.json", "plan.json", "r
 OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by part of a job's state: which of the run's
 UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "capture", "data.test", "data.feed",
           "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # changes that training goes on with as before
+HOOK = "gradient_hook"  # part of a job's state, by rank
 SHOWN = 40  # characters of a changed value
 
 
@@ -90,12 +91,30 @@ class Saved:
         self._check_same(state, {key: tuple(shape) for key, shape in saved.items()}, run)
         try:
             load(state, checkpoint_id=self.folder / STATE, planner=PlainObjects())
+            self._load_hook(job, saved)
         except CheckpointException as error:
             raise CorruptFile(
                 f"checkpoint '{self.folder}' is damaged: {first_cause(error)}; without its folder training goes on "
                 "from the one before it"
             ) from None
         job.rows.load_state_dict(state)
+
+    def _load_hook(self, job: ShardedJob, there: dict[str, list[int]]) -> None:
+        """What the hook of dense gradients kept: of this rank, or of all of them where their number has changed."""
+        ranks = self.progress["ranks"]
+        wanted = [dist.get_rank()] if ranks == dist.get_world_size() else list(range(ranks))
+        prefixes = [f"{HOOK}.{_of_rank(rank)}." for rank in wanted]
+        if job.hook is None or not all(any(key.startswith(each) for key in there) for each in prefixes):
+            return
+        kinds = {key: torch.float64 if key.endswith(".threshold") else torch.float32 for key in there}
+        flat = {key: torch.empty(there[key], dtype=kinds[key]) for key in there if key.startswith(tuple(prefixes))}
+        load(flat, checkpoint_id=self.folder / STATE, planner=PlainObjects(), no_dist=True)
+        job.hook.load_state_dicts(
+            [
+                {key.removeprefix(each): value for key, value in flat.items() if key.startswith(each)}
+                for each in prefixes
+            ]
+        )
 
     def restore_random(self) -> None:
         """States of random number generators, where this rank had one.
@@ -156,6 +175,16 @@ class Saved:
             f"checkpoint '{self.folder}' is sound, and optimizers.{group} {reason}; give the run the optimizer that it "
             "was saved with, or another output folder, where training begins anew"
         )
+
+
+def kept_by_hook(job: ShardedJob) -> dict[str, Any]:
+    """What the hook of dense gradients keeps of this rank, as it stands in a checkpoint."""
+    kept = {} if job.hook is None else job.hook.state_dict()
+    return {HOOK: {_of_rank(dist.get_rank()): kept}} if kept else {}
+
+
+def _of_rank(rank: int) -> str:
+    return f"rank-{rank}"
 
 
 _ADVICE = "give another output folder, or train the model that it was saved from"

@@ -42,6 +42,7 @@ class ShardedJob:
     rows: RowStore
     initial: dict[str, InitialWeights]
     device: torch.device
+    hook: Any = None  # state of what sums dense gradients, where a collective has its own
 
 
 def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
@@ -59,14 +60,15 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
         model = DistributedModelParallel(
             task, device=device, plan=to_sharding_plan(plan, task, sharders=sharders), sharders=sharders
         )
-    hook = collectives.gradient_hook()
+    hook = collectives.attach(model)
     if hook is not None:
         _ddp_of(model).register_comm_hook(*hook)
     rest = dict(in_backward_optimizer_filter(model.named_parameters()))
     tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
     dense = {name: parameter for name, parameter in rest.items() if name not in tables}
     optimizer = combined_optimizer(model.fused_optimizer, tables, dense, run.optimizers)
-    return ShardedJob(model, optimizer, store_of(run.rows, model, optimizer), initial, device)
+    rows = store_of(run.rows, model, optimizer)
+    return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
 
 
 def table_of(parameter: str) -> str | None:

@@ -1,14 +1,19 @@
-"""Collectives: in which form embeddings and gradients cross ranks (protocol.py). TorchRec's codecs: quantised.py."""
+"""Collectives: in which form embeddings and gradients cross ranks (protocol.py).
+
+TorchRec's codecs: quantised.py. Fewer numbers: thresholded.py.
+"""
 
 from typing import Any
 
 from recsmith._components import make, register
 from recsmith.training.collectives.protocol import Collectives
 from recsmith.training.collectives.quantised import RunComms
+from recsmith.training.collectives.thresholded import Thresholded
 
 KIND = "collective"
 
 register(KIND, "quantised", RunComms)
+register(KIND, "thresholded", Thresholded)
 
 
 def collectives_of(comms: object) -> Collectives:
@@ -30,6 +35,9 @@ def sharders_of(collective: Collectives) -> Any:
         for pair in codecs.values():
             for codec, sent in zip((pair.forward, pair.backward), collective.bytes_per_value(), strict=True):
                 codec.bytes_per_value = sent
-    return [
+    made: list[Any] = [
         sharder(qcomm_codecs_registry=codecs) for sharder in (EmbeddingBagCollectionSharder, EmbeddingCollectionSharder)
     ]
+    if not codecs:
+        made[0].bytes_per_value = collective.bytes_per_value()  # of pooled embeddings
+    return made

@@ -32,6 +32,10 @@ class Collectives(Protocol):
         """What TorchRec encodes embeddings and their gradients with; None: they are sent as they are."""
         ...
 
-    def gradient_hook(self) -> GradientHook | None:
-        """What sums the gradients of dense layers over ranks; None: DistributedDataParallel itself."""
+    def attach(self, model: Any) -> GradientHook | None:
+        """Change what you have to in the sharded model, before it trains, and say what sums gradients of dense layers.
+
+        None: DistributedDataParallel itself does. A state of the hook with `state_dict()`, by name a tensor of this
+        rank, and `load_state_dicts(ranks)`, of one rank or of all that there were, is kept in checkpoints.
+        """
         ...

@@ -1,5 +1,7 @@
 """Embeddings and their gradients in fewer bits: TorchRec's codecs, which are FBGEMM's."""
 
+from typing import Any
+
 from recsmith._types import noun
 from recsmith.plans import Plan
 from recsmith.training.collectives.protocol import Codecs, GradientHook
@@ -52,6 +54,6 @@ class RunComms:
             QCommsConfig(forward_precision=kinds[self.forward], backward_precision=kinds[self.backward])
         )
 
-    def gradient_hook(self) -> GradientHook | None:
+    def attach(self, model: Any) -> GradientHook | None:
         """Dense gradients are summed as they are."""
         return None

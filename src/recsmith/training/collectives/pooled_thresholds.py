@@ -1,0 +1,140 @@
+"""The largest columns of pooled embeddings: an all-to-all that sends some columns of each sample, and which they are.
+
+B samples of all ranks, b of one; D columns of a rank's tables, k of them sent
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torchrec.distributed.comm_ops import get_gradient_division
+from torchrec.distributed.dist_data import PooledEmbeddingsAllToAll, PooledEmbeddingsAwaitable
+from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
+from torchrec.distributed.sharding.tw_sharding import TwPooledEmbeddingDist
+from torchrec.distributed.types import NoWait
+
+_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def replace_pooled(model: nn.Module, settings: Any) -> int:
+    """Give every all-to-all of pooled embeddings of a sharded model its thresholds; how many there are."""
+    replaced = 0
+    for module in model.modules():
+        if isinstance(module, ShardedEmbeddingBagCollection):
+            for each in module._output_dists:
+                if isinstance(each, TwPooledEmbeddingDist):
+                    each._create_output_dist_module()
+                    assert each._dist is not None
+                    each._dist = LargestColumns(each._dist, settings)  # type: ignore[assignment]
+                    replaced += 1
+    return replaced
+
+
+class LargestColumns(nn.Module):
+    """TorchRec's all-to-all of pooled embeddings, by the largest columns of each sample while gradients are wanted.
+
+    Evaluation has all columns, as the exported model has.
+    """
+
+    def __init__(self, whole: PooledEmbeddingsAllToAll, settings: Any) -> None:
+        super().__init__()
+        self.whole, self.settings = whole, settings
+        self.group = whole._pg
+        self.widths: list[int] = list(whole._dim_sum_per_rank)
+
+    def forward(self, local_embs: Tensor, batch_size_per_rank: list[int] | None = None) -> PooledEmbeddingsAwaitable:
+        """local_embs: (B, D) of this rank's tables. Awaits (b, D of all ranks)."""
+        if not torch.is_grad_enabled():
+            return self.whole(local_embs, batch_size_per_rank)
+        ranks = self.group.size()
+        sizes = batch_size_per_rank or [len(local_embs) // ranks] * ranks
+        made: Any = _Exchange.apply(local_embs, sizes, self.widths, self.group, self.settings)
+        return PooledEmbeddingsAwaitable(tensor_awaitable=NoWait(made))
+
+
+class _Exchange(torch.autograd.Function):
+    """Forward: a rank's columns of all samples to their ranks. Backward: gradients of all columns to their tables."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor, sizes: list[int], widths: list[int], group: Any, settings: Any) -> Tensor:
+        """Send the largest columns of each sample, and put those that come in among zeros."""
+        mine = dist.get_rank(group)
+        kept = [_kept(width, settings.pooled) for width in widths]
+        columns = _largest(local, kept[mine])
+        message = _message(local, columns, widths[mine], settings)
+        lengths = [_length(width, k, settings) for width, k in zip(widths, kept, strict=True)]
+        received = _exchanged(
+            message, [size * lengths[mine] for size in sizes], [sizes[mine] * n for n in lengths], group
+        )
+        parts = [
+            _read(each, sizes[mine], width, k, settings) for each, width, k in zip(received, widths, kept, strict=True)
+        ]
+        ctx.sizes, ctx.widths, ctx.group, ctx.settings, ctx.kept = sizes, widths, group, settings, kept
+        ctx.columns, ctx.came = columns, [at for at, _ in parts]
+        return torch.cat([_among_zeros(at, numbers, width, local.dtype)
+                          for (at, numbers), width in zip(parts, widths, strict=True)], dim=1)  # fmt: skip
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # type: ignore[override]
+        """Send gradients of each sample to its tables' ranks: their largest, or those of the columns that came."""
+        mine, settings, sizes = dist.get_rank(ctx.group), ctx.settings, ctx.sizes
+        placed = settings.gradients == "largest"
+        messages, lengths = [], []
+        for part, width, k, came in zip(gradient.split(ctx.widths, dim=1), ctx.widths, ctx.kept, ctx.came, strict=True):
+            columns = _largest(part, k) if placed else came
+            messages.append(_message(part, columns, width, settings, placed=placed).flatten())
+            lengths.append(_length(width, k, settings, placed=placed))
+        received = _exchanged(
+            torch.cat(messages), [sizes[mine] * n for n in lengths], [n * lengths[mine] for n in sizes], ctx.group
+        )
+        width, k = ctx.widths[mine], ctx.kept[mine]
+        at, numbers = _read(torch.cat(received), sum(sizes), width, k, settings, placed=placed)
+        made = _among_zeros(at if placed else ctx.columns, numbers, width, gradient.dtype)
+        return made.div_(dist.get_world_size(ctx.group)) if get_gradient_division() else made, None, None, None, None
+
+
+def _kept(width: int, share: float) -> int:
+    return math.ceil(share * width)
+
+
+def _column_type(width: int) -> torch.dtype:
+    return torch.uint8 if width <= 256 else torch.int32 if width > 32_768 else torch.int16
+
+
+def _length(width: int, kept: int, settings: Any, placed: bool = True) -> int:
+    """Bytes of a sample's message. placed: with the numbers of its columns."""
+    return kept * (settings.value_bytes + (_column_type(width).itemsize if placed else 0))
+
+
+def _largest(rows: Tensor, kept: int) -> Tensor:
+    """(samples, kept) columns of the largest numbers of each row."""
+    return torch.topk(rows.abs(), kept, dim=1, sorted=False).indices
+
+
+def _message(rows: Tensor, columns: Tensor, width: int, settings: Any, placed: bool = True) -> Tensor:
+    """(samples, bytes) of numbers at columns, and of those columns."""
+    numbers = rows.gather(1, columns).to(_TYPES[settings.values]).view(torch.uint8)
+    return torch.cat([numbers, columns.to(_column_type(width)).view(torch.uint8)], dim=1) if placed else numbers
+
+
+def _read(
+    message: Tensor, samples: int, width: int, kept: int, settings: Any, placed: bool = True
+) -> tuple[Tensor, Tensor]:
+    """(columns, numbers) of so many samples; no columns where they were not sent."""
+    rows, size = message.view(samples, _length(width, kept, settings, placed)), kept * settings.value_bytes
+    numbers = rows[:, :size].contiguous().view(_TYPES[settings.values])
+    columns = rows[:, size:].contiguous().view(_column_type(width)) if placed else rows[:, :0]
+    return columns.to(torch.int64), numbers
+
+
+def _among_zeros(columns: Tensor, numbers: Tensor, width: int, kind: torch.dtype) -> Tensor:
+    return numbers.new_zeros(len(numbers), width, dtype=kind).scatter_(1, columns, numbers.to(kind))
+
+
+def _exchanged(message: Tensor, given: list[int], taken: list[int], group: Any) -> tuple[Tensor, ...]:
+    """What every rank has sent to this one, of messages of so many bytes each."""
+    received = message.new_empty(sum(taken))
+    dist.all_to_all_single(received, message.flatten(), taken, given, group=group)
+    return received.split(taken)

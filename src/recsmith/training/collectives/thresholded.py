@@ -1,0 +1,101 @@
+"""Fewer numbers on the wire: the largest gradients of dense layers, and the largest columns of pooled embeddings.
+
+Gupta et al., "Training Recommender Systems at Scale: Communication-Efficient Model and Data Parallelism" (KDD 2021,
+arXiv 2010.08899). Nothing here imports torch; what runs stands in dense_thresholds.py and pooled_thresholds.py.
+"""
+
+from typing import Any, Literal
+
+from recsmith._types import noun
+from recsmith.errors import UsageError, check_rules
+from recsmith.plans import Plan
+from recsmith.training.collectives.protocol import Codecs, GradientHook
+from recsmith.workloads.data_types import ELEMENT_BYTES
+
+GAP_BYTES = 2  # of a gradient's place: how many it is after the one before (dense_thresholds.py)
+COLUMN_BYTES = 2  # of a column's number, at most; one byte where a rank has at most 256 columns of a group
+POOLED_TYPES = ("table_wise", "column_wise", "table_column_wise", "data_parallel")  # embeddings that cross whole
+
+
+@noun
+class Thresholded:
+    """Only the largest numbers cross ranks.
+
+    dense: share of the gradients of dense layers that a rank sends, such as 0.005; what it does not send stays with it
+    and is added to the next step's. None: all. pooled: share of the columns of a sample's embeddings that a rank sends,
+    and of their gradients, such as 0.125; none: all. values: element type of what is sent. gradients: of pooled
+    embeddings: largest takes their own largest columns, which needs places of their own; same takes the columns that
+    the forward pass took, as the paper does. renew: steps between two measurements of a parameter's threshold; early in
+    training there are more. residuals: false forgets what was not sent, to see what that costs.
+    """
+
+    dense: float | None = 0.005
+    pooled: float | None = None
+    values: Literal["fp32", "bf16"] = "fp32"
+    gradients: Literal["largest", "same"] = "largest"
+    renew: int = 512
+    residuals: bool = True
+
+    def __post_init__(self) -> None:
+        """Check shares and counts."""
+        check_rules(
+            _share("dense", self.dense),
+            _share("pooled", self.pooled),
+            None if self.dense or self.pooled else "comms has neither dense nor pooled, and so would change nothing",
+            None if self.renew > 0 else f"comms.renew is {self.renew}; it counts steps and must be above 0",
+        )
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a number that is sent."""
+        return ELEMENT_BYTES[self.values]
+
+    def bytes_per_value(self) -> tuple[float | None, float | None]:
+        """Bytes of pooled embeddings for each number that there is, places included; as they are where all cross."""
+        if self.pooled is None:
+            return None, None
+        placed = self.pooled * (self.value_bytes + COLUMN_BYTES)
+        return placed, placed if self.gradients == "largest" else self.pooled * self.value_bytes
+
+    def sharding_types(self) -> tuple[str, ...] | None:
+        """Types whose pooled embeddings cross ranks whole; all where they are sent as they are."""
+        return None if self.pooled is None else POOLED_TYPES
+
+    def refuses(self, plan: Plan) -> str | None:
+        """Tables whose embeddings are sums of several ranks, or are not pooled."""
+        pooled = {table.name for table in plan.workload.tables if table.pooled}
+        for placement in plan.placements if self.pooled is not None else ():
+            if placement.sharding_type not in POOLED_TYPES:
+                return (
+                    f"comms.pooled sends the largest columns of a sample, and table '{placement.table}' is "
+                    f"{placement.sharding_type}, whose ranks send partial sums; use a plan of {', '.join(POOLED_TYPES)}"
+                )
+            if placement.table not in pooled and placement.sharding_type != "data_parallel":
+                return (
+                    f"comms.pooled is of pooled embeddings, and table '{placement.table}' has pooling none; leave "
+                    "comms.pooled out"
+                )
+        return None
+
+    def codecs(self) -> Codecs | None:
+        """TorchRec's codecs see no samples and no columns."""
+        return None
+
+    def attach(self, model: Any) -> GradientHook | None:
+        """Send pooled embeddings by their largest columns, and sum dense gradients by a hook; nothing on one rank."""
+        import torch.distributed as dist
+
+        from recsmith.training.collectives.dense_thresholds import DenseThresholds
+        from recsmith.training.collectives.pooled_thresholds import replace_pooled
+
+        if dist.get_world_size() == 1:
+            return None
+        if self.pooled is not None and replace_pooled(model, self) == 0:
+            raise UsageError("comms.pooled is given, and no table's pooled embeddings cross ranks; leave it out")
+        return None if self.dense is None else DenseThresholds(self, model).hook()
+
+
+def _share(name: str, value: float | None) -> str | None:
+    if value is None or 0 < value <= 1:
+        return None
+    return f"comms.{name} is {value}; it is a share, above 0 and at most 1"

@@ -1,0 +1,173 @@
+"""Fewer numbers on the wire: nothing is lost, shares are kept, and a job that is resumed trains the same bits."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torchrec")
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.plans import two_tables
+from torch import nn
+
+from recsmith.errors import UsageError
+from recsmith.training import Checkpointing, Run, RunComms, RunData, RunMetrics, RunModel, train
+from recsmith.training.collectives import Thresholded
+from recsmith.training.collectives.dense_thresholds import DenseThresholds, decoded, encoded
+
+FEATURES = [{"name": name, "num_embeddings": 4000} for name in "ab"]
+pytestmark = pytest.mark.usefixtures("torchrec")
+DATA = {"format": "generator", "seed": 1, "dense": 2, "features": FEATURES, "num_samples": 4000}
+STEPS, EVERY = 10, 4
+
+
+def thresholds(**settings: Any) -> DenseThresholds:
+    return DenseThresholds(Thresholded(**settings), nn.Linear(2, 2))
+
+
+@given(
+    st.lists(st.integers(0, 300_000), unique=True, max_size=30).map(sorted),
+    st.sampled_from([torch.float32, torch.bfloat16]),
+    st.data(),
+)
+def test_messages_are_read_as_they_were_written(places: list[int], kind: torch.dtype, data: st.DataObject):
+    numbers = data.draw(st.lists(st.floats(-10, 10, width=16), min_size=len(places), max_size=len(places)))
+    at, values = torch.tensor(places, dtype=torch.int64), torch.tensor(numbers).to(kind)
+    message = encoded(at, values)
+    found_at, found = decoded(message, kind)
+    whole = torch.zeros(300_001, dtype=kind).index_add_(0, found_at, found)
+    assert torch.equal(whole, torch.zeros_like(whole).index_add_(0, at, values))
+    bridges = len(found_at) - len(places)
+    assert bridges <= 300_001 // 65_536
+    assert len(message) == len(found_at) * (kind.itemsize + 2)
+
+
+@pytest.mark.parametrize("values", ["fp32", "bf16"])
+def test_what_is_not_sent_is_kept(values: str):
+    made, numbers = thresholds(dense=0.05, values=values), torch.Generator().manual_seed(0)
+    given_, sent = torch.zeros(2000, dtype=torch.float64), torch.zeros(2000, dtype=torch.float64)
+    for _ in range(30):
+        gradient = torch.randn(2000, generator=numbers)
+        at, chosen = made.chosen("w", gradient.clone())
+        given_ += gradient
+        sent.index_add_(0, at, chosen.double())
+    assert len(at) < 400
+    assert torch.allclose(sent + made.of["w"].left, given_, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.2])
+def test_as_many_are_sent_as_should_be(share: float):
+    """Gradients grow and shrink by ten, so that a threshold that stays sends all of them or none."""
+    made, numbers = thresholds(dense=share), torch.Generator().manual_seed(0)
+    size, steps, sent = 20_000, 400, list[int]()
+    for step in range(steps):
+        scale = 10 ** torch.sin(torch.tensor(step / 60))
+        sent.append(len(made.chosen("w", torch.randn(size, generator=numbers) * scale)[0]))
+    assert sum(sent[:50]) / size / 50 == pytest.approx(share, rel=0.6)
+    assert sum(sent) / size / steps == pytest.approx(share, rel=0.1)
+
+
+def test_a_pass_of_zeros_teaches_nothing_and_what_is_no_number_is_told_to_all():
+    made = thresholds(dense=0.1)
+    at, values = made.chosen("w", torch.zeros(50))
+    assert (len(at), len(values), made.of["w"].steps, made.of["w"].threshold) == (0, 0, 0, 0.0)
+    gradient = torch.arange(1.0, 51.0)
+    gradient[3], gradient[7] = torch.nan, torch.inf
+    at, values = made.chosen("w", gradient)
+    assert {3, 7} <= set(at.tolist())
+    assert made.of["w"].left.isfinite().all()
+    assert made.of["w"].threshold < 51
+    at, _ = made.chosen("one", torch.tensor([0.25]))
+    assert at.tolist() == [0]
+
+
+def test_ranks_of_another_number_share_what_was_left():
+    before, after = [thresholds(dense=0.1) for _ in range(2)], thresholds(dense=0.1)
+    for rank, made in enumerate(before):
+        made.chosen("w", torch.randn(100, generator=torch.Generator().manual_seed(rank)))
+    after.load_state_dicts([made.state_dict() for made in before])
+    mean = (before[0].of["w"].left + before[1].of["w"].left) / 2
+    assert torch.equal(after.of["w"].left, mean)
+    assert mean.any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"dense": 0.0}, "comms.dense is 0.0; it is a share"),
+        ({"pooled": 1.5}, "comms.pooled is 1.5; it is a share"),
+        ({"dense": None}, "neither dense nor pooled"),
+        ({"renew": 0}, "comms.renew is 0"),
+    ],
+)
+def test_wrong_settings_are_named(settings: dict[str, Any], words: str):
+    with pytest.raises(UsageError, match=words):
+        Thresholded(**settings)
+
+
+def test_plans_that_send_sums_or_sequences_are_refused():
+    plan, comms = two_tables(), Thresholded(pooled=0.5)
+    assert comms.refuses(plan) is None
+    by_rows = replace(plan.placements[0], sharding_type="row_wise", ranks=(0, 1))
+    sums = replace(plan, placements=(by_rows, *plan.placements[1:]))
+    assert "table 'a' is row_wise, whose ranks send partial sums" in (comms.refuses(sums) or "")
+    assert Thresholded().refuses(sums) is None
+    first, *rest = plan.workload.tables
+    sequence = replace(plan.workload, tables=(replace(first, pooling="none"), *rest))
+    assert "table 'a' has pooling none" in (comms.refuses(replace(plan, workload=sequence)) or "")
+
+
+def a_run(output: Path, comms: Any, **words: Any) -> Run:
+    return Run(
+        data=RunData(train=DATA, test={**DATA, "first_sample": 4000, "num_samples": 400}, global_batch_size=48),
+        model=RunModel(embedding_dim=8, bottom=(16,), top=(16,)), output=str(output), comms=comms, steps=STEPS,
+        checkpoint=Checkpointing(every=EVERY, keep=3), metrics=RunMetrics(every=1), **{"ranks": 2, **words},
+    )  # fmt: skip
+
+
+def losses(folder: Path) -> list[float]:
+    events = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [event["logloss"] for event in events if event["event"] == "train"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
+    comms = {"name": "thresholded", "dense": 0.05, "pooled": 0.5, "values": "bf16"}
+    run = a_run(tmp_path_factory.mktemp("thresholded") / "out", comms)
+    return run, train(run)
+
+
+def test_all_columns_are_plain_training(tmp_path: Path, trained: tuple[Run, dict[str, Any]]):
+    plain = train(a_run(tmp_path / "plain", RunComms()))
+    every = train(a_run(tmp_path / "all", {"name": "thresholded", "dense": None, "pooled": 1.0}))
+    assert losses(tmp_path / "all") == losses(tmp_path / "plain")
+    assert every["test"] == plain["test"]
+    run, result = trained
+    assert losses(Path(run.output))[0] != pytest.approx(losses(tmp_path / "plain")[0], rel=1e-7)
+    assert losses(Path(run.output)) == pytest.approx(losses(tmp_path / "plain"), rel=0.05)
+    assert result["sent_bytes"] < plain["sent_bytes"]
+
+
+def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+    run, result = trained
+    again = tmp_path / "again"
+    shutil.copytree(run.output, again)
+    for folder in ("model", "checkpoints/step-00000008", "checkpoints/step-00000010"):
+        shutil.rmtree(again / folder)
+    assert train(run, settings=(f"output={again}",))["test"] == result["test"]
+    assert losses(again) == losses(Path(run.output))
+    weights = "model/weights.safetensors"
+    assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
+
+
+def test_one_rank_sends_nothing_and_goes_on_from_two(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+    run, _ = trained
+    shutil.copytree(run.output, tmp_path / "again")
+    result = train(run, settings=(f"output={tmp_path / 'again'}", "ranks=1", f"steps={STEPS + 2}"))
+    assert result["step"] == STEPS + 2
