@@ -46,6 +46,12 @@ def test_a_faster_link_shortens_what_lies_beyond_latency(graph: Graph):
     assert predict_graph(graph).step_s - with_latency == pytest.approx(1.5e-3)
 
 
+def test_fewer_bytes_shorten_what_lies_beyond_latency(graph: Graph):
+    whole = predict_graph(graph, parse_what_ifs("bytes:all_reduce=0.25x"), latency=lambda _: 2e-3).step_s
+    assert whole == predict_graph(graph, parse_what_ifs("link=4x"), latency=lambda _: 2e-3).step_s
+    assert predict_graph(graph, parse_what_ifs("bytes:all_gather=0.25x")).step_s == predict_graph(graph).step_s
+
+
 WRONG = {
     "speed=2x": "nothing that is known",
     "kernel:gem=2x": "known of kernel are gemm",

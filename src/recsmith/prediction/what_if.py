@@ -3,6 +3,7 @@
 link=2x             links twice as fast: what a collective takes beyond its latency is halved
 kernel:gemm=0.5x    products take half their time; kernel=0.5x: all kernels
 comm:all_reduce=2x  all-reduces take twice their time
+bytes:all_reduce=0.01x  all-reduces carry a hundredth of their bytes: what they take beyond their latency follows
 overhead=0          no overheads; overhead:T1=0.5x: half of T1
 
 Another cluster changes a step in proportion to the figures of both. Collectives take what their links take, as cost
@@ -31,7 +32,10 @@ _FACTOR = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)x|0")
 
 @noun
 class WhatIf:
-    """One change. of: link, kernel, comm or overhead; name: which of them ('' for all); factor: of speed or time."""
+    """One change.
+
+    of: link, kernel, comm, bytes or overhead. name: which of them ('' for all). factor: of speed, bytes or time.
+    """
 
     of: str
     name: str = ""
@@ -57,7 +61,7 @@ def parse_what_ifs(text: str) -> tuple[WhatIf, ...]:
 def _parsed(text: str) -> WhatIf:
     key, _, value = text.partition("=")
     of, _, name = key.partition(":")
-    known = {"link": (), "kernel": KINDS, "comm": None, "overhead": TERMS}
+    known = {"link": (), "kernel": KINDS, "comm": None, "bytes": None, "overhead": TERMS}
     if of not in known:
         raise UsageError(f"--what-if '{text[:60]}' changes nothing that is known ({', '.join(known)}); {EXAMPLE}")
     names = known[of]
@@ -99,9 +103,10 @@ def _event(event: Event, what_if: WhatIf) -> Event:
 def _collective(made: CollectiveRun, what_if: WhatIf, latency: Latency) -> CollectiveRun:
     if what_if.of == "comm" and what_if.name in ("", made.name):
         return replace(made, seconds=made.seconds * what_if.factor)
-    if what_if.of == "link":
+    if what_if.of == "link" or (what_if.of == "bytes" and what_if.name in ("", made.name)):
         fixed = min(made.seconds, latency(made))
-        return replace(made, seconds=fixed + (made.seconds - fixed) / what_if.factor)
+        factor = 1 / what_if.factor if what_if.of == "link" else what_if.factor
+        return replace(made, seconds=fixed + (made.seconds - fixed) * factor)
     return made
 
 

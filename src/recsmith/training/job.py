@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from recsmith.training.agreement import Agreement, Wish
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.card import check_maps, keep_maps
 from recsmith.training.checkpoints import Checkpoints, Saved
+from recsmith.training.collectives import decided
 from recsmith.training.export import MODEL, export
 from recsmith.training.log import RunLog, StepTimes, starting_lines
 from recsmith.training.metrics import score
@@ -28,7 +29,7 @@ from recsmith.training.plan import agreed_anew, agreed_plan
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.scores import Scores, scores_text
-from recsmith.training.sharded import ShardedJob, draw_weights, rank_device, settle, shard
+from recsmith.training.sharded import ShardedJob, draw_weights, numbers_across, rank_device, settle, shard
 from recsmith.training.sources import BatchSource, open_data, with_distinct
 from recsmith.training.sources.protocol import State
 from recsmith.training.tables.features import Features
@@ -142,9 +143,11 @@ def prepared(
         check_maps(run.model, output)
         check_loadable(saved.plan, plan)
     parameters = parts.parameters  # before tables are sharded, and each rank has its own of them
-    sharded, progress = shard(run, plan, parts.task, rank_device()), progress_of(saved)
+    comms, why = decided(run.comms, plan, numbers_across(parts.task, plan))
+    sharded, progress = shard(replace(run, comms=comms), plan, parts.task, rank_device()), progress_of(saved)
     batches = _settled(sharded, _batches_from(parts, progress))
     said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
+    said += why
     said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
     _set_state(sharded, run, saved, progress)
 

@@ -188,9 +188,11 @@ def _described(made: Run) -> list[str]:
     """What a run would do, when its modules are found."""
     from recsmith.adapters.topology import device_type
     from recsmith.planning.simulate import simulate
+    from recsmith.training.collectives import decided
     from recsmith.training.models import unsharded
     from recsmith.training.plan import plan_here, with_collections
     from recsmith.training.refusals import check_together, placed_parts
+    from recsmith.training.sharded import numbers_across
     from recsmith.training.sources import open_data
     from recsmith.verifying.jobs import predicted_bytes
 
@@ -206,6 +208,7 @@ def _described(made: Run) -> list[str]:
     step, size = simulate(plan).cost.total_s, _checkpoint_bytes(plan, parts.parameters)
     return [
         *starting_lines(made, plan, parameters=parts.parameters, samples=parts.source.length),
+        *decided(made.comms, plan, numbers_across(parts.task, plan))[1],
         f"memory for embeddings at the peak of a step, by rank: {', '.join(map(format_size, needed))} "
         "(on CPU; not counted: the program itself and the dense layers)",
         f"embeddings take {format_time(step)} of a step under the plan's cost model ({plan.cost_model}), on "

@@ -71,6 +71,13 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
 
 
+def numbers_across(task: Task, plan: Plan) -> int:
+    """Numbers of the gradients that cross ranks: those of dense layers, and of tables that every rank has a copy of."""
+    placed = {placement.table: placement.sharding_type for placement in plan.placements}
+    parameters = task.named_parameters()
+    return sum(each.numel() for name, each in parameters if placed.get(table_of(name) or "") in (None, "data_parallel"))
+
+
 def table_of(parameter: str) -> str | None:
     """The table of a parameter's name, such as 'model.embedding_bags.t0.weight'; None where it is of none."""
     found = _TABLE.search(parameter)

@@ -18,8 +18,9 @@ from torch import nn
 
 from recsmith.errors import UsageError
 from recsmith.training import Checkpointing, Run, RunComms, RunData, RunMetrics, RunModel, train
-from recsmith.training.collectives import Thresholded
+from recsmith.training.collectives import Thresholded, collectives_of, decided
 from recsmith.training.collectives.dense_thresholds import DenseThresholds, decoded, encoded
+from recsmith.training.collectives.thresholded import AUTO_SHARE
 
 FEATURES = [{"name": name, "num_embeddings": 4000} for name in "ab"]
 pytestmark = pytest.mark.usefixtures("torchrec")
@@ -121,6 +122,29 @@ def test_plans_that_send_sums_or_sequences_are_refused():
     first, *rest = plan.workload.tables
     sequence = replace(plan.workload, tables=(replace(first, pooling="none"), *rest))
     assert "table 'a' has pooling none" in (comms.refuses(replace(plan, workload=sequence)) or "")
+
+
+@pytest.mark.parametrize(("rate", "pays"), [(12.5e6, True), (50e9, False)])
+def test_auto_sends_less_where_links_are_slow_and_says_why(rate: float, pays: bool):
+    plan = two_tables()
+    links = replace(plan.cluster.links, intra_host_bandwidth=rate, inter_host_bandwidth=rate)
+    slow = replace(plan, cluster=replace(plan.cluster, links=links, device=replace(plan.cluster.device, kind="cpu")))
+    wanted: dict[str, Any] = {"name": "thresholded", "dense": "auto"}
+    comms, (why,) = decided(wanted, slow, 1_000_000)
+    assert collectives_of(comms) == (Thresholded(dense=AUTO_SHARE) if pays else RunComms())
+    assert why.startswith("gradients of 1,000,000 dense numbers: ")
+    assert why.endswith("so comms.dense, which is auto, sends all of them") != pays
+    kept, _ = decided({**wanted, "pooled": 0.5}, slow, 1_000_000)
+    found: Any = collectives_of(kept)
+    assert (found.dense, found.pooled) == (AUTO_SHARE if pays else None, 0.5)
+    assert decided(RunComms(), slow, 1_000_000) == (RunComms(), [])
+
+
+@pytest.mark.parametrize(("values", "entry"), [("fp32", 6), ("bf16", 4)])
+def test_bytes_follow_the_share_and_the_ranks(values: Any, entry: int):
+    plan = two_tables()
+    whole, few, _ = Thresholded(dense=0.01, values=values).step_seconds(plan.cluster, 10**6)
+    assert whole / few == pytest.approx(8 / entry / (0.01 * plan.cluster.world_size))
 
 
 def a_run(output: Path, comms: Any, **words: Any) -> Run:

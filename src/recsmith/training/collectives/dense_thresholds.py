@@ -66,7 +66,7 @@ class DenseThresholds:
             return _nothing(gradient.device)
         state.steps += 1
         if _measured(state.steps, self.settings.renew):
-            state.threshold = _threshold(whole, self.settings.dense)
+            state.threshold = threshold_of(whole, self.settings.dense)
         places = whole.abs().lt_(state.threshold).logical_not_().nonzero().flatten()  # what is no number is sent too
         values = whole[places].to(_TYPES[self.settings.values])
         if self.settings.residuals:
@@ -115,7 +115,7 @@ def _measured(step: int, renew: int) -> bool:
     return step % renew == 0 or (step < renew and step & (step - 1) == 0)
 
 
-def _threshold(whole: Tensor, share: float) -> float:
+def threshold_of(whole: Tensor, share: float) -> float:
     """The size that so large a share of the numbers has at least."""
     sizes = whole[:: math.ceil(whole.numel() / SAMPLED)].abs()
     sizes = sizes[sizes.isfinite()]
@@ -161,9 +161,9 @@ def _counts(length: int, bucket: int, device: torch.device) -> list[int]:
         RecSmithError: ranks are not at the same step.
     """
     mine = torch.tensor([length, bucket], dtype=torch.int64, device=device)
-    every = torch.empty(2 * dist.get_world_size(), dtype=torch.int64, device=device)
-    dist.all_gather_into_tensor(every, mine)
-    told = every.view(-1, 2).tolist()
+    every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, mine)
+    told: list[list[int]] = torch.stack(every).tolist()
     odd = next((rank for rank, (_, other) in enumerate(told) if other != bucket), None)
     if odd is not None:
         raise RecSmithError(

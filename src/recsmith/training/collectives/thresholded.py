@@ -7,11 +7,16 @@ arXiv 2010.08899). Nothing here imports torch; what runs stands in dense_thresho
 from typing import Any, Literal
 
 from recsmith._types import noun
+from recsmith.clusters import Cluster
 from recsmith.errors import UsageError, check_rules
 from recsmith.plans import Plan
 from recsmith.training.collectives.protocol import Codecs, GradientHook
 from recsmith.workloads.data_types import ELEMENT_BYTES
 
+AUTO_SHARE = 0.005  # of dense gradients where dense is auto: the share whose AUC is measured (docs)
+# Seconds that choosing, sending and summing take for a number of the dense layers: on one CPU core, measured by
+# benchmarks/thresholding.py cost. Of a GPU no time was measured: its memory is passed over so many times.
+CPU_S_PER_NUMBER, GPU_PASSES = 3.3e-9, 8
 GAP_BYTES = 2  # of a gradient's place: how many it is after the one before (dense_thresholds.py)
 COLUMN_BYTES = 2  # of a column's number, at most; one byte where a rank has at most 256 columns of a group
 POOLED_TYPES = ("table_wise", "column_wise", "table_column_wise", "data_parallel")  # embeddings that cross whole
@@ -22,14 +27,15 @@ class Thresholded:
     """Only the largest numbers cross ranks.
 
     dense: share of the gradients of dense layers that a rank sends, such as 0.005; what it does not send stays with it
-    and is added to the next step's. None: all. pooled: share of the columns of a sample's embeddings that a rank sends,
+    and is added to the next step's. None: all. auto: 0.005 where the plan's links are so slow that it makes steps
+    shorter, and all elsewhere. pooled: share of the columns of a sample's embeddings that a rank sends,
     and of their gradients, such as 0.125; none: all. values: element type of what is sent. gradients: of pooled
     embeddings: largest takes their own largest columns, which needs places of their own; same takes the columns that
     the forward pass took, as the paper does. renew: steps between two measurements of a parameter's threshold; early in
     training there are more. residuals: false forgets what was not sent, to see what that costs.
     """
 
-    dense: float | None = 0.005
+    dense: float | Literal["auto"] | None = AUTO_SHARE
     pooled: float | None = None
     values: Literal["fp32", "bf16"] = "fp32"
     gradients: Literal["largest", "same"] = "largest"
@@ -77,6 +83,20 @@ class Thresholded:
                 )
         return None
 
+    def step_seconds(self, cluster: Cluster, numbers: int) -> tuple[float, float, float]:
+        """Seconds of a step for dense gradients: all on the links of a cluster, the share on them, and choosing it.
+
+        A ring all-reduce sends 2 (W - 1) / W of fp32 numbers a rank; messages of a share go to each of W - 1 others.
+        """
+        ranks = cluster.world_size
+        links = cluster.links
+        rate = links.inter_host_bandwidth if cluster.hosts > 1 else links.intra_host_bandwidth
+        share = 1.0 if self.dense is None or self.dense == "auto" else self.dense
+        ring = 2 * (ranks - 1) / ranks * numbers * ELEMENT_BYTES["fp32"] / rate
+        sent = (ranks - 1) * share * numbers * (self.value_bytes + GAP_BYTES) / rate
+        passes = GPU_PASSES * ELEMENT_BYTES["fp32"] / cluster.device.hbm_bandwidth
+        return ring, sent, numbers * (CPU_S_PER_NUMBER if cluster.device.kind == "cpu" else passes)
+
     def codecs(self) -> Codecs | None:
         """TorchRec's codecs see no samples and no columns."""
         return None
@@ -92,10 +112,11 @@ class Thresholded:
             return None
         if self.pooled is not None and replace_pooled(model, self) == 0:
             raise UsageError("comms.pooled is given, and no table's pooled embeddings cross ranks; leave it out")
+        assert self.dense != "auto"  # decided before the model is sharded
         return None if self.dense is None else DenseThresholds(self, model).hook()
 
 
-def _share(name: str, value: float | None) -> str | None:
-    if value is None or 0 < value <= 1:
+def _share(name: str, value: float | str | None) -> str | None:
+    if value is None or (name == "dense" and value == "auto") or (not isinstance(value, str) and 0 < value <= 1):
         return None
     return f"comms.{name} is {value}; it is a share, above 0 and at most 1"
