@@ -63,6 +63,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "scratch_annealing": ("--seconds", "1", "--tasks", "1"),
     "serve": ("start",),
     "shown_commands": ("docs/compare.md",),
+    "thresholding": ("cost", "--quick"),
     "torchrec_planning": ("--tables", "20", "--ranks", "4"),
     "train_exactness": ("--quick", "--jobs", "1", "--types", "column_wise"),
     "train_kills": ("--kills", "1"),
@@ -84,7 +85,7 @@ LEFT_OUT = {
 }
 PARTS = {"feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "optimality_cases",
          "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose", "predict_jobs",
-         "records", "torchrec_rows", "two_networks"}  # fmt: skip
+         "records", "thresholding_parts", "torchrec_rows", "two_networks"}  # fmt: skip
 ONLY_PARSED = """
 import argparse, runpy, shlex, sys
 parse = argparse.ArgumentParser.parse_args
