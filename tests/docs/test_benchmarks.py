@@ -73,6 +73,7 @@ SMALL: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 LEFT_OUT = {
     **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
+    "tiers": "three jobs; tests/training/stores/test_tiered.py trains them small",
     "watching_nab": "reads public series that are not kept here",
     **dict.fromkeys(("how_it_works_pictures", "learning_pictures", "policy_pictures"), "writes pictures of the docs"),
     **dict.fromkeys(

@@ -105,6 +105,10 @@ class PrefetchPipeline(SparseDistPipeline):
     name = "prefetch_sparse_dist"
     _made = _PrefetchAnywhere
 
+    def resume(self) -> None:
+        """Rewrite them once more; the ids of the next batch have crossed ranks, and do not again."""
+        self.pipeline.attach(sparse_dist=False)
+
 
 class _ToTables(torch.fx.Tracer):
     """Follows modules that have tables within, as TorchRec's own tracer does."""
