@@ -18,6 +18,7 @@ from recsmith.training.refusals import (
     WEIGHTS,
     AheadOfBatches,
     Deduplicated,
+    HalfTables,
     Messages,
     OwnSource,
     OwnTables,
@@ -50,7 +51,7 @@ def placed(kind: str) -> Plan:
 PARTS: tuple[Part, ...] = (
     Deduplicated(), COMPRESSION, Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OwnTables(), OwnSource(), FEED,
     AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"), TableOptimizer("lamb"),
-    TableOptimizer("partial_rowwise_adam"), Messages(RunComms()), Messages(RunComms(forward="int8")),
+    TableOptimizer("partial_rowwise_adam"), HalfTables("a"), Messages(RunComms()), Messages(RunComms(forward="int8")),
     Messages({"name": "thresholded", "pooled": 0.125}),
     PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
 )  # fmt: skip
@@ -71,6 +72,7 @@ REFUSED = {
     ("optimizers.sparse.name: partial_rowwise_adam", "a CPU"),
     ("optimizers.sparse.name: lamb", "plan: data_parallel, table_wise"),
     ("optimizers.sparse.name: partial_rowwise_adam", "plan: data_parallel, table_wise"),
+    ("data_type: bf16", "a CPU"),
     ("comms: int8", "plan: row_wise, table_wise"),
     ("comms: thresholded", "data.deduplicate"),
     ("comms: thresholded", "plan: row_wise, table_wise"),
@@ -110,5 +112,9 @@ def test_parts_are_found_in_a_run() -> None:
     assert placed_parts(run, plan, "cpu") == [
         CPU, TableOptimizer("lamb"), Messages(run.comms), Sequences("a", "dlrm"), PlannedTables(plan, "cpu"),
     ]  # fmt: skip
+    first, *rest = plan.workload.tables
+    half = replace(plan, workload=replace(plan.workload, tables=(replace(first, data_type="bf16"), *rest)))
+    assert HalfTables(first.name) in placed_parts(run, half, "cpu")
+    assert not [part for part in placed_parts(run, plan, "cpu") if isinstance(part, HalfTables)]
     ahead = replace(run, pipeline={"name": "sparse_dist"}, data=replace(run.data, deduplicate=(("a",),)))
     assert AheadOfBatches() in data_parts(ahead)

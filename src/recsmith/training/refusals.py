@@ -151,6 +151,20 @@ class TableOptimizer:
 
 
 @dataclass(frozen=True)
+class HalfTables:
+    """Tables whose weights are bf16, by the name of the first."""
+
+    table: str
+    label: str = "data_type: bf16"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """A CPU, where FBGEMM does not look such rows up."""
+        if other is CPU:
+            return f"table '{self.table}' has data_type bf16, which FBGEMM has on GPUs alone; on CPU use fp32 or fp16"
+        return None
+
+
+@dataclass(frozen=True)
 class Messages:
     """The form in which embeddings and gradients cross ranks."""
 
@@ -231,9 +245,11 @@ def data_parts(run: Run) -> list[Part]:
 def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
     """The parts of a run under a plan, on a kind of device."""
     sequences = sorted(table.name for table in plan.workload.tables if not table.pooled)
+    halves = sorted(table.name for table in plan.workload.tables if table.data_type == "bf16")
     return [
         *([CPU] if device == "cpu" else []), TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
         *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
+        *map(HalfTables, halves[:1]),
         *([TablesInFile()] if parsed(run.rows, "rows")[0] == "tiered" else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
