@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -250,7 +251,9 @@ def test_words_as_sessions_and_their_troubles(tmp_path: Path):
 def test_what_the_same_command_has_finished_is_left_as_it_is(tmp_path: Path):
     """A command that was killed after its last write is given once more."""
     source, out = open_dataset(SPEC), tmp_path / "out"
-    for write, words in ((convert_dataset, {}), (cluster_dataset, {"columns": KeyColumns(session="user")})):
+    by_user: dict[str, Any] = {"columns": KeyColumns(session="user")}
+    commands: list[tuple[Callable[..., Any], dict[str, Any]]] = [(convert_dataset, {}), (cluster_dataset, by_user)]
+    for write, words in commands:
         shutil.rmtree(out, ignore_errors=True)
         made = write(source, out, LAYOUT, **words)
         times = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
