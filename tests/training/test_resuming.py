@@ -212,10 +212,15 @@ def test_samples_of_click_logs_are_counted_when_a_run_goes_on(tmp_path: Path, mo
         monkeypatch.setenv(name, "1")
     line = "\t".join(["0", *["5"] * 13, *["abcdef01"] * 26]) + "\n"
     (tmp_path / "train.txt").write_text(line * 20)
+    (tmp_path / "test.txt").write_text(line * 3 + line.replace("0", "-1", 1) * 2)
+    clicks = {
+        part: {"format": "criteo", "paths": [str(tmp_path / f"{part}.txt")], "max_rows": 9}
+        for part in ("train", "test")
+    }
     run = {
         "schema": "recsmith/run/1", "ranks": 1, "output": str(tmp_path / "out"), "checkpoint": {"every": 1},
         "metrics": {"every": 1}, "model": {"embedding_dim": 4, "bottom": [4], "top": [4]},
-        "data": {"train": {"format": "criteo", "paths": [str(tmp_path / "train.txt")], "max_rows": 9}, "batch_size": 8},
+        "data": {**clicks, "batch_size": 8},
     }  # fmt: skip
     told: list[str] = []
     monkeypatch.setattr("recsmith.training.log.RunLog.say", lambda _, message: told.append(progress_text(message)))
@@ -224,4 +229,5 @@ def test_samples_of_click_logs_are_counted_when_a_run_goes_on(tmp_path: Path, mo
         train_on_rank(run | {"steps": steps})
         assert any("data: 20 samples; 8 a rank and step" in line for line in told), told
         assert any("4 of 20 samples fill no step" in line for line in told), told
+        assert any(line.endswith("of 3 samples; 2 corrupt ones were left out") for line in told), told
         assert any(line.startswith("step ") and "no NE (all labels are equal)" in line for line in told), told

@@ -69,6 +69,8 @@ def _scores_line(scores: dict[str, float]) -> str:
     shown = {name: f"{name} {value:,.6g}" for name, value in scores.items()}
     if not scores["ne"]:
         shown["ne"] = "no ne (all labels are equal)"
+    if scores.get("corrupt"):
+        shown["corrupt"] = f"{scores['corrupt']:,} corrupt samples left out"
     return ", ".join(shown.values())
 
 

@@ -4,6 +4,7 @@ n predictions; bins of predicted probability
 """
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -134,4 +135,5 @@ def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int
             _, (_, logits, labels, _) = job.model(batch.to(job.device))
             window.add(logits[:count], labels[:count])
     job.model.train()
-    return window.exact_scores()
+    scores = window.exact_scores()
+    return replace(scores, corrupt=(dataset.num_samples or scores.samples) - scores.samples)
