@@ -21,6 +21,7 @@ from recsmith.data import (
     write_dataset,
 )
 from recsmith.data.batch import concatenated
+from recsmith.data.converting import convert_dataset
 from recsmith.data.parquet.arrow import ColumnFile
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
 
@@ -235,3 +236,17 @@ def test_column_names_that_are_no_text_are_damage(tmp_path: Path):
     path.write_bytes(path.read_bytes().replace(b"clicked", b"cli\xdfked"))
     with pytest.raises(CorruptFile, match="cannot be read as an Arrow file"):
         ColumnFile(path)
+
+
+def test_a_part_without_the_ids_that_its_schema_promises_is_damage(tmp_path: Path):
+    out = tmp_path / "out"
+    write_dataset(
+        open_dataset(GeneratorSpec(num_samples=20, features=(GeneratedFeature(name="who", num_embeddings=9),))), out
+    )
+    (part,) = out.glob("*.parquet")
+    table = parquet.read_table(part)
+    at = table.column_names.index("who")
+    parquet.write_table(table.set_column(at, table.field(at), pyarrow.nulls(20, table.field(at).type)), part)
+    for read in (lambda: open_dataset(out).source.read(0), lambda: convert_dataset(open_dataset(out), tmp_path / "b")):
+        with pytest.raises(CorruptFile, match="has rows without an id of 'who', and says that each has one"):
+            read()

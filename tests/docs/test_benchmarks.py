@@ -35,7 +35,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "analytic_figures": (),
     "annealing_speed": ("4", "h100:2"),
     "comm_network": ("--data", "shipped:comm-2", "--model", "comm-cpu"),
-    "compress": ("MOVIES", "-o", "measured", "--plain", "--seeds", "1", "--factors", "6", "--split", "valid"),
+    "compress": ("MOVIES", "-o", "measured", "--plain", "--seeds", "1", "--factors", "6,32", "--split", "valid"),
     "compress_planted": ("--quick", "--seeds", "2", "--items", "60", "--samples", "2000"),
     "public_gpu": ("--points",),
     "pinned_plans": ("--count", "20", "--jobs", "1"),
@@ -45,6 +45,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "disturbed_samples": (*SHIPPED, "--thresholds", "1.5", "--epochs", "1"),
     "feed": ("stalls", "--quick", "--steps", "40"),
     "fuzz": ("--files", "2", "--only", "cluster"),
+    "kills": ("--kills", "2", "--only", "convert"),
     "hand_written_loop": ("--pairs", "1", "--steps", "3", "--ranks", "1"),
     "identical_plans": ("record", "plans.json", "--only", "criteo"),
     "import_graph": ("--sizes",),
@@ -70,6 +71,20 @@ SMALL: dict[str, tuple[str, ...]] = {
     "train_memory": ("--quick", "-o", "memory"),
     "transfer": (*SHIPPED, "--start", "cpu", "--epochs", "1"),
     "verification": ("--visits", "3"),
+}  # fmt: skip
+MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
+    "compress_planted --independent": ("--quick", "--seeds", "2", "--items", "60", "--samples", "2000"),
+    "data --ranks": ("--samples", "2000"),
+    "data --zipf": ("--samples", "2000"),
+    "learned_policies rewards": ("--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
+    "learned_policies seeds": ("--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
+    "learned_policies transfer": ("--rows", "2x20", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
+    "learned_policies updates": (
+        "--planner", "autoshard", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
+    "optimality brute": ("--count", "3", "--exact", "--jobs", "1"),
+    "optimality random": ("--count", "5", "--first", "10000", "-o", "random.json", "--jobs", "1"),
+    "recd --sessions": ("2", "--ids", "8", "--samples", "2048", "--steps", "2", "--rounds", "0"),
+    "serve memory": ("--plans", "2"),
 }  # fmt: skip
 LEFT_OUT = {
     **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
@@ -125,12 +140,13 @@ def test_every_script_runs_small_or_says_why_not():
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", sorted(SMALL))
-def test_a_script_runs_at_a_small_size(tmp_path: Path, name: str):
+@pytest.mark.parametrize("command", sorted({**SMALL, **MODES}))
+def test_a_script_runs_at_a_small_size(tmp_path: Path, command: str):
     pytest.importorskip("torchrec")
     movies(tmp_path / "movies")
-    arguments = [str(tmp_path / "movies") if each == "MOVIES" else each for each in SMALL[name]]
-    arguments = [str(ROOT / each) if each.startswith("docs/") else each for each in arguments]
+    name, *mode = command.split()
+    arguments = [str(tmp_path / "movies") if each == "MOVIES" else each for each in {**SMALL, **MODES}[command]]
+    arguments = [*mode, *(str(ROOT / each) if each.startswith("docs/") else each for each in arguments)]
     done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *arguments], cwd=tmp_path,
                           env=environment(), capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,11 @@ class ParquetSource:
         ]
         return DataSchema(features=tuple(features), dense=self.spec.dense, labels=self.spec.labels)
 
+    @cached_property
+    def _single(self) -> tuple[str, ...]:
+        """Features of which every sample has one id, as the files say of themselves."""
+        return tuple(each.name for each in self.schema.features if each.single)
+
     @property
     def num_samples(self) -> int:
         """How many rows there are."""
@@ -94,12 +100,18 @@ class ParquetSource:
         table, place = file.read(part, self._columns, self.spec.read_gap), f"'{file.path}'"
         taken_apart = flattened(table, self.spec.features, place)
         labels, whole = numbers(table, self.spec.labels, place)
+        ids = {
+            each.name: bags(taken_apart[each.column or ""] if each.key else table, each, place)
+            for each in self.spec.features
+        }
+        short = next((name for name in self._single if not (ids[name].lengths == 1).all()), None)
+        if short is not None:
+            raise CorruptFile(
+                f"{place} has rows without an id of '{short}', and says that each has one; write it again"
+            )
         samples = Batch(
             dense=numbers(table, self.spec.dense, place)[0],
-            ids={
-                each.name: bags(taken_apart[each.column or ""] if each.key else table, each, place)
-                for each in self.spec.features
-            },
+            ids=ids,
             labels=labels,
             label_names=self.spec.labels,
             sample_ids=self._sample_ids(block, table, place),
