@@ -52,7 +52,9 @@ class ColumnFile:
 
     def is_whole(self, column: str) -> bool:
         """Whether a column is known to hold one whole number in each row, without reading it."""
-        if self.is_arrow or not pyarrow().types.is_integer(self.schema.field(column).type):
+        if self.is_arrow or self.names.count(column) != 1:
+            return False
+        if not pyarrow().types.is_integer(self.schema.field(column).type):
             return False
         groups = [self._metadata.row_group(part) for part in range(len(self.sizes))]
         found = [group.column(at) for group in groups for at in range(group.num_columns)]
