@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.costs.neural.files import find_model, load_model, load_tensors, weights_of
+from recsmith.costs.neural.files import CELLS, find_model, load_model, load_tensors, weights_of
 from recsmith.learning.costs import Groups, noise_floor, read_groups
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import CostRecipe, train
@@ -54,7 +54,8 @@ def _scores(groups: Groups, count: int, seed: int, options: argparse.Namespace) 
     weights, card = load_model(path)
     factor = float(np.median(some.total / predict(weights, some).sum(axis=1)))
     yield _score(factor * predict(weights, judging), judging)
-    for start in (None, load_tensors(path)[0]):
+    given = {name: tensor for name, tensor in load_tensors(path)[0].items() if name != CELLS}
+    for start in (None, given):
         recipe = CostRecipe(variant=card.variant, seed=seed, epochs=options.epochs, start=start)
         tensors = train(recipe, some, choosing)[0].tensors()
         yield _score(predict(weights_of(tensors, card.variant, ""), judging), judging)

@@ -47,6 +47,7 @@ def test_settings_replace_values(setting: str, field, value):  # type: ignore[no
         ("model.embedding_dim=6", "multiple of 4"),
         ("model.name=dlmr", "known: dlrm"),
         (f"model.bottom={[8] * 1001}", "model.bottom has more than 1,000 layers; name fewer"),
+        (f"ranks={10**15}", "ranks is 1000000000000000; a job has at most 65,536: give fewer"),
         ("model.cross_layers=1001", "model.cross_layers has more than 1,000 layers"),
         ("optimizers={warmup_steps: 10, decay_start: 5}", "within the warm-up"),
         ("data.engine=ray", "add data.feed: auto"),

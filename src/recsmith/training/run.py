@@ -39,6 +39,7 @@ from recsmith.workloads.data_types import DataType
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
+MOST_RANKS = 2**16  # of a job: a plan of more takes memory before anybody can refuse it
 MOST_LAYERS = 1000  # of a part of a built-in model: a damaged file may name millions, each of them an object
 MADE_HERE = ("auto", "torchrec")  # plans that no file holds
 OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
@@ -196,6 +197,9 @@ class Run:
         """Check counts."""
         check_rules(
             None if self.ranks is None else positive("ranks", self.ranks),
+            None
+            if (self.ranks or 0) <= MOST_RANKS
+            else f"ranks is {self.ranks}; a job has at most {MOST_RANKS:,}: give fewer",
             None if self.steps is None else positive("steps", self.steps),
             None if self.seed >= 0 else f"seed is {self.seed}; 0 or more",
             None if self.pipeline == "auto" else unknown(STEP, self.pipeline, "pipeline"),

@@ -7,6 +7,8 @@ import math
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import product
+from random import Random
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ from support.cases import (
 )
 
 from recsmith.costs import step_seconds
-from recsmith.planners.solver.enumeration import Arrangements, Enumeration, arrangements_of
+from recsmith.planners.solver.enumeration import Arrangements, Enumeration, _fillings, arrangements_of
 from recsmith.planners.solver.layouts import Shares, all_shares, useful_shares
 from recsmith.problems import Footprint, Space, fits, footprint_of, placements_of
 from recsmith.sharding.coverage import covering_target, first_rank
@@ -184,3 +186,15 @@ def test_sequences_of_a_collection_are_split_alike() -> None:
         width = tree.arrangements[0].shared_width[row]
         assert {tree.arrangements[1].shared_width[other] for _, _, other in tree.open} == {width}
     assert {tree.arrangements[0].shared_width[row] for _, row in first} == {("c", 4), ("c", 8)}
+
+
+def test_fillings_are_all_choices_whose_columns_add_up() -> None:
+    draw, seen = Random(1), 0
+    for _ in range(300):
+        sizes = [(9, 0), *((share, draw.choice((4, 8, 12))) for share in range(draw.randrange(4)))]
+        targets, columns = draw.randrange(1, 5), draw.choice((4, 8, 16, 24))
+        every = [choice for choice in product(sizes, repeat=targets) if sum(size for _, size in choice) == columns]
+        assert list(_fillings(sizes, targets, columns)) == [tuple(share for share, _ in choice) for choice in every]
+        seen += len(every)
+    assert seen > 300
+    assert len(list(_fillings([(1, 0), (0, 64)], 4096, 64))) == 4096  # of a table on one of thousands of ranks

@@ -22,6 +22,7 @@ from recsmith.planners.solver.layouts import SharedWidth, Shares, rank_marks, wi
 from recsmith.problems import Footprint, Problem
 from recsmith.sharding.coverage import bytes_on, covering_target, first_rank, holds_tail
 
+MOST_CELLS = 20_000_000  # arrangements times ranks: each has some floating-point numbers
 ROUNDING = 1e-12  # relative: a plan must be better by more than this, which is above rounding errors of sums
 
 
@@ -44,6 +45,7 @@ class Arrangements:
 def arrangements_of(problem: Problem, shares: Shares, most: int) -> list[Arrangements] | None:
     """The arrangements of every table; None where all tables together have more than `most`."""
     found: list[Arrangements] = []
+    most = min(most, MOST_CELLS // problem.cluster.world_size)
     for table in range(len(problem.tables)):
         own = [number for number, layout in enumerate(shares.layouts) if layout.table == table]
         rows = [row for number in own for row in _rows(problem, shares, number, most)]
@@ -82,13 +84,28 @@ def keeps_rules(problem: Problem, shares: Shares, table: int, held: list[int]) -
 
 
 def _fillings(sizes: list[tuple[int, int]], targets: int, columns: int) -> Iterator[tuple[int, ...]]:
-    """Every choice of a (share, its columns) for each target whose columns add up."""
-    if targets == 0:
-        yield from [()] if columns == 0 else []
-        return
-    for share, size in sizes:
-        if size <= columns:
-            yield from ((share, *others) for others in _fillings(sizes, targets - 1, columns - size))
+    """Every choice of a (share, its columns) for each target whose columns add up. sizes: the first is of no share.
+
+    Without recursion, since there may be thousands of targets: shares are taken back where columns do not add up.
+    """
+    none = sizes[0][0]
+    chosen: list[int] = []
+    left, untried = [columns], [iter(sizes)]  # columns that later targets hold, and shares to try, by target
+    while untried:
+        open_targets = targets - len(chosen)
+        if left[-1] == 0:
+            yield (*chosen, *[none] * open_targets)
+        fits = (each for each in untried[-1] if open_targets and left[-1] and each[1] <= left[-1])
+        share, size = next(fits, (None, 0))
+        if share is None:
+            untried.pop()
+            left.pop()
+            if chosen:
+                chosen.pop()
+        else:
+            chosen.append(share)
+            left.append(left[-1] - size)
+            untried.append(iter(sizes))
 
 
 def _arrangements(problem: Problem, shares: Shares, rows: list[tuple[int, list[int]]]) -> Arrangements:
