@@ -125,7 +125,7 @@ $(VENV)/.core: pyproject.toml $(wildcard src/recsmith/planners/annealing/*.c)
 
 # The trio in two steps: torchrec's own requirements would pull the CUDA build of FBGEMM (docs/decisions/0003).
 $(VENV)/.test: $(VENV)/.core
-	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,measure,learn,solve,web,compress,test,lint]'
+	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,measure,learn,solve,web,compress,watch,test,lint]'
 	$(PIP) install --no-deps torchrec==1.8.0
 	@touch $@
 
