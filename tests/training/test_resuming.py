@@ -67,7 +67,7 @@ def a_job(name: str, part: str = "sparse") -> Any:
     for parameter in table.values():
         parameter.grad = torch.ones_like(parameter)
     wrapped.step()
-    return SimpleNamespace(rows=DeviceRows(model, CombinedOptimizer([(part, wrapped)])))
+    return SimpleNamespace(hook=None, rows=DeviceRows(model, CombinedOptimizer([(part, wrapped)])))
 
 
 def a_checkpoint(folder: Path, name: str = "adagrad", part: str = "sparse") -> Saved:
@@ -112,7 +112,7 @@ def test_what_objects_name_is_not_run(tmp_path: Path) -> None:
     marker.unlink(missing_ok=True)
     rows: Any = SimpleNamespace(state_to_load=lambda: {**state, "model": {**state["model"], "odd": 0}})
     with pytest.raises(CorruptFile, match=r"'model.odd' is no plain data, and is not loaded"):
-        saved.load(SimpleNamespace(rows=rows), of("adagrad"))  # type: ignore[arg-type]
+        saved.load(SimpleNamespace(rows=rows, hook=None), of("adagrad"))  # type: ignore[arg-type]
     assert not marker.exists()
 
 

@@ -16,7 +16,7 @@ class LongestFirst(SearchPlanner):
     """The best longest-first placement of the rules of what is split."""
 
     name: str = "longest_first"
-    about: str = "Longest-first greedy on the pieces of dreamshard, by the cost model alone."
+    about: str = "Longest-first greedy on the pieces of dreamshard."
 
     def solve(self, search: Search) -> Solution:
         """One placement; NoPlanFound where tables find no room."""

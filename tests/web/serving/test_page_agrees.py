@@ -127,7 +127,7 @@ def test_planners_of_research_are_behind_more(page: Any):
     offered = page.get_by_label("Planner").locator("option")
     assert offered.all_inner_texts() == ["auto (recommended)", "cost_greedy", "exact", "more…"]
     page.get_by_label("Planner").select_option("more…")
-    expect(offered).to_have_count(14)
+    expect(offered).to_have_count(15)
     assert page.get_by_label("Planner").input_value() == "auto"
 
 

@@ -41,7 +41,7 @@ class Auto(SearchPlanner):
     """Near-optimal plans: cheap placements first, then search from the best of them while the bound leaves a gap."""
 
     name = "auto"
-    about = "Greedy placements, then searches that improve them, until the bound is near."
+    about = "Greedy placements, then searches, until the bound is near."
 
     def solve(self, search: Search) -> Solution:
         """The best of some tens of placements; NoPlanFound where none is complete."""

@@ -20,7 +20,7 @@ EVICTED_AT_ONCE = 50  # the part of the slots, 1 / 50, that is freed when none i
 EMPTY = -1
 
 
-class Moves(NamedTuple):
+class RowMoves(NamedTuple):
     """What a batch needs: the slots of its rows, in their order, rows to read into slots, and rows to leave slots."""
 
     slots: Ints
@@ -42,7 +42,7 @@ class RowCache:
         self.free: Ints = np.arange(slots)
         self.clock = 0
 
-    def place(self, rows: Ints, busy: Iterable[Ints]) -> Moves:
+    def place(self, rows: Ints, busy: Iterable[Ints]) -> RowMoves:
         """Give distinct rows slots. busy: slots of batches that are trained or come next, which keep their rows.
 
         Raises:
@@ -63,7 +63,7 @@ class RowCache:
         slots[missing] = taken
         kept = self.changed[left]
         self.changed[left] = False
-        return Moves(slots, rows[missing], taken, left_rows[kept], left[kept])
+        return RowMoves(slots, rows[missing], taken, left_rows[kept], left[kept])
 
     def _leave(self, wanted: int, own: Ints, busy: Iterable[Ints], rows: int) -> Ints:
         """Slots that lose their rows."""
