@@ -31,8 +31,9 @@ class DeviceRows(RowStore):
         """All rows are there."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, and the state of optimizers."""
-        parts = {name: {"state": part.state_dict()["state"]} for name, part in self._optimizers()}
+        """Weights, and the state of the optimizers that keep any (PyTorch could not load parts that are empty)."""
+        states = {name: part.state_dict()["state"] for name, part in self._optimizers()}
+        parts = {name: {"state": state} for name, state in states.items() if any(state.values())}
         return {"model": self.model.state_dict(), "optimizer": parts}
 
     def state_to_load(self) -> dict[str, Any]:
@@ -44,7 +45,8 @@ class DeviceRows(RowStore):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Weights are there already; optimizers are told theirs."""
         for name, part in self._optimizers():
-            part.load_state_dict(state["optimizer"][name])
+            if name in state["optimizer"]:
+                part.load_state_dict(state["optimizer"][name])
 
     def _optimizers(self) -> list[Any]:
         return [] if self.optimizer is None else list(self.optimizer.optimizers)
