@@ -7,6 +7,7 @@ import base64
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from recsmith._install import WATCHING
 from recsmith._types import Ints
@@ -51,7 +52,7 @@ class IdSketch:
         """Count bags and their ids that are not sketched, or will be in part."""
         self.bags, self.lookups = self.bags + bags, self.lookups + lookups
 
-    def update(self, values: Ints, lengths: Ints) -> None:
+    def update(self, values: Ints, lengths: npt.NDArray[np.integer[Any]]) -> None:
         """Sketch the ids (n,) of bags of these lengths (b,), an unbiased part of what `count` counts.
 
         Raises:

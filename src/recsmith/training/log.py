@@ -108,10 +108,16 @@ class StepTimes:
     def __init__(self) -> None:
         self.begun, self.parts, self.steps = time.perf_counter(), {"data": 0.0, "forward": 0.0}, 0
         self.samples = 0  # that this rank was to read
+        self._heard = 0.0  # seconds of waiting for data that `waited` has told
 
     def add(self, part: str, seconds: float) -> None:
         """Count seconds of a part."""
         self.parts[part] += seconds
+
+    def waited(self) -> float:
+        """Seconds of waiting for data since this was asked last, or since the last line."""
+        told, self._heard = self.parts["data"] - self._heard, self.parts["data"]
+        return told
 
     def take(self) -> tuple[float, dict[str, float]]:
         """(seconds since the last line, seconds of each part in a mean step), and begin anew."""

@@ -97,7 +97,7 @@ def _train(job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watcher
         progress.corrupt += outcome.corrupt
         window.add(outcome.logits, outcome.labels)
 
-        watchers.look(Seen(progress.step, outcome, job))
+        watchers.look(Seen(progress.step, outcome, job, times.waited()))
         due = run.checkpoint is not None and progress.step % run.checkpoint.every == 0
         asked = _agreed(job, watchers, ending, due) if due or progress.step % AGREED_EVERY == 0 else {}
         if "roll_back" in asked and (left_by := _back(job, watchers, asked.pop("roll_back"))):

@@ -29,8 +29,8 @@ from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, fi
 
 STATE, PROGRESS, PLAN_FILE, RUN_FILE = "state", "progress.json", "plan.json", "run.json"
 OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by part of a job's state: which of the run's
-UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "capture", "data.test", "data.feed",
-          "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # changes that training goes on with as before
+UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "watch", "capture", "data.test",
+          "data.feed", "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # training goes on as before
 HOOK = "gradient_hook"  # part of a job's state, by rank
 SHOWN = 40  # characters of a changed value
 

@@ -35,6 +35,7 @@ from recsmith.training.run_data import RunData
 from recsmith.training.steps import KIND as STEP
 from recsmith.training.stores import ROWS
 from recsmith.training.watchers import KIND as WATCHER
+from recsmith.training.watchers.anomaly_settings import NONE, watch_settings, watcher_spec
 from recsmith.workloads.data_types import DataType
 
 SCHEMA = "recsmith/run/1"
@@ -169,9 +170,10 @@ class Run:
     gradients cross ranks, or a component of yours. rows: who holds the rows of tables: device, tiered (docs/tiers.md),
     or a component of yours. checkpoint: when the state is saved; none saves nothing but the trained model. metrics:
     what is told of training. watchers: what looks at steps and may ask for something: components, and functions of
-    yours, 'module:function', that hear of each step. capture: folder for the trace of some steps, which `recsmith
-    predict` reads (docs/predict.md); none captures nothing. seed: from which weights at the start, the order of samples
-    and dropout follow.
+    yours, 'module:function', that hear of each step. watch: auto tells what goes wrong, such as a broken feed or another
+    hot set (docs/watch.md); a mapping of settings does so otherwise, and may act; none watches nothing. capture: folder
+    for the trace of some steps, which `recsmith predict` reads (docs/predict.md); none captures nothing. seed: from
+    which weights at the start, the order of samples and dropout follow.
 
     A component is a name or 'module:Class', or a mapping with `name` and its settings.
     """
@@ -190,6 +192,7 @@ class Run:
     checkpoint: Checkpointing | None = Checkpointing()
     metrics: RunMetrics = RunMetrics()
     watchers: tuple[Component, ...] = ()
+    watch: Component = NONE
     capture: str | None = None
     seed: int = 0
 
@@ -209,13 +212,26 @@ class Run:
         )
         if not isinstance(self.comms, RunComms) and not names_component(self.comms):
             decode(RunComms, self.comms, "comms")  # says which of its fields is wrong
+        self._check_watch()
+
+    def _check_watch(self) -> None:
+        """Settings of `watch`; a plan of a file is not planned anew."""
+        settings = watch_settings(self.watch)
+        plans = settings is not None and "replan" in settings.actions.values() and self.plan not in MADE_HERE
+        check_rules(
+            f"watch.actions asks for replan, and plan is the file '{self.plan}', which a job that is started again "
+            "would train under once more; write plan: auto, or leave replan out"
+            if plans
+            else None
+        )
 
     @property
     def watched(self) -> tuple[Component, ...]:
         """The watchers that it names, the capture that it asks for, and the guard of losses."""
+        watch: tuple[Component, ...] = watcher_spec(self.watch)
         capture: tuple[Component, ...] = () if self.capture is None else ({NAME: "capture", "folder": self.capture},)
         guarded = any(parsed(each, "watchers")[0] == "loss_guard" for each in self.watchers)
-        return (*self.watchers, *capture, *(() if guarded else ("loss_guard",)))
+        return (*self.watchers, *watch, *capture, *(() if guarded else ("loss_guard",)))
 
 
 def names_component(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -90,18 +91,35 @@ class GeneratorSource:
     def _bags(self, feature: GeneratedFeature, number: int) -> JaggedIds:
         """The bags of a feature: drawn, or those of the sample before in the session."""
         seed, name, size = self.spec.seed, feature.name, self.block_size
+        period = self._period(number)
+        feature = self._read_as(feature, period)
         if feature.lengths == "fixed":
             lengths = np.full(size, int(feature.pooling_factor), np.int32)
         else:
             drawn = uniform(random_words(seed, number, f"lengths of {name}", size))
             lengths = poisson_lengths(feature.pooling_factor, drawn).astype(np.int32)
         words = random_words(seed, number, f"ids of {name}", int(lengths.sum(dtype=np.int64)))
-        rows = self._shuffles[name](self._laws[name].ranks(uniform(words)))
+        shuffle = self._shuffles[name]
+        if period:
+            shuffle = RowShuffle(feature.num_embeddings, salt(seed, "rows", f"{name} {period}"))
+        rows = shuffle(self._laws[name].ranks(uniform(words)))
         bags = JaggedIds(values=rows, lengths=lengths)
         repeated = self.spec.sessions.duplication if feature.duplication is None else feature.duplication
         return (
             bags.take(self._drawn_at(name, number, repeated)) if repeated > 0 and self.spec.sessions.size > 1 else bags
         )
+
+    def _period(self, number: int) -> int:
+        """How often hot rows have changed before a block of the stream."""
+        return 0 if self.spec.swap is None or number >= FAR else number * self.block_size // self.spec.swap.samples
+
+    def _read_as(self, feature: GeneratedFeature, period: int) -> GeneratedFeature:
+        """The feature with the bags that it has in a period."""
+        if self.spec.swap is None or self.spec.swap.lengths == "stay":
+            return feature
+        features = self.spec.features
+        other = features[(features.index(feature) + period) % len(features)]
+        return replace(feature, pooling_factor=other.pooling_factor, lengths=other.lengths)
 
     def _drawn_at(self, name: str, number: int, repeated: float) -> Ints:
         """The sample of the block whose bag each sample has: the last one of its session that was drawn anew."""

@@ -125,11 +125,27 @@ class DriftSpec:
 
 
 @noun
+class SwapSpec:
+    """Other hot rows: after every `samples` samples, to a block's end, other rows of each feature are the most read.
+
+    lengths: `rotate` gives each feature the pooling factor of the next one then, too; `stay` leaves them. Labels follow
+    from rows as before.
+    """
+
+    samples: int
+    lengths: Literal["stay", "rotate"] = "stay"
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(_outside(self.samples, 1, 2**53, "samples of swap"))
+
+
+@noun
 class GeneratorSpec:
     """Generated data: samples first_sample to first_sample + num_samples - 1 of an endless stream that `seed` names.
 
     Two specs that differ in first_sample and num_samples alone are parts of the same stream: training and test data.
-    dense: how many dense columns there are.
+    dense: how many dense columns there are. swap: of hot rows; none keeps them.
     """
 
     num_samples: int
@@ -140,6 +156,7 @@ class GeneratorSpec:
     teacher: TeacherSpec = TeacherSpec()
     sessions: SessionSpec = SessionSpec()
     drift: DriftSpec = DriftSpec()
+    swap: SwapSpec | None = None
     label: str = "label"
 
     def __post_init__(self) -> None:

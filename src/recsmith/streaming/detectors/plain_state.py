@@ -32,6 +32,20 @@ class PlainState:
             setattr(self, name, _restored(getattr(self, name), value))
 
 
+class NamedStates(dict[str, Any]):
+    """Parts that have a state of their own, by name; parts that are no longer there are left out."""
+
+    def to_raw(self) -> Raw:
+        """The state of each."""
+        return {name: part.to_raw() for name, part in self.items()}
+
+    def from_raw(self, raw: Raw) -> None:
+        """Go on from there."""
+        for name, part in self.items():
+            if name in raw:
+                part.from_raw(raw[name])
+
+
 def _has_state(value: Any) -> bool:
     return callable(getattr(value, "to_raw", None))
 

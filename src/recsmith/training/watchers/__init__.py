@@ -15,6 +15,7 @@ METHODS = ("look", "to_raw", "from_raw", "close")
 register(KIND, "loss_guard", "recsmith.training.watchers.loss_guard:LossGuard")
 register(KIND, "capture", "recsmith.training.watchers.capture:CaptureWatcher")
 register(KIND, "function", "recsmith.training.watchers.functions:FunctionWatcher")
+register(KIND, "anomalies", "recsmith.training.watchers.anomalies:AnomalyWatcher")
 register(KIND, "plan_watch", "recsmith.training.watchers.plan_watch:WatchedPlan")
 
 

@@ -25,6 +25,11 @@ class WatchedPlan(Watcher):
         self._watch: PlanWatch | None = None
         self._done = False
 
+    @property
+    def done(self) -> bool:
+        """Whether all steps were watched."""
+        return self._done
+
     def look(self, seen: Seen) -> Wish | None:
         """Count a step; at the last one that is watched, say which plan pays."""
         job = seen.job

@@ -20,11 +20,15 @@ from recsmith.training.steps.protocol import StepOutcome
 
 @dataclass(frozen=True)
 class Seen:
-    """A step that was trained: its number, what came of it on this rank, and the job, whose state is after the step."""
+    """A step that was trained: its number, what came of it on this rank, and the job, whose state is after the step.
+
+    waited_s: seconds that this rank waited for the data of the step.
+    """
 
     step: int
     outcome: StepOutcome
     job: TrainingJob
+    waited_s: float = 0.0
 
     @property
     def loss(self) -> float:

@@ -1,0 +1,163 @@
+"""Faults of a job that counts can tell for certain, each once an episode: what broke, and the numbers that show it.
+
+Baselines are moving means of looks at which the same was well.
+"""
+
+import math
+from collections.abc import Iterator
+
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.job_sums import JobLayout, JobSums
+
+UNLIKELY = 1e-6  # chance of what is seen, were nothing broken, below which something is
+LEARN = 0.05  # weight of a look in a baseline
+LOOKS = 8  # looks that a baseline needs before it counts
+CALM = 12  # looks without a fault after which it is told again
+AGAINST = -4.5  # deviations below 0 of the correlation of predictions and labels
+JUMP = 3.0  # factor of a learning rate between two looks that no schedule has
+STEADY = 4  # looks in which it was the same before
+FEW = 5  # repeated samples that prove nothing yet
+LATE, LATE_LOOKS = 0.25, 6  # of a step that one rank makes the others wait, in the median of so many looks
+Fault = tuple[str, str, str]  # kind, of what, because
+
+
+class Causes(PlainState):
+    """Looks for faults: constant and empty features, repeated samples, flipped labels, learning rates, slow ranks."""
+
+    STATE = ("_base", "_calm", "_looks", "_against", "_repeats", "_rates", "_late")
+
+    def __init__(self, layout: JobLayout) -> None:
+        self.layout = layout
+        self._base: dict[str, float] = {}
+        self._calm: dict[str, int] = {}  # looks since a fault was last seen, by kind and subject
+        self._looks = 0
+        self._against: list[float] = []  # deviations of the last looks
+        self._repeats: list[list[float]] = []  # [checked, repeated] of the last looks
+        self._rates: dict[str, list[float]] = {}  # [rate, looks in which it was the same]
+        self._late: list[list[float]] = []  # of the last looks: which rank is late, and by which part of the step
+
+    def look(self, sums: JobSums) -> list[Fault]:
+        """Faults that this look shows, and no look short before."""
+        self._looks += 1
+        self._calm = {fault: looks + 1 for fault, looks in self._calm.items() if looks < CALM}
+        found: list[Fault] = []
+        for kind, of, because in self._faults(sums):
+            if f"{kind}:{of}" not in self._calm:
+                found.append((kind, of, because))
+            self._calm[f"{kind}:{of}"] = 0
+        return found
+
+    def broken(self, feature: str) -> bool:
+        """Whether a feature is constant or empty: its hot set then says nothing more."""
+        return any(f"{kind}:{feature}" in self._calm for kind in ("constant_feature", "empty_feature"))
+
+    def _faults(self, sums: JobSums) -> Iterator[Fault]:
+        for row, name in enumerate(self.layout.features):
+            yield from self._feature(name, sums.of_feature(row))
+        for row, name in enumerate(self.layout.dense):
+            yield from self._dense(name, sums["samples"], *sums.dense[row].tolist())
+        yield from self._repeated(sums)
+        yield from self._flipped(sums)
+        for name in ("dense", "sparse"):
+            yield from self._rate(name, sums[f"{name}_rate"])
+        yield from self._slow(sums)
+
+    def _learned(self, key: str, value: float) -> float | None:
+        """The baseline of something before this look, which is learned; None while it is not known."""
+        count = self._base.get(f"{key}/looks", 0)
+        before = self._base.get(key, value)
+        self._base[key] = before + (value - before) * max(LEARN, 1 / (count + 1))
+        self._base[f"{key}/looks"] = count + 1
+        return before if count >= LOOKS else None
+
+    def _known(self, key: str) -> float | None:
+        """The baseline of something; None while it is not known."""
+        return self._base[key] if self._base.get(f"{key}/looks", 0) >= LOOKS else None
+
+    def _feature(self, name: str, row: dict[str, float]) -> Iterator[Fault]:
+        """Whether a feature is one id alone, or has none."""
+        if not row["bags"]:
+            return
+        length, same = row["lookups"] / row["bags"], row["same"] / max(row["pairs"], 1)
+        usual = self._known(f"length:{name}")
+        if not row["lookups"] and usual is not None and math.exp(-usual * row["bags"]) < UNLIKELY:
+            yield "empty_feature", name, f"feature '{name}' has no ids any more, and had {usual:.3g} a sample before"
+            return
+        usual = self._known(f"same:{name}")
+        alike = row["pairs"] and row["same"] == row["pairs"]
+        if alike and usual is not None and usual ** row["pairs"] < UNLIKELY:
+            value = row["total"] / (row["pairs"] + 1)
+            yield "constant_feature", name, f"all ids of feature '{name}' are {value:.0f}"
+            return
+        self._learned(f"length:{name}", length)
+        if row["pairs"]:
+            self._learned(f"same:{name}", same)
+
+    def _dense(self, name: str, samples: float, total: float, squares: float) -> Iterator[Fault]:
+        """Whether a dense column is one value alone."""
+        if samples < LOOKS:
+            return
+        mean = total / samples
+        spread = max(squares / samples - mean * mean, 0.0)
+        usual = self._known(f"dense:{name}")
+        if usual and spread < UNLIKELY * usual:
+            yield "constant_dense", name, f"all values of dense column '{name}' are {mean:.4g}"
+        else:
+            self._learned(f"dense:{name}", spread)
+
+    def _repeated(self, sums: JobSums) -> Iterator[Fault]:
+        """Whether samples come again before their next epoch."""
+        self._repeats = [*self._repeats, [sums["checked"], sums["repeated"]]][-STEADY:]
+        checked, repeated = (sum(part) for part in zip(*self._repeats, strict=True))
+        share = repeated / max(checked, 1)
+        usual = self._known("repeated")
+        if repeated >= FEW and usual is not None and share > 0.02 + 10 * usual:
+            told = f"{share:.0%} of the samples that were checked have been trained on before, in this epoch"
+            yield "repeated_samples", "", f"{told}: a worker may read its data again"
+        else:
+            self._learned("repeated", share)
+
+    def _flipped(self, sums: JobSums) -> Iterator[Fault]:
+        """Whether labels oppose the predictions, which agreed with them."""
+        samples = max(sums["samples"], 1.0)
+        label, predicted = sums["label"] / samples, sums["predicted"] / samples
+        spread = (label - label * label) * (sums["predicted_2"] / samples - predicted * predicted)
+        if spread <= 1e-12:
+            return
+        together = (sums["label_predicted"] / samples - label * predicted) / math.sqrt(spread)
+        deviations = together * math.sqrt(samples)
+        self._against = [*self._against, deviations][-STEADY:]
+        usual = self._known("together")
+        several = sum(self._against) / math.sqrt(len(self._against))
+        if usual is not None and usual > 1 and min(deviations, several) < AGAINST:
+            told = f"correlation {together:.2f}, {-deviations:.0f} deviations below none"
+            yield "flipped_labels", "", f"labels oppose the predictions ({told}): they may be flipped"
+        else:
+            self._learned("together", deviations)
+
+    def _rate(self, name: str, rate: float) -> Iterator[Fault]:
+        """Whether a learning rate jumped up that was steady."""
+        before, steady = self._rates.get(name, [rate, 0])
+        if rate >= JUMP * before > 0 and steady >= STEADY:
+            told = f"the learning rate of the {'tables' if name == 'sparse' else 'dense layers'} is {rate:g}"
+            yield "learning_rate", name, f"{told}, {rate / before:.3g} times what it was"
+        self._rates[name] = [rate, steady + 1 if rate == before else 0]
+
+    def _slow(self, sums: JobSums) -> Iterator[Fault]:
+        """Whether all ranks wait for one."""
+        own, step_s = sums.ranks[:, 2].tolist(), float(sums.ranks[:, 0].max())
+        if len(own) < 2 or step_s <= 0:
+            return
+        slowest = max(range(len(own)), key=own.__getitem__)
+        others = sorted(own[:slowest] + own[slowest + 1 :])
+        late = own[slowest] - others[len(others) // 2]
+        self._late = [*self._late, [slowest, late / step_s]][-LATE_LOOKS:]
+        mine = sorted(part for rank, part in self._late if rank == slowest)
+        if len(mine) >= LATE_LOOKS - 1 and mine[len(mine) // 2] > LATE:
+            waiting = " for data" if sums.ranks[slowest, 1] > own[slowest] / 2 else ""
+            told = f"its own work{waiting} takes {own[slowest] * 1e3:.1f} ms of a step of {step_s * 1e3:.1f} ms"
+            yield (
+                "slow_rank",
+                str(slowest),
+                f"rank {slowest} is slow: {told}, that of others {others[len(others) // 2] * 1e3:.1f} ms",
+            )

@@ -1,0 +1,144 @@
+"""What the sums of a job's steps say: signals by name, alarms of detectors, and causes that can be told for certain.
+
+A look is one step in so many. Everything here is the same on every rank, since the sums are of all ranks.
+"""
+
+import math
+import statistics
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.errors import MissingExtra
+from recsmith.streaming.causes import Causes
+from recsmith.streaming.detectors.plain_state import NamedStates, PlainState
+from recsmith.streaming.hot_sets import HotSet
+from recsmith.streaming.job_sums import JobLayout, JobSums
+from recsmith.streaming.series import AlarmingSeries
+
+SIGNALS = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting", "imbalance")
+CAUSES = ("constant_feature", "empty_feature", "constant_dense", "repeated_samples", "flipped_labels", "learning_rate",
+          "slow_rank", "hot_set")  # fmt: skip
+KINDS = (*SIGNALS, *CAUSES)
+SMOOTHED = 5  # looks whose median is judged, of times: one look that was disturbed is no change
+EXPLAINED = 25  # looks in which a cause explains unusual signals: they follow from it, and are not told again
+SPIKE = {"name": "ewma", "half_life": 60.0, "warm": 25, "threshold": 10.0}
+DRIFT = {"name": "adwin", "delta": 2e-4}
+DETECTORS: dict[str, dict[str, Any]] = {
+    "loss": SPIKE, "ne": SPIKE, "gradient_norm": SPIKE, "step_s": {**SPIKE, "threshold": 12.0},
+    "waiting": {**SPIKE, "threshold": 12.0}, "calibration": {**SPIKE}, "imbalance": DRIFT,
+}  # fmt: skip
+# a signal must change by this factor, beside being unusual: less is no matter
+LEAST = {"step_s": 1.5, "waiting": 1.5, "imbalance": 1.05, "gradient_norm": 1.5, "loss": 1.02, "ne": 1.02,
+         "calibration": 1.05}  # fmt: skip
+FOLLOW = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting")  # what follows from causes
+
+
+@noun
+class Finding:
+    """Something that went wrong in a job: since which step, of which kind, of what, and what is known of it."""
+
+    step: int
+    kind: str
+    of: str
+    because: str
+
+
+class JobSignals(PlainState):
+    """Judges one look after the other.
+
+    kinds: of findings that are told. watched: features whose hot sets are watched.
+    """
+
+    STATE = ("series", "hot", "causes", "values", "_times", "_usual", "_explained", "_looks")
+
+    def __init__(
+        self, layout: JobLayout, *, kinds: tuple[str, ...] = KINDS, watched: tuple[str, ...] | None = None
+    ) -> None:
+        self.layout, self.kinds = layout, kinds
+        self.missing: str | None = None  # why hot sets and drifts are not watched
+        names = [name for name in SIGNALS if name in kinds]
+        self.series = NamedStates({name: made for name in names if (made := self._made(name)) is not None})
+        features = layout.features if watched is None else watched
+        self.hot = NamedStates(self._hot_sets(features) if "hot_set" in kinds else {})
+        self.causes = Causes(layout)
+        self.values: dict[str, float] = {}  # of the newest look, by signal
+        self._times: list[list[float]] = []
+        self._usual: dict[str, float] = {}
+        self._explained, self._looks = -EXPLAINED, 0
+
+    def relaid(self, layout: JobLayout) -> None:
+        """Go on with the same features under another plan."""
+        self.layout = self.causes.layout = layout
+
+    def _made(self, name: str) -> AlarmingSeries | None:
+        try:
+            return AlarmingSeries(DETECTORS[name], episode=EXPLAINED)
+        except MissingExtra as error:
+            self.missing = str(error)
+            return None
+
+    def _hot_sets(self, features: tuple[str, ...]) -> dict[str, HotSet]:
+        try:
+            return {name: HotSet() for name in features}
+        except MissingExtra as error:
+            self.missing = str(error)
+            return {}
+
+    def look(self, step: int, sums: JobSums) -> list[Finding]:
+        """What is wrong at a step, by the sums of all ranks; each thing once."""
+        self._looks += 1
+        found = [Finding(step=step, kind=kind, of=of, because=because) for kind, of, because in self.causes.look(sums)]
+        for name, hot in self.hot.items():
+            row = sums.of_feature(self.layout.features.index(name))
+            told = hot.judge(int(row["hits"]), int(row["ids"]))
+            if told is not None and not self.causes.broken(name):
+                found.append(Finding(step=step, kind="hot_set", of=name, because=f"{told} (feature '{name}')"))
+        if found:
+            self._explained = self._looks
+        self.values = self._signals(sums)
+        for name, series in self.series.items():
+            if (finding := self._judged(step, name, series)) is not None:
+                found.append(finding)
+        return [each for each in found if each.kind in self.kinds]
+
+    def _judged(self, step: int, name: str, series: AlarmingSeries) -> Finding | None:
+        """What a signal's detector finds unusual, unless a cause explains it or it is no matter."""
+        value = self.values.get(name)
+        if value is None or not math.isfinite(value):
+            return None
+        usual = self._usual.setdefault(name, value)
+        alarm = series.add(value)
+        self._usual[name] += 0.05 * (value - usual) if series.last <= series.threshold else 0.0
+        factor = max(value, 1e-9) / max(usual, 1e-9)
+        harmless = max(factor, 1 / factor) < LEAST[name] or (factor < 1 and name != "calibration")
+        if alarm is None or harmless or (name in FOLLOW and self._looks - self._explained < EXPLAINED):
+            return None
+        return Finding(step=step, kind=name, of="", because=f"{TEXT[name]} is {value:.4g}, and was {usual:.4g} before")
+
+    def _signals(self, sums: JobSums) -> dict[str, float]:
+        """The signals of a look by name."""
+        samples = max(sums["samples"], 1.0)
+        label, predicted = sums["label"] / samples, sums["predicted"] / samples
+        own = 0.0 if not 0 < label < 1 else -(label * math.log(label) + (1 - label) * math.log(1 - label))
+        steps, waited = sums.ranks[:, 0], sums.ranks[:, 1]
+        self._times = [*self._times, [float(steps.max()), float(waited.max())]][-SMOOTHED:]
+        step_s = statistics.median(each[0] for each in self._times)
+        waited_s = statistics.median(each[1] for each in self._times)
+        values = {
+            "loss": sums["loss"] / samples, "gradient_norm": sums["gradient"],
+            "step_s": step_s, "waiting": 0.05 + waited_s / max(step_s, 1e-9),
+        }  # fmt: skip
+        if own:
+            values |= {"ne": sums["entropy"] / samples / own, "calibration": predicted / label}
+        rows = [sum(row[0] * share[rank] for row, share in zip(sums.features.tolist(), self.layout.shares, strict=True))
+                for rank in range(self.layout.ranks)]  # fmt: skip
+        if sum(rows):
+            values["imbalance"] = max(rows) * len(rows) / sum(rows)
+        return values
+
+
+TEXT = {
+    "loss": "the loss", "ne": "the normalized entropy", "calibration": "mean prediction over mean label",
+    "gradient_norm": "the norm of the dense gradient", "step_s": "the time of a step, in seconds,",
+    "waiting": "the share of a step that waits for data", "imbalance": "most rows of a rank over the mean",
+}  # fmt: skip

@@ -1,0 +1,68 @@
+"""What `watch` of a run says: how often a job is looked at, for what, and what is done about it. Imports no torch."""
+
+from dataclasses import field
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.errors import check_rules
+from recsmith.files import decode, did_you_mean, encode
+from recsmith.streaming.job_signals import KINDS
+
+AUTO, NONE = "auto", "none"
+Action = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
+
+
+@noun
+class WatchSettings:
+    """How a job is watched.
+
+    every: steps between two looks. ids: of a feature that are looked at then, of all ranks together. kinds: of what is
+    told; all of them where none is named. features: whose hot sets are watched; all of them where none is named.
+    actions: what is done about a kind, beside telling it. cooldown: steps after an action before there is another one.
+    sketch_every: steps that go into one file of sketches; 0 writes none.
+    """
+
+    every: int = 8
+    ids: int = 256
+    kinds: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    actions: dict[str, Action] = field(default_factory=dict[str, Action])
+    cooldown: int = 1000
+    sketch_every: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check counts and kinds."""
+        check_rules(
+            *(
+                None if least <= getattr(self, name) else f"watch.{name} is {getattr(self, name)}; {least} or more"
+                for name, least in (("every", 1), ("ids", 16), ("cooldown", 1), ("sketch_every", 0))
+            ),
+            *(
+                None
+                if kind in KINDS
+                else f"watch.{where} names '{kind}'{did_you_mean(kind, list(KINDS))}; there are {', '.join(KINDS)}"
+                for where, named in (("kinds", self.kinds), ("actions", tuple(self.actions)))
+                for kind in named
+            ),
+            *(
+                f"watch.actions names '{kind}', which watch.kinds does not"
+                for kind in self.actions
+                if self.kinds and kind not in self.kinds and kind in KINDS
+            ),
+        )
+
+
+def watch_settings(watch: str | dict[str, object]) -> WatchSettings | None:
+    """The settings of a run's `watch`: auto, none, or a mapping; None where nothing is watched."""
+    if watch == NONE:
+        return None
+    if isinstance(watch, str):
+        check_rules(None if watch == AUTO else f"watch is '{watch}'; it is auto, none, or a mapping of settings")
+        return WatchSettings()
+    return decode(WatchSettings, watch, "watch")
+
+
+def watcher_spec(watch: str | dict[str, object]) -> tuple[dict[str, object], ...]:
+    """The watcher that a run's `watch` stands for, as `watchers` would name it."""
+    settings = watch_settings(watch)
+    return () if settings is None else ({"name": "anomalies", **encode(settings)},)

@@ -1,0 +1,132 @@
+"""What a rank sees of its own step: sums of predictions, ids, dense columns and times, as one vector."""
+
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torchrec.distributed.types import ShardedModule
+
+from recsmith._random import mixed
+from recsmith.data import Batch
+from recsmith.plans import Plan
+from recsmith.streaming.hot_sets import HotSet
+from recsmith.streaming.job_sums import JobLayout, JobSums
+from recsmith.training.job import TrainingJob
+from recsmith.training.watchers.protocol import Seen
+
+WORDS = 2.0**64  # different hashes
+IDS_SALT = np.uint64(0xD1B54A32D192ED03)  # so that other samples are chosen than those whose repeats are counted
+
+
+def layout_of(job: TrainingJob) -> JobLayout:
+    """The names and ranks of a job, and which part of a feature's lookups each rank makes under its plan."""
+    schema, ranks = job.source.schema, dist.get_world_size()
+    by_feature = {feature.name: table.name for table in job.plan.workload.tables for feature in table.features}
+    names = tuple(each.name for each in schema.features)
+    shares = tuple(_shares(job.plan, by_feature.get(name, name), ranks) for name in names)
+    return JobLayout(names, tuple(schema.dense), ranks, shares)
+
+
+def _shares(plan: Plan, table: str, ranks: int) -> tuple[float, ...]:
+    """The part of a table's lookups that each rank makes; of rows that are split, as if all parts were read alike."""
+    placed = next((each for each in plan.placements if each.table == table), None)
+    if placed is None or not placed.ranks or placed.sharding_type == "data_parallel":
+        return (1 / ranks,) * ranks
+    widths = placed.widths if len(placed.widths) == len(placed.ranks) else (1,) * len(placed.ranks)
+    made = [0.0] * ranks
+    for rank, width in zip(placed.ranks, widths, strict=True):
+        made[rank] += width / sum(widths)
+    return tuple(made)
+
+
+class DenseTimer:
+    """Seconds of the dense layers' forward passes on this rank: its own work, in which it waits for nobody.
+
+    On a GPU these are times of launching, which say nothing of the device, so nothing is timed there.
+    """
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self.seconds, self._begun = 0.0, 0.0
+        if device.type == "cuda":
+            return
+        sharded = {id(inner) for each in model.modules() if isinstance(each, ShardedModule) for inner in each.modules()}
+        for module in model.modules():
+            if id(module) not in sharded and not any(True for _ in module.children()):
+                module.register_forward_pre_hook(self._begin)
+                module.register_forward_hook(self._end)
+
+    def _begin(self, *_: object) -> None:
+        self._begun = time.perf_counter()
+
+    def _end(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._begun
+
+
+class RankView:
+    """One rank's view of its steps. `step` is called for each, `sums` at a look."""
+
+    def __init__(self, job: TrainingJob, layout: JobLayout, ids: int) -> None:
+        self.layout, self.rank = layout, dist.get_rank()
+        self.timer = DenseTimer(job.sharded.model, job.sharded.device)
+        whole = job.batch_size * layout.ranks
+        lengths = [each.pooling_factor or 1.0 for each in job.source.schema.features]
+        self._bounds = [min(1.0, ids / (whole * max(length, 1.0))) * WORDS for length in lengths]
+        self._parameters = [each for each in job.sharded.model.parameters() if each.requires_grad]
+        self._last = time.perf_counter()
+        self._steps: list[tuple[float, float, float]] = []  # seconds, waited, own of each since the look before
+
+    def step(self, seen: Seen) -> None:
+        """Take the times of a step."""
+        now, own = time.perf_counter(), self.timer.seconds + seen.waited_s
+        self._steps.append((now - self._last, seen.waited_s, own))
+        self._last, self.timer.seconds = now, 0.0
+
+    def sums(self, seen: Seen, samples: Batch, hot: dict[str, HotSet], sketches: Any) -> JobSums:
+        """The sums of this rank's batch. hot: sets to count, by feature. sketches: add sampled ids, where given."""
+        sums, outcome = JobSums(self.layout), seen.outcome
+        count = len(samples)
+        sums["samples"], sums["loss"] = count, seen.loss * count
+        logits = outcome.logits[:, 0].detach().double().cpu().numpy()[:count]
+        sums.add_predictions(logits, outcome.labels[:, 0].detach().double().cpu().numpy()[:count])
+        if self.rank == 0:
+            sums["gradient"] = self._gradient_norm()
+            sums["dense_rate"], sums["sparse_rate"] = rates(seen.job)
+        self._add_ids(sums, samples, hot, sketches)
+        if len(self.layout.dense) and count:
+            dense = samples.dense.astype(np.float64)
+            sums.dense[:, 0], sums.dense[:, 1] = dense.sum(0), np.einsum("bd,bd->d", dense, dense)
+        if self._steps:
+            sums.ranks[self.rank] = [statistics.median(part) for part in zip(*self._steps, strict=True)]
+        self._steps = []
+        return sums
+
+    def _add_ids(self, sums: JobSums, samples: Batch, hot: dict[str, HotSet], sketches: Any) -> None:
+        hashes = mixed(mixed(samples.sample_ids.astype(np.uint64) ^ IDS_SALT)).astype(np.float64)
+        for row, name in enumerate(self.layout.features):
+            bags = samples.ids[name]
+            sums.features[row, :2] = len(bags.values), len(bags.lengths)
+            part = bags.take(np.flatnonzero(hashes < self._bounds[row]))
+            watched = hot.get(name)
+            hits = 0 if watched is None else watched.count(part.values)
+            sums.add_ids(row, part.values, hits)
+            if watched is not None and not watched.chosen:
+                sums.features[row, 2] = 0  # nothing to judge before the set is chosen
+            if sketches is not None:
+                sketches.add(name, bags.lengths, part.values, part.lengths)
+
+    def _gradient_norm(self) -> float:
+        gradients = [each.grad for each in self._parameters if each.grad is not None]
+        if not gradients:
+            return 0.0
+        return float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in gradients])))
+
+
+def rates(job: TrainingJob) -> tuple[float, float]:
+    """The learning rates of dense layers and of tables; 0 where there are none."""
+    parts: list[tuple[str, Any]] = job.sharded.optimizer.optimizers
+    found = {name: part.param_groups[0]["lr"] for name, part in parts if part.param_groups}
+    return float(found.get("dense", 0.0)), float(found.get("sparse", found.get("copied", 0.0)))
