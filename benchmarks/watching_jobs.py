@@ -91,7 +91,8 @@ class Disturbs(Watcher):
             forward = linear.forward
             linear.forward = lambda *given: (self._sleep(), forward(*given))[1]
         if seen.step == self.rate_at:
-            for group in seen.job.sharded.optimizer.param_groups:
+            groups: Any = seen.job.sharded.optimizer.param_groups
+            for group in groups:
                 group["lr"] *= self.factor
 
     def _sleep(self) -> None:

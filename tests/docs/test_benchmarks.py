@@ -70,6 +70,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "train_kills": ("--kills", "1"),
     "train_memory": ("--quick", "-o", "memory"),
     "transfer": (*SHIPPED, "--start", "cpu", "--epochs", "1"),
+    "watching": ("false", "--batches", "2000", "--features", "1"),
     "verification": ("--visits", "3"),
 }  # fmt: skip
 MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
@@ -101,7 +102,7 @@ LEFT_OUT = {
 }
 PARTS = {"feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "optimality_cases",
          "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose", "predict_jobs",
-         "records", "thresholding_parts", "torchrec_rows", "two_networks"}  # fmt: skip
+         "records", "thresholding_parts", "torchrec_rows", "two_networks", "watching_jobs"}  # fmt: skip
 ONLY_PARSED = """
 import argparse, runpy, shlex, sys
 parse = argparse.ArgumentParser.parse_args

@@ -18,7 +18,7 @@ from recsmith.streaming.repeats import SeenSamples
 
 LAYOUT = JobLayout(("f", "g"), ("d",), 3, ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5)))
 SAMPLES = 512
-Change = Callable[[dict[str, Any]], None]
+Change = Callable[[dict[str, Any]], object]
 
 
 def look(chance: np.random.Generator, change: Change | None = None) -> JobSums:

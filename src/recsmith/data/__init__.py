@@ -7,7 +7,7 @@ from recsmith.data.criteo.source import CriteoSpec
 from recsmith.data.dataset import Dataset, DataSpec, load_spec, open_dataset, spec_from_raw, spec_to_raw
 from recsmith.data.figures import DataFigures, FeatureFigures, SessionFigures, count_figures
 from recsmith.data.generator.source import Optimum, area_under_curve, planted_optimum
-from recsmith.data.generator.spec import DriftSpec, GeneratedFeature, GeneratorSpec, SessionSpec, TeacherSpec
+from recsmith.data.generator.spec import DriftSpec, GeneratedFeature, GeneratorSpec, SessionSpec, SwapSpec, TeacherSpec
 from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import Position
 from recsmith.data.parquet.columns import ParquetFeature, ParquetSpec
@@ -17,7 +17,7 @@ from recsmith.data.write import check_folder, write_dataset
 __all__ = [
     "Batch", "Batches", "Counts", "CriteoSpec", "DataCheck", "DataFeature", "DataFigures", "DataSchema", "DataSpec",
     "Dataset", "DriftSpec", "FeatureFigures", "GeneratedFeature", "GeneratorSpec", "JaggedIds", "MovieLensSpec",
-    "Optimum", "ParquetFeature", "ParquetSpec", "Position", "SessionFigures", "SessionSpec", "TeacherSpec",
+    "Optimum", "ParquetFeature", "ParquetSpec", "Position", "SessionFigures", "SessionSpec", "SwapSpec", "TeacherSpec",
     "area_under_curve", "check_data", "check_folder", "check_spec", "count_figures", "counted_workload",
     "generator_like", "load_spec", "open_dataset", "planted_optimum", "schema_workload", "spec_from_raw",
     "spec_to_raw", "write_dataset",

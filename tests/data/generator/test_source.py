@@ -12,6 +12,7 @@ from recsmith.data import (
     GeneratedFeature,
     GeneratorSpec,
     SessionSpec,
+    SwapSpec,
     TeacherSpec,
     area_under_curve,
     open_dataset,
@@ -28,6 +29,25 @@ FEATURES = (
     GeneratedFeature(name="tags", num_embeddings=40, pooling_factor=2.5, lengths="poisson"),
 )
 SPEC = GeneratorSpec(num_samples=60_000, features=FEATURES, dense=3, seed=7)
+
+
+def test_other_rows_are_hot_after_a_swap_and_lengths_trade_places() -> None:
+    one, two = (
+        GeneratedFeature(name=name, num_embeddings=1000, zipf=1.2, pooling_factor=mean, lengths="poisson")
+        for name, mean in (("a", 2.0), ("b", 6.0))
+    )
+    spec = GeneratorSpec(num_samples=16_384, features=(one, two), swap=SwapSpec(samples=8192, lengths="rotate"))
+    samples, _ = read(spec)
+    halves = [samples.take(np.arange(first, first + 8192)) for first in (0, 8192)]
+    hot = [set(np.argsort(-np.bincount(half.ids["a"].values, minlength=1000))[:20].tolist()) for half in halves]
+    assert len(hot[0] & hot[1]) < 5
+    lengths = [half.ids[name].lengths.mean() for half in halves for name in ("a", "b")]
+    assert lengths == pytest.approx([2, 6, 6, 2], rel=0.05)
+    plain, _ = read(replace(spec, swap=None))
+    for name in ("a", "b"):
+        assert (plain.take(np.arange(8192)).ids[name].values == halves[0].ids[name].values).all()
+    with pytest.raises(UsageError, match="feature 'c' has one id in every sample; give it lengths: poisson"):
+        replace(spec, features=(one, GeneratedFeature(name="c", num_embeddings=9)))
 
 
 def read(spec: GeneratorSpec) -> tuple[Batch, Any]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.data.batch import DataFeature, DataSchema
-from recsmith.errors import check_rules
+from recsmith.errors import UsageError, check_rules
 from recsmith.workloads import AccessProfile
 from recsmith.workloads.sample import table_population
 
@@ -169,6 +169,12 @@ class GeneratorSpec:
             None if self.features else "the generator has no features; list at least one",
         )
         self.schema  # noqa: B018 (names are unique)
+        rotate = self.swap is not None and self.swap.lengths == "rotate"
+        single = next((each.name for each in self.schema.features if each.single), None)
+        if rotate and single is not None:
+            raise UsageError(
+                f"swap.lengths is rotate, and feature '{single}' has one id in every sample; give it lengths: poisson"
+            )
 
     @property
     def schema(self) -> DataSchema:
