@@ -29,6 +29,18 @@ PROBLEM = {
 }
 SEARCH = {"--planner", "--cost-model", "--iterations", "--time-limit", "--seed"}
 WORDS = {
+    "watch": {
+        "target",
+        "--follow",
+        "--until",
+        "--workload",
+        "--periods",
+        "--column",
+        "--detector",
+        "--threshold",
+        "--force",
+        "--format",
+    },
     "plan": {
         "workload",
         *PROBLEM,

@@ -1,0 +1,74 @@
+"""How a watched run does, and alarms of series: for people, and as plain data."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+
+from recsmith.files import Raw, encode
+from recsmith.reports.layout import grid, line
+from recsmith.streaming.csv_series import NamedSeries
+from recsmith.streaming.run_log import WatchedRun
+from recsmith.streaming.series import Alarm
+
+SCHEMA = "recsmith/watch/1"
+SHOWN = 20  # alarms, the newest; the log has all
+Found = Sequence[tuple[NamedSeries, tuple[Alarm, ...] | str]]
+
+
+def run_report(run: WatchedRun) -> RenderableType:
+    """What alarmed, since when, what was done, and the newest signals."""
+    state = "ended" if run.ended else "under way, or was stopped"
+    how = "watched as it trains" if run.watched else "not watched; detectors judge the lines of its log"
+    parts: list[RenderableType] = [line("run", f"{run.folder}: step {run.step:,}, {state}; {how}")]
+    values = [f"{name} {value:.4g}" for name, value in run.signals.items() if not name.startswith("hot_set/")]
+    hot = [value for name, value in run.signals.items() if name.startswith("hot_set/")]
+    if hot:
+        values.append(f"lookups of hot sets {min(hot):.0%} to {max(hot):.0%}")
+    parts.append(line("now", ", ".join(values) or "nothing was logged yet"))
+    if not run.alarms:
+        return Group(*parts, line("alarms", "none"))
+    made = grid(left=("kind", "what is known", "what was done"), right=("told at", "since"))
+    for alarm in run.alarms[-SHOWN:]:
+        made.add_row(alarm.kind, alarm.because, alarm.done or "told", f"{alarm.step:,}", f"{alarm.since:,}")
+    more = f"; the newest {SHOWN}" if len(run.alarms) > SHOWN else ""
+    return Group(*parts, line("alarms", f"{len(run.alarms)}{more}"), made)
+
+
+def run_raw(run: WatchedRun) -> Raw:
+    """The same as plain data."""
+    return {"schema": SCHEMA, **encode(run)}
+
+
+def series_report(found: Found) -> RenderableType:
+    """The alarms of each series."""
+    parts: list[RenderableType] = []
+    for series, alarms in found:
+        missing = f", {series.missing:,} empty cells left out" if series.missing else ""
+        count = f"{len(series.values):,} values{missing}"
+        if isinstance(alarms, str):
+            parts.append(line(series.name, f"{count}: {alarms}"))
+            continue
+        parts.append(line(series.name, f"{count}: {len(alarms)} alarms"))
+        made = grid(left=("at",), right=("value", "score"))
+        for alarm in alarms:
+            made.add_row(series.labels[alarm.at], f"{alarm.value:.6g}", f"{alarm.score:.3g}")
+        if alarms:
+            parts.append(made)
+    return Group(*parts)
+
+
+def series_raw(found: Found) -> Raw:
+    """The same as plain data."""
+    return {
+        "schema": SCHEMA,
+        "series": [
+            {
+                "name": series.name, "values": len(series.values), "missing": series.missing,
+                "note": alarms if isinstance(alarms, str) else None,
+                "alarms": [] if isinstance(alarms, str) else [
+                    {"at": series.labels[each.at], "value": each.value, "score": each.score} for each in alarms
+                ],
+            }
+            for series, alarms in found
+        ],
+    }  # fmt: skip

@@ -1,0 +1,77 @@
+"""Series of a CSV file: a column of numbers a series, in order of time."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+
+from recsmith._types import noun
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import did_you_mean, read_text
+
+
+@noun
+class NamedSeries:
+    """A series: its column, its values, what the first column says of each (such as its time), and empty cells."""
+
+    name: str
+    values: tuple[float, ...]
+    labels: tuple[str, ...]
+    missing: int = 0
+
+
+def read_series(source: str, columns: Iterable[str] = ()) -> tuple[NamedSeries, ...]:
+    """The series of a CSV file with a header ('-' is stdin). columns: by name; none: all that hold numbers alone.
+
+    Empty cells are left out.
+
+    Raises:
+        UsageError: a column is not there.
+        CorruptFile: a value of a named column is no finite number, a row is short, or no column holds numbers.
+    """
+    rows = list(csv.reader(io.StringIO(read_text(source))))
+    if len(rows) < 2:
+        raise CorruptFile(f"'{source}' has no rows below a header; give a CSV file with a column a series")
+    header, body = rows[0], [(number, row) for number, row in enumerate(rows[1:], 2) if row]
+    for number, row in body:
+        if len(row) != len(header):
+            raise CorruptFile(f"'{source}', line {number}: {len(row)} cells, and the header has {len(header)}")
+    strange = next((name for name in columns if name not in header), None)
+    if strange is not None:
+        raise UsageError(f"'{source}' has no column '{strange}'{did_you_mean(strange, header)}")
+    wanted = tuple(columns) or tuple(name for place, name in enumerate(header) if _holds_numbers(body, place))
+    if not wanted:
+        raise CorruptFile(f"'{source}' has no column of finite numbers alone; name one to see what is wrong")
+    return tuple(_series(source, name, header.index(name), body) for name in wanted)
+
+
+def _series(source: str, name: str, place: int, body: list[tuple[int, list[str]]]) -> NamedSeries:
+    values: list[float] = []
+    labels: list[str] = []
+    for number, row in body:
+        if not row[place].strip():
+            continue
+        value = _number(row[place])
+        if value is None:
+            raise CorruptFile(
+                f"'{source}', line {number}: '{name}' is {row[place]!r}, which is no finite number; leave the cell "
+                "empty where there is no value"
+            )
+        values.append(value)
+        labels.append(row[0] if place else str(number))
+    return NamedSeries(name=name, values=tuple(values), labels=tuple(labels), missing=len(body) - len(values))
+
+
+def _holds_numbers(body: list[tuple[int, list[str]]], place: int) -> bool:
+    """Whether a column has finite numbers alone, and at least one."""
+    cells = [row[place] for _, row in body if row[place].strip()]
+    return bool(cells) and all(_number(cell) is not None for cell in cells)
+
+
+def _number(text: str) -> float | None:
+    """The finite number of a cell; None where it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
