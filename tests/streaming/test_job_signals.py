@@ -14,7 +14,6 @@ from recsmith.streaming.causes import Causes
 from recsmith.streaming.hot_sets import HotSet, added_up, packed, unpacked
 from recsmith.streaming.job_signals import JobSignals
 from recsmith.streaming.job_sums import JobLayout, JobSums
-from recsmith.streaming.repeats import SeenSamples
 
 LAYOUT = JobLayout(("f", "g"), ("d",), 3, ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5)))
 SAMPLES = 512
@@ -158,23 +157,6 @@ def test_a_hot_set_goes_on_from_its_state_and_is_that_of_all_ranks() -> None:
             hot.from_raw(kept)
             assert hot.to_raw() == kept
     assert parts[0].usual == hot.usual
-
-
-def test_samples_that_come_again_are_counted_in_bounded_memory() -> None:
-    seen, checked, repeated = SeenSamples(most=256, far=20_000), 0, 0
-    for first in range(0, 40_000, 500):
-        ids = np.arange(first, first + 500)
-        checked, repeated = (a + b for a, b in zip((checked, repeated), seen.add(ids, 500), strict=True))
-    assert repeated == 0
-    assert checked > 256
-    again = [seen.add(np.arange(first, first + 500), 500) for first in range(30_000, 40_000, 500)]
-    assert all(checked == repeated for checked, repeated in again)
-    assert sum(repeated for _, repeated in again) > 20
-    other = SeenSamples(most=256, far=20_000)
-    other.from_raw(json.loads(json.dumps(seen.to_raw())))
-    assert other.to_raw() == seen.to_raw()
-    far = [seen.add(np.arange(first, first + 500), 500) for first in range(0, 5000, 500)]
-    assert sum(repeated for _, repeated in far) == 0  # the next epoch, not a repeat
 
 
 def test_packed_numbers_are_unpacked() -> None:

@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import grid, line
 from recsmith.streaming.csv_series import NamedSeries
-from recsmith.streaming.run_log import WatchedRun
 from recsmith.streaming.series import Alarm
+from recsmith.training.watchers.alarm_log import WatchedRun
 
 SCHEMA = "recsmith/watch/1"
 SHOWN = 20  # alarms, the newest; the log has all

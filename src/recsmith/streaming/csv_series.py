@@ -19,17 +19,23 @@ class NamedSeries:
     labels: tuple[str, ...]
     missing: int = 0
 
+    @property
+    def constant(self) -> bool:
+        """Whether all its values are the same."""
+        return len(set(self.values)) == 1
+
 
 def read_series(source: str, columns: Iterable[str] = ()) -> tuple[NamedSeries, ...]:
-    """The series of a CSV file with a header ('-' is stdin). columns: by name; none: all that hold numbers alone.
+    """The series of a CSV file with a header ('-' is stdin). columns: by name; none: all whose first value is a number.
 
     Empty cells are left out.
 
     Raises:
         UsageError: a column is not there.
-        CorruptFile: a value of a named column is no finite number, a row is short, or no column holds numbers.
+        CorruptFile: a value of a series is no finite number, a row is short, or no column holds numbers.
     """
-    rows = list(csv.reader(io.StringIO(read_text(source))))
+    columns = tuple(columns)
+    rows = _rows(source)
     if len(rows) < 2:
         raise CorruptFile(f"'{source}' has no rows below a header; give a CSV file with a column a series")
     header, body = rows[0], [(number, row) for number, row in enumerate(rows[1:], 2) if row]
@@ -39,9 +45,12 @@ def read_series(source: str, columns: Iterable[str] = ()) -> tuple[NamedSeries, 
     strange = next((name for name in columns if name not in header), None)
     if strange is not None:
         raise UsageError(f"'{source}' has no column '{strange}'{did_you_mean(strange, header)}")
-    wanted = tuple(columns) or tuple(name for place, name in enumerate(header) if _holds_numbers(body, place))
+    twin = next((name for name in header if header.count(name) > 1), None)
+    if twin is not None:
+        raise CorruptFile(f"'{source}' has several columns '{twin}'; give each a name of its own")
+    wanted = columns or tuple(name for place, name in enumerate(header) if _begins_with_a_number(body, place))
     if not wanted:
-        raise CorruptFile(f"'{source}' has no column of finite numbers alone; name one to see what is wrong")
+        raise CorruptFile(f"'{source}' has no column whose first value is a number: {', '.join(header)}")
     return tuple(_series(source, name, header.index(name), body) for name in wanted)
 
 
@@ -62,10 +71,21 @@ def _series(source: str, name: str, place: int, body: list[tuple[int, list[str]]
     return NamedSeries(name=name, values=tuple(values), labels=tuple(labels), missing=len(body) - len(values))
 
 
-def _holds_numbers(body: list[tuple[int, list[str]]], place: int) -> bool:
-    """Whether a column has finite numbers alone, and at least one."""
-    cells = [row[place] for _, row in body if row[place].strip()]
-    return bool(cells) and all(_number(cell) is not None for cell in cells)
+def _rows(source: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(io.StringIO(read_text(source)), strict=True))
+    except csv.Error as error:
+        raise CorruptFile(f"'{source}' is no CSV file: {error}") from None
+
+
+def _begins_with_a_number(body: list[tuple[int, list[str]]], place: int) -> bool:
+    """Whether the first value of a column is a number, NaN too."""
+    first = next((row[place] for _, row in body if row[place].strip()), "")
+    try:
+        float(first)
+    except ValueError:
+        return False
+    return True
 
 
 def _number(text: str) -> float | None:

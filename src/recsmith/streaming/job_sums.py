@@ -3,7 +3,6 @@
 F features, D dense columns, R ranks, n sampled ids of a feature
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,8 +74,3 @@ class JobSums:
         """Add sampled ids (n,) of a feature, of which so many are hot."""
         same = int((ids[1:] == ids[:-1]).sum()) if len(ids) else 0
         self.features[row, 2:] = (len(ids), hits, same, max(len(ids) - 1, 0), float(ids.sum(dtype=np.float64)))
-
-
-def slots(values: Sequence[float]) -> str:
-    """Figures of ranks as people read them."""
-    return ", ".join(f"{value * 1e3:.1f}" for value in values)

@@ -15,51 +15,55 @@ ALL = 2**63  # hashes are smaller
 
 
 class SeenSamples(PlainState):
-    """Counts samples that were seen before, among those whose hash is below a bound; the bound halves when it is full.
+    """Counts samples that were seen before in their epoch, among those whose hash is below a bound.
 
-    Gibbons, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries", VLDB 2001: whichever samples
-    come, those that are kept are an even choice of all different ones.
-    most: samples that are kept. far: samples between two sights of one, from which on it is no repeat but the next
-    epoch; none: there are no epochs.
+    The bound halves when more are kept than `most`. Whichever samples come, those that are kept are an even choice of
+    all different ones (Gibbons, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries", VLDB 2001).
     """
 
-    STATE = ("bound", "seen", "_packed")
+    STATE = ("bound", "checked", "repeated", "_packed")
 
-    def __init__(self, *, most: int = MOST, far: int | None = None) -> None:
-        self.most, self.far = most, far
-        self.bound, self.seen = ALL, 0  # of hashes; samples that came so far
-        self._last: dict[int, int] = {}  # when each was seen last
+    def __init__(self, *, most: int = MOST) -> None:
+        self.most = most
+        self.bound = ALL  # of hashes
+        self.checked, self.repeated = 0, 0  # samples that were looked at, and that had come before, since `take`
+        self._epochs: dict[int, int] = {}  # in which each was seen last, by hash
 
-    def add(self, sample_ids: Ints, samples: int) -> tuple[int, int]:
-        """(samples that were looked at, those of them that were seen before) of a batch (n,).
-
-        samples: of all ranks' batches together, by which the time between two sights is counted.
-        """
+    def add(self, sample_ids: Ints, epoch: int) -> None:
+        """Look at the samples (n,) of a batch."""
         hashes = (mixed(mixed(sample_ids.astype(np.uint64))) >> np.uint64(1)).astype(np.int64)
         chosen = hashes[hashes < self.bound].tolist() if self.bound < ALL else hashes.tolist()
-        last, now, far, repeats = self._last, self.seen, self.far, 0
+        epochs = self._epochs
         for each in chosen:
-            before = last.get(each)
-            repeats += before is not None and (far is None or now - before < far)
-            last[each] = now
-        self.seen += samples
-        while len(last) > self.most:
+            self.repeated += epochs.get(each) == epoch
+            epochs[each] = epoch
+        self.checked += len(chosen)
+        self._shrink()
+
+    def take(self) -> tuple[int, int]:
+        """(samples that were looked at, those of them that had come before) since the last time."""
+        found = self.checked, self.repeated
+        self.checked = self.repeated = 0
+        return found
+
+    def take_in(self, other: "SeenSamples") -> None:
+        """Become one that has seen what the other has seen too."""
+        self.bound = min(self.bound, other.bound)
+        self.checked, self.repeated = self.checked + other.checked, self.repeated + other.repeated
+        for sample, epoch in other._epochs.items():
+            self._epochs[sample] = max(epoch, self._epochs.get(sample, epoch))
+        self._epochs = {sample: epoch for sample, epoch in self._epochs.items() if sample < self.bound}
+        self._shrink()
+
+    def _shrink(self) -> None:
+        while len(self._epochs) > self.most:
             self.bound //= 2
-            self._last = last = {each: when for each, when in last.items() if each < self.bound}
-        return len(chosen), repeats
+            self._epochs = {each: epoch for each, epoch in self._epochs.items() if each < self.bound}
 
     @property
     def _packed(self) -> list[str]:
-        return [packed(np.array(list(part), np.int64)) for part in (self._last, self._last.values())]
+        return [packed(np.array(list(part), np.int64)) for part in (self._epochs, self._epochs.values())]
 
     @_packed.setter
     def _packed(self, texts: list[str]) -> None:
-        self._last = dict(zip(*(unpacked(text).tolist() for text in texts), strict=True))
-
-    def take_in(self, others: "list[SeenSamples]") -> None:
-        """Become one that has seen what others have seen too."""
-        self.bound = min([self.bound, *(each.bound for each in others)])
-        for each in others:
-            for sample, when in each._last.items():
-                self._last[sample] = max(when, self._last.get(sample, when))
-        self._last = {sample: when for sample, when in self._last.items() if sample < self.bound}
+        self._epochs = dict(zip(*(unpacked(text).tolist() for text in texts), strict=True))

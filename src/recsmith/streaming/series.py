@@ -60,8 +60,8 @@ class AlarmingSeries(PlainState):
 
 
 def find_alarms(values: Iterable[float], detector: object = "ensemble", *, threshold: float | None = None,
-                episode: int = EPISODE) -> tuple[Alarm, ...]:  # fmt: skip
-    """The alarms that a detector raises over a whole series.
+                episode: int = EPISODE, name: str = "the series") -> tuple[Alarm, ...]:  # fmt: skip
+    """The alarms that a detector raises over a whole series. name: of the series, for errors.
 
     Raises:
         UsageError: a value is not finite, or there are no more values than the detector needs to begin with.
@@ -70,7 +70,7 @@ def find_alarms(values: Iterable[float], detector: object = "ensemble", *, thres
     found = [alarm for value in values if (alarm := series.add(value)) is not None]
     if series.seen <= series.detector.warm:
         raise UsageError(
-            f"the series has {series.seen:,} values, and the detector judges none before it has seen "
+            f"{name} has {series.seen:,} values, and the detector judges none before it has seen "
             f"{series.detector.warm:,}; give a longer one, or the detector a smaller `warm`"
         )
     return tuple(found)

@@ -70,6 +70,13 @@ class RunLog:
         else:
             print(f"recsmith: {printable(progress_text(message))}", file=sys.stderr, flush=True)  # noqa: T201
 
+    def warn(self, text: str) -> None:
+        """Tell people a note, of any rank: ranks other than 0 write it to stderr, which their launcher keeps."""
+        if self.rank:
+            print(f"recsmith: rank {self.rank}: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
+        else:
+            self.say({"note": text})
+
     def _append(self, line: str) -> None:
         """Add a line, whole or not at all; where the disk refuses it, say so once: training goes on without."""
         problem, data = None, line.encode()

@@ -28,7 +28,8 @@ def seen(step: int, folder: Path, loss: float = 0.5) -> Seen:
     )  # fmt: skip
     labels = torch.from_numpy(batch.labels)
     outcome = StepOutcome(torch.tensor(loss), torch.zeros(2, 1), labels, (Place(batch, 2),))
-    job: Any = SimpleNamespace(output=folder, total_steps=None)
+    log = SimpleNamespace(warn=print, say=print)
+    job: Any = SimpleNamespace(output=folder, total_steps=None, log=log)
     return Seen(step, outcome, job)
 
 

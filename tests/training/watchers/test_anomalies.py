@@ -2,7 +2,10 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +14,16 @@ pytest.importorskip("torchrec")
 pytest.importorskip("river")
 pytest.importorskip("datasketches")
 
+import torch
+import torch.distributed as dist
+from training.watchers import contract
+from training.watchers.contract import WatcherContract
+
+from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
+from recsmith.training.watchers.anomalies import AnomalyWatcher
+from recsmith.training.watchers.protocol import Seen
 from recsmith.training.watchers.sketch_files import read_sketches
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -62,9 +73,9 @@ def test_faults_are_named_at_the_same_step_on_ranks_and_after_a_restart(tmp_path
     lines = [json.loads(line) for line in (tmp_path / "one/log.jsonl").read_text().splitlines()]
     done = [(each["what"], each["because"], each["done"]) for each in lines if each["event"] == "watcher"]
     assert done == [("save", "all ids of feature 'f0' are 0", "saved")]  # once in 200 steps
-    assert [each["action"] for each in lines if each["event"] == "alarm"] == ["save"] * 2
+    assert [each["action"] for each in lines if each["event"] == "alarm"] == ["save", None]
 
-    train(a_run(tmp_path / "cut", steps=205, ranks=2))
+    train(a_run(tmp_path / "cut", steps=205, ranks=1))
     train(a_run(tmp_path / "cut", ranks=2))
     assert alarms(tmp_path / "cut") == found
     step, sketches = read_sketches(tmp_path / "cut")
@@ -72,6 +83,80 @@ def test_faults_are_named_at_the_same_step_on_ranks_and_after_a_restart(tmp_path
     assert step == 288
     for name in ("f0", "f1"):  # of the steps after the restart, on both ranks
         assert sketches[name].bags == pytest.approx(of_one[name].bags * (288 - 205) / 96, rel=0.15)
+
+
+def test_samples_that_come_again_after_going_back_or_in_the_next_epoch_are_no_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    features = [{"name": "f0", "num_embeddings": 500}]
+    data = {"format": "generator", "num_samples": 64 * 100, "features": features, "dense": 1, "seed": 3}
+    run = a_run(tmp_path / "out", data=RunData(train=data, global_batch_size=64, epochs=3), steps=None,
+                watch={"kinds": ["repeated_samples"]}, checkpoint=Checkpointing(every=80),
+                watchers=({"name": "training.watchers.test_watchers:Asks", "wishes": {"140": "roll_back"}, "rank": 0},),
+                )  # fmt: skip
+    assert train(run)["step"] == 300
+    lines = [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
+    assert [each["what"] for each in lines if each["event"] == "watcher"] == ["roll_back"]
+    assert alarms(tmp_path / "out") == []
+
+
+class TestAnomalies(WatcherContract):
+    """Of one rank in this process."""
+
+    @pytest.fixture(autouse=True)
+    def jobs_to_look_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Jobs that have what the watcher looks at."""
+        own = not dist.is_initialized()  # a job before, of one rank in this process, may have left one
+        if own:
+            dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+        self.said = list[str]()
+        monkeypatch.setattr(contract, "seen", with_a_job(contract.seen, self.said))
+        yield
+        if own:
+            dist.destroy_process_group()
+
+    def make(self, folder: Path) -> Any:
+        """A busy one."""
+        return AnomalyWatcher(every=2, sketch_every=4)
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"version": 1}, "begins anew: its state is of version 1, not 2"),
+            ({"features": ["f7"]}, "begins anew: its state is of other features"),
+            ({"signals": {}}, "begins anew: state of JobSignals holds nothing instead of"),
+            ({"samples": [{}]}, "begins anew: state of SeenSamples holds nothing instead of"),
+        ],
+    )
+    def test_a_state_of_something_else_is_left_out_and_that_is_said(
+        self, tmp_path: Path, change: dict[str, Any], said: str
+    ) -> None:
+        watcher, other = self.make(tmp_path), self.make(tmp_path)
+        for step in range(1, 20):
+            watcher.look(contract.seen(step, tmp_path))
+        other.from_raw({**watcher.to_raw(), **change})
+        other.look(contract.seen(20, tmp_path))
+        assert [text.startswith(f"watch: {said}") for text in self.said] == [True]
+
+
+def with_a_job(seen: Any, said: list[str]) -> Any:
+    """`seen`, with one job that lasts."""
+    layer = torch.nn.Linear(1, 1)
+    schema = DataSchema(features=(DataFeature(name="f", num_embeddings=5),), dense=("d0",), labels=("label",))
+    plan = SimpleNamespace(workload=SimpleNamespace(tables=()), placements=())
+    job = SimpleNamespace(
+        total_steps=None, batch_size=2, plan=plan, source=SimpleNamespace(schema=schema, length=None),
+        sharded=SimpleNamespace(model=layer, device=torch.device("cpu"), optimizer=SimpleNamespace(optimizers=[])),
+        agreement=SimpleNamespace(group=None), run=SimpleNamespace(metrics=RunMetrics(every=4)),
+        log=SimpleNamespace(say=lambda told: said.append(told["note"]), write=lambda *_: None, show=lambda *_: None),
+    )  # fmt: skip
+
+    def made(step: int, folder: Path, loss: float = 0.5) -> Seen:
+        job.output = folder
+        return replace(seen(step, folder, loss), job=job)
+
+    return made
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

@@ -89,6 +89,24 @@ def goes_back(step: int, loss: float, samples: object) -> Wish | None:
     return Wish("roll_back", "it is step 20") if step == 20 else None
 
 
+def raises(step: int, loss: float, samples: object) -> None:
+    """A function with a mistake."""
+    raise KeyError("gone")
+
+
+def answers(step: int, loss: float, samples: object) -> str:
+    """A function whose answers are no wishes."""
+    return "stop"
+
+
+class Answers(Watcher):
+    """A watcher whose answers are no wishes."""
+
+    def look(self, seen: Seen) -> Any:
+        """Answer something else."""
+        return "stop"
+
+
 class Raises(Watcher):
     """A watcher with a mistake."""
 
@@ -203,6 +221,24 @@ def test_a_mistake_of_a_watcher_is_told_with_its_name(tmp_path: Path) -> None:
     watchers.begin({})
     with pytest.raises(RecSmithError, match=r"watcher '.*:Raises' raised KeyError: 'gone' at step 7"):
         watchers.look(seen(7, tmp_path))
+
+
+def test_an_answer_that_is_no_wish_is_told_with_its_name(tmp_path: Path) -> None:
+    watchers = Watchers(a_run(tmp_path, f"{HERE}:Answers").watched)
+    watchers.begin({})
+    with pytest.raises(RecSmithError, match=r"watcher '.*:Answers' returned str; return a Wish or None"):
+        watchers.look(seen(7, tmp_path))
+
+
+def test_training_goes_on_without_a_function_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    notes = list[str]()
+    run = a_run(tmp_path / "out", f"{HERE}:raises", f"{HERE}:answers", ranks=1, steps=5)
+    result = train(run, on_progress=lambda message: notes.append(message.get("note", "")))
+    assert result["step"] == 5
+    told = f"watcher '{HERE}:raises' raised KeyError: 'gone' at step 1; it is not called any more, and training goes on"
+    assert notes.count(told) == 1
+    assert notes.count(f"watcher '{HERE}:answers' returned str; only a Wish is heard") == 1
 
 
 def test_names_and_settings_are_checked() -> None:

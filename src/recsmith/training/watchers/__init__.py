@@ -8,6 +8,7 @@ from typing import Any
 from recsmith._components import NAME, find, make, parsed, register
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
+from recsmith.training.agreement import Wish
 
 KIND = "watcher"
 METHODS = ("look", "to_raw", "from_raw", "close")
@@ -68,7 +69,7 @@ class Watchers:
         """Let each look at a step (Seen), and keep what it asks for.
 
         Raises:
-            RecSmithError: a watcher raised something; its name is told.
+            RecSmithError: a watcher raised something, or returned what is no Wish; its name is told.
         """
         for name, watcher in self.named.items():
             if seen.step % watcher.every == 0:
@@ -79,8 +80,11 @@ class Watchers:
                 except Exception as error:
                     said = f"{type(error).__name__}: {error}"
                     raise RecSmithError(f"watcher '{name}' raised {said} at step {seen.step}; mend it") from error
-                if wish is not None:
-                    self.wishes.setdefault(wish.what, wish)
+                if wish is None:
+                    continue
+                if not isinstance(wish, Wish):
+                    raise RecSmithError(f"watcher '{name}' returned {type(wish).__name__}; return a Wish or None")
+                self.wishes.setdefault(wish.what, wish)
 
     def states(self) -> dict[str, Raw]:
         """What a checkpoint keeps, by the names of watchers."""

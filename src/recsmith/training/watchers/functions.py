@@ -11,17 +11,37 @@ from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 class FunctionWatcher(Watcher):
     """Calls a function with the step, the loss of this rank's batch and its samples as they were read.
 
-    What it returns is heard where it is a Wish. function: 'module:function'. every: steps between two calls.
+    What it returns is heard where it is a Wish. Where it raises something, that is told, it is not called any more on
+    this rank, and training goes on. function: 'module:function'. every: steps between two calls.
     """
 
     def __init__(self, *, function: str, every: int = 1) -> None:
-        self.function: Callable[[int, float, Batch], object] = load(function)
+        self.name = function
+        self.function: Callable[[int, float, Batch], object] | None = load(function)
         self.every = every
+        self._heard_nothing = False  # whether it was told that an answer was no Wish
 
     def look(self, seen: Seen) -> Wish | None:
         """Call it once for each batch of the step."""
         asked: Wish | None = None
         for place in seen.outcome.places:
-            answer = self.function(seen.step, seen.loss, expanded(place.samples))
-            asked = asked or (answer if isinstance(answer, Wish) else None)
+            answer = self._called(seen, expanded(place.samples))
+            asked = asked or answer
         return asked
+
+    def _called(self, seen: Seen, samples: Batch) -> Wish | None:
+        if self.function is None:
+            return None
+        try:
+            answer = self.function(seen.step, seen.loss, samples)
+        except Exception as error:
+            self.function = None
+            seen.job.log.warn(f"watcher '{self.name}' raised {type(error).__name__}: {error} at step {seen.step:,}; it "
+                              "is not called any more, and training goes on")  # fmt: skip
+            return None
+        if answer is None or isinstance(answer, Wish):
+            return answer
+        if not self._heard_nothing:
+            self._heard_nothing = True
+            seen.job.log.warn(f"watcher '{self.name}' returned {type(answer).__name__}; only a Wish is heard")
+        return None

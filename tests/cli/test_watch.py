@@ -1,0 +1,146 @@
+"""`recsmith watch`: what it shows of a run and of a series, the workload that it writes, and what it refuses."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torchrec")
+pytest.importorskip("datasketches")
+
+import recsmith
+from recsmith.training.watchers.sketch_files import SketchFiles
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> Path:
+    """A noisy series with one value that is far out, beside a constant one."""
+    values = np.random.default_rng(0).normal(10, 1, 1000)
+    values[900] = 40
+    path = tmp_path / "series.csv"
+    path.write_text("time,latency,still\n" + "".join(f"t{at},{value:.4f},1\n" for at, value in enumerate(values)))
+    return path
+
+
+@pytest.fixture
+def job(tmp_path: Path, tables: Path) -> Path:
+    """The folder of a job: a log with one alarm, its plan, and sketches of the ids of two ranks."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    alarm = {"event": "alarm", "step": 96, "since": 88, "kind": "hot_set", "of": "medium", "because": "another hot set",
+             "action": None}  # fmt: skip
+    events = [{"event": "watch", "step": 50, "loss": 0.25, "hot_set/medium": 0.5}, alarm]
+    (folder / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    recsmith.save_plan(recsmith.plan(tables, "h100:2", planner="cost_greedy").plan, folder / "plan.json")
+    chance = np.random.default_rng(0)
+    for rank in range(2):
+        sketches = SketchFiles(folder, rank, ("small", "medium", "large"), 100)
+        for name, length in (("small", 1), ("medium", 3), ("large", 5)):
+            lengths = np.full(100, length, np.int32)
+            sketches.add(name, lengths, chance.integers(0, 100, 100 * length), lengths)
+        sketches.write(100)
+    return folder
+
+
+def test_a_run_is_shown_as_text_and_as_data(run: Run, job: Path) -> None:
+    done = run("watch", job)
+    assert (done.code, done.err) == (0, "")
+    assert f"{job}: step 96, under way, or was stopped; watched as it trains" in " ".join(done.out.split())
+    assert "loss 0.25, lookups of hot sets 50% to 50%" in done.out
+    assert "another hot set" in done.out
+    raw = json.loads(run("watch", job, "--format", "json").out)
+    assert (raw["schema"], [each["kind"] for each in raw["alarms"]]) == ("recsmith/watch/1", ["hot_set"])
+    assert "alarms   none" in run("watch", job, "--until", 90).out
+
+
+def test_following_ends_when_the_run_does(run: Run, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(seconds: float) -> None:
+        (job / "model").mkdir()
+        (job / "model/card.json").write_text("{}")
+
+    monkeypatch.setattr("recsmith.cli.watch.time.sleep", ends)
+    done = run("watch", job, "--follow")
+    assert done.code == 0
+    assert done.out.count("another hot set") == 2
+    assert "step 96, ended" in done.out
+
+
+def test_the_workload_of_a_runs_ids_can_be_planned_from(run: Run, job: Path, tmp_path: Path) -> None:
+    target = tmp_path / "now.json"
+    done = run("watch", job, "--workload", target)
+    assert (done.code, done.out) == (0, "")
+    assert "the tables as ids read them in the steps up to 100" in done.err
+    now = recsmith.load_workload(target)
+    assert {table.name: table.features[0].pooling_factor for table in now.tables} == {
+        "small": 1,
+        "medium": 3,
+        "large": 5,
+    }
+    again = run("watch", job, "--workload", target)
+    assert again.code == 0  # a workload may be replaced by a newer one
+    plan = run("plan", target, "--cluster", "h100:2", "--planner", "cost_greedy")
+    assert plan.code == 0
+
+
+def test_series_are_judged_one_by_one(run: Run, series: Path) -> None:
+    done = run("watch", series, "--detector", "ewma")
+    assert (done.code, done.err) == (0, "")
+    assert "latency  1,000 values: 1 alarm" in done.out
+    assert "t900" in done.out
+    assert "1,000 values: constant, so nothing in it is unusual" in done.out
+    raw = json.loads(run("watch", series, "--column", "latency", "--format", "json").out)
+    assert [each["name"] for each in raw["series"]] == ["latency"]
+    assert "t900" in [each["at"] for each in raw["series"][0]["alarms"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nowhere",), "nowhere"),
+        (("RUN", "--column", "x"), "--column is of series, and"),
+        (("RUN", "--threshold", "3"), "--threshold is of series, and"),
+        (("CSV", "--follow"), "--follow is of runs, and"),
+        (("CSV", "--workload", "now.json"), "--workload is of runs, and"),
+        (("CSV", "--column", "latencies"), "no column 'latencies'; did you mean 'latency'"),
+        (("CSV", "--column", "time"), "line 2: 'time' is 't0', which is no finite number"),
+        (("CSV", "--detector", "tial"), "did you mean 'tail'"),
+        (("CSV", "--threshold", "nan"), "threshold is nan; it must be finite"),
+        (("RUN", "--workload", "RUN/plan.json"), "plan.json"),
+        (("EMPTY",), "has no log.jsonl; give the output folder of a run, or a CSV file"),
+        (("EMPTY", "--workload", "now.json"), "has no sketches; train with `watch: auto`"),
+        (("SHORT",), "series 'x' has 20 values, and the detector judges none before it has seen"),
+    ],
+)
+def test_one_sentence_for_what_is_wrong(
+    run: Run, job: Path, series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...], message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "short.csv").write_text("x\n" + "1\n2\n" * 10)
+    places = {"RUN": job, "CSV": series, "EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short.csv"}
+    named = [str(places.get(word, word)).replace("RUN/", f"{job}/") for word in words]
+    done = run("watch", *named)
+    assert done.code == 2
+    assert message in done.err.replace("\n", " ")
+    assert done.out == ""
+    assert not (tmp_path / "now.json").exists()
+
+
+def test_packages_that_are_missing_are_named(
+    run: Run, series: Path, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("river.drift", "river", "datasketches"):
+        monkeypatch.setitem(sys.modules, module, None)
+    done = run("watch", series, "--column", "latency", "--detector", "adwin")
+    assert done.code == 2
+    assert "detector adwin needs river: pip install" in done.err
+    done = run("watch", job, "--workload", job / "now.json")
+    assert done.code == 2
+    assert "sketches need datasketches: pip install" in done.err
