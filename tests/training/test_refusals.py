@@ -15,16 +15,18 @@ from recsmith.training.refusals import (
     COMPRESSION,
     CPU,
     FEED,
+    GPU,
     WEIGHTS,
     AheadOfBatches,
     Deduplicated,
-    HalfTables,
     Messages,
+    NarrowTables,
     OwnSource,
     OwnTables,
     Part,
     PlannedTables,
     Sequences,
+    SplitHalves,
     TableOptimizer,
     check_together,
     data_parts,
@@ -51,7 +53,9 @@ def placed(kind: str) -> Plan:
 PARTS: tuple[Part, ...] = (
     Deduplicated(), COMPRESSION, Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OwnTables(), OwnSource(), FEED,
     AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"), TableOptimizer("lamb"),
-    TableOptimizer("partial_rowwise_adam"), HalfTables("a"), Messages(RunComms()), Messages(RunComms(forward="int8")),
+    TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
+    NarrowTables("a", "int8"), SplitHalves(), GPU, TableOptimizer("adagrad"), Messages(RunComms()),
+    Messages(RunComms(forward="int8")),
     Messages({"name": "thresholded", "pooled": 0.125}),
     PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
 )  # fmt: skip
@@ -73,6 +77,17 @@ REFUSED = {
     ("optimizers.sparse.name: lamb", "plan: data_parallel, table_wise"),
     ("optimizers.sparse.name: partial_rowwise_adam", "plan: data_parallel, table_wise"),
     ("data_type: bf16", "a CPU"),
+    ("rows: split", "data.deduplicate"),
+    ("rows: split", "pooling: none"),
+    ("rows: split", "optimizers.sparse.name: adagrad"),
+    ("rows: split", "optimizers.sparse.name: adam"),
+    ("rows: split", "optimizers.sparse.name: lamb"),
+    ("rows: split", "optimizers.sparse.name: partial_rowwise_adam"),
+    ("rows: split", "data_type: bf16"),
+    ("rows: split", "data_type: fp16"),
+    ("rows: split", "data_type: int8"),
+    ("rows: split", "a GPU"),
+    ("rows: split", "plan: data_parallel, table_wise"),
     ("comms: int8", "plan: row_wise, table_wise"),
     ("comms: thresholded", "data.deduplicate"),
     ("comms: thresholded", "plan: row_wise, table_wise"),
@@ -112,9 +127,13 @@ def test_parts_are_found_in_a_run() -> None:
     assert placed_parts(run, plan, "cpu") == [
         CPU, TableOptimizer("lamb"), Messages(run.comms), Sequences("a", "dlrm"), PlannedTables(plan, "cpu"),
     ]  # fmt: skip
-    first, *rest = plan.workload.tables
-    half = replace(plan, workload=replace(plan.workload, tables=(replace(first, data_type="bf16"), *rest)))
-    assert HalfTables(first.name) in placed_parts(run, half, "cpu")
-    assert not [part for part in placed_parts(run, plan, "cpu") if isinstance(part, HalfTables)]
+    first, second, *rest = plan.workload.tables
+    narrow = (replace(first, data_type="bf16"), replace(second, data_type="fp16"), *rest)
+    half = replace(plan, workload=replace(plan.workload, tables=narrow))
+    found = placed_parts(replace(run, rows={"name": "split", "upper": "truncated"}), half, "cuda")
+    for part in (NarrowTables(first.name), NarrowTables(second.name, "fp16"), SplitHalves(), GPU):
+        assert part in found
+    assert not [part for part in placed_parts(run, plan, "cpu") if isinstance(part, NarrowTables)]
+    assert SplitHalves() in data_parts(replace(run, rows="split"))
     ahead = replace(run, pipeline={"name": "sparse_dist"}, data=replace(run.data, deduplicate=(("a",),)))
     assert AheadOfBatches() in data_parts(ahead)

@@ -13,7 +13,7 @@ from recsmith.plans import Placement, Plan
 from recsmith.problems import Constraints, TableRule
 from recsmith.sharding import TYPE_NAMES
 from recsmith.training.collectives import collectives_of
-from recsmith.training.refusals import COPIED, SEQUENCES_ON_CPU
+from recsmith.training.refusals import COPIED, SEQUENCES_ON_CPU, SplitHalves, row_parts
 from recsmith.training.run import Run
 from recsmith.workloads.optimizers import OPTIMIZERS
 
@@ -61,6 +61,8 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
     """
     carried = collectives_of(run.comms).sharding_types()
     rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
+    if SplitHalves() in row_parts(run):
+        rules.append(TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != COPIED)))
     if device == "cpu":
         rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in sequences]
     return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))

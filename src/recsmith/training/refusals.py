@@ -17,6 +17,7 @@ from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable, names_compo
 from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
 
 COPIED = "data_parallel"
+SPLIT_OPTIMIZERS = ("sgd", "rowwise_adagrad")  # that rows: split has
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
 AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
 
@@ -47,7 +48,7 @@ class PlainPart:
 
 COMPRESSION, FEED = PlainPart("model.compression"), PlainPart("data.feed")
 WEIGHTS, BUILT_IN_MODEL = PlainPart("weights of ids"), PlainPart("model.name of torchrec.models")
-CPU = PlainPart("a CPU")
+CPU, GPU = PlainPart("a CPU"), PlainPart("a GPU")
 BACKGROUND = PlainPart("checkpoint.background")
 
 
@@ -151,16 +152,51 @@ class TableOptimizer:
 
 
 @dataclass(frozen=True)
-class HalfTables:
-    """Tables whose weights are bf16, by the name of the first."""
+class NarrowTables:
+    """Tables whose weights are narrower than fp32: the name of the first, and its data type."""
 
     table: str
-    label: str = "data_type: bf16"
+    data_type: str = "bf16"
+
+    @property
+    def label(self) -> str:
+        """Its key and value."""
+        return f"data_type: {self.data_type}"
 
     def refuses(self, other: Any, /) -> str | None:
-        """A CPU, where FBGEMM does not look such rows up."""
-        if other is CPU:
-            return f"table '{self.table}' has data_type bf16, which FBGEMM has on GPUs alone; on CPU use fp32 or fp16"
+        """bf16 on a CPU, where FBGEMM does not look such rows up."""
+        if other is CPU and self.data_type == "bf16":
+            return (
+                f"table '{self.table}' has data_type bf16, which FBGEMM has on GPUs alone; on CPU leave it out and "
+                "write rows: split, whose lookups read bf16, or use fp16"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class SplitHalves:
+    """Tables whose weights lie in two halves of 16 bits."""
+
+    label: str = "rows: split"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Optimizers and tables that are not looked up and updated in halves, and what keeps no fp32 weights."""
+        if isinstance(other, TableOptimizer) and other.name not in SPLIT_OPTIMIZERS:
+            return f"rows: split has no form of {other.name}; use {' or '.join(SPLIT_OPTIMIZERS)}, or leave rows out"
+        if isinstance(other, NarrowTables):
+            return (
+                f"rows: split keeps weights in fp32, and table '{other.table}' has data_type {other.data_type}; leave "
+                "its data_type out, and lookups read bf16"
+            )
+        if isinstance(other, Sequences):
+            return f"table '{other.table}' has pooling none, which rows: split does not have yet; leave rows out"
+        if isinstance(other, Deduplicated):
+            return "rows: split does not take deduplicated features yet; drop data.deduplicate, or leave rows out"
+        if other is GPU:
+            return "rows: split is for CPUs; on GPUs leave rows out and give tables data_type bf16"
+        if isinstance(other, PlannedTables):
+            copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
+            return _whole_copy(min(copied)) if copied else None
         return None
 
 
@@ -237,6 +273,7 @@ def data_parts(run: Run) -> list[Part]:
         (run.data.deduplicate != "off", Deduplicated()),
         (bool(run.model.compression), COMPRESSION),
         (True, Messages(run.comms)),
+        *((True, part) for part in row_parts(run)),
         (ahead and run.data.deduplicate != "auto", AheadOfBatches()),
     ]
     return [part for present, part in found if present]
@@ -245,14 +282,21 @@ def data_parts(run: Run) -> list[Part]:
 def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
     """The parts of a run under a plan, on a kind of device."""
     sequences = sorted(table.name for table in plan.workload.tables if not table.pooled)
-    halves = sorted(table.name for table in plan.workload.tables if table.data_type == "bf16")
+    named = sorted(((table.data_type, table.name) for table in plan.workload.tables), reverse=True)
+    narrow = {kind: name for kind, name in named if kind != "fp32"}  # the first of each
     return [
-        *([CPU] if device == "cpu" else []), TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
+        CPU if device == "cpu" else GPU, TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
         *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
-        *map(HalfTables, halves[:1]),
-        *([TablesInFile()] if parsed(run.rows, "rows")[0] == "tiered" else []),
+        *(NarrowTables(name, kind) for kind, name in narrow.items()), *row_parts(run),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
+
+
+def row_parts(run: Run) -> list[Part]:
+    """Who holds the rows of a run, where that refuses anything."""
+    known: dict[str, Part] = {"tiered": TablesInFile(), "split": SplitHalves()}
+    name = parsed(run.rows, "rows")[0]
+    return [known[name]] if name in known else []
 
 
 def refusals(parts: Sequence[Part]) -> Iterator[str]:
@@ -287,6 +331,13 @@ def _fused_only(name: str, table: str) -> str:
     return (
         f"{name} is fused only, and the plan copies table {table} to every rank; "
         f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel"
+    )
+
+
+def _whole_copy(table: str) -> str:
+    return (
+        f"rows: split has no copies, and the plan copies table {table} to every rank; use a plan without "
+        "data_parallel, or leave rows out"
     )
 
 

@@ -85,13 +85,16 @@ class Saved:
             CorruptFile: the checkpoint is of another model or of another optimizer, or damaged.
         """
         saved = from_rank_0(
-            lambda: {key: list(each.shape) for key, each in CheckpointRows(self.folder / STATE).whole().items()}
+            lambda: {
+                key: [_type(each.dtype), list(each.shape)]
+                for key, each in CheckpointRows(self.folder / STATE).whole().items()
+            }
         )
         state = job.rows.state_to_load()
-        self._check_same(state, {key: tuple(shape) for key, shape in saved.items()}, run)
+        self._check_same(state, {key: (kind, tuple(shape)) for key, (kind, shape) in saved.items()}, run)
         try:
             load(state, checkpoint_id=self.folder / STATE, planner=PlainObjects())
-            self._load_hook(job, saved)
+            self._load_hook(job, {key: shape for key, (_, shape) in saved.items()})
         except CheckpointException as error:
             raise CorruptFile(
                 f"checkpoint '{self.folder}' is damaged: {first_cause(error)}; without its folder training goes on "
@@ -148,19 +151,26 @@ class Saved:
             raise CorruptFile(f"'{self.folder / name}' holds no object, as every checkpoint's does; it is damaged")
         return raw
 
-    def _check_same(self, state: dict[str, Any], there: dict[str, tuple[int, ...]], run: Run) -> None:
-        """Refuse a checkpoint whose weights or optimizer state are not those of this job."""
-        here = {key: tuple(value.size()) for key, value in flatten_state_dict(state)[0].items() if _is_tensor(value)}
+    def _check_same(self, state: dict[str, Any], there: dict[str, tuple[str, tuple[int, ...]]], run: Run) -> None:
+        """Refuse a checkpoint whose weights or optimizer state are not those of this job. there: type and shape."""
+        flat = flatten_state_dict(state)[0].items()
+        here = {key: (_type(value.dtype), tuple(value.size())) for key, value in flat if _is_tensor(value)}
         for key in sorted(here, key=lambda key: (not key.startswith("model."), key)):
             kind, _, rest = key.partition(".")
             if kind == "optimizer":
-                self._check_optimizer(key, rest.partition(".")[0], there.get(key), here[key], run)
+                shape = there[key][1] if key in there else None
+                self._check_optimizer(key, rest.partition(".")[0], shape, here[key][1], run)
             elif key not in there:
                 raise CorruptFile(f"checkpoint '{self.folder}' is of another model: it has no '{key}'; {_ADVICE}")
-            elif there[key] != here[key]:
+            elif there[key][1] != here[key][1]:
                 raise CorruptFile(
-                    f"checkpoint '{self.folder}' is of another model: '{key}' is {there[key]} there and {here[key]} "
-                    f"here; {_ADVICE}"
+                    f"checkpoint '{self.folder}' is of another model: '{key}' is {there[key][1]} there and "
+                    f"{here[key][1]} here; {_ADVICE}"
+                )
+            elif there[key][0] != here[key][0]:
+                raise CorruptFile(
+                    f"checkpoint '{self.folder}' has another precision: '{key}' is {there[key][0]} there and "
+                    f"{here[key][0]} here; give the run the precision that it was saved with, or another output folder"
                 )
 
     def _check_optimizer(self, key: str, part: str, there: Any, here: tuple[int, ...], run: Run) -> None:
@@ -188,6 +198,10 @@ def _of_rank(rank: int) -> str:
 
 
 _ADVICE = "give another output folder, or train the model that it was saved from"
+
+
+def _type(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _is_tensor(value: object) -> bool:

@@ -168,12 +168,12 @@ class Run:
     it on GPUs; prefetch_sparse_dist, which fetches cached rows too; or a component of yours. steps: after which
     training ends, instead of data.epochs. optimizers: how weights learn. comms: in which form embeddings and their
     gradients cross ranks, or a component of yours. rows: who holds the rows of tables: device, tiered (docs/tiers.md),
-    or a component of yours. checkpoint: when the state is saved; none saves nothing but the trained model. metrics:
-    what is told of training. watchers: what looks at steps and may ask for something: components, and functions of
-    yours, 'module:function', that hear of each step. watch: auto tells what goes wrong, such as a broken feed or
-    another hot set (docs/watch.md); a mapping of settings may act, too; none watches nothing. capture: folder for the
-    trace of some steps, which `recsmith predict` reads (docs/predict.md); none captures nothing. seed: from which
-    weights at the start, the order of samples and dropout follow.
+    split (docs/precision.md), or a component of yours. checkpoint: when the state is saved; none saves nothing but the
+    trained model. metrics: what is told of training. watchers: what looks at steps and may ask for something:
+    components, and functions of yours, 'module:function', that hear of each step. watch: auto tells what goes wrong,
+    such as a broken feed or another hot set (docs/watch.md); a mapping of settings may act, too; none watches nothing.
+    capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md); none captures
+    nothing. seed: from which weights at the start, the order of samples and dropout follow.
 
     A component is a name or 'module:Class', or a mapping with `name` and its settings.
     """

@@ -12,6 +12,7 @@ from recsmith._components import make, register
 ROWS = "row store"
 register(ROWS, "device", "recsmith.training.stores.device:DeviceRows")
 register(ROWS, "tiered", "recsmith.training.stores.tiered:TieredRows")
+register(ROWS, "split", "recsmith.training.stores.split:SplitRows")
 
 
 def store_of(wanted: object, model: Any, optimizer: Any) -> Any:
