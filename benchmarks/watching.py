@@ -1,63 +1,46 @@
-"""What `watch: auto` finds in jobs, how soon, how often for nothing, and what it costs.
+"""What `watch: auto` finds in jobs, how soon, how often for nothing, and whether ranks and restarts agree.
 
-python benchmarks/watching.py faults --seeds 20 -o measured     # five faults one after the other in jobs of two ranks
+python benchmarks/watching.py faults --seeds 20 -o measured     # six faults one after the other in jobs of two ranks
 python benchmarks/watching.py swap --seeds 20 -o measured       # another hot set, in jobs of one rank
-python benchmarks/watching.py false --batches 100000            # a stream of ids without a change, without a job
-python benchmarks/watching.py speed --pairs 6 -o measured       # samples/s with and without it, interleaved
-python benchmarks/watching.py replan -o measured                # what planning anew regains after lengths changed
+python benchmarks/watching.py calm --seeds 10 -o measured       # jobs of 10,000 batches in which nothing happens
+python benchmarks/watching.py alike -o measured                 # the same job on 1 and 2 ranks, and after a restart
+python benchmarks/watching.py ids --batches 100000              # streams of ids without a change, without a job
+python benchmarks/watching.py series                            # detectors on noise, shifts and spikes
 
-Jobs train on generated samples whose feed breaks in some steps (watching_jobs.py). `faults` and `swap` go on in their
+Jobs train on generated samples whose feed breaks in some steps (watching_jobs.py). Those with seeds go on in their
 folder, a file a seed. Delays are steps from the first broken one to the step at which all ranks tell it.
 """
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from watching_jobs import generator
+from watching_jobs import BATCH, generator, on_the_path, run_of, told
 
+from recsmith.streaming import AlarmingSeries
 from recsmith.streaming.hot_sets import HotSet
-from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
+from recsmith.training import Checkpointing, Run, train
+from recsmith.training.watchers.sketch_files import read_sketches
 
-BATCH = 512  # of all ranks
-FAULTS = {"zeros": [500, 560], "repeats": [700, 760], "slow_reader": [900, 960], "flipped": [1500, 1560]}
-SLOW, RATE, STEPS = [1200, 1260], 1800, 1920
+FAULTS = {"zeros": [300, 360], "repeats": [450, 510], "slow_reader": [600, 660], "flipped": [900, 960]}
+SLOW, RATE, STEPS = [750, 810], 1050, 1160
 NAMED = {  # fault: the kind by which it is to be named, and its first step
-    "a feature all zeros": ("constant_feature", 500), "a worker that repeats its window": ("repeated_samples", 700),
-    "a slow reader": ("slow_rank", 900), "a slow rank": ("slow_rank", 1200), "labels flipped": ("flipped_labels", 1500),
-    "rates 10 times too high": ("learning_rate", 1801),
+    "a feature all zeros": ("constant_feature", 300), "a worker that repeats its window": ("repeated_samples", 450),
+    "a slow reader": ("slow_rank", 600), "a slow rank": ("slow_rank", 750), "labels flipped": ("flipped_labels", 900),
+    "rates 10 times too high": ("learning_rate", 1051),
 }  # fmt: skip
-WITHIN = 100
+WITHIN, AFTER = 100, 150  # steps in which a fault is to be named, and in which alarms follow from it
+SWAP, SWAP_STEPS, SWAP_WITHIN = 1024, 1280, 200  # a multiple of the generator's blocks
+CALM_STEPS, CALM_BATCH = 10_000, 256
 
 
-def run_of(output: Path, seed: int, steps: int, *, ranks: int, faults: Any = None, disturbs: Any = None,
-           spec: Any = None, batch: int = BATCH, **fields: Any) -> Run:  # fmt: skip
-    """A job of small tables."""
-    made = spec or dict(generator(seed, samples=batch * (steps + 10)))
-    train_data = {"source": "watching_jobs:Disturbed", "generator": made, "faults": faults or {}}
-    values: dict[str, Any] = {
-        "data": RunData(train=train_data, global_batch_size=batch), "output": str(output), "steps": steps,
-        "ranks": ranks,
-        "model": RunModel(embedding_dim=8, bottom=(16,), top=(32, 16)), "checkpoint": None, "watch": "auto",
-        "watchers": ({"name": "watching_jobs:Disturbs", **disturbs},) if disturbs else (),
-    }  # fmt: skip
-    return Run(**{**values, **fields})
-
-
-def told(folder: Path, event: str = "alarm") -> list[dict[str, Any]]:
-    """Lines of a job's log."""
-    lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
-    return [line for line in lines if line["event"] == event]
-
-
-def kept(folder: Path, name: str, seeds: int, job: Any) -> Iterator[list[dict[str, Any]]]:
+def kept(folder: Path, name: str, seeds: int, job: Callable[[Path, int], Run]) -> Iterator[list[dict[str, Any]]]:
     """The alarms of a job of each seed, trained where no file has them."""
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(seeds):
@@ -66,25 +49,18 @@ def kept(folder: Path, name: str, seeds: int, job: Any) -> Iterator[list[dict[st
             with tempfile.TemporaryDirectory() as place:
                 train(job(Path(place) / "run", seed))
                 file.write_text(json.dumps(told(Path(place) / "run")))
-            print(
-                f"{name}, seed {seed}: {[(each['step'], each['kind'], each['of']) for each in told_of(file)]}",
-                flush=True,
-            )
-        yield told_of(file)
-
-
-def told_of(file: Path) -> list[dict[str, Any]]:
-    """Alarms of a file."""
-    return json.loads(file.read_text())
+        found = json.loads(file.read_text())
+        print(f"{name}, seed {seed}: {[(each['step'], each['kind'], each['of']) for each in found]}", flush=True)
+        yield found
 
 
 def faults(folder: Path, seeds: int) -> None:
     """How many seeds have each fault named, and how soon."""
-    found = list(
-        kept(folder, "faults", seeds,
-             lambda place, seed: run_of(place, seed, STEPS, ranks=2, faults=FAULTS,
-                                        disturbs={"slow": SLOW, "rate_at": RATE}))
-    )  # fmt: skip
+
+    def job(place: Path, seed: int) -> Run:
+        return run_of(place, seed, STEPS, ranks=2, faults=FAULTS, disturbs={"slow": SLOW, "rate_at": RATE})
+
+    found = list(kept(folder, "faults", seeds, job))
     print("| fault | named as | within 100 steps | steps until then | alarms of other kinds in those steps |")
     print("|---|---|---|---|---|")
     for fault, (kind, first) in NAMED.items():
@@ -95,33 +71,65 @@ def faults(folder: Path, seeds: int) -> None:
             others += sum(each["kind"] != kind for each in within)
         span = f"{min(delays)} to {max(delays)}, median {statistics.median(delays):g}" if delays else "-"
         print(f"| {fault} | `{kind}` | {len(delays)} of {seeds} | {span} | {others} |")
-    ranges = [(first, first + 250) for _, first in NAMED.values()]
+    ranges = [(first, first + AFTER) for _, first in NAMED.values()]
     free = [each for alarms in found for each in alarms if not any(a <= each["step"] <= b for a, b in ranges)]
-    print(
-        f"\nalarms beside faults, in {seeds} jobs of {STEPS:,} steps: {[(each['kind'], each['step']) for each in free]}"
-    )
+    print(f"\nalarms beside faults, in {seeds} jobs of {STEPS:,} steps: "
+          f"{[(each['kind'], each['step']) for each in free]}")  # fmt: skip
 
 
 def swap(folder: Path, seeds: int) -> None:
     """Steps until another hot set is told."""
-    after, steps = 1024, 1280  # a multiple of the generator's blocks
 
     def job(place: Path, seed: int) -> Run:
-        spec = dict(
-            generator(seed, samples=BATCH * (steps + 10), features=4, rows=100_000, swap={"samples": BATCH * after})
-        )
-        return run_of(place, seed, steps, ranks=1, spec=spec)
+        spec = dict(generator(seed, samples=BATCH * (SWAP_STEPS + 10), features=4, rows=100_000,
+                              swap={"samples": BATCH * SWAP}))  # fmt: skip
+        return run_of(place, seed, SWAP_STEPS, ranks=1, spec=spec)
 
-    found = list(kept(folder, "swap", seeds, job))
-    first = [next((each["step"] - after for each in alarms if each["kind"] == "hot_set" and each["step"] > after), None)
-             for alarms in found]  # fmt: skip
-    before = sum(each["kind"] == "hot_set" and each["step"] <= after for alarms in found for each in alarms)
+    found = [[each for each in alarms if each["kind"] == "hot_set"] for alarms in kept(folder, "swap", seeds, job)]
+    first = [next((each["step"] - SWAP for each in alarms if each["step"] > SWAP), None) for alarms in found]
+    before = sum(each["step"] <= SWAP for alarms in found for each in alarms)
     seen = [delay for delay in first if delay is not None]
-    print(f"swap after step {after}: told in {sum(d <= 200 for d in seen)} of {seeds} jobs within 200 batches "
+    soon = sum(delay <= SWAP_WITHIN for delay in seen)
+    print(f"swap after step {SWAP:,}: told in {soon} of {seeds} jobs within {SWAP_WITHIN} batches "
           f"({min(seen)} to {max(seen)} steps); {before} alarms of hot sets before it")  # fmt: skip
 
 
-def false(batches: int, features: int) -> None:
+def calm(folder: Path, seeds: int) -> None:
+    """Alarms of jobs in which nothing happens."""
+    kinds = list[str]()
+
+    def job(place: Path, seed: int) -> Run:
+        return run_of(place, seed, CALM_STEPS, ranks=1, batch=CALM_BATCH)
+
+    for alarms in kept(folder, "calm", seeds, job):
+        kinds += [each["kind"] for each in alarms]
+    print(f"{len(kinds)} alarms in {seeds * CALM_STEPS:,} batches of {seeds} jobs: {kinds}")
+
+
+def alike(folder: Path) -> None:
+    """The alarms and sketches of one job on one rank, on two, and on two with a restart."""
+    cuts = {"one rank": ((1, STEPS),), "two ranks": ((2, STEPS),), "two ranks, restarted": ((2, 603), (2, STEPS)),
+            "one rank, then two": ((1, 603), (2, STEPS))}  # fmt: skip
+    found = dict[str, list[tuple[int, str, str]]]()
+    for name, parts in cuts.items():
+        place = folder / f"alike-{name.replace(' ', '-').replace(',', '')}"
+        for ranks, steps in parts:
+            faults = {fault: at for fault, at in FAULTS.items() if fault != "slow_reader"}
+            train(run_of(place, 0, steps, ranks=ranks, faults=faults, disturbs={"rate_at": RATE},
+                         watch={"sketch_every": 480}, checkpoint=Checkpointing(every=100_000)))  # fmt: skip
+        found[name] = [(each["step"], each["kind"], each["of"]) for each in told(place)]
+        print(f"{name}: {found[name]}", flush=True)
+    whole = read_sketches(folder / "alike-one-rank")[1]
+    for name, sketch in read_sketches(folder / "alike-two-ranks")[1].items():
+        one, top = whole[name], [item for item, _ in sketch.frequent(20)]
+        share = max(abs(dict(one.frequent(256)).get(item, 0) - part) for item, part in sketch.frequent(20))
+        print(f"{name}: {one.bags:,} and {sketch.bags:,} bags, {one.sketched:,} and {sketch.sketched:,} ids sketched, "
+              f"{one.distinct:.0f} and {sketch.distinct:.0f} different; of the 20 most read "
+              f"{len({item for item, _ in one.frequent(20)} & set(top))} are the same, shares differ by up to "
+              f"{share:.4f}; median lengths {one.length(0.5)} and {sketch.length(0.5)}")  # fmt: skip
+
+
+def ids(batches: int, features: int) -> None:
     """Alarms of hot sets over streams of ids that do not change, looked at as a job does."""
     chance, rows, alarms, seconds = np.random.default_rng(0), 1_000_000, 0, 0.0
     law = np.cumsum(np.arange(1, rows + 1) ** -1.05)
@@ -129,72 +137,67 @@ def false(batches: int, features: int) -> None:
     for _ in range(features):
         hot, order = HotSet(), chance.permutation(rows)
         for _ in range(0, batches, 8):
-            ids = order[np.minimum(np.searchsorted(law, chance.random(256)), rows - 1)]
+            drawn = order[np.minimum(np.searchsorted(law, chance.random(256)), rows - 1)]
             begun = time.process_time()
-            alarms += hot.add(ids) is not None
+            alarms += hot.add(drawn) is not None
             seconds += time.process_time() - begun
     looks = features * batches // 8
     print(f"{alarms} alarms of {features} features in {batches:,} batches each; {seconds / looks * 1e6:.0f} µs a look")
 
 
-def speed(pairs: int) -> None:
-    """Samples/s with watch: auto over those without, pair by pair."""
-    ratios: list[float] = []
-    for pair in range(pairs):
-        speeds = {}
-        for watch in ("auto", "none") if pair % 2 else ("none", "auto"):
-            with tempfile.TemporaryDirectory() as place:
-                features = [{"name": f"f{i}", "num_embeddings": 100_000} for i in range(26)]
-                spec = {"num_samples": 2048 * 330, "features": features, "dense": 13, "seed": pair}
-                model = RunModel(embedding_dim=32, bottom=(256, 128), top=(512, 256))
-                train(run_of(Path(place) / "run", pair, 320, ranks=1, spec=spec, batch=2048, watch=watch, model=model,
-                             metrics=RunMetrics(every=20)))  # fmt: skip
-                lines = told(Path(place) / "run", "train")[4:]
-                speeds[watch] = statistics.median(each["samples_per_s"] for each in lines)
-        ratios.append(speeds["auto"] / speeds["none"])
-        print(
-            f"pair {pair}: {speeds['none']:,.0f} without, {speeds['auto']:,.0f} with, ratio {ratios[-1]:.3f}",
-            flush=True,
-        )
-    print(f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+LAWS = ("normal", "laplace", "lognormal")
+DETECTORS = ("ensemble", "tail", "ewma", "median_mad", {"name": "seasonal", "period": 24}, "adwin")
 
 
-def replan(folder: Path) -> None:
-    """Balance that planning anew regains after pooling factors changed: predicted, and steps of a job of two ranks."""
-    after, steps, batch = 1024, 2400, 1024
-    features = [{"name": f"f{i}", "num_embeddings": 20_000, "zipf": 1.05, "lengths": "poisson",
-                 "pooling_factor": mean} for i, mean in enumerate((40, 1, 40, 1, 1, 40))]  # fmt: skip
-    spec = {"num_samples": batch * (steps + 10), "features": features, "dense": 3, "seed": 0,
-            "swap": {"samples": batch * after, "lengths": "rotate"}}  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    for action in (None, "replan"):
-        output = folder / f"replan-{action}"
-        watch = {"actions": {} if action is None else {"hot_set": action, "imbalance": action}}
-        run = run_of(output, 0, steps, ranks=2, spec=spec, batch=batch, watch=watch, metrics=RunMetrics(every=50),
-                     model=RunModel(embedding_dim=64, bottom=(16,), top=(32, 16)),
-                     checkpoint=Checkpointing(every=100_000))  # fmt: skip
-        train(run, on_progress=lambda message: print(message["note"]) if "ALARM" in message.get("note", "") else None)
-        lines = told(output, "train")
-        mean = {name: statistics.median(each["step_s"] for each in lines if low < each["step"] <= high) * 1e3
-                for name, low, high in (("before", 300, after), ("after", 1600, steps))}  # fmt: skip
-        print(f"{action}: step {mean['before']:.1f} ms before, {mean['after']:.1f} ms after the change; "
-              f"{[(each['step'], each['what'], each['done']) for each in told(output, 'watcher')]}")  # fmt: skip
+def series(values: int = 10_000, seeds: int = 5) -> None:
+    """False alarms of each detector in noise, and values until it tells a change of so many deviations."""
+    print(
+        "| detector | " + " | ".join(f"false alarms, {law}" for law in LAWS) + " | a spike of 8 | shifts of 1 | of 3 |"
+    )
+    print("|---|" + "---|" * (len(LAWS) + 3))
+    for detector in DETECTORS:
+        calm = [
+            statistics.fmean(len(_alarms(detector, _noise(law, seed, values))) for seed in range(seeds)) for law in LAWS
+        ]
+        name = detector if isinstance(detector, str) else detector["name"]
+        found = [_found(detector, height, last) for height, last in ((8.0, 1), (1.0, 500), (3.0, 500))]
+        print(f"| `{name}` | {' | '.join(f'{each:g}' for each in calm)} | {' | '.join(found)} |", flush=True)
+
+
+def _noise(law: str, seed: int, values: int) -> Any:
+    drawn = getattr(np.random.default_rng(seed), law)(size=values)
+    return (drawn - drawn.mean()) / drawn.std()
+
+
+def _alarms(detector: object, values: Any) -> list[int]:
+    judged = AlarmingSeries(detector)
+    return [at for at, value in enumerate(values.tolist()) if judged.add(value) is not None]
+
+
+def _found(detector: object, height: float, last: int, seeds: int = 20) -> str:
+    """In how many seeds a change after 2,000 normal values is told before it ends, and after how many on average."""
+    delays = list[int]()
+    for seed in range(seeds):
+        noise = _noise("normal", seed, 2500)
+        noise[2000 : 2000 + last] += height
+        delays += [at - 2000 for at in _alarms(detector, noise) if 2000 <= at < 2000 + last][:1]
+    after = f", after {statistics.median(delays):g}" if delays and last > 1 else ""
+    return f"{len(delays)} of {seeds}{after}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("faults", "swap", "false", "speed", "replan"))
+    parser.add_argument("part", choices=("faults", "swap", "calm", "alike", "ids", "series"))
     parser.add_argument("-o", "--output", type=Path, default=Path("measured"))
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--batches", type=int, default=100_000)
-    parser.add_argument("--features", type=int, default=4)
+    parser.add_argument("--features", type=int, default=26)
     given = parser.parse_args()
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    on_the_path()
     parts = {
         "faults": lambda: faults(given.output, given.seeds), "swap": lambda: swap(given.output, given.seeds),
-        "false": lambda: false(given.batches, given.features), "speed": lambda: speed(given.pairs),
-        "replan": lambda: replan(given.output),
+        "calm": lambda: calm(given.output, given.seeds), "alike": lambda: alike(given.output),
+        "ids": lambda: ids(given.batches, given.features), "series": series,
     }  # fmt: skip
     parts[given.part]()
 

@@ -1,11 +1,14 @@
-"""Jobs that something happens to, for benchmarks/watching.py: a source that breaks, and a watcher that breaks a job.
+"""Jobs that something happens to, for benchmarks/watching*.py: a source that breaks, and watchers that break and time.
 
 A run names them as `data.train: {source: "watching_jobs:Disturbed", ...}` and `watchers: ["watching_jobs:Disturbs"]`.
 """
 
+import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +16,10 @@ import torch.distributed as dist
 
 from recsmith.data import Batch, Dataset, Position, open_dataset, spec_from_raw
 from recsmith.files import decode, encode
+from recsmith.training import Run, RunData, RunModel
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
+BATCH = 512  # of all ranks
 WINDOW = 24  # batches of the window that a worker repeats
 
 
@@ -34,14 +39,10 @@ class Disturbed:
     def batches(self, rank: int, world: int, size: int, state: Any) -> Iterator[tuple[Batch, Any]]:
         """In order, as many as the generator has."""
         step, kept = (state["step"] if state else 0), list[Batch]()
+        position = decode(Position, state["position"], "the state") if state else None
         with self.dataset.batches(
-            rank=rank,
-            world_size=world,
-            batch_size=size,
-            seed=0,
-            shuffle=False,
-            position=state and decode(Position, state["position"], "the state"),
-        ) as source:
+            rank=rank, world_size=world, batch_size=size, seed=0, shuffle=False, position=position,
+        ) as source:  # fmt: skip
             for batch in source:
                 step += 1
                 made = self._broken(batch, step, rank, kept)
@@ -100,7 +101,57 @@ class Disturbs(Watcher):
             time.sleep(self.seconds)
 
 
+class Seconds(Watcher):
+    """Writes the seconds of a step of some ranges, by rank: CPU of the thread that trains, and by the clock."""
+
+    def __init__(self, *, ranges: dict[str, list[int]]) -> None:
+        self.ranges, self.begun, self.found = ranges, dict[str, tuple[float, float]](), dict[str, Any]()
+
+    def look(self, seen: Seen) -> Wish | None:
+        """Begin at the first step of a range, write at the last."""
+        now = time.thread_time(), time.perf_counter()
+        for name, (first, last) in self.ranges.items():
+            if seen.step == first:
+                self.begun[name] = now
+            if seen.step == last:
+                cpu_s, clock_s = (
+                    (end - begin) / (last - first) for begin, end in zip(self.begun[name], now, strict=True)
+                )
+                self.found[name] = {"cpu_s": cpu_s, "clock_s": clock_s}
+                (seen.job.output / f"seconds-{dist.get_rank()}.json").write_text(json.dumps(self.found))
+
+
 def generator(seed: int, *, samples: int, features: int = 6, rows: int = 2000, **more: Any) -> Mapping[str, Any]:
     """A spec of small tables."""
     named = [{"name": f"f{i}", "num_embeddings": rows, "zipf": 1.05} for i in range(features)]
     return {"num_samples": samples, "features": named, "dense": 3, "seed": seed, **more}
+
+
+def run_of(output: Path, seed: int, steps: int, *, ranks: int, faults: Any = None, disturbs: Any = None,
+           spec: Any = None, batch: int = BATCH, **fields: Any) -> Run:  # fmt: skip
+    """A job of small tables."""
+    made = spec or dict(generator(seed, samples=batch * (steps + 10)))
+    train_data = {"source": "watching_jobs:Disturbed", "generator": made, "faults": faults or {}}
+    values: dict[str, Any] = {
+        "data": RunData(train=train_data, global_batch_size=batch), "output": str(output), "steps": steps,
+        "ranks": ranks,
+        "model": RunModel(embedding_dim=8, bottom=(16,), top=(32, 16)), "checkpoint": None, "watch": "auto",
+        "watchers": ({"name": "watching_jobs:Disturbs", **disturbs},) if disturbs else (),
+    }  # fmt: skip
+    return Run(**{**values, **fields})
+
+
+def seconds(folder: Path) -> list[dict[str, dict[str, float]]]:
+    """What `Seconds` wrote of each rank."""
+    return [json.loads(file.read_text()) for file in sorted(folder.glob("seconds-*.json"))]
+
+
+def told(folder: Path, event: str = "alarm") -> list[dict[str, Any]]:
+    """Lines of a job's log."""
+    lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    return [line for line in lines if line["event"] == event]
+
+
+def on_the_path() -> None:
+    """Let ranks find this module."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])

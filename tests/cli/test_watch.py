@@ -91,7 +91,7 @@ def test_the_workload_of_a_runs_ids_can_be_planned_from(run: Run, job: Path, tmp
 def test_series_are_judged_one_by_one(run: Run, series: Path) -> None:
     done = run("watch", series, "--detector", "ewma")
     assert (done.code, done.err) == (0, "")
-    assert "latency  1,000 values: 1 alarm" in done.out
+    assert "latency  1,000 values: 1 alarm\n" in done.out
     assert "t900" in done.out
     assert "1,000 values: constant, so nothing in it is unusual" in done.out
     raw = json.loads(run("watch", series, "--column", "latency", "--format", "json").out)
@@ -115,6 +115,7 @@ def test_series_are_judged_one_by_one(run: Run, series: Path) -> None:
         (("EMPTY",), "has no log.jsonl; give the output folder of a run, or a CSV file"),
         (("EMPTY", "--workload", "now.json"), "has no sketches; train with `watch: auto`"),
         (("SHORT",), "series 'x' has 20 values, and the detector judges none before it has seen"),
+        (("ONE",), "series 'x' has 1 values, and the detector judges none before it has seen"),
     ],
 )
 def test_one_sentence_for_what_is_wrong(
@@ -123,8 +124,10 @@ def test_one_sentence_for_what_is_wrong(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "one.csv").write_text("x\n1\n")
     (tmp_path / "short.csv").write_text("x\n" + "1\n2\n" * 10)
-    places = {"RUN": job, "CSV": series, "EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short.csv"}
+    places = {"RUN": job, "CSV": series, "EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short.csv",
+              "ONE": tmp_path / "one.csv"}  # fmt: skip
     named = [str(places.get(word, word)).replace("RUN/", f"{job}/") for word in words]
     done = run("watch", *named)
     assert done.code == 2

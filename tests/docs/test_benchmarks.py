@@ -70,7 +70,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "train_kills": ("--kills", "1"),
     "train_memory": ("--quick", "-o", "memory"),
     "transfer": (*SHIPPED, "--start", "cpu", "--epochs", "1"),
-    "watching": ("false", "--batches", "2000", "--features", "1"),
+    "watching": ("ids", "--batches", "2000", "--features", "1"),
     "verification": ("--visits", "3"),
 }  # fmt: skip
 MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
@@ -90,6 +90,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
 LEFT_OUT = {
     **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
     "tiers": "three jobs; tests/training/stores/test_tiered.py trains them small",
+    "watching_costs": "takes ten minutes of a machine on which nothing else runs",
     "watching_nab": "reads public series that are not kept here",
     **dict.fromkeys(("how_it_works_pictures", "learning_pictures", "policy_pictures"), "writes pictures of the docs"),
     **dict.fromkeys(

@@ -130,12 +130,32 @@ def test_another_hot_set_is_found_within_200_batches(seed: int) -> None:
     assert [told for _ in range(1000) if (told := hot.add(draw(chance, 0)))] == []
     told = [(number, said) for number in range(50) if (said := hot.add(draw(chance, 500_000)))]
     assert len(told) == 1
-    assert told[0][0] * 8 <= 200
+    assert told[0][0] == 2  # the third look, for the change is sudden
     assert "now" in told[0][1]
     assert not hot.chosen  # another one is chosen, and then the stream is as usual
     said = {hot.add(draw(chance, 500_000)) for _ in range(300)}
     assert said == {None}
     assert hot.chosen
+
+
+def test_single_odd_looks_and_rare_misses_are_no_other_hot_set() -> None:
+    chance, hot = np.random.default_rng(0), HotSet()
+    for number in range(1000):
+        odd = number > 100 and number % 40 < 2  # two looks in a row are far out, and no third
+        assert hot.add(draw(chance, 500_000 if odd else 0)) is None
+    few = HotSet()
+    few.choose(np.arange(256), np.ones(256, np.int64))
+    assert {few.judge(256 - (number % 90 > 80), 256) for number in range(1000)} == {None}
+
+
+def test_a_slow_change_is_found_too() -> None:
+    chance, hot = np.random.default_rng(0), HotSet()
+    hot.choose(np.arange(256), np.ones(256, np.int64))
+    shares = np.concatenate([np.full(300, 0.6), np.linspace(0.6, 0.4, 200), np.full(200, 0.4)])
+    told = [number for number, share in enumerate(shares)
+            if hot.chosen and hot.judge(int(chance.binomial(256, share)), 256)]  # fmt: skip
+    assert len(told) == 1
+    assert 300 < told[0] < 600
 
 
 def test_a_hot_set_goes_on_from_its_state_and_is_that_of_all_ranks() -> None:

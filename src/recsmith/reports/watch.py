@@ -9,6 +9,7 @@ from recsmith.reports.layout import grid, line
 from recsmith.streaming.csv_series import NamedSeries
 from recsmith.streaming.series import Alarm
 from recsmith.training.watchers.alarm_log import WatchedRun
+from recsmith.units import counted
 
 SCHEMA = "recsmith/watch/1"
 SHOWN = 20  # alarms, the newest; the log has all
@@ -44,11 +45,11 @@ def series_report(found: Found) -> RenderableType:
     parts: list[RenderableType] = []
     for series, alarms in found:
         missing = f", {series.missing:,} empty cells left out" if series.missing else ""
-        count = f"{len(series.values):,} values{missing}"
+        count = f"{counted(len(series.values), 'value')}{missing}"
         if isinstance(alarms, str):
             parts.append(line(series.name, f"{count}: {alarms}"))
             continue
-        parts.append(line(series.name, f"{count}: {len(alarms)} alarms"))
+        parts.append(line(series.name, f"{count}: {counted(len(alarms), 'alarm')}"))
         made = grid(left=("at",), right=("value", "score"))
         for alarm in alarms:
             made.add_row(series.labels[alarm.at], f"{alarm.value:.6g}", f"{alarm.score:.3g}")

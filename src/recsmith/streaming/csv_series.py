@@ -21,8 +21,8 @@ class NamedSeries:
 
     @property
     def constant(self) -> bool:
-        """Whether all its values are the same."""
-        return len(set(self.values)) == 1
+        """Whether all its values, two or more, are the same."""
+        return len(self.values) > 1 and len(set(self.values)) == 1
 
 
 def read_series(source: str, columns: Iterable[str] = ()) -> tuple[NamedSeries, ...]:

@@ -12,20 +12,24 @@ import numpy as np
 from recsmith._types import Ints
 from recsmith.errors import CorruptFile
 from recsmith.streaming.detectors.adwin import Adwin
+from recsmith.streaming.detectors.ewma import Ewma
 from recsmith.streaming.detectors.plain_state import PlainState
 
 HOT, LOOKS = 256, 64  # ids of a hot set; looks whose ids it is chosen from
 DELTA = 2e-3  # of ADWIN: chance of a false alarm that one of its tests may have
+FAR, LEAST, IN_A_ROW = 8.0, 0.1, 3  # deviations, and share of lookups, by which so many looks in a row are sudden
 
 
 class HotSet(PlainState):
-    """Which ids are hot, and ADWIN on the share of lookups that read them.
+    """Which ids are hot, and whether the share of lookups that read them changes.
 
+    ADWIN finds slow changes. A sudden one, such as a swap, is found sooner: some looks in a row are far from the moving
+    mean of the share, in robust deviations and by itself.
     On one rank: `add(ids)`. On several, each collects and counts its own ids, and all judge the sums.
     hot: ids of the set. looks: whose ids it is chosen from. After an alarm it is chosen anew.
     """
 
-    STATE = ("share", "usual", "_looks", "_detector", "_chosen", "_counts")
+    STATE = ("share", "usual", "_looks", "_detector", "_moving", "_far", "_chosen", "_counts")
 
     def __init__(self, *, hot: int = HOT, looks: int = LOOKS, delta: float = DELTA) -> None:
         self.hot, self.looks, self.delta = hot, looks, delta
@@ -35,6 +39,7 @@ class HotSet(PlainState):
     def _begin(self) -> None:
         self._looks = 0
         self._detector = Adwin(delta=self.delta, scale=1.0)
+        self._moving, self._far = Ewma(half_life=60.0, warm=16), 0  # looks in a row that are far from the mean
         self._ids: Ints | None = None  # of the hot set, sorted
         self._seen: list[tuple[Ints, Ints]] = []  # ids and counts of looks, until the set is chosen
 
@@ -74,12 +79,18 @@ class HotSet(PlainState):
         if not self.chosen or not lookups:
             return None
         self.share = hits / lookups
-        if not self._detector.score(self.share):
+        if not self._changed(self.share):
             self.usual += 0.01 * (self.share - self.usual)
             return None
         told = f"{self.usual:.0%} of lookups read the {self.hot} hottest ids, and {self.share:.0%} do now"
         self._begin()
         return told
+
+    def _changed(self, share: float) -> bool:
+        """Whether the share changed, slowly or suddenly."""
+        far = self._moving.score(share) > FAR and abs(share - self.usual) > LEAST
+        self._far = self._far + 1 if far else 0
+        return bool(self._detector.score(share)) or self._far >= IN_A_ROW
 
     def add(self, ids: Ints) -> str | None:
         """Look at some ids (n,) of one rank; what happened, where the hot set changed."""

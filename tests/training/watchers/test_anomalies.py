@@ -137,7 +137,14 @@ class TestAnomalies(WatcherContract):
             watcher.look(contract.seen(step, tmp_path))
         other.from_raw({**watcher.to_raw(), **change})
         other.look(contract.seen(20, tmp_path))
-        assert [text.startswith(f"watch: {said}") for text in self.said] == [True]
+        assert self.said.pop().startswith(f"watch: {said}")
+        assert {text.split(";")[0] for text in self.said} == {"watch: a look every 2 steps"}
+
+    def test_a_job_that_is_too_short_hears_so(self, tmp_path: Path) -> None:
+        job: Any = contract.seen(2, tmp_path).job
+        job.total_steps = 16
+        self.make(tmp_path).look(contract.seen(2, tmp_path))
+        assert self.said == ["watch: nothing can be told of 16 steps, for what is usual is known after 16; watch: none"]
 
 
 def with_a_job(seen: Any, said: list[str]) -> Any:

@@ -13,6 +13,8 @@ from recsmith.data import Batch
 from recsmith.data.deduplication import expanded
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
 from recsmith.files import Raw, did_you_mean
+from recsmith.streaming.causes import LOOKS
+from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
 from recsmith.streaming.job_signals import KINDS, Finding, JobSignals
 from recsmith.streaming.job_sums import JobLayout
 from recsmith.streaming.repeats import MOST, SeenSamples
@@ -103,8 +105,16 @@ class AnomalyWatcher(Watcher):
         if self._raw is not None and (problem := self._go_on(self._raw, layout)):
             notes.append(f"begins anew: {problem}")
         self._raw = None
-        for note in notes:
+        for note in (self._when(job.total_steps), *notes):
             job.log.say({"note": f"watch: {note}"})
+
+    def _when(self, total: int | None) -> str:
+        """From which step on something can be told."""
+        every = self.settings.every
+        first, hot = LOOKS * every, HOT_LOOKS * every
+        if total is not None and total <= first:
+            return f"nothing can be told of {total:,} steps, for what is usual is known after {first:,}; watch: none"
+        return f"a look every {every} steps; what is usual is known after {first:,} steps, of hot sets after {hot:,}"
 
     def _new_signals(self, layout: JobLayout) -> JobSignals:
         return JobSignals(layout, kinds=self.settings.kinds or KINDS, watched=self.settings.features or None)

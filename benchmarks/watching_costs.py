@@ -1,0 +1,114 @@
+"""What `watch: auto` costs a job, and what planning anew brings back after its hot tables changed.
+
+python benchmarks/watching_costs.py speed --pairs 6 -o measured     # with and without it, pair by pair
+python benchmarks/watching_costs.py replan -o measured              # balance before, after a change, and planned anew
+
+Seconds of CPU are those of the thread that trains, in which the watch works, too; reading ahead is another thread's.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+from watching_jobs import on_the_path, run_of, seconds, told
+
+import recsmith
+from recsmith.planning.simulate import price
+from recsmith.plans import load_plan
+from recsmith.streaming import live_workload
+from recsmith.training import Checkpointing, RunMetrics, RunModel, train
+from recsmith.training.watchers.sketch_files import read_sketches
+
+FIRST, LAST = 64, 384  # steps that are timed
+CHANGE, STEPS, BATCH = 768, 1472, 1024  # of the job that plans anew: step after which lengths rotate, steps, samples
+LENGTHS = (60, 20, 20, 20, 1, 1, 1, 1)  # ids a sample of its features, which move on by one feature then
+BEFORE, AFTER = [300, 700], [1000, 1400]  # steps that are measured
+
+
+def speed(folder: Path, pairs: int) -> None:
+    """Seconds of steps with watch: auto over those without, pair by pair."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = list[dict[str, float]]()
+    for pair in range(pairs):
+        file = folder / f"speed-{pair}.json"
+        if not file.exists():
+            order = ("auto", "none") if pair % 2 else ("none", "auto")
+            file.write_text(json.dumps({watch: _seconds(watch, pair) for watch in order}))
+        raw = json.loads(file.read_text())
+        rows.append({part: raw["auto"][part] / raw["none"][part] for part in ("cpu_s", "clock_s")})
+        step = raw["none"]["cpu_s"] * 1e3
+        print(f"pair {pair}: a step without takes {step:.1f} ms of CPU; with it, {rows[-1]['cpu_s'] - 1:+.2%} of CPU "
+              f"and {rows[-1]['clock_s'] - 1:+.2%} by the clock", flush=True)  # fmt: skip
+    for part, name in (("cpu_s", "CPU"), ("clock_s", "the clock")):
+        more = [row[part] - 1 for row in rows]
+        print(f"{name}: median {statistics.median(more):+.2%} ({min(more):+.2%} to {max(more):+.2%})")
+
+
+def _seconds(watch: str, seed: int) -> dict[str, float]:
+    """Of a job of one rank as large as a small DLRM."""
+    features = [{"name": f"f{i}", "num_embeddings": 100_000} for i in range(26)]
+    spec = {"num_samples": 2048 * (LAST + 10), "features": features, "dense": 13, "seed": seed}
+    model = RunModel(embedding_dim=32, bottom=(256, 128), top=(512, 256))
+    timer = {"name": "watching_jobs:Seconds", "ranges": {"all": [FIRST, LAST]}}
+    with tempfile.TemporaryDirectory() as place:
+        output = Path(place) / "run"
+        train(run_of(output, seed, LAST, ranks=1, spec=spec, batch=2048, watch=watch, model=model, watchers=(timer,),
+                     metrics=RunMetrics(every=64)))  # fmt: skip
+        return seconds(output)[0]["all"]
+
+
+def replan(folder: Path) -> None:
+    """Balance that planning anew regains after pooling factors changed: predicted, and steps of a job of two ranks."""
+    features = [{"name": f"f{i}", "num_embeddings": 20_000, "zipf": 1.05, "lengths": "poisson",
+                 "pooling_factor": mean} for i, mean in enumerate(LENGTHS)]  # fmt: skip
+    spec = {"num_samples": BATCH * (STEPS + 10), "features": features, "dense": 3, "seed": 0,
+            "swap": {"samples": BATCH * CHANGE, "lengths": "rotate"}}  # fmt: skip
+    timer = {"name": "watching_jobs:Seconds", "ranges": {"before": BEFORE, "after": AFTER}}
+    folder.mkdir(parents=True, exist_ok=True)
+    for action in (None, "replan"):
+        output = folder / f"replan-{action}"
+        watch = {"actions": {} if action is None else {"hot_set": action, "imbalance": action}, "sketch_every": 400}
+        if not (output / "model").exists():
+            train(run_of(output, 0, STEPS, ranks=2, spec=spec, batch=BATCH, watch=watch, metrics=RunMetrics(every=50),
+                         model=RunModel(embedding_dim=256, bottom=(16,), top=(32, 16)), watchers=(timer,),
+                         checkpoint=Checkpointing(every=100_000)))  # fmt: skip
+        _show(output, str(action))
+    stayed, moved = (load_plan(folder / f"replan-{action}" / "plan.json") for action in (None, "replan"))
+    now = live_workload(stayed.workload, read_sketches(folder / "replan-None")[1])
+    best = recsmith.plan(now, stayed.cluster).plan
+    costs = {name: price(now, stayed.cluster, plan.placements).cost.total_s
+             for name, plan in (("stayed", stayed), ("planned anew", moved), ("best", best))}  # fmt: skip
+    lost = costs["stayed"] - costs["best"]
+    print(f"predicted steps under the ids of now: {({name: f'{cost * 1e3:.3f} ms' for name, cost in costs.items()})}; "
+          f"regained {(costs['stayed'] - costs['planned anew']) / lost:.0%} of what was lost")  # fmt: skip
+
+
+def _show(output: Path, action: str) -> None:
+    """Steps and imbalance before and after the change."""
+    signals, ranks = told(output, "watch"), seconds(output)
+    for name, (low, high) in (("before", BEFORE), ("after", AFTER)):
+        rows = statistics.median(each["imbalance"] for each in signals if low < each["step"] <= high)
+        cpu, clock = ([rank[name][part] * 1e3 for rank in ranks] for part in ("cpu_s", "clock_s"))
+        print(f"{action}, {name} the change: most rows of a rank over the mean {rows:.3f}; CPU of a step "
+              f"{' and '.join(f'{each:.1f}' for each in cpu)} ms; by the clock {clock[0]:.1f} ms")  # fmt: skip
+    print(f"  alarms {[(each['step'], each['kind'], each['of']) for each in told(output)]}")
+    print(f"  done {[(each['step'], each['what'], each['done']) for each in told(output, 'watcher')]}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("speed", "replan"))
+    parser.add_argument("-o", "--output", type=Path, default=Path("measured"))
+    parser.add_argument("--pairs", type=int, default=6)
+    given = parser.parse_args()
+    on_the_path()
+    if given.part == "speed":
+        speed(given.output, given.pairs)
+    else:
+        replan(given.output)
+
+
+if __name__ == "__main__":
+    main()
