@@ -33,6 +33,7 @@ WORDS = {
         "target",
         "--follow",
         "--until",
+        "--ids",
         "--workload",
         "--periods",
         "--column",

@@ -88,6 +88,23 @@ def test_the_workload_of_a_runs_ids_can_be_planned_from(run: Run, job: Path, tmp
     assert plan.code == 0
 
 
+def test_what_the_ids_look_like_is_shown(run: Run, job: Path) -> None:
+    (small, medium, _) = json.loads(run("watch", job, "--ids", "--format", "json").out)["ids"]
+    assert (small["feature"], small["lookups"], small["sketched"], small["new_share"]) == ("small", 200, 200, None)
+    assert medium["lengths"] == [3, 3]
+    assert medium["different"] == pytest.approx(95, abs=6)  # of 100, in 600 lookups
+    assert 0.2 <= medium["top_share"] <= 0.5
+    later = SketchFiles(job, 0, ("small",), 100)
+    for first, name in ((0, "small"), (1000, "small")):
+        later.add(name, np.full(100, 1, np.int32), np.arange(first, first + 100), np.full(100, 1, np.int32))
+    later.write(200)
+    done = run("watch", job, "--ids")
+    assert done.code == 0
+    assert f"{job}: the steps up to 200" in " ".join(done.out.split())
+    (row,) = json.loads(run("watch", job, "--ids", "--format", "json").out)["ids"]
+    assert row["new_share"] == pytest.approx(0.5, abs=0.1)  # 100 of 200 lookups read ids that were not read before
+
+
 def test_series_are_judged_one_by_one(run: Run, series: Path) -> None:
     done = run("watch", series, "--detector", "ewma")
     assert (done.code, done.err) == (0, "")
@@ -106,6 +123,8 @@ def test_series_are_judged_one_by_one(run: Run, series: Path) -> None:
         (("RUN", "--column", "x"), "--column is of series, and"),
         (("RUN", "--threshold", "3"), "--threshold is of series, and"),
         (("CSV", "--follow"), "--follow is of runs, and"),
+        (("CSV", "--ids"), "--ids is of runs, and"),
+        (("EMPTY", "--ids"), "has no sketches; train with `watch: auto`"),
         (("CSV", "--workload", "now.json"), "--workload is of runs, and"),
         (("CSV", "--column", "latencies"), "no column 'latencies'; did you mean 'latency'"),
         (("CSV", "--column", "time"), "line 2: 'time' is 't0', which is no finite number"),

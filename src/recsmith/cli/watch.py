@@ -11,7 +11,7 @@ from recsmith.cli.options import force_option, format_option
 from recsmith.cli.printing import is_watched, note, print_as
 
 LOOK_S = 2.0  # between two looks of --follow
-OF_RUNS = ("follow", "until", "workload", "periods", "force")
+OF_RUNS = ("follow", "until", "ids", "workload", "periods", "force")
 OF_SERIES = ("columns", "detector", "threshold")
 
 
@@ -19,9 +19,10 @@ OF_SERIES = ("columns", "detector", "threshold")
 @click.argument("target")
 @click.option("--follow", is_flag=True, help="Look again every 2 s, until the run ends or Ctrl-C.")
 @click.option("--until", type=click.IntRange(min=0), metavar="STEP", help="Show a run as it was after this step.")
+@click.option("--ids", is_flag=True, help="Show what the ids of a run's features look like now, by its sketches.")
 @click.option("--workload", metavar="FILE", help="Write the workload that a run's ids make now, for planners.")
 @click.option("--periods", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-              help="Of sketches that --workload takes together, the newest.")  # fmt: skip
+              help="Of sketches that --workload and --ids take together, the newest.")  # fmt: skip
 @click.option("--column", "columns", multiple=True, metavar="NAME",
               help="Of a CSV file; may be given more than once (default: all that begin with a number).")  # fmt: skip
 @click.option("--detector", default="ensemble", show_default=True, metavar="NAME",
@@ -39,6 +40,7 @@ def watch_command(context: click.Context, target: str, format_: str, **options: 
     \b
     recsmith watch runs/first --follow
     recsmith watch runs/first --until 20000
+    recsmith watch runs/first --ids
     recsmith watch runs/first --workload now.json
     recsmith watch series.csv --column latency --detector tail
     """
@@ -46,6 +48,8 @@ def watch_command(context: click.Context, target: str, format_: str, **options: 
     _check_options(context, target, OF_SERIES if is_run else OF_RUNS, "series" if is_run else "runs")
     if not is_run:
         _show_series(target, options["columns"], options["detector"], options["threshold"], format_)
+    elif options["ids"]:
+        _show_ids(target, options["periods"], format_)
     elif options["workload"] is not None:
         _write_workload(target, options["workload"], options["periods"], force=options["force"])
     else:
@@ -89,6 +93,15 @@ def _show_series(source: str, columns: tuple[str, ...], detector: str, threshold
         for each in read_series(source, columns)
     ]  # fmt: skip
     print_as(format_, lambda: series_report(found), lambda: series_raw(found))
+
+
+def _show_ids(folder: str, periods: int, format_: str) -> None:
+    from recsmith.reports.watch import ids_raw, ids_report
+    from recsmith.training.watchers.sketch_files import read_sketches
+
+    step, now = read_sketches(Path(folder), periods)
+    _, before = read_sketches(Path(folder), periods, before=periods)
+    print_as(format_, lambda: ids_report(folder, step, now, before), lambda: ids_raw(step, now, before))
 
 
 def _write_workload(folder: str, target: str, periods: int, *, force: bool) -> None:

@@ -1,6 +1,7 @@
 """How a watched run does, and alarms of series: for people, and as plain data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 
@@ -8,11 +9,14 @@ from recsmith.files import Raw, encode
 from recsmith.reports.layout import grid, line
 from recsmith.streaming.csv_series import NamedSeries
 from recsmith.streaming.series import Alarm
+from recsmith.streaming.sketches import IdSketch
 from recsmith.training.watchers.alarm_log import WatchedRun
 from recsmith.units import counted
 
 SCHEMA = "recsmith/watch/1"
+TOP = 20  # ids of a feature whose share of lookups is shown
 SHOWN = 20  # alarms, the newest; the log has all
+Sketches = Mapping[str, IdSketch]
 Found = Sequence[tuple[NamedSeries, tuple[Alarm, ...] | str]]
 
 
@@ -38,6 +42,38 @@ def run_report(run: WatchedRun) -> RenderableType:
 def run_raw(run: WatchedRun) -> Raw:
     """The same as plain data."""
     return {"schema": SCHEMA, **encode(run)}
+
+
+def _ids(now: Sketches, before: Sketches) -> list[dict[str, Any]]:
+    """What the ids of each feature look like; new: of the ids that are read, against those of the time before."""
+    return [
+        {
+            "feature": name, "lookups": each.lookups, "sketched": each.sketched, "different": round(each.distinct),
+            "new_share": each.new_share(before[name]) if name in before else None,
+            "top_share": sum(share for _, share in each.frequent(TOP)),
+            "top": each.frequent(1)[0][0] if each.sketched else None,
+            "lengths": [each.length(rank) for rank in (0.5, 0.99)],
+        }
+        for name, each in now.items()
+    ]  # fmt: skip
+
+
+def ids_report(folder: str, step: int, now: Sketches, before: Sketches) -> RenderableType:
+    """The ids of each feature in the steps up to one, by sketches of some of them."""
+    made = grid(
+        left=("feature",),
+        right=("lookups", "sketched", "different", "new", f"{TOP} most read", "the most", "median bag", "99th %"),
+    )
+    for each in _ids(now, before):
+        new = "" if each["new_share"] is None else f"{each['new_share']:.1%}"
+        made.add_row(each["feature"], f"{each['lookups']:,}", f"{each['sketched']:,}", f"{each['different']:,}", new,
+                     f"{each['top_share']:.1%}", str(each["top"]), *map(str, each["lengths"]))  # fmt: skip
+    return Group(line("ids", f"{folder}: the steps up to {step:,}"), made)
+
+
+def ids_raw(step: int, now: Sketches, before: Sketches) -> Raw:
+    """The same as plain data."""
+    return {"schema": SCHEMA, "step": step, "ids": _ids(now, before)}
 
 
 def series_report(found: Found) -> RenderableType:

@@ -8,7 +8,6 @@ from typing import Any
 from recsmith._components import NAME, find, make, parsed, register
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
-from recsmith.training.agreement import Wish
 
 KIND = "watcher"
 METHODS = ("look", "to_raw", "from_raw", "close")
@@ -82,9 +81,10 @@ class Watchers:
                     raise RecSmithError(f"watcher '{name}' raised {said} at step {seen.step}; mend it") from error
                 if wish is None:
                     continue
-                if not isinstance(wish, Wish):
+                what = getattr(wish, "what", None)
+                if not isinstance(what, str):
                     raise RecSmithError(f"watcher '{name}' returned {type(wish).__name__}; return a Wish or None")
-                self.wishes.setdefault(wish.what, wish)
+                self.wishes.setdefault(what, wish)
 
     def states(self) -> dict[str, Raw]:
         """What a checkpoint keeps, by the names of watchers."""

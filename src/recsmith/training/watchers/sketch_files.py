@@ -45,29 +45,39 @@ class SketchFiles:
             file.unlink(missing_ok=True)
 
 
-def read_sketches(output: Path, periods: int = 1) -> tuple[int, dict[str, IdSketch]]:
-    """(last step, sketches by feature) of a run: of all its ranks and the newest periods together.
+def read_sketches(output: Path, periods: int = 1, before: int = 0) -> tuple[int, dict[str, IdSketch]]:
+    """(last step, sketches by feature) of a run: of all its ranks and some periods together.
+
+    periods: how many, the newest; fewer where there are not so many. before: of the newest ones that are left out.
 
     Raises:
         UsageError: the run has written none.
         CorruptFile: a file is damaged.
     """
-    folder = output / FOLDER
-    found = sorted((int(m[1]), file) for file in folder.glob("ids-*.json") if (m := NAME.fullmatch(file.name)))
-    if not found:
-        raise UsageError(f"'{output}' has no sketches; train with `watch: auto`, and wait for watch.sketch_every steps")
-    steps = sorted({step for step, _ in found})[-periods:]
+    files = _files(output)
+    steps = sorted({step for step, _ in files})
+    steps = steps[: len(steps) - before][-periods:]
     merged: dict[str, IdSketch] = {}
-    for step, file in found:
-        if step not in steps:
-            continue
-        raw = parse_json(read_text(str(file)), str(file))
-        if not isinstance(raw, dict):
-            raise CorruptFile(f"'{file}' holds no sketches; it is damaged: remove it")
-        for name, each in raw.items():
-            sketch = IdSketch.from_raw(each, f"'{file}', feature '{name}'")
+    for step, file in files:
+        for name, sketch in _read(file) if step in steps else ():
             if name in merged:
                 merged[name].merge(sketch)
             else:
                 merged[name] = sketch
-    return steps[-1], merged
+    return (steps[-1] if steps else 0), merged
+
+
+def _files(output: Path) -> list[tuple[int, Path]]:
+    """(step, file) of each file of sketches."""
+    named = ((NAME.fullmatch(file.name), file) for file in (output / FOLDER).glob("ids-*.json"))
+    found = sorted((int(match[1]), file) for match, file in named if match)
+    if not found:
+        raise UsageError(f"'{output}' has no sketches; train with `watch: auto`, and wait for watch.sketch_every steps")
+    return found
+
+
+def _read(file: Path) -> list[tuple[str, IdSketch]]:
+    raw = parse_json(read_text(str(file)), str(file))
+    if not isinstance(raw, dict):
+        raise CorruptFile(f"'{file}' holds no sketches; it is damaged: remove it")
+    return [(name, IdSketch.from_raw(each, f"'{file}', feature '{name}'")) for name, each in raw.items()]
