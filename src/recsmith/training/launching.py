@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from recsmith.plans import Plan, load_plan
 from recsmith.training.log import starting_lines
 from recsmith.training.prerequisites import check_run, own_modules
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
+from recsmith.training.watchers.anomaly_settings import watch_settings
 from recsmith.units import format_size, format_time
 
 LOOP = "recsmith.training.loop:train_on_rank"
@@ -205,6 +206,7 @@ def _described(made: Run) -> list[str]:
     plan = with_collections(plan_here(parts, ranks, ranks), made, parts.task)
     check_together(placed_parts(made, plan, device_type()))
     needed = [shards + base for shards, base in predicted_bytes(plan)]
+    steps = made.steps or parts.source.steps(made.data.batch_sizes(ranks), ranks)
     step, size = simulate(plan).cost.total_s, _checkpoint_bytes(plan, parts.parameters)
     return [
         *starting_lines(made, plan, parameters=parts.parameters, samples=parts.source.length),
@@ -218,7 +220,17 @@ def _described(made: Run) -> list[str]:
            if made.checkpoint else "no checkpoints, ")
         + "model; nothing is downloaded",
         *parts.source.notes(made.data.batch_sizes(ranks), ranks, None),
+        *_watched(made, parts.source.schema.feature_names, steps),
     ]  # fmt: skip
+
+
+def _watched(made: Run, features: Sequence[str], steps: int | None) -> list[str]:
+    """From when on `watch` could tell something."""
+    settings = watch_settings(made.watch)
+    if settings is None:
+        return []
+    settings.check_features(features)
+    return [f"watch: {settings.told_from(steps)}"]
 
 
 def _checkpoint_bytes(plan: Plan, parameters: int) -> int:

@@ -22,6 +22,7 @@ from training.watchers.contract import WatcherContract
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
+from recsmith.training.launching import dry_run
 from recsmith.training.watchers.anomalies import AnomalyWatcher
 from recsmith.training.watchers.protocol import Seen
 from recsmith.training.watchers.sketch_files import read_sketches
@@ -180,8 +181,12 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
             a_run(tmp_path, watch=watch)
     with pytest.raises(UsageError, match=r"plan is the file 'p.json'.* write plan: auto"):
         a_run(tmp_path, watch={"actions": {"hot_set": "replan"}}, plan="p.json")
-    with pytest.raises(UsageError, match=r"watch.features names 'f9', which the data does not have"):
-        train(a_run(tmp_path / "out", watch={"features": ["f9"]}))
+    for start in (train, dry_run):
+        with pytest.raises(UsageError, match=r"watch.features names 'f9', which the data does not have"):
+            start(a_run(tmp_path / "out", watch={"features": ["f9"]}))
+    assert "watch: a look every 4 steps; what is usual is known after 32 steps, of hot sets after 256" in dry_run(
+        a_run(tmp_path / "out", watch={"every": 4})
+    )
 
 
 def test_a_watch_without_its_packages_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,8 @@ import torch.distributed as dist
 
 from recsmith.data import Batch
 from recsmith.data.deduplication import expanded
-from recsmith.errors import CorruptFile, MissingExtra, UsageError
-from recsmith.files import Raw, did_you_mean
-from recsmith.streaming.causes import LOOKS
-from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
+from recsmith.errors import CorruptFile, MissingExtra
+from recsmith.files import Raw
 from recsmith.streaming.job_signals import KINDS, Finding, JobSignals
 from recsmith.streaming.job_sums import JobLayout
 from recsmith.streaming.repeats import MOST, SeenSamples
@@ -88,10 +86,7 @@ class AnomalyWatcher(Watcher):
 
     def _begin(self, job: TrainingJob, layout: JobLayout) -> None:
         wanted, notes = self.settings, list[str]()
-        strange = next((each for each in wanted.features if each not in layout.features), None)
-        if strange is not None:
-            hint = did_you_mean(strange, list(layout.features))
-            raise UsageError(f"watch.features names '{strange}', which the data does not have{hint}")
+        wanted.check_features(layout.features)
         self.signals = self._new_signals(layout)
         if self.signals.missing:
             notes.append(f"hot sets and drifts are left out: {self.signals.missing}")
@@ -105,16 +100,8 @@ class AnomalyWatcher(Watcher):
         if self._raw is not None and (problem := self._go_on(self._raw, layout)):
             notes.append(f"begins anew: {problem}")
         self._raw = None
-        for note in (self._when(job.total_steps), *notes):
+        for note in (wanted.told_from(job.total_steps), *notes):
             job.log.say({"note": f"watch: {note}"})
-
-    def _when(self, total: int | None) -> str:
-        """From which step on something can be told."""
-        every = self.settings.every
-        first, hot = LOOKS * every, HOT_LOOKS * every
-        if total is not None and total <= first:
-            return f"nothing can be told of {total:,} steps, for what is usual is known after {first:,}; watch: none"
-        return f"a look every {every} steps; what is usual is known after {first:,} steps, of hot sets after {hot:,}"
 
     def _new_signals(self, layout: JobLayout) -> JobSignals:
         return JobSignals(layout, kinds=self.settings.kinds or KINDS, watched=self.settings.features or None)

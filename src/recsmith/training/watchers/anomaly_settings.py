@@ -1,11 +1,14 @@
 """What `watch` of a run says: how often a job is looked at, for what, and what is done about it. Imports no torch."""
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import check_rules
+from recsmith.errors import UsageError, check_rules
 from recsmith.files import decode, did_you_mean, encode
+from recsmith.streaming.causes import LOOKS
+from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
 from recsmith.streaming.job_signals import KINDS
 
 AUTO, NONE = "auto", "none"
@@ -50,6 +53,20 @@ class WatchSettings:
                 if self.kinds and kind not in self.kinds and kind in KINDS
             ),
         )
+
+    def told_from(self, steps: int | None) -> str:
+        """From which step on something can be told, of a job of so many."""
+        every, first, hot = self.every, LOOKS * self.every, HOT_LOOKS * self.every
+        if steps is not None and steps <= first:
+            return f"nothing can be told of {steps:,} steps, for what is usual is known after {first:,}; watch: none"
+        return f"a look every {every} steps; what is usual is known after {first:,} steps, of hot sets after {hot:,}"
+
+    def check_features(self, names: Sequence[str]) -> None:
+        """Refuse features that the data does not have."""
+        strange = next((each for each in self.features if each not in names), None)
+        if strange is not None:
+            hint = did_you_mean(strange, list(names))
+            raise UsageError(f"watch.features names '{strange}', which the data does not have{hint}")
 
 
 def watch_settings(watch: str | dict[str, object]) -> WatchSettings | None:
