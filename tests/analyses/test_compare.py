@@ -10,7 +10,9 @@ import pytest
 from support.build import placed
 from support.cases import LOOSE, Case, cluster, medium_case, seeded, table, workload
 
-from recsmith.analyses.compare import Comparison, Judgement, PlannerRow, compare, ranked, verdict_on
+from recsmith.analyses.compare import (
+    Comparison, Judgement, PlannerRow, compare, published_error_of, ranked, ties, verdict_on,
+)  # fmt: skip
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.planning import PLANNERS
 from recsmith.planning.simulate import simulate
@@ -272,3 +274,24 @@ def test_costs_over_the_best_count_rows_with_room():
 def test_a_row_is_found_by_its_name():
     with pytest.raises(KeyError):
         both().row("absent")
+
+
+# --- ties ---------------------------------------------------------------------------------------------------------
+
+
+def test_ties_are_plans_closer_to_the_best_than_the_published_error():
+    found = compare(WORK, "h100:2", planners=GREEDIES, judges=())
+    error = published_error_of(found)
+    assert error is not None
+    over = {row.name: row.judgements[0].over_best for row in found.rows}
+    assert ties(found) == tuple(name for name, share in over.items() if share and share <= error.share)
+    near = [replace(row, judgements=(replace(row.judgements[0], over_best=error.share),)) for row in found.rows[1:]]
+    far = [replace(row, judgements=(replace(row.judgements[0], over_best=2 * error.share),)) for row in found.rows[1:]]
+    assert ties(replace(found, rows=(found.rows[0], *near))) == tuple(row.name for row in near)
+    assert ties(replace(found, rows=(found.rows[0], *far))) == ()
+
+
+def test_other_judges_know_no_ties():
+    found = compared(**TORCHREC)
+    assert published_error_of(found) is None
+    assert ties(found) == ()

@@ -17,6 +17,8 @@ from recsmith.bounds import lower_bound
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.protocol import parts_of
+from recsmith.costs.published import PublishedError, error_of
 from recsmith.errors import NoPlanFound, UsageError
 from recsmith.files import Source, source_text
 from recsmith.planners.protocol import Budget, Planner
@@ -127,6 +129,19 @@ def verdict_on(rows: Sequence[PlannerRow], judges: Sequence[str]) -> str:
         )
     close = "" if over == 0 else f", or within {format_gap(over)} of it,"
     return f"{winners[0].name} is best{close} under {' and '.join(judges)}"
+
+
+def ties(comparison: Comparison) -> tuple[str, ...]:
+    """Rows whose plans have room and cost more than the best by less than the first judge's published error."""
+    found = published_error_of(comparison)
+    over = {row.name: row.judgements[0].over_best or 0.0 for row in comparison.rows if row.judgements and row.fits}
+    return tuple(name for name, share in over.items() if found is not None and 0 < share <= found.share)
+
+
+def published_error_of(comparison: Comparison) -> PublishedError | None:
+    """How far the step of the best plan may be off under the first judge; None where that carries no error."""
+    plan = comparison.plans[comparison.rows[0].name]
+    return error_of(comparison.judges[0], plan.cluster, plan.placements, parts_of(plan.cost))
 
 
 def _winner(rows: Sequence[PlannerRow], judge: int) -> PlannerRow:

@@ -9,13 +9,14 @@ from itertools import groupby
 
 from rich.console import Group, RenderableType
 
-from recsmith.analyses.compare import BASELINE, Comparison, Judgement, PlannerRow
+from recsmith.analyses.compare import BASELINE, Comparison, Judgement, PlannerRow, published_error_of, ties
 from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
 from recsmith.analyses.sensitivity import Spread
 from recsmith.errors import printable
 from recsmith.files import Raw, encode, starts_with_schema
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, grid, line
+from recsmith.reports.plans import error_line
 from recsmith.units import counted, format_gap, format_size, format_time
 
 COMPARISON_SCHEMA = "recsmith/comparison/1"
@@ -45,10 +46,19 @@ def comparison_report(comparison: Comparison) -> RenderableType:
         line("search", f"under cost model {comparison.judges[0]}; steps are predicted, not measured; gaps are proven"),
         line("bounds", f"valid for {space_words(plan.bound.space)}"),
         line("verdict", comparison.verdict),
+        *_error_lines(comparison),
         *_baseline_line(comparison),
         *(line("note", text) for row in comparison.rows for text in _notes(row)),
     ]
     return Group(*lines, _comparison_grid(comparison))
+
+
+def _error_lines(comparison: Comparison) -> Iterator[line]:
+    """How far steps may be off, and which plans differ by less."""
+    found, tied = published_error_of(comparison), ties(comparison)
+    yield from error_line(found)
+    if found is not None and tied:
+        yield line("ties", f"{', '.join(tied)}: over the best by less than the error, {found.off}")
 
 
 def _baseline_line(comparison: Comparison) -> list[line]:
@@ -113,6 +123,7 @@ def comparison_to_raw(comparison: Comparison) -> Raw:
         "verdict": comparison.verdict,
         "judges": list(comparison.judges),
         "rows": [encode(row) for row in comparison.rows],
+        **({"ties": list(tied)} if (tied := ties(comparison)) else {}),
     }
 
 

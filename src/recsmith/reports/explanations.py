@@ -12,7 +12,7 @@ from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, 
 from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
 from recsmith.reports.layout import Grid, add_first, grid, line
-from recsmith.reports.plans import part_words
+from recsmith.reports.plans import error_line, part_words
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads import Table
 
@@ -31,12 +31,23 @@ def explanation_report(explanation: Explanation) -> RenderableType:
             "plan", f"{counted(len(plan.placements), 'table')} on {plan.cluster.describe()}, digest {plan.digest[:16]}"
         ),
         line("step", _step_words(explanation)),
+        *error_line(explanation.published_error),
     ]
     if explanation.account is not None:
-        return Group(*lines, *account_report(explanation.account))
+        return Group(*lines, *account_report(explanation.account), *_ties_of(explanation))
     return Group(
         *lines, *(each for i, phase in enumerate(explanation.phases) for each in _phase_report(phase, i, explanation))
     )
+
+
+def _ties_of(explanation: Explanation) -> Iterator[RenderableType]:
+    """Below the placements that a table could have: which the model cannot tell apart from its own."""
+    found, account = explanation.published_error, explanation.account
+    others = [each for each in account.alternatives if not each.current] if account else []
+    changes = [abs(each.change) for each in others if each.change is not None]
+    if found is not None and (tied := sum(map(found.ties, changes))):
+        count = counted(tied, "placement is", "placements are")
+        yield line("ties", f"{count} within {found.off} of the plan's step: too close for the model to tell apart")
 
 
 def _step_words(explanation: Explanation) -> str:
@@ -95,6 +106,7 @@ def explanation_to_raw(explanation: Explanation) -> Raw:
         "gap": plan.gap if same else None,
         "phases": [encode(phase) for phase in explanation.phases],
         "account": None if explanation.account is None else encode(explanation.account),
+        **({} if explanation.published_error is None else {"published_error": encode(explanation.published_error)}),
     }
 
 

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from recsmith._types import record
 from recsmith.costs.collectives import synchronisation_of
 from recsmith.costs.protocol import parts_of, rule_of
+from recsmith.costs.published import PublishedError, error_of
 from recsmith.files import Raw, encode
 from recsmith.planning import Result
 from recsmith.plans import (
@@ -45,6 +46,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("plan", _plan_words(plan)),
         line("cluster", plan.cluster.describe()),
         line("step", f"{format_time(plan.cost.total_s)} (cost model {plan.cost_model}, predicted)"),
+        *error_line(published_error(plan)),
         line("slowest", slowest_words(slowest_of(plan.cost, plan.cost_model))),
         line("bound", _bound_words(plan)),
     ]
@@ -55,6 +57,16 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     lines += [line(label, text) for label, text in remarks if text]
     lines.append(line("digest", plan.digest[:16]))
     return Group(*lines, device_grid(plan.cost))
+
+
+def published_error(plan: Plan) -> PublishedError | None:
+    """How far the step of a plan may be off, by what others have published."""
+    return error_of(plan.cost_model, plan.cluster, plan.placements, parts_of(plan.cost))
+
+
+def error_line(found: PublishedError | None) -> list[line]:
+    """The line that stands below a predicted step; none where the cost model carries no error."""
+    return [] if found is None else [line("error", str(found))]
 
 
 def sync_words(plan: Plan) -> str | None:
@@ -235,6 +247,7 @@ def price_to_raw(plan: Plan) -> Raw:
         "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
         "gap": plan.gap,
         **({"extrapolated": plan.extrapolated} if plan.extrapolated else {}),
+        **({} if (found := published_error(plan)) is None else {"published_error": encode(found)}),
     }
 
 

@@ -8,6 +8,7 @@ from recsmith.analyses.compare import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
 from recsmith.analyses.scaling import Knee, Point
 from recsmith.clusters.files import cluster_schema, plain_cluster_schema
+from recsmith.costs.published import PublishedError
 from recsmith.data.dataset import FORMAT, TransformedSpec
 from recsmith.data.dataset import SCHEMA as DATASET_SCHEMA
 from recsmith.files import Raw, json_schema
@@ -118,13 +119,16 @@ def _result() -> Raw:
             "members": json_schema(tuple[str, ...]),
             "left_out": json_schema(tuple[str, ...]),
             "extrapolated": json_schema(dict[str, float]),
+            "published_error": json_schema(PublishedError),
         },
     )
 
 
 def _comparison() -> Raw:
     rows: Raw = {"verdict": {"type": "string"}, "judges": json_schema(tuple[str, ...])}
-    return _file(COMPARISON_SCHEMA, rows | {"rows": json_schema(tuple[PlannerRow, ...])})
+    return _file(
+        COMPARISON_SCHEMA, rows | {"rows": json_schema(tuple[PlannerRow, ...])}, {"ties": json_schema(tuple[str, ...])}
+    )
 
 
 def _sweep() -> Raw:
@@ -156,6 +160,7 @@ def _explanation() -> Raw:
             "phases": json_schema(tuple[Phase, ...]),
             "account": json_schema(TableAccount | None),
         },
+        {"published_error": json_schema(PublishedError)},
     )
 
 

@@ -19,7 +19,9 @@ from recsmith.plans.diff import is_same_table
 from recsmith.plans.files import workload_digest
 from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
-from recsmith.reports.plans import hosted_words, inexact_words, overfull_words, placement_words, sync_words, wide_text
+from recsmith.reports.plans import (
+    hosted_words, inexact_words, overfull_words, placement_words, published_error, sync_words, wide_text,
+)  # fmt: skip
 from recsmith.workloads import Table
 
 SCHEMA = "recsmith/report/1"
@@ -182,6 +184,8 @@ def notes_of(plan: Plan) -> Iterator[str]:
     for text in (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan), wide_text(plan)):
         if text:
             yield f"{text[0].upper()}{text[1:]}."
+    if found := published_error(plan):
+        yield f"How far the step may be off, beside published times: {found}."
     if plan.extrapolated:
         inputs = ", ".join(f"{name} by {factor:.3g} times" for name, factor in plan.extrapolated.items())
         yield f"The cost model was not trained on such inputs: {inputs} beyond what it has seen."

@@ -1,0 +1,119 @@
+"""How far cost model `analytic` was off beside GPU times that others have published, by part of a step and device.
+
+`PUBLISHED` is what benchmarks/public_gpu.py finds for its list of figures; a test holds both equal. No GPU was measured
+by us, and what was not published is not checked: a device that is missing from a part may be off by more than others.
+Only `analytic` carries such an error, and only on devices of the catalogue.
+"""
+
+from collections.abc import Iterable
+
+from recsmith._types import Floats, noun
+from recsmith.clusters import Cluster
+from recsmith.plans import Placement
+from recsmith.sharding import UVM, UVM_CACHING
+from recsmith.units import counted
+
+MODEL = "analytic"
+LARGE_BYTES = 2**20  # of a message; smaller ones are latency, which the model overstates by its kernels that pack
+DEVICE, HOST, COLLECTIVES = "device memory", "host memory", "collectives"
+
+
+@noun
+class Seen:
+    """Published figures of a part of a step on a device: how many, by how many laboratories, and the error.
+
+    error: the geometric mean of how far predicted and measured are apart, less 1: 0.2 is 20 %.
+    """
+
+    figures: int
+    laboratories: int
+    error: float
+
+    def __str__(self) -> str:
+        alone = ", one laboratory" if self.laboratories == 1 else ""
+        return f"{_off(self.error)} ({counted(self.figures, 'published time')}{alone})"
+
+
+PUBLISHED: dict[str, dict[str, Seen]] = {
+    DEVICE: {
+        "h100": Seen(figures=5, laboratories=2, error=0.12),
+        "v100-32": Seen(figures=8, laboratories=1, error=0.22),
+    },
+    HOST: {
+        "h100": Seen(figures=40, laboratories=1, error=0.15),
+    },
+    COLLECTIVES: {
+        "a100-80": Seen(figures=21, laboratories=2, error=0.26),
+        "b200": Seen(figures=60, laboratories=3, error=0.3),
+        "gb200": Seen(figures=25, laboratories=2, error=0.19),
+        "h100": Seen(figures=30, laboratories=7, error=0.19),
+        "h200": Seen(figures=21, laboratories=2, error=0.18),
+        "l40s": Seen(figures=16, laboratories=1, error=14.77),
+        "mi300x": Seen(figures=14, laboratories=1, error=0.33),
+    },
+}
+
+
+@noun
+class PublishedError:
+    """How far a prediction may be off, by what others have published.
+
+    device: of the catalogue. checked: what was published of the parts that the plan uses on this device. unchecked:
+    parts of which nothing was. share: of the step, each part by its seconds and error; an unchecked part by the error
+    that it has on the other devices, all of them together.
+
+    Legend: W ranks; the four parts are recsmith.plans.PARTS.
+    """
+
+    device: str
+    checked: dict[str, Seen]
+    unchecked: tuple[str, ...]
+    share: float
+
+    def __str__(self) -> str:
+        found = ", ".join(f"{part} {seen}" for part, seen in self.checked.items())
+        missing = f"not checked on {self.device}: {', '.join(self.unchecked)}" if self.unchecked else ""
+        total = f"about {self.off}: " if not self.unchecked else ""
+        return "; ".join(each for each in (total + found, missing) if each)
+
+    @property
+    def off(self) -> str:
+        """The share in words."""
+        return f"{_off(self.share)}{' or more' if self.unchecked else ''}"
+
+    def ties(self, difference: float) -> bool:
+        """Whether steps that differ by this share of the smaller one are too close for the model to tell apart."""
+        return difference <= self.share
+
+
+def error_of(
+    cost_model: str, cluster: Cluster, placements: Iterable[Placement], parts: Floats
+) -> PublishedError | None:
+    """The error of a step from its parts (W, 4); None for other cost models, and where the device is no GPU."""
+    if cost_model != MODEL or cluster.device.kind == "cpu":
+        return None
+    hosted = {placement.compute_kernel in (UVM.name, UVM_CACHING.name) for placement in placements}
+    kernels = [part for part, stored in ((DEVICE, False), (HOST, True)) if stored in hosted]
+    forward_compute, backward_compute, forward_comm, backward_comm = parts.sum(axis=0).tolist()
+    compute, comm = forward_compute + backward_compute, forward_comm + backward_comm
+    used = kernels + ([COLLECTIVES] if comm else [])
+    seen = {part: PUBLISHED[part].get(cluster.device.name) for part in used}
+    errors = {part: found.error if found else _elsewhere(part) for part, found in seen.items()}
+    worst = max((errors[part] for part in kernels), default=0.0)
+    off = compute * worst + comm * errors.get(COLLECTIVES, 0.0)
+    return PublishedError(
+        device=cluster.device.name,
+        checked={part: found for part, found in seen.items() if found},
+        unchecked=tuple(part for part, found in seen.items() if not found),
+        share=off / (compute + comm) if compute + comm else 0.0,
+    )
+
+
+def _elsewhere(part: str) -> float:
+    """The error of a part over all devices, each by its figures."""
+    found = PUBLISHED[part].values()
+    return sum(each.figures * each.error for each in found) / sum(each.figures for each in found)
+
+
+def _off(error: float) -> str:
+    return f"±{error:.0%}" if error < 1 else f"a factor of {1 + error:.0f}"

@@ -1,0 +1,102 @@
+"""How far `analytic` was off by published figures: the product's table and the list of figures say the same."""
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import recsmith
+from recsmith.clusters import load_cluster
+from recsmith.costs.protocol import parts_of
+from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, PUBLISHED, PublishedError, Seen, error_of
+from recsmith.problems import Space
+from recsmith.workloads import load_workload
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[ModuleType]:
+    """The script that compares the figures."""
+    sys.path.insert(0, str(BENCHMARKS))
+    yield import_module("public_gpu")
+    sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def found(bench: ModuleType) -> list[Any]:
+    """All figures."""
+    return bench.figures()
+
+
+def test_table_is_what_the_figures_say(bench: ModuleType, found: list[Any]) -> None:
+    assert bench.seen_by(bench.comparable(found)) == PUBLISHED
+
+
+def test_figures_have_a_source_and_a_draw(found: list[Any]) -> None:
+    ids = [each.row["id"] for each in found]
+    assert len(ids) == len(set(ids)) >= 180
+    for each in found:
+        row = each.row
+        assert row["source"], row["id"]
+        assert row["date"], row["id"]
+        if row["round"] == "2":
+            drawn = int(hashlib.sha256(row["id"].encode()).hexdigest(), 16) % 5 == 0
+            assert drawn == each.held_back, row["id"]
+    assert len({each.card for each in found if each.predicted is not None}) >= 6
+
+
+def plan_on(cluster: str, kernel: str = "fused", cost_model: str = "analytic") -> recsmith.Plan:
+    space = Space(types=("table_wise",), kernels=(kernel,))
+    machines = load_cluster(cluster).with_memory(2**42)
+    if machines.ddr_bytes_per_host:
+        machines = replace(machines, ddr_bytes_per_host=2**44)
+    return recsmith.plan(
+        load_workload("criteo-1tb"), machines, planner="size_greedy", space=space, cost_model=cost_model
+    ).plan  # fmt: skip
+
+
+def found_for(plan: recsmith.Plan) -> PublishedError | None:
+    return error_of(plan.cost_model, plan.cluster, plan.placements, parts_of(plan.cost))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kernel", "checked", "unchecked"),
+    [
+        ("h100:8", "fused", {DEVICE, COLLECTIVES}, ()),
+        ("h100:1", "fused", {DEVICE}, ()),
+        ("h100:8", "fused_uvm", {HOST, COLLECTIVES}, ()),
+        ("a100-80:8", "fused", {COLLECTIVES}, (DEVICE,)),
+        ("l4:8", "fused", set(), (DEVICE, COLLECTIVES)),
+    ],
+)
+def test_error_names_what_was_checked(cluster: str, kernel: str, checked: set[str], unchecked: tuple[str, ...]) -> None:
+    found = found_for(plan_on(cluster, kernel))
+    assert found is not None
+    assert set(found.checked) == checked
+    assert found.unchecked == unchecked
+    assert ("not checked" in str(found)) == bool(unchecked)
+    parts = {*checked, *unchecked}
+    least = min(seen.error for part in parts for seen in PUBLISHED[part].values())
+    most = max(seen.error for part in parts for seen in PUBLISHED[part].values())
+    assert least <= found.share <= most
+
+
+def test_other_models_and_processors_carry_no_error() -> None:
+    assert found_for(plan_on("h100:2", cost_model="torchrec")) is None
+    assert found_for(plan_on("cpu:2")) is None
+
+
+def test_words_and_ties() -> None:
+    found = PublishedError(device="h100", checked={DEVICE: Seen(figures=5, laboratories=1, error=0.12)},
+                           unchecked=(), share=0.12)  # fmt: skip
+    assert str(found) == "about ±12%: device memory ±12% (5 published times, one laboratory)"
+    assert found.ties(0.12)
+    assert not found.ties(0.13)
+    assert "factor of 16" in str(Seen(figures=16, laboratories=1, error=14.77))
