@@ -11,8 +11,15 @@ from support.build import placed
 from support.cases import LOOSE, Case, cluster, medium_case, seeded, table, workload
 
 from recsmith.analyses.compare import (
-    Comparison, Judgement, PlannerRow, compare, published_error_of, ranked, ties, verdict_on,
-)  # fmt: skip
+    Comparison,
+    Judgement,
+    PlannerRow,
+    compare,
+    published_error_of,
+    ranked,
+    ties,
+    verdict_on,
+)
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.planning import PLANNERS
 from recsmith.planning.simulate import simulate

@@ -20,8 +20,14 @@ from recsmith.plans.files import workload_digest
 from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
 from recsmith.reports.plans import (
-    hosted_words, inexact_words, overfull_words, placement_words, published_error, sync_words, wide_text,
-)  # fmt: skip
+    hosted_words,
+    inexact_words,
+    overfull_words,
+    placement_words,
+    published_error,
+    sync_words,
+    wide_text,
+)
 from recsmith.workloads import Table
 
 SCHEMA = "recsmith/report/1"
