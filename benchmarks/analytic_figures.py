@@ -30,6 +30,15 @@ MERLIN_MS = {  # DGX A100, Adagrad, ms an iteration by number of devices
 DCN_ROWS = (40000000, 39060, 17295, 7424, 20265, 3, 7122, 1543, 63, 40000000, 3067956, 405282, 10, 2209, 11938, 155, 4,
             976, 14, 40000000, 40000000, 40000000, 590152, 12973, 108, 36)  # fmt: skip
 DCN_HOTNESS = (3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1)
+MLPERF_MS = (  # devices, card, global batch, ms a step, round and folder of training_results
+    (8, "h100", 55_296, 3.647, "v3.1, ASUSTeK/results/ESC-N8-E11/dlrm_dcnv2/result_1.txt (HugeCTR)"),
+    (8, "h100", 55_296, 3.5294, "v4.0, NVIDIA/results/eos_ngc24.04_merlin_hugectr"),
+    (64, "h100", 135_168, 2.965, "v3.0, NVIDIA/results/dgxh100_n8_ngc23.04_merlin_hugectr"),
+    (64, "h100", 135_168, 2.4068, "v4.0, NVIDIA/results/eos_n8_ngc24.04_merlin_hugectr (batch assumed)"),
+    (128, "h100", 135_168, 1.8246, "v4.0, NVIDIA/results/eos_n16_ngc24.04_merlin_hugectr"),
+    (8, "h200", 55_296, 3.2565, "v4.0, NVIDIA/results/h200_ngc24.04_merlin_hugectr"),
+    (8, "b200", 55_296, 2.1519, "v5.0, nyx_n1_ngc25.03_hugectr (a fork's log, batch assumed)"),
+)
 CRITEO_ROWS = (45833188, 36746, 17245, 7413, 20243, 3, 7114, 1441, 62, 29275261, 1572176, 345138, 10, 2209, 11267, 128,
                4, 974, 14, 48937457, 11316796, 40094537, 452104, 12606, 104, 35)  # fmt: skip
 
@@ -47,12 +56,14 @@ def _steps() -> list[str]:
         for name, times in MERLIN_MS.items()
         for count, ms in times.items()
     ]
-    dcn = _criteo(DCN_ROWS, DCN_HOTNESS, 55_296 // 8, comm_dtype="fp16")
-    source = "mlcommons/training_results_v3.1, ASUSTeK/results/ESC-N8-E11/dlrm_dcnv2/result_1.txt (HugeCTR)"
-    rows.append(_row("MLPerf DLRM-DCNv2, 8 x H100: whole step", 3.647e-3, _cost(dcn, "h100:8"), source, bound=True))
-    dcn = dcn.with_batch_size(135_168 // 64)
-    source = "mlcommons/training_results_v3.0, NVIDIA/results/dgxh100_n8_ngc23.04_merlin_hugectr"
-    rows.append(_row("MLPerf DLRM-DCNv2, 64 x H100: whole step", 2.965e-3, _cost(dcn, "h100:8x8"), source, bound=True))
+    for count, card, batch, ms, source in MLPERF_MS:
+        dcn = _criteo(DCN_ROWS, DCN_HOTNESS, batch // count, comm_dtype="fp16")
+        hosts = f"{card}:8" + (f"x{count // 8}" if count > 8 else "")
+        name = f"MLPerf DLRM-DCNv2, {count} x {card.upper()}: whole step"
+        rows.append(_row(name, ms / 1e3, _cost(dcn, hosts), f"mlcommons/training_results_{source}", bound=True))
+    dlrm = _criteo(DCN_ROWS, (1,) * 26, 55_296 // 8, comm_dtype="fp16", optimizer="sgd")
+    source = "mlcommons/training_results_v2.0, NVIDIA/results/dgxa100_ngc22.04_merlin_hugectr"
+    rows.append(_row("MLPerf DLRM, 8 x A100: whole step", 1.3551e-3, _cost(dlrm, "a100-80:8"), source, bound=True))
     sequences = _criteo(CRITEO_ROWS, (10,) * 26, 8192, pooling="none", optimizer="adam", zipf=0.0)
     source = "NVIDIA/recsys-examples, corelib/dynamicemb/benchmark/README.md (defaults of its script assumed)"
     cost = _cost(sequences, "h100:8", constraints=_row_wise(sequences, 8))
@@ -119,6 +130,10 @@ def _collectives() -> list[str]:
 
 
 def _row(name: str, measured: float, ours: float, source: str, *, bound: bool = False) -> str:
+    if bound and measured < ours:
+        raise SystemExit(
+            f"{name}: the embedding part, {ours * 1e3:.4g} ms, exceeds the whole step; the model is refuted"
+        )
     note = "upper bound; " if bound else ""
     return f"| {name} | {measured * 1e3:.4g} ms | {ours * 1e3:.4g} ms | {measured / ours:.2f} | {note}{source} |"
 

@@ -96,6 +96,7 @@ LEFT_OUT = {
     **dict.fromkeys(
         ("learning_speed", "planning", "scale", "memory", "reshard_jobs"), "minutes, and has no small size"
     ),
+    "hosted_plans": "compares two checkouts",
     **dict.fromkeys(("predict", "predict_foreign"), "captures 32 and 16 jobs; predict_regret runs the same code small"),
     "predicted_kernels": "reads the folder of `recsmith bench learned`",
     "report_pictures": "needs Chromium",

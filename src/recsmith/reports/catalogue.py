@@ -14,13 +14,14 @@ from recsmith.clusters import Cluster, catalogue, cluster_to_raw, load_cluster
 from recsmith.costs import COST_MODELS, DEFAULT_COST_MODEL
 from recsmith.costs.neural.files import find_model, load_model, shipped_models
 from recsmith.costs.neural.model import PREFIX
+from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, PUBLISHED
 from recsmith.files import Raw, encode
 from recsmith.planning.registry import PLANNERS
 from recsmith.reports.layout import Grid, grid, line, plain_line
 from recsmith.units import format_size, format_speed
 
 DEVICES_SCHEMA = "recsmith/devices/1"
-HEADINGS = ("memory", "its speed", "cache", "host link", "in a host", "between", "a host")
+HEADINGS = ("memory", "its speed", "cache", "host link", "in a host", "between", "a host", "checked")
 REGISTRIES_SCHEMA = "recsmith/planners/1"
 NEEDS = {
     "auto": "nothing; searches more with OR-Tools",
@@ -34,12 +35,21 @@ LABEL_WIDTH = 12  # characters: the longest module, `fbgemm_gpu`, and two spaces
 
 def devices_report() -> RenderableType:
     """A row for each device of the catalogue; a dash where no source was found for a figure."""
-    made = grid(left=("device",), right=HEADINGS, optional=("host link", "cache", "between"))
+    made, hosted = (
+        grid(left=("device",), right=HEADINGS, optional=("checked", "host link", "cache", "between")),
+        PUBLISHED[HOST],
+    )
     for name in catalogue():
         made.add_row(*_device_row(load_cluster(name)))
     return Group(
         made,
         line("figures", "memory that a program sees; peak speeds of a device, one direction; sources: --format json"),
+        line("checked", "published times of kernels + collectives that cost model analytic was held beside; -: none"),
+        line(
+            "",
+            f"how it keeps tables in {HOST} rests on one laboratory's {sum(each.figures for each in hosted.values())} "
+            f"times of {' and '.join(hosted)}",
+        ),
         line("use", "--cluster h100:8x12 is 12 hosts of 8; a host of gb200 is its NVLink domain"),
         line(
             "own", "in a YAML file: `schema: recsmith/cluster/1`, `device: {base: h100, name: mine, hbm_bytes: 60GiB}`"
@@ -57,12 +67,24 @@ def _device_row(cluster: Cluster) -> tuple[str, ...]:
         format_size(device.l2_bytes) if device.l2_bytes else "-",
         *(format_speed(speed) if speed else "-" for speed in speeds),
         str(cluster.local_world_size),
+        _checked_words(device.name),
     )
 
 
+def _checked_words(device: str) -> str:
+    """Published times of a device: those of kernels, and of collectives."""
+    counts = {part: seen[device].figures if device in seen else 0 for part, seen in PUBLISHED.items()}
+    kernels = counts[DEVICE] + counts[HOST]
+    return f"{kernels} + {counts[COLLECTIVES]}" if any(counts.values()) else "-"
+
+
 def devices_to_raw() -> Raw:
-    """One host of each device of the catalogue, as cluster files hold it."""
-    return {"schema": DEVICES_SCHEMA, "devices": [cluster_to_raw(load_cluster(name)) for name in catalogue()]}
+    """One host of each device of the catalogue, as cluster files hold it, and what was published of each."""
+    return {
+        "schema": DEVICES_SCHEMA,
+        "devices": [cluster_to_raw(load_cluster(name)) for name in catalogue()],
+        "published": {part: {name: encode(each) for name, each in seen.items()} for part, seen in PUBLISHED.items()},
+    }
 
 
 @noun
