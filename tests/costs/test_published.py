@@ -96,7 +96,7 @@ def test_other_models_and_processors_carry_no_error() -> None:
 def test_words_and_ties() -> None:
     found = PublishedError(device="h100", checked={DEVICE: Seen(figures=5, laboratories=1, error=0.12)},
                            unchecked=(), share=0.12)  # fmt: skip
-    assert str(found) == "about ±12%: device memory ±12% (5 published times, one laboratory)"
+    assert str(found) == "the step may be off by about 12%: device memory ±12% (5 published times, one laboratory)"
     assert found.ties(0.12)
     assert not found.ties(0.13)
     assert "factor of 16" in str(Seen(figures=16, laboratories=1, error=14.77))

@@ -38,6 +38,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "compress": ("MOVIES", "-o", "measured", "--plain", "--seeds", "1", "--factors", "6,32", "--split", "valid"),
     "compress_planted": ("--quick", "--seeds", "2", "--items", "60", "--samples", "2000"),
     "public_gpu": ("--points",),
+    "public_gpu_fits": ("collectives",),
     "pinned_plans": ("--count", "20", "--jobs", "1"),
     "constraints": ("--count", "2", "--planners", "exact"),
     "data": ("--samples", "2000"),

@@ -133,14 +133,14 @@ def verdict_on(rows: Sequence[PlannerRow], judges: Sequence[str]) -> str:
 
 def ties(comparison: Comparison) -> tuple[str, ...]:
     """Rows whose plans have room and cost more than the best by less than the first judge's published error."""
-    found = published_error_of(comparison)
-    over = {row.name: row.judgements[0].over_best or 0.0 for row in comparison.rows if row.judgements and row.fits}
-    return tuple(name for name, share in over.items() if found is not None and 0 < share <= found.share)
+    found, (_, *others) = published_error_of(comparison), _room(comparison.rows)
+    over = {row.name: row.judgements[0].over_best or 0.0 for row in others if row.fits}
+    return tuple(name for name, share in over.items() if found is not None and found.ties(share))
 
 
 def published_error_of(comparison: Comparison) -> PublishedError | None:
     """How far the step of the best plan may be off under the first judge; None where that carries no error."""
-    plan = comparison.plans[comparison.rows[0].name]
+    plan = comparison.plans[_room(comparison.rows)[0].name]
     return error_of(comparison.judges[0], plan.cluster, plan.placements, parts_of(plan.cost))
 
 

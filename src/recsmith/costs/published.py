@@ -73,13 +73,13 @@ class PublishedError:
     def __str__(self) -> str:
         found = ", ".join(f"{part} {seen}" for part, seen in self.checked.items())
         missing = f"not checked on {self.device}: {', '.join(self.unchecked)}" if self.unchecked else ""
-        total = f"about {self.off}: " if not self.unchecked else ""
-        return "; ".join(each for each in (total + found, missing) if each)
+        total = "" if self.unchecked else f" by about {self.off}"
+        return f"the step may be off{total}: {'; '.join(each for each in (found, missing) if each)}"
 
     @property
     def off(self) -> str:
         """The share in words."""
-        return f"{_off(self.share)}{' or more' if self.unchecked else ''}"
+        return f"{_off(self.share).lstrip('±')}{' or more' if self.unchecked else ''}"
 
     def ties(self, difference: float) -> bool:
         """Whether steps that differ by this share of the smaller one are too close for the model to tell apart."""

@@ -35,10 +35,8 @@ LABEL_WIDTH = 12  # characters: the longest module, `fbgemm_gpu`, and two spaces
 
 def devices_report() -> RenderableType:
     """A row for each device of the catalogue; a dash where no source was found for a figure."""
-    made, hosted = (
-        grid(left=("device",), right=HEADINGS, optional=("checked", "host link", "cache", "between")),
-        PUBLISHED[HOST],
-    )
+    made = grid(left=("device",), right=HEADINGS, optional=("checked", "host link", "cache", "between"))
+    hosted = PUBLISHED[HOST]
     for name in catalogue():
         made.add_row(*_device_row(load_cluster(name)))
     return Group(

@@ -187,11 +187,11 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
 
 def notes_of(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; the terminal, the page and the report say the same."""
-    for text in (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan), wide_text(plan)):
+    error = published_error(plan)
+    words = (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan), wide_text(plan))
+    for text in (*words, str(error) if error else None):
         if text:
             yield f"{text[0].upper()}{text[1:]}."
-    if found := published_error(plan):
-        yield f"How far the step may be off, beside published times: {found}."
     if plan.extrapolated:
         inputs = ", ".join(f"{name} by {factor:.3g} times" for name, factor in plan.extrapolated.items())
         yield f"The cost model was not trained on such inputs: {inputs} beyond what it has seen."
