@@ -99,4 +99,10 @@ def test_words_and_ties() -> None:
     assert str(found) == "the step may be off by about 12%: device memory ±12% (5 published times, one laboratory)"
     assert found.ties(0.12)
     assert not found.ties(0.13)
-    assert "factor of 16" in str(Seen(figures=16, laboratories=1, error=14.77))
+    far = Seen(figures=16, laboratories=1, error=14.77)
+    found = PublishedError(device="l40s", checked={COLLECTIVES: far}, unchecked=(DEVICE,), share=11.8)
+    words = "collectives by a factor of 16 (16 published times, one laboratory); device memory is not checked on l40s"
+    assert str(found) == f"the step may be off: {words}"
+    assert found.off == "a factor of 13 or more"
+    found = PublishedError(device="l4", checked={}, unchecked=(HOST, COLLECTIVES), share=1.5)
+    assert str(found) == "the step may be off: host memory and collectives are not checked on l4"

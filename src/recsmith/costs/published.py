@@ -2,7 +2,9 @@
 
 `PUBLISHED` is what benchmarks/public_gpu.py finds for its list of figures; a test holds both equal. No GPU was measured
 by us, and what was not published is not checked: a device that is missing from a part may be off by more than others.
-Only `analytic` carries such an error, and only on devices of the catalogue.
+Only `analytic` carries such an error, and only on GPUs.
+
+Legend: W ranks; the four parts of a step are recsmith.plans.PARTS.
 """
 
 from collections.abc import Iterable
@@ -31,7 +33,8 @@ class Seen:
 
     def __str__(self) -> str:
         alone = ", one laboratory" if self.laboratories == 1 else ""
-        return f"{_off(self.error)} ({counted(self.figures, 'published time')}{alone})"
+        by = "by " if self.error >= 1 else ""
+        return f"{by}{_off(self.error)} ({counted(self.figures, 'published time')}{alone})"
 
 
 PUBLISHED: dict[str, dict[str, Seen]] = {
@@ -61,8 +64,6 @@ class PublishedError:
     device: of the catalogue. checked: what was published of the parts that the plan uses on this device. unchecked:
     parts of which nothing was. share: of the step, each part by its seconds and error; an unchecked part by the error
     that it has on the other devices, all of them together.
-
-    Legend: W ranks; the four parts are recsmith.plans.PARTS.
     """
 
     device: str
@@ -72,7 +73,8 @@ class PublishedError:
 
     def __str__(self) -> str:
         found = ", ".join(f"{part} {seen}" for part, seen in self.checked.items())
-        missing = f"not checked on {self.device}: {', '.join(self.unchecked)}" if self.unchecked else ""
+        are = "are" if len(self.unchecked) > 1 or COLLECTIVES in self.unchecked else "is"
+        missing = f"{' and '.join(self.unchecked)} {are} not checked on {self.device}" if self.unchecked else ""
         total = "" if self.unchecked else f" by about {self.off}"
         return f"the step may be off{total}: {'; '.join(each for each in (found, missing) if each)}"
 
