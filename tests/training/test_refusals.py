@@ -9,17 +9,19 @@ from support.plans import two_tables
 
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.training import Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
+from recsmith.training import DenseOptimizer, Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
 from recsmith.training.refusals import (
     BUILT_IN_MODEL,
     COMPRESSION,
     CPU,
     FEED,
+    FP32_PRODUCTS,
     GPU,
     WEIGHTS,
     AheadOfBatches,
     Deduplicated,
     Messages,
+    NarrowLayers,
     NarrowTables,
     OwnSource,
     OwnTables,
@@ -54,7 +56,8 @@ PARTS: tuple[Part, ...] = (
     Deduplicated(), COMPRESSION, Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OwnTables(), OwnSource(), FEED,
     AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"), TableOptimizer("lamb"),
     TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
-    NarrowTables("a", "int8"), SplitHalves(), GPU, TableOptimizer("adagrad"), Messages(RunComms()),
+    NarrowTables("a", "int8"), SplitHalves(), GPU, NarrowLayers("split"),
+    FP32_PRODUCTS, TableOptimizer("adagrad"), Messages(RunComms()),
     Messages(RunComms(forward="int8")),
     Messages({"name": "thresholded", "pooled": 0.125}),
     PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
@@ -77,6 +80,8 @@ REFUSED = {
     ("optimizers.sparse.name: lamb", "plan: data_parallel, table_wise"),
     ("optimizers.sparse.name: partial_rowwise_adam", "plan: data_parallel, table_wise"),
     ("data_type: bf16", "a CPU"),
+    ("optimizers.dense.name: split", "model.precision: fp32"),
+    ("optimizers.dense.name: split", "comms: thresholded"),
     ("rows: split", "data.deduplicate"),
     ("rows: split", "pooling: none"),
     ("rows: split", "optimizers.sparse.name: adagrad"),
@@ -126,6 +131,7 @@ def test_parts_are_found_in_a_run() -> None:
     plan = placed("data_parallel")
     assert placed_parts(run, plan, "cpu") == [
         CPU, TableOptimizer("lamb"), Messages(run.comms), Sequences("a", "dlrm"), PlannedTables(plan, "cpu"),
+        FP32_PRODUCTS,
     ]  # fmt: skip
     first, second, *rest = plan.workload.tables
     narrow = (replace(first, data_type="bf16"), replace(second, data_type="fp16"), *rest)
@@ -135,5 +141,7 @@ def test_parts_are_found_in_a_run() -> None:
         assert part in found
     assert not [part for part in placed_parts(run, plan, "cpu") if isinstance(part, NarrowTables)]
     assert SplitHalves() in data_parts(replace(run, rows="split"))
+    layers = replace(run, optimizers=replace(run.optimizers, dense=DenseOptimizer(name="master")))
+    assert NarrowLayers("master") in placed_parts(layers, plan, "cpu")
     ahead = replace(run, pipeline={"name": "sparse_dist"}, data=replace(run.data, deduplicate=(("a",),)))
     assert AheadOfBatches() in data_parts(ahead)

@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
 from recsmith.training.card import CARD, read_card
 from recsmith.training.launching import local_ranks
+from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.scores import Scores
 
@@ -34,6 +36,8 @@ def evaluate(
     run = replace(
         run, plan="auto", output=str(output), model=read_card(model).model,
         data=replace(run.data, test=data or run.data.test, deduplicate="off"),
+        rows="device" if parsed(run.rows, "rows")[0] == "split" else run.rows,  # what is exported is fp32
+        optimizers=replace(run.optimizers, dense=DenseOptimizer()),
     )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")

@@ -13,6 +13,7 @@ from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan
 from recsmith.training.collectives import collectives_of
+from recsmith.training.optimizers import IN_HALVES
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable, names_component
 from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
 
@@ -49,6 +50,7 @@ class PlainPart:
 COMPRESSION, FEED = PlainPart("model.compression"), PlainPart("data.feed")
 WEIGHTS, BUILT_IN_MODEL = PlainPart("weights of ids"), PlainPart("model.name of torchrec.models")
 CPU, GPU = PlainPart("a CPU"), PlainPart("a GPU")
+FP32_PRODUCTS = PlainPart("model.precision: fp32")
 BACKGROUND = PlainPart("checkpoint.background")
 
 
@@ -201,6 +203,29 @@ class SplitHalves:
 
 
 @dataclass(frozen=True)
+class NarrowLayers:
+    """Dense layers whose weights are bf16, by the optimizer that keeps the rest of them."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        return f"optimizers.dense.name: {self.name}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Products in fp32, which bf16 weights do not go into, and gradients whose largest cross in fp32."""
+        if other is FP32_PRODUCTS:
+            return f"optimizers.dense.name {self.name} makes dense layers bf16; write model.precision: bf16 beside it"
+        if isinstance(other, Messages) and getattr(collectives_of(other.comms), "dense", None) is not None:
+            return (
+                f"comms.dense sends gradients of fp32, and optimizers.dense.name {self.name} makes them bf16; drop one "
+                "of them"
+            )
+        return None
+
+
+@dataclass(frozen=True)
 class Messages:
     """The form in which embeddings and gradients cross ranks."""
 
@@ -288,6 +313,8 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         CPU if device == "cpu" else GPU, TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
         *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
         *(NarrowTables(name, kind) for kind, name in narrow.items()), *row_parts(run),
+        *([FP32_PRODUCTS] if run.model.precision == "fp32" else []),
+        *([NarrowLayers(run.optimizers.dense.name)] if run.optimizers.dense.name in IN_HALVES else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
 

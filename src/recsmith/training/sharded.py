@@ -20,6 +20,7 @@ from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task
 from recsmith.training.optimizers.building import combined_optimizer, fuse
+from recsmith.training.optimizers.split import round_to_halves
 from recsmith.training.plan import with_collections
 from recsmith.training.refusals import check_together, placed_parts
 from recsmith.training.run import Run
@@ -54,6 +55,8 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     names = [name for name, _ in task.named_parameters() if table_of(name) in initial]
     parameters = dict(task.named_parameters())
     fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
+    dense = [parameter for name, parameter in parameters.items() if table_of(name) not in initial]
+    round_to_halves(dense, run.optimizers.dense)
     sharders = sharders_of(collectives)
     with warnings.catch_warnings(), own_kernels(kernels_of(run.rows)):
         warnings.simplefilter("ignore")
@@ -65,8 +68,8 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
         _ddp_of(model).register_comm_hook(*hook)
     rest = dict(in_backward_optimizer_filter(model.named_parameters()))
     tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
-    dense = {name: parameter for name, parameter in rest.items() if name not in tables}
-    optimizer = combined_optimizer(model.fused_optimizer, tables, dense, run.optimizers)
+    others = {name: parameter for name, parameter in rest.items() if name not in tables}
+    optimizer = combined_optimizer(model.fused_optimizer, tables, others, run.optimizers)
     rows = store_of(run.rows, model, optimizer)
     return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
 

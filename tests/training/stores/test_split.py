@@ -4,9 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from training.stores.test_tiered import ROWS, a_plan, a_run, weights
+from training.stores.test_tiered import ROWS, a_plan, a_run
 
 from recsmith.errors import UsageError
 
@@ -186,18 +185,29 @@ def test_without_lower_halves_small_updates_are_lost_unless_they_are_rounded_by_
 
 
 @pytest.mark.usefixtures("torchrec")
-def test_a_job_resumes_to_the_bit(tmp_path: Path) -> None:
-    from recsmith.training import train
+def test_a_job_in_halves_resumes_to_the_bit_and_leaves_fp32(tmp_path: Path) -> None:
+    """Tables and dense layers, on two ranks; a checkpoint of it is not taken for one in fp32."""
+    import torch
+
+    from recsmith.errors import CorruptFile
+    from recsmith.training import DenseOptimizer, load_model, train
 
     whole = a_run(tmp_path / "whole", ranks=2, rows="split")
+    optimizers = replace(whole.optimizers, dense=DenseOptimizer(name="split"))
+    whole = replace(whole, model=replace(whole.model, precision="bf16"), optimizers=optimizers)
     train(whole)
     parts = replace(whole, output=str(tmp_path / "parts"))
     train(replace(parts, steps=7))
     assert train(parts)["step"] == 12
-    expected, found = weights(whole), weights(parts)
-    for name in ROWS:
-        assert np.isfinite(expected[name]).all()
-        assert (expected[name] == found[name]).all(), name
+    expected, found = (load_model(Path(run.output) / "model").task.state_dict() for run in (whole, parts))
+    assert len(found) > len(ROWS)
+    for name, each in found.items():
+        assert each.dtype == torch.float32
+        assert each.isfinite().all()
+        assert (each != each.to(torch.bfloat16)).any(), name
+        assert torch.equal(each, expected[name]), name
+    with pytest.raises(CorruptFile, match=r"has another precision: .* is bfloat16 there and float32 here"):
+        train(replace(parts, optimizers=replace(optimizers, dense=DenseOptimizer()), steps=13))
 
 
 def test_what_it_has_not_is_refused_before_the_start(tmp_path: Path) -> None:

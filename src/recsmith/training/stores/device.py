@@ -7,6 +7,7 @@ from torch import nn
 from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.jobs.sharded_model import NamedShard, named_shards
+from recsmith.training.optimizers.split import joined_weights
 from recsmith.training.stores.protocol import RowStore, WholeTensor
 
 
@@ -17,12 +18,15 @@ class DeviceRows(RowStore):
         self.model, self.optimizer = model, optimizer
 
     def shards(self) -> Iterator[NamedShard]:
-        """The model's own tensors."""
-        return named_shards(self.model)
+        """The model's own tensors, and the weights in fp32 of dense layers in bf16, which can be read alone."""
+        joined = joined_weights(self.optimizer)
+        for shard in named_shards(self.model):
+            yield shard._replace(tensor=joined.get(shard.parameter, shard.tensor))
 
     def whole(self) -> dict[str, WholeTensor]:
-        """By the model's state."""
-        return {name: WholeTensor(each.dtype, tuple(each.size())) for name, each in self.model.state_dict().items()}
+        """By the model's state; as `shards` has them."""
+        state = {**self.model.state_dict(), **joined_weights(self.optimizer)}
+        return {name: WholeTensor(each.dtype, tuple(each.size())) for name, each in state.items()}
 
     def prefetch(self, batch: Any) -> None:
         """All rows are there."""

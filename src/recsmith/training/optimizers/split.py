@@ -1,0 +1,128 @@
+"""Dense layers in bf16 that train in fp32: what rounding leaves out of a weight is kept beside it by the optimizer.
+
+    optimizers: {dense: {name: split, arguments: {optimizer: adam}}}     # the lower half of each weight: 4 bytes in all
+    optimizers: {dense: {name: master, arguments: {optimizer: adam}}}    # a master copy in fp32: 6 bytes in all
+
+Kalamkar et al. 2019 (arXiv 1905.12322) update master weights in fp32 and round them to bf16 for the next step; their
+split SGD (2020, arXiv 2005.04680) keeps two halves instead. Gradients are bf16 in both.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torchrec.optim.keyed import CombinedOptimizer
+
+from recsmith.errors import UsageError
+from recsmith.training.bfloat16 import ROUNDINGS, join, split
+from recsmith.training.optimizers import IN_HALVES
+from recsmith.training.optimizers.dense import dense_class
+from recsmith.training.optimizers.settings import DenseOptimizer
+
+LOWER, MASTER = "lower", "master"  # in the state of a parameter, and as attributes of one that has just been rounded
+
+
+class SplitOptimizer(torch.optim.Optimizer):
+    """An optimizer of torch.optim on fp32 weights whose upper halves are the parameters, in bf16.
+
+    optimizer: of torch.optim, or yours. upper: nearest or truncated: which bf16 number stands for a weight. lower: keep
+    the lower halves; without them layers train in bf16 alone, which shows what they are good for; upper may be
+    stochastic then. arguments: of the optimizer.
+    """
+
+    def __init__(self, params: Any, lr: float, *, optimizer: str = "adam", upper: str = "nearest", lower: bool = True,
+                 **arguments: Any) -> None:  # fmt: skip
+        known = [name for name in ROUNDINGS if name != "stochastic" or not lower]
+        if upper not in known:
+            raise UsageError(f"optimizers.dense: upper is {upper}; give {' or '.join(known)}")
+        if optimizer in IN_HALVES:
+            raise UsageError(f"optimizers.dense: optimizer is {optimizer}; name the one that takes the steps, as adam")
+        super().__init__(params, {"lr": lr})
+        self._upper, self._lower = upper, lower
+        groups: list[Any] = self.param_groups
+        self._whole = {each: nn.Parameter(torch.zeros(each.shape)) for group in groups for each in group["params"]}
+        inner = [{**group, "params": [self._whole[each] for each in group["params"]]} for group in groups]
+        self._steps = dense_class(optimizer)(inner, lr=lr, **arguments)
+        for whole in self._whole.values():
+            whole.data = torch.empty(0)  # between steps
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        """Join weights, take the optimizer's step in fp32, and round again."""
+        del closure
+        for group, inner in zip(cast(list[Any], self.param_groups), self._steps.param_groups, strict=True):
+            inner["lr"] = group["lr"]
+        moved = [each for each in self._whole if each.grad is not None]
+        for parameter in moved:
+            whole = self._whole[parameter]
+            whole.data, whole.grad = self.joined(parameter), cast(Any, parameter.grad).float()
+        self._steps.step()
+        for parameter in moved:
+            whole, state = self._whole[parameter], self.state[parameter]
+            self._keep(parameter, whole.data)
+            state.update(self._steps.state[whole])
+            whole.data, whole.grad = torch.empty(0), None
+
+    def joined(self, parameter: torch.Tensor) -> torch.Tensor:
+        """A parameter's weights in fp32."""
+        if parameter.dtype != torch.bfloat16:
+            return parameter.detach().clone()
+        lower = self.state[parameter].get(LOWER) if parameter in self.state else getattr(parameter, LOWER, None)
+        if lower is None or not self._lower:
+            return parameter.detach().float()
+        return join(parameter.detach(), lower, to_nearest=self._upper == "nearest")
+
+    def _keep(self, parameter: torch.Tensor, weights: torch.Tensor) -> None:
+        """Round weights into the parameter, and what is left into its state."""
+        if not self._lower:
+            parameter.copy_(ROUNDINGS[self._upper](weights))
+            return
+        upper, lower = split(weights, to_nearest=self._upper == "nearest")
+        parameter.copy_(upper)
+        kept(self.state[parameter], LOWER, lower)
+
+
+class MasterOptimizer(SplitOptimizer):
+    """An optimizer of torch.optim on master weights in fp32, of which the parameters are copies in bf16.
+
+    optimizer: of torch.optim, or yours. arguments: of it.
+    """
+
+    def __init__(self, params: Any, lr: float, *, optimizer: str = "adam", **arguments: Any) -> None:
+        super().__init__(params, lr, optimizer=optimizer, **arguments)
+
+    def joined(self, parameter: torch.Tensor) -> torch.Tensor:
+        """The master weights of a parameter."""
+        found = self.state[parameter].get(MASTER) if parameter in self.state else None
+        return super().joined(parameter) if found is None else found
+
+    def _keep(self, parameter: torch.Tensor, weights: torch.Tensor) -> None:
+        parameter.copy_(ROUNDINGS["nearest"](weights))
+        kept(self.state[parameter], MASTER, weights)
+
+
+def kept(state: dict[str, Any], name: str, values: torch.Tensor) -> None:
+    """Keep values in the state of a parameter: in the tensor that is there, which checkpoints load into."""
+    if name in state:
+        state[name].copy_(values)
+    else:
+        state[name] = values.clone()
+
+
+def round_to_halves(parameters: list[nn.Parameter], optimizer: DenseOptimizer) -> None:
+    """Make fp32 parameters bf16 in place where an optimizer wants that, and remember the lower halves, its start."""
+    upper = "nearest" if optimizer.name == "master" else (optimizer.arguments or {}).get("upper", "nearest")
+    for parameter in parameters if optimizer.name in IN_HALVES else ():
+        rounded, lower = split(parameter.detach().clone(), to_nearest=upper != "truncated")
+        parameter.data = rounded
+        setattr(parameter, LOWER, lower)
+
+
+def joined_weights(optimizer: CombinedOptimizer | None) -> dict[str, torch.Tensor]:
+    """The weights in fp32, by name, of dense layers whose parameters are bf16."""
+    parts = dict(optimizer.optimizers) if optimizer is not None else {}
+    keyed: Any = parts.get("dense")
+    inner = keyed
+    while inner is not None and not isinstance(inner, SplitOptimizer):
+        inner = getattr(inner, "_optimizer", None)  # of warm-up and clipping
+    return {} if inner is None else {name: inner.joined(each) for name, each in keyed.params.items()}
