@@ -357,3 +357,12 @@ def test_groups_that_cannot_be_are_bad_input(run: Run, tables: Path, words: tupl
     done = run("plan", tables, *H100, *words)
     assert done.code == 2
     assert said in done.err
+
+
+def test_what_another_data_type_saves_is_printed_and_nothing_is_written(run: Run, tables: Path, tmp_path: Path):
+    done = run("plan", tables, *H100, "--planner", "ldm", "--what-if", "data_type=bf16", "--format", "json")
+    assert (done.code, [each["name"] for each in json.loads(done.out)["forms"]][1]) == (0, "bf16 alone")
+    target = tmp_path / "plan.json"
+    done = run("plan", tables, *H100, "--what-if", "data_type=bf16", "-o", target)
+    assert (done.code, target.exists()) == (2, False)
+    assert "--what-if compares plans and writes none" in done.err

@@ -50,6 +50,7 @@ WORDS = {
         "--step",
         "--machine",
         "--prove",
+        "--what-if",
         "-o --output",
         "--force",
         "--format",

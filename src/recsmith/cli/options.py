@@ -31,7 +31,7 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "What a plan must keep": ("constraints", "pin", "pin_tables", "max_moved", "curve", "steps_left", "link"),
     "Search": ("planner", "planners", "cost_model", "judges", "iterations", "time_limit", "seed", "prove"),
     "The step of --objective step_time": ("objective", "step", "machine"),
-    "Output": ("output", "force", "format_"),
+    "Output": ("what_if", "output", "force", "format_"),
 }  # fmt: skip
 BEGINNING = 1024  # bytes of a file that say whether it is a plan
 MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake

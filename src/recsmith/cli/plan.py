@@ -33,10 +33,15 @@ ADAPT = (
 @click.option(
     "--prove", is_flag=True, default=False, help="Look for a better bound as well: a minute, or half of the time limit."
 )
+@click.option(
+    "--what-if", "what_if", metavar="CHANGE", help="Such as data_type=bf16: what it would save, side by side."
+)
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @force_option
 @format_option
-def plan_command(workload: str, prove: bool, output: str | None, force: bool, format_: str, **options: Any) -> None:
+def plan_command(
+    workload: str, prove: bool, what_if: str | None, output: str | None, force: bool, format_: str, **options: Any
+) -> None:
     """Find a sharding plan for WORKLOAD on a cluster.
 
     WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal) or a file: YAML, JSON,
@@ -46,6 +51,7 @@ def plan_command(workload: str, prove: bool, output: str | None, force: bool, fo
     recsmith plan dlrm-v2 --cluster h100:8
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
     recsmith plan tables.json --cluster cpu:2 --objective step_time --step trace/
+    recsmith plan dlrm-v2 --cluster h100:8 --what-if data_type=bf16
     """
     from recsmith.files import check_target
     from recsmith.planning import plan
@@ -54,6 +60,9 @@ def plan_command(workload: str, prove: bool, output: str | None, force: bool, fo
     check_target(output, inputs=inputs_of(workload, *options.values()), kind=PLAN_FILE, force=force)
     step = _step(options, prove)
     asked: dict[str, Any] = {**read_problem(workload, options), **read_search(options), "planner": options["planner"]}
+    if what_if is not None:
+        _compare_data_types(what_if, asked, format_, refused=step is not None or prove or output is not None)
+        return
     if step is None:
         result = plan(**asked, prove=prove, on_improve=search_printer(), on_bound=proof_printer())
     else:
@@ -65,6 +74,20 @@ def plan_command(workload: str, prove: bool, output: str | None, force: bool, fo
     if output and output != "-":
         save_plan(result.plan, output)
     _print(result, output, format_)
+
+
+def _compare_data_types(what_if: str, asked: dict[str, Any], format_: str, *, refused: bool) -> None:
+    from recsmith.analyses.data_types import compare_data_types, parse_data_type
+    from recsmith.errors import UsageError
+    from recsmith.reports.comparisons import data_types_report, data_types_to_raw
+
+    if refused:
+        raise UsageError("--what-if compares plans and writes none; leave it out, or -o, --prove and --objective")
+    forms = compare_data_types(data_type=parse_data_type(what_if), **asked)
+    if format_ == "json":
+        print_json(data_types_to_raw(forms))
+    else:
+        show_report(data_types_report(forms))
 
 
 def _step(options: dict[str, Any], prove: bool) -> Any:

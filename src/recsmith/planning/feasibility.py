@@ -148,7 +148,7 @@ def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals) -> str 
         hbm = int(np.ceil((start * step + reserve) / GIB * 10) / 10 * GIB)
         if hbm > 2**50:
             return None
-        if _has_plan(problem, model, hbm_bytes=hbm):
+        if has_plan(problem, model, hbm_bytes=hbm):
             return f"--hbm {hbm / GIB:.1f}GiB"
     return None
 
@@ -162,7 +162,7 @@ def _more_hosts(problem: Problem, model: CostModel) -> str | None:
     least = max(cluster.hosts + 1, int(np.ceil(need / problem.capacity.max() / cluster.local_world_size)))
     tried = sorted({int(np.ceil(least * step)) for step in DEVICE_STEPS})
     for hosts in tried:
-        if _has_plan(problem, model, hosts=hosts):
+        if has_plan(problem, model, hosts=hosts):
             return f"{counted(hosts * cluster.local_world_size, 'device')} ({counted(hosts, 'host')})"
     return None
 
@@ -170,7 +170,7 @@ def _more_hosts(problem: Problem, model: CostModel) -> str | None:
 def _larger_groups(problem: Problem, model: CostModel) -> str | None:
     """The least size of a 2D job's sharding groups that gives a plan."""
     for cluster in larger_groups(problem.cluster):
-        if _has_plan(replace(problem, cluster=cluster), model):
+        if has_plan(replace(problem, cluster=cluster), model):
             return f"--group-size {cluster.world_size}"
     return None
 
@@ -181,7 +181,7 @@ def _more_types(problem: Problem, model: CostModel) -> str | None:
     )
     if wide == problem.space or problem.constraints.parts:
         return None
-    return f"--types {','.join(wide.types)} --widths any" if _has_plan(replace(problem, space=wide), model) else None
+    return f"--types {','.join(wide.types)} --widths any" if has_plan(replace(problem, space=wide), model) else None
 
 
 def _host_memory(problem: Problem, model: CostModel) -> str | None:
@@ -191,10 +191,10 @@ def _host_memory(problem: Problem, model: CostModel) -> str | None:
     if UVM_CACHING.name in space.kernels or not reached or problem.cluster.ddr_bytes_per_host is None:
         return None
     wide = replace(space, kernels=(*space.kernels, UVM_CACHING.name))
-    return f"--kernels {','.join(wide.kernels)}" if _has_plan(replace(problem, space=wide), model) else None
+    return f"--kernels {','.join(wide.kernels)}" if has_plan(replace(problem, space=wide), model) else None
 
 
-def _has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
+def has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
     """Whether a changed problem, on a changed cluster, is legal and has a plan."""
     try:
         cluster_ = replace(changed.cluster, **cluster)

@@ -3,13 +3,14 @@
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import groupby
 
 from rich.console import Group, RenderableType
 
 from recsmith.analyses.compare import BASELINE, Comparison, Judgement, PlannerRow, published_error_of, ties
+from recsmith.analyses.data_types import DataTypeForm
 from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
 from recsmith.analyses.sensitivity import Spread
 from recsmith.errors import printable
@@ -19,6 +20,7 @@ from recsmith.reports.layout import Grid, grid, line
 from recsmith.reports.plans import error_line
 from recsmith.units import counted, format_gap, format_size, format_time
 
+DATA_TYPES_SCHEMA = "recsmith/data_types/1"
 COMPARISON_SCHEMA = "recsmith/comparison/1"
 SWEEP_SCHEMA = "recsmith/sweep/1"
 GROUP_COLUMNS = ("group_size", "sync_s")  # of the CSV, behind the others; in sweeps of 2D jobs
@@ -257,3 +259,29 @@ def _plain(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     return printable(value) if isinstance(value, str) else value
+
+
+def data_types_report(forms: Sequence[DataTypeForm]) -> RenderableType:
+    """Forms of the tables as rows: bytes, the fewest devices that hold them, the fullest device, and the step."""
+    plan = forms[0].plan
+    lines = [
+        line("workload", f"{counted(len(plan.workload.tables), 'table')} under {plan.workload.optimizer}"),
+        line("cluster", plan.cluster.describe()),
+        line("steps", f"of cost model {plan.cost_model}, predicted; devices: the fewest for which a plan was found"),
+    ]
+    table = grid(
+        left=("tables",), right=("weights", "state", "devices", "fullest\ndevice", "step", "beside\nas given"),
+        optional=("fullest\ndevice",),
+    )  # fmt: skip
+    for each in forms:
+        table.add_row(
+            each.name, format_size(each.weight_bytes), format_size(each.state_bytes), f"{each.devices:,}",
+            format_size(each.fullest_bytes), format_time(each.step_s), f"{each.step_s / forms[0].step_s - 1:+.1%}",
+        )  # fmt: skip
+    return Group(*lines, table, *(line("note", each.note) for each in forms if each.note))
+
+
+def data_types_to_raw(forms: Sequence[DataTypeForm]) -> Raw:
+    """The same as plain data."""
+    named = ("name", "weight_bytes", "state_bytes", "devices", "fullest_bytes", "step_s", "note")
+    return {"schema": DATA_TYPES_SCHEMA, "forms": [{name: getattr(each, name) for name in named} for each in forms]}

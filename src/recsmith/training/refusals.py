@@ -15,10 +15,9 @@ from recsmith.plans import Placement, Plan
 from recsmith.training.collectives import collectives_of
 from recsmith.training.optimizers import IN_HALVES
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable, names_component
-from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
+from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS, SPLIT_OPTIMIZERS
 
 COPIED = "data_parallel"
-SPLIT_OPTIMIZERS = ("sgd", "rowwise_adagrad")  # that rows: split has
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
 AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
 

@@ -25,6 +25,7 @@ class Optimizer:
         copied_states: what the class without fusion keeps, of tables that every rank has whole.
         on_cpu: FBGEMM's CPU kernels train it, so that it can be measured and verified without a GPU.
         copies: it trains tables that every rank has whole: TorchRec and torch have it without fusion.
+        splits: it trains tables whose rows lie in two halves of 16 bits (`rows: split` of a run).
     """
 
     name: OptimizerName
@@ -36,6 +37,7 @@ class Optimizer:
     copied_states: dict[str, StateShape]
     on_cpu: bool = False
     copies: bool = True
+    splits: bool = False
 
     @property
     def element_states(self) -> int:
@@ -59,7 +61,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     for each in (
         Optimizer(
             name="sgd", torch_class="torch.optim:SGD", fbgemm_name="EXACT_SGD", other_names=("exact_sgd",),
-            fused_states={}, copied_states={}, on_cpu=True,
+            fused_states={}, copied_states={}, on_cpu=True, splits=True,
         ),
         Optimizer(
             name="adagrad", torch_class="torch.optim:Adagrad", fbgemm_name="EXACT_ADAGRAD",
@@ -70,6 +72,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
             name="rowwise_adagrad", torch_class="torchrec.optim:RowWiseAdagrad", fbgemm_name="EXACT_ROWWISE_ADAGRAD",
             other_names=("exact_rowwise_adagrad", "exact_row_wise_adagrad"), settings=_EPS,
             fused_states={"momentum1": "row-wise"}, copied_states={"step": "scalar", "sum": "row-wise"}, on_cpu=True,
+            splits=True,
         ),
         Optimizer(
             name="partial_rowwise_adam", torch_class="torchrec.optim:PartialRowWiseAdam",
@@ -91,6 +94,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
 }  # fmt: skip
 CPU_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.on_cpu)
 COPYING_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.copies)
+SPLIT_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.splits)
 
 
 def named_optimizer(word: str) -> Optimizer | None:

@@ -1,0 +1,129 @@
+"""What another data type of all tables would save: bytes, the fewest devices that hold them, and seconds of a step.
+
+Each form is planned on the same cluster by the same search. The fewest devices are looked for among parts of a host and
+whole hosts like the cluster's, by trying to place all tables in few pieces, as planners begin; so a plan was found for
+them, and fewer may do. On CPUs bf16 is told in two forms: weights of bf16 alone, which are smaller and train other
+bits; and rows in halves (`rows: split`), which weigh as fp32 ones do and are read as bf16 ones are.
+"""
+
+from bisect import bisect_left
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+
+from recsmith._types import noun
+from recsmith.clusters import Cluster, load_cluster
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.protocol import parts_of, rule_of
+from recsmith.errors import UsageError
+from recsmith.files import Source, did_you_mean
+from recsmith.planning import plan
+from recsmith.planning.feasibility import has_plan
+from recsmith.planning.simulate import price_plan
+from recsmith.plans import PARTS, Plan
+from recsmith.problems import problem_of
+from recsmith.sharding.memory import STATE_BYTES
+from recsmith.workloads import Workload, load_workload
+from recsmith.workloads.data_types import DataType
+from recsmith.workloads.optimizers import OPTIMIZERS
+
+KEY = "data_type"
+ALONE = (
+    "bf16 alone trains other bits, with FBGEMM's stochastic rounding and on GPUs only; its AUC was not measured there"
+)
+HALVES = "in halves (rows: split) trains in fp32; its step is that of fp32 with the lookups of bf16"
+
+
+@noun
+class DataTypeForm:
+    """Tables in a data type, under a plan for the cluster.
+
+    name: of the form. plan: for the cluster. weight_bytes, state_bytes: of all tables, once each. devices: the fewest
+    for which a plan was found. step_s: seconds. note: what has to be known beside the numbers.
+    """
+
+    name: str
+    plan: Plan
+    weight_bytes: int
+    state_bytes: int
+    devices: int
+    step_s: float
+    note: str = ""
+
+    @property
+    def fullest_bytes(self) -> int:
+        """Memory of the device that holds the most."""
+        return max(device.hbm_bytes for device in self.plan.cost.per_device)
+
+
+def parse_data_type(text: str) -> DataType:
+    """The data type that a change such as 'data_type=bf16' names; UsageError where it names none."""
+    key, _, value = text.partition("=")
+    known = list(get_args(DataType))
+    if key.strip() != KEY:
+        raise UsageError(f"--what-if '{text[:60]}' changes nothing that plan knows ({KEY}); write {KEY}=bf16")
+    if value.strip() not in known:
+        raise UsageError(
+            f"--what-if '{text[:60]}' has no data type{did_you_mean(value.strip(), known)}; one of {', '.join(known)}"
+        )
+    return value.strip()  # type: ignore[return-value]
+
+
+def compare_data_types(
+    workload: Workload | Source, cluster: Cluster | Source, *, data_type: DataType, **search: Any
+) -> tuple[DataTypeForm, ...]:
+    """The tables as they are, in another data type and, where that is bf16 and fp32 tables are on CPUs, in halves.
+
+    search: what `plan` takes beside.
+
+    Raises:
+        UsageError, Infeasible, NoPlanFound: as `plan`, of the tables as they are.
+    """
+    given, where = load_workload(workload), load_cluster(cluster)
+    changed = replace(given, tables=tuple(replace(table, data_type=data_type) for table in given.tables))
+    kinds = sorted({table.data_type for table in given.tables})
+    forms = [_form(f"as given ({', '.join(kinds)})", given, where, search)]
+    forms.append(_form(data_type if data_type != "bf16" else "bf16 alone", changed, where, search))
+    if data_type != "bf16":
+        return tuple(forms)
+    forms[1] = replace(forms[1], note=ALONE)
+    if where.device.kind == "cpu" and kinds == ["fp32"] and OPTIMIZERS[given.optimizer].splits:
+        forms.append(_in_halves(forms[0], changed))
+    return tuple(forms)
+
+
+def _form(name: str, workload: Workload, cluster: Cluster, search: dict[str, Any]) -> DataTypeForm:
+    found = plan(workload, cluster, **search).plan
+    optimizer = OPTIMIZERS[workload.optimizer]
+    state = sum(
+        table.num_embeddings * (optimizer.element_states * table.embedding_dim + optimizer.row_states)
+        for table in workload.tables
+    )
+    return DataTypeForm(
+        name=name, plan=found, weight_bytes=workload.weight_bytes, state_bytes=STATE_BYTES * state,
+        devices=_fewest_devices(found), step_s=found.cost.total_s,
+    )  # fmt: skip
+
+
+def _in_halves(given: DataTypeForm, narrow: Workload) -> DataTypeForm:
+    """The plan as given, with the lookups of the narrow tables: two bytes of a weight are read forward."""
+    parts = parts_of(given.plan.cost)
+    lookups = parts_of(price_plan(replace(given.plan, workload=narrow)))
+    forward = PARTS.index("forward_compute_s")
+    parts[:, forward] = np.minimum(parts[:, forward], lookups[:, forward])
+    step_s = rule_of(given.plan.cost, given.plan.cost_model).step_seconds(parts)
+    return replace(given, name="in halves", step_s=step_s, note=HALVES)
+
+
+def _fewest_devices(found: Plan) -> int:
+    """The fewest devices like the plan's for which a plan was found; the cluster's own number at the most."""
+    cluster, model = found.cluster, find_cost_model(found.cost_model)
+    if isinstance(cluster.hbm_bytes, tuple) or cluster.replication is not None:
+        return cluster.world_size  # devices that are not alike, or come in groups
+    problem, local = problem_of(found), cluster.local_world_size
+    sizes = [(count, 1) for count in range(1, local + 1)] + [(local, hosts) for hosts in range(2, cluster.hosts + 1)]
+    first = bisect_left(
+        sizes[:-1], True, key=lambda size: has_plan(problem, model, local_world_size=size[0], hosts=size[1])
+    )
+    return sizes[first][0] * sizes[first][1]
