@@ -2,9 +2,10 @@
 
     python benchmarks/precision.py rounding    # all upper halves, and 20 million random patterns: half a minute
     python benchmarks/precision.py updates     # 1,000 steps beside torch in fp32, and beside FBGEMM: a minute
-    python benchmarks/precision.py auc         # 12 forms of a job with five seeds, in this process: minutes
+    python benchmarks/precision.py auc         # 14 forms of a job with five seeds, in this process: six CPU minutes
     python benchmarks/precision.py bytes       # what lookups read and jobs hold, and CPU seconds of a step
-    python benchmarks/precision.py jobs        # one and two ranks, two plans, resumed, resharded: which bits are the same
+    python benchmarks/precision.py picture     # of what auc has kept: docs/pictures/precision-rates.svg
+    python benchmarks/precision.py jobs        # one and two ranks, two plans, resumed: weights that differ
 
 Tables of docs/benchmarks/precision.md.
 """
@@ -18,20 +19,20 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from learning_pictures import PICTURES, Axis, Panel, picture
 
 from recsmith.training.bfloat16 import join, nearest, split, stochastic
 
 HERE = Path(__file__).parent
 LOWERS = (0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
-RATE, EPS, LOW = 0.05, 1e-8, 0.1  # LOW: times the learning rates at which pure bf16 is shown to stand still
-DENSE = {"optimizer": "adam"}
+RATE, EPS = 0.05, 1e-8
+LOW = (0.3, 0.1, 0.03)  # times the learning rates of the run: at low ones bf16 alone stands still
 BF16 = ["model.precision=bf16"]
 FORMS: dict[str, list[str]] = {
     "fp32": [],
@@ -51,20 +52,23 @@ FORMS: dict[str, list[str]] = {
         "optimizers.dense.arguments={lower: false}",
     ],
 }  # fmt: skip
+AT_RATES = ", rates times "
 AT_LOW = ("fp32", "all in halves", "all in bf16 alone")  # trained at lower rates too
 
 
 def main() -> int:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = {"rounding": rounding, "updates": updates, "auc": areas, "bytes": count_bytes, "jobs": compare_jobs}
-    parser.add_argument("table", choices=list(tables))
+    tables = {"rounding": rounding, "updates": updates, "bytes": count_bytes, "jobs": compare_jobs}
+    parser.add_argument("table", choices=[*tables, "auc", "picture"])
     parser.add_argument("--quick", action="store_true", help="little, to see that it runs")
     parser.add_argument("-o", "--output", default="bench/precision.json", help="what auc keeps, and goes on from")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.table == "auc":
         areas(arguments.quick, Path(arguments.output))
+    elif arguments.table == "picture":
+        draw(json.loads(Path(arguments.output).read_text()))
     else:
         tables[arguments.table](arguments.quick)
     return 0
@@ -88,9 +92,8 @@ def rounding(quick: bool) -> None:
     values = torch.randn(200_000 if quick else 4_000_000)
     for name, form in (("nearest even", nearest), ("truncation", _upper), ("stochastic", stochastic)):
         left = (form(values).float() - values).double() / values.abs().double()
-        print(
-            f"{name}: mean {float((left * values.sign()).mean()):+.2e} of the number, at most {float(left.abs().max()):.2e}"
-        )
+        mean = float((left * values.sign()).mean())
+        print(f"{name}: mean {mean:+.2e} of the number, at most {float(left.abs().max()):.2e}")
 
 
 def _upper(values: torch.Tensor) -> torch.Tensor:
@@ -173,8 +176,10 @@ def areas(quick: bool, output: Path) -> None:
 
     found: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {}
     rates = {"optimizers.sparse.learning_rate": 0.1, "optimizers.dense.learning_rate": 0.003}
-    low = [f"{name}={value * LOW:g}" for name, value in rates.items()]
-    forms = {**FORMS, **{f"{name}, a tenth of the rates": [*FORMS[name], *low] for name in AT_LOW}}
+    forms = dict(FORMS)
+    for factor in LOW:
+        low = [f"{name}={value * factor:g}" for name, value in rates.items()]
+        forms |= {at_rates(name, factor): [*FORMS[name], *low] for name in AT_LOW}
     with one_rank():
         for seed in range(1 if quick else 5):
             for name, settings in forms.items():
@@ -189,12 +194,16 @@ def areas(quick: bool, output: Path) -> None:
     print("| what is bf16 | seeds | AUC | beside fp32, points | log loss | beside fp32 | CPU s |")
     print("|---|---|---|---|---|---|---|")
     for name in forms:
-        base = "fp32, a tenth of the rates" if name.endswith("of the rates") else "fp32"
-        mine, theirs = _of(found, name), _of(found, base)
+        mine, theirs = _of(found, name), _of(found, f"fp32{name[name.find(AT_RATES) :] if AT_RATES in name else ''}")
         area = _beside([100 * (a["auc"] - b["auc"]) for a, b in zip(mine, theirs, strict=True)], 3)
         loss = _beside([a["logloss"] - b["logloss"] for a, b in zip(mine, theirs, strict=True)], 5)
         means = [statistics.mean(each[key] for each in mine) for key in ("auc", "logloss", "cpu_s")]
         print(f"| {name} | {len(mine)} | {means[0]:.5f} | {area} | {means[1]:.5f} | {loss} | {means[2]:.1f} |")
+
+
+def at_rates(name: str, factor: float) -> str:
+    """The name of a form at other learning rates."""
+    return f"{name}{AT_RATES}{factor:g}"
 
 
 def _of(found: dict[str, Any], name: str) -> list[Any]:
@@ -210,6 +219,152 @@ def _beside(differences: list[float], digits: int) -> str:
         return f"{mean:+.{digits}f}"
     student = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}[len(differences)]
     return f"{mean:+.{digits}f} ± {student * statistics.stdev(differences) / len(differences) ** 0.5:.{digits}f}"
+
+
+def draw(found: dict[str, Any]) -> None:
+    """AUC lost beside fp32 at each learning rate: means over seeds, and bands from the least to the most."""
+    factors = (1.0, *LOW)
+    lines, bands = {}, []
+    for name in AT_LOW[1:]:
+        lost = np.array([_lost(found, name, factor) for factor in factors])  # (rates, seeds)
+        across = np.array(factors)
+        lines[name] = np.stack([across, lost.mean(axis=1)], axis=1)
+        bands.append(np.stack([across, lost.min(axis=1), lost.max(axis=1)], axis=1))
+    least = float(np.floor(min(each[:, 1].min() for each in bands)))
+    up = Axis(least, -0.4 * least, {0.0: "0", **{least * i / 4: f"{least * i / 4:.1f}" for i in range(1, 5)}}, log=False)
+    across = Axis(min(factors), 1.0, {each: f"{each:g}" for each in factors})
+    made = Panel("Points of AUC beside fp32, by learning rates", across, up, np.zeros((0, 2)), lines, bands)
+    (PICTURES / "precision-rates.svg").write_text(picture([made]), "utf-8")
+
+
+def _lost(found: dict[str, Any], name: str, factor: float) -> list[float]:
+    """Points of AUC beside fp32 at the same rates, by seed."""
+    mine, theirs = (_of(found, each if factor == 1 else at_rates(each, factor)) for each in (name, AT_LOW[0]))
+    return [100 * (a["auc"] - b["auc"]) for a, b in zip(mine, theirs, strict=True)]
+
+
+def count_bytes(quick: bool) -> None:
+    """Bytes that lookups read and tables hold, and CPU seconds of a step, beside FBGEMM's fused tables in fp32."""
+    from fbgemm_gpu.split_embedding_configs import EmbOptimType
+    from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
+    from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+        ComputeDevice,
+        SplitTableBatchedEmbeddingBagsCodegen,
+    )
+
+    from recsmith.training.stores.split import SplitTables
+
+    rows, samples, ids, rounds = (10_000, 64, 5, 2) if quick else (1_000_000, 1024, 20, 9)
+    print("| columns | rows read | fp32 bytes of them | read | weights and state, fp32 | in halves "
+          "| forward, fp32 | in halves | backward, fp32 | in halves |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for columns in (16, 64, 128):
+        given: Any = {
+            "optimizer": EmbOptimType.EXACT_ROWWISE_ADAGRAD, "learning_rate": RATE, "eps": EPS,
+            "device": torch.device("cpu"),
+        }  # fmt: skip
+        fused = SplitTableBatchedEmbeddingBagsCodegen(
+            [(rows, columns, EmbeddingLocation.HOST, ComputeDevice.CPU)], **given
+        )
+        halves = SplitTables(
+            rows=[rows], columns=[columns], feature_table_map=[0], upper="nearest", lower=True, **given
+        )
+        for each in (fused, halves):
+            each.split_embedding_weights()[0].uniform_(-0.1, 0.1)
+        draws, ends = np.random.default_rng(0), torch.arange(0, samples * ids + 1, ids)
+        times: dict[str, list[float]] = {"fused": [], "halves": [], "fused back": [], "halves back": []}
+        read = distinct = 0
+        for turn in range(rounds):
+            chosen = torch.from_numpy(draws.zipf(1.05, samples * ids).astype(np.int64) * 7919 % rows)
+            gradient = torch.randn(samples, columns)
+            distinct += len(chosen.unique())
+            for name, each in (("fused", fused), ("halves", halves))[:: -1 if turn % 2 else 1]:
+                before, begun = halves.read_bytes, time.process_time()
+                out = each(chosen, ends)
+                between = time.process_time()
+                out.backward(gradient)
+                if turn:  # the first turn splits the table, and touches memory
+                    times[name].append(between - begun)
+                    times[f"{name} back"].append(time.process_time() - between)
+                read += halves.read_bytes - before
+        assert read == 2 * columns * distinct
+        print(f"| {columns} | {distinct:,} | {4 * columns * distinct:,} | {read:,} "
+              f"| {_held(fused):,} | {_held(halves):,} "
+              + "".join(f"| {1e3 * statistics.median(times[name]):.1f} ms " for name in
+                        ("fused", "halves", "fused back", "halves back")) + "|", flush=True)  # fmt: skip
+
+
+def _held(tables: Any) -> int:
+    """Bytes of all that a module of tables holds, but for what is too small to matter."""
+    held = {each.data_ptr(): each.nbytes for each in (*tables.parameters(), *tables.buffers()) if each.nbytes > 1024}
+    return sum(held.values())
+
+
+def compare_jobs(quick: bool) -> None:
+    """Jobs in halves whose weights must have the same bits, on one rank and on two: weights that differ."""
+    from recsmith.training import load_model, train
+
+    steps = 4 if quick else 40
+    print("| ranks | beside a table-wise job | weights that differ |")
+    print("|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for ranks in (1, 2):
+            plans = {kind: _planned(Path(folder, f"{ranks}{kind}.json"), kind, ranks) for kind in KINDS}
+
+            def trained(name: str, *stops: tuple[int, str], ranks: int = ranks, plans: Any = plans) -> dict[str, Any]:
+                output = f"{folder}/{ranks}{name}"
+                for stop, kind in stops:
+                    train(_small_job(output, plans[kind], ranks, stop))
+                return load_model(Path(output) / "model").task.state_dict()
+
+            expected = trained("base", (steps, "table_wise"))
+            others = {
+                "row-wise": trained("rows", (steps, "row_wise")),
+                "stopped and resumed": trained("resumed", (steps // 2, "table_wise"), (steps, "table_wise")),
+                "resumed row-wise": trained("resharded", (steps // 2, "table_wise"), (steps, "row_wise")),
+            }
+            for name, found in others.items():
+                assert all(each.isfinite().all() for each in found.values())
+                odd = sum(_different(found[key], expected[key]) for key in expected)
+                print(f"| {ranks} | {name} | {odd} of {sum(each.numel() for each in found.values()):,} |", flush=True)
+
+
+KINDS = ("table_wise", "row_wise")
+ROWS = {"a": 3000, "b": 2000}
+
+
+def _planned(file: Path, kind: str, ranks: int) -> str:
+    """The file of a plan of two tables."""
+    from recsmith.clusters import load_cluster
+    from recsmith.planning.simulate import price
+    from recsmith.plans import Placement, save_plan
+    from recsmith.workloads import Feature, Table, Workload
+
+    tables = tuple(
+        Table(name=name, num_embeddings=rows, embedding_dim=8, features=(Feature(name=name, pooling_factor=1.0),))
+        for name, rows in ROWS.items()
+    )
+    placed = [
+        Placement(table=name, sharding_type=kind, compute_kernel="fused",
+                  ranks=tuple(range(ranks)) if kind == "row_wise" else (index % ranks,))
+        for index, name in enumerate(ROWS)
+    ]  # fmt: skip
+    work = Workload(batch_size=64 // ranks, optimizer="rowwise_adagrad", tables=tables)
+    save_plan(price(work, load_cluster(f"cpu:{ranks}"), placed), file)
+    return str(file)
+
+
+def _small_job(output: str, plan: str, ranks: int, steps: int) -> Any:
+    from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer
+
+    features = [{"name": name, "num_embeddings": rows} for name, rows in ROWS.items()]
+    data = {"format": "generator", "num_samples": 64 * 1000, "dense": 2, "features": features}
+    return Run(
+        data=RunData(train=data, global_batch_size=64), output=output, plan=plan,
+        ranks=ranks, steps=steps, rows="split",
+        model=RunModel(embedding_dim=8, bottom=(8,), top=(8,), precision="bf16"),
+        optimizers=RunOptimizers(sparse=SparseOptimizer(learning_rate=0.5), dense=DenseOptimizer(name="split")),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "mutants": ("--only", "no mutant is called so"),
     "optimality": ("tasks", "--count", "1"),
     "planned_under": ("neural:simulated-h100", "--hardware", "simulated:h100", "--count", "1"),
+    "precision": ("bytes", "--quick"),
     "predict_regret": ("measure", "regret", "--ranks", "2", "--quick"),
     "recd": ("--sessions", "2", "--samples", "2048", "--steps", "2", "--rounds", "1"),
     "reshard_memory": ("--mib", "64"),
@@ -85,6 +86,10 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
         "--planner", "autoshard", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
     "optimality brute": ("--count", "3", "--exact", "--jobs", "1"),
     "optimality random": ("--count", "5", "--first", "10000", "-o", "random.json", "--jobs", "1"),
+    "precision auc": ("--quick", "-o", "precision.json"),
+    "precision jobs": ("--quick",),
+    "precision rounding": ("--quick",),
+    "precision updates": ("--quick",),
     "recd --sessions": ("2", "--ids", "8", "--samples", "2048", "--steps", "2", "--rounds", "0"),
     "serve memory": ("--plans", "2"),
 }  # fmt: skip
