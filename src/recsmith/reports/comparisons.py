@@ -17,7 +17,7 @@ from recsmith.errors import printable
 from recsmith.files import Raw, encode, starts_with_schema
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, grid, line
-from recsmith.reports.plans import error_line
+from recsmith.reports.plans import error_line, published_error
 from recsmith.units import counted, format_gap, format_size, format_time
 
 DATA_TYPES_SCHEMA = "recsmith/data_types/1"
@@ -268,6 +268,7 @@ def data_types_report(forms: Sequence[DataTypeForm]) -> RenderableType:
         line("workload", f"{counted(len(plan.workload.tables), 'table')} under {plan.workload.optimizer}"),
         line("cluster", plan.cluster.describe()),
         line("steps", f"of cost model {plan.cost_model}, predicted; devices: the fewest for which a plan was found"),
+        *error_line(published_error(plan)),
     ]
     table = grid(
         left=("tables",), right=("weights", "state", "devices", "fullest\ndevice", "step", "beside\nas given"),
