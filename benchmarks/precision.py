@@ -231,7 +231,9 @@ def draw(found: dict[str, Any]) -> None:
         lines[name] = np.stack([across, lost.mean(axis=1)], axis=1)
         bands.append(np.stack([across, lost.min(axis=1), lost.max(axis=1)], axis=1))
     least = float(np.floor(min(each[:, 1].min() for each in bands)))
-    up = Axis(least, -0.4 * least, {0.0: "0", **{least * i / 4: f"{least * i / 4:.1f}" for i in range(1, 5)}}, log=False)
+    up = Axis(
+        least, -0.4 * least, {0.0: "0", **{least * i / 4: f"{least * i / 4:.1f}" for i in range(1, 5)}}, log=False
+    )
     across = Axis(min(factors), 1.0, {each: f"{each:g}" for each in factors})
     made = Panel("Points of AUC beside fp32, by learning rates", across, up, np.zeros((0, 2)), lines, bands)
     (PICTURES / "precision-rates.svg").write_text(picture([made]), "utf-8")
