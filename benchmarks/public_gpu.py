@@ -24,7 +24,7 @@ from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs.analytic import AnalyticCostModel
 from recsmith.costs.collectives import latency, seconds_per_byte
 from recsmith.costs.embedding_kernels import LINK_EFFICIENCY
-from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, LARGE_BYTES, PUBLISHED, Seen
+from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, LARGE_BYTES, PUBLISHED, PublishedTimes
 from recsmith.problems import Space, build_problem
 from recsmith.sharding import Collective
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
@@ -189,16 +189,16 @@ def summary(found: Iterable[Figure]) -> tuple[int, int, float, float, float, flo
     return len(logs), laboratories, math.exp(mean), math.exp(apart), math.exp(min(logs)), math.exp(max(logs))
 
 
-def seen_by(found: Iterable[Figure]) -> dict[str, dict[str, Seen]]:
+def seen_by(found: Iterable[Figure]) -> dict[str, dict[str, PublishedTimes]]:
     """What `recsmith.costs.published` holds: figures, laboratories and error by part and device."""
     groups: dict[tuple[str, str], list[Figure]] = defaultdict(list)
     for each in found:
         if each.part != LINK and not (each.part == COLLECTIVES and each.size == "to 1 MiB"):
             groups[each.part, each.card].append(each)
-    seen: dict[str, dict[str, Seen]] = defaultdict(dict)
+    seen: dict[str, dict[str, PublishedTimes]] = defaultdict(dict)
     for (part, card), chosen in sorted(groups.items()):
         count, laboratories, _, error, *_ = summary(chosen)
-        seen[part][card] = Seen(figures=count, laboratories=laboratories, error=round(error - 1, 2))
+        seen[part][card] = PublishedTimes(figures=count, laboratories=laboratories, error=round(error - 1, 2))
     return dict(seen)
 
 

@@ -14,7 +14,7 @@ import pytest
 import recsmith
 from recsmith.clusters import load_cluster
 from recsmith.costs.protocol import parts_of
-from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, PUBLISHED, PublishedError, Seen, error_of
+from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, PUBLISHED, PublishedError, PublishedTimes, error_of
 from recsmith.problems import Space
 from recsmith.workloads import load_workload
 
@@ -94,12 +94,12 @@ def test_other_models_and_processors_carry_no_error() -> None:
 
 
 def test_words_and_ties() -> None:
-    found = PublishedError(device="h100", checked={DEVICE: Seen(figures=5, laboratories=1, error=0.12)},
+    found = PublishedError(device="h100", checked={DEVICE: PublishedTimes(figures=5, laboratories=1, error=0.12)},
                            unchecked=(), share=0.12)  # fmt: skip
     assert str(found) == "the step may be off by about 12%: device memory ±12% (5 published times, one laboratory)"
     assert found.ties(0.12)
     assert not found.ties(0.13)
-    far = Seen(figures=16, laboratories=1, error=14.77)
+    far = PublishedTimes(figures=16, laboratories=1, error=14.77)
     found = PublishedError(device="l40s", checked={COLLECTIVES: far}, unchecked=(DEVICE,), share=11.8)
     words = "collectives by a factor of 16 (16 published times, one laboratory); device memory is not checked on l40s"
     assert str(found) == f"the step may be off: {words}"

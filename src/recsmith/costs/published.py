@@ -21,7 +21,7 @@ DEVICE, HOST, COLLECTIVES = "device memory", "host memory", "collectives"
 
 
 @noun
-class Seen:
+class PublishedTimes:
     """Published figures of a part of a step on a device: how many, by how many laboratories, and the error.
 
     error: the geometric mean of how far predicted and measured are apart, less 1: 0.2 is 20 %.
@@ -37,22 +37,22 @@ class Seen:
         return f"{by}{_off(self.error)} ({counted(self.figures, 'published time')}{alone})"
 
 
-PUBLISHED: dict[str, dict[str, Seen]] = {
+PUBLISHED: dict[str, dict[str, PublishedTimes]] = {
     DEVICE: {
-        "h100": Seen(figures=5, laboratories=2, error=0.12),
-        "v100-32": Seen(figures=8, laboratories=1, error=0.22),
+        "h100": PublishedTimes(figures=5, laboratories=2, error=0.12),
+        "v100-32": PublishedTimes(figures=8, laboratories=1, error=0.22),
     },
     HOST: {
-        "h100": Seen(figures=40, laboratories=1, error=0.15),
+        "h100": PublishedTimes(figures=40, laboratories=1, error=0.15),
     },
     COLLECTIVES: {
-        "a100-80": Seen(figures=21, laboratories=2, error=0.26),
-        "b200": Seen(figures=60, laboratories=3, error=0.3),
-        "gb200": Seen(figures=25, laboratories=2, error=0.19),
-        "h100": Seen(figures=30, laboratories=7, error=0.19),
-        "h200": Seen(figures=21, laboratories=2, error=0.18),
-        "l40s": Seen(figures=16, laboratories=1, error=14.77),
-        "mi300x": Seen(figures=14, laboratories=1, error=0.33),
+        "a100-80": PublishedTimes(figures=21, laboratories=2, error=0.26),
+        "b200": PublishedTimes(figures=60, laboratories=3, error=0.3),
+        "gb200": PublishedTimes(figures=25, laboratories=2, error=0.19),
+        "h100": PublishedTimes(figures=30, laboratories=7, error=0.19),
+        "h200": PublishedTimes(figures=21, laboratories=2, error=0.18),
+        "l40s": PublishedTimes(figures=16, laboratories=1, error=14.77),
+        "mi300x": PublishedTimes(figures=14, laboratories=1, error=0.33),
     },
 }
 
@@ -67,7 +67,7 @@ class PublishedError:
     """
 
     device: str
-    checked: dict[str, Seen]
+    checked: dict[str, PublishedTimes]
     unchecked: tuple[str, ...]
     share: float
 
