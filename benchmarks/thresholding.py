@@ -4,13 +4,15 @@
     python benchmarks/thresholding.py steps     # a whole job on two hosts, at 100, 200 and 400 Mbit/s
     python benchmarks/thresholding.py cost      # what measuring and applying thresholds takes
     python benchmarks/thresholding.py boundary  # a model whose layers are split between ranks, in one process
+    python benchmarks/thresholding.py auc       # of `recsmith bench train benchmarks/thresholding.yaml -o FOLDER`
 
-Tables of docs/benchmarks/thresholding.md; AUC is compared by `recsmith bench train benchmarks/thresholding.yaml`. The
-first two need what two_networks.py needs, and say so where it is missing.
+Tables of docs/benchmarks/thresholding.md. The first two need what two_networks.py needs, and say so where it is
+missing. The last two keep what was trained in --folder and go on from there.
 """
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -24,31 +26,35 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from two_networks import INTERFACE, run_ranks, two_networks, why_not
+from two_networks import INTERFACE, run_ranks, sent_bytes, two_networks, why_not
+
+from recsmith.training.variants import TrainBench, bench_train, load_bench, mean_within
 
 HERE = Path(__file__).parent
 SHARES = (0.02, 0.005, 0.001)
 WARM, COUNTED, BATCH = 300, 200, 64  # steps before bytes are counted, and while they are; samples of a rank
 LAYERS = (256, 2048, 384, 1)  # of the plain model: 1.3 million weights
+SEEDS = (0, 1, 2)  # of models with split layers
 RATES = ("100mbit", "200mbit", "400mbit")
-STEPS = 24  # of a job whose steps are timed; the first line of its log is left out
-FEW = "{name: thresholded, dense: 0.005, values: bf16}"
-FEWER = "{name: thresholded, dense: 0.005, pooled: 0.1667, values: bf16}"
+STEPS = 16  # of a job whose steps are timed; the first line of its log is left out
 HALVES = "{name: 'thresholding_parts:Halves'}"
-JOBS = {
+FEW = "name: thresholded, dense: 0.005, values: bf16"
+JOBS = {  # the first three are what the others are compared with
     "fp32": [],
     "fp16 codecs": ["comms.forward=fp16", "comms.backward=fp16"],
     "fp16 codecs, fp16 gradients": [f"comms={HALVES}"],
-    "0.5 % of gradients": [f"comms={FEW}"],
-    "0.5 %, and pooled 8x": [f"comms={FEWER}"],
+    "0.5 % of gradients": [f"comms={{{FEW}}}"],
+    "0.5 %, fp16 codecs": [f"comms={{{FEW}, forward: fp16, backward: fp16}}"],
+    "0.5 %, pooled 2x": [f"comms={{{FEW}, pooled: 0.667}}"],
 }
 
 
 def main() -> int:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["bytes", "steps", "cost", "boundary", "rank"])
+    parser.add_argument("table", choices=["bytes", "steps", "cost", "boundary", "auc", "rank"])
     parser.add_argument("--settings", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help="of trainings that are compared (bench/thresholding, bench/boundary)")
     parser.add_argument("--quick", action="store_true", help="few steps, to see that it runs")
     arguments = parser.parse_args()
     if arguments.table == "rank":
@@ -57,9 +63,13 @@ def main() -> int:
     if arguments.table in ("bytes", "steps") and (reason := why_not("1mbit")) is not None:
         print(f"two networks cannot be made here: {reason}")
         return 1
-    {"bytes": count_bytes, "steps": time_steps, "cost": time_thresholds, "boundary": compare_boundary}[arguments.table](
-        arguments.quick
-    )
+    if arguments.table == "boundary":
+        compare_boundary(Path(arguments.folder or "bench/boundary"), arguments.quick)
+    elif arguments.table == "auc":
+        bench = load_bench(HERE / "thresholding.yaml")
+        show_scores(list(bench.variants), bench.seeds, Path(arguments.folder or "bench/thresholding"))
+    else:
+        {"bytes": count_bytes, "steps": time_steps, "cost": time_thresholds}[arguments.table](arguments.quick)
     return 0
 
 
@@ -155,43 +165,43 @@ def left_host(interface: str) -> int:
 
 
 def time_steps(quick: bool) -> None:
-    """Seconds of a step of a whole job on two hosts, of every form of messages, in turn."""
+    """Seconds and bytes of a step of a whole job on two hosts, of every form of messages, in turn."""
     steps, rounds = (6, 1) if quick else (STEPS, 2)
-    print("| link | " + " | ".join(JOBS) + " | shorter than fp32 | than fp16 codecs | than fp16 of all |")
-    print("|---|" + "---|" * (len(JOBS) + 3))
+    print("| link | what crosses | a step | of two jobs | bytes a step and host | shorter than "
+          + " | than ".join(list(JOBS)[:3]) + " |\n|" + "---|" * 8)  # fmt: skip
     for rate in RATES[: 1 if quick else None]:
-        found: dict[str, list[float]] = {name: [] for name in JOBS}
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in JOBS}
         for number in range(rounds):
             for name in list(JOBS)[:: -1 if number % 2 else 1]:
-                found[name].append(seconds_of_a_step(JOBS[name], rate, steps))
-        middle = {name: statistics.median(each) for name, each in found.items()}
-        fewest = middle["0.5 %, and pooled 8x"]
-        shorter = [1 - fewest / middle[name] for name in list(JOBS)[:3]]
-        print(f"| {rate} | " + " | ".join(f"{each * 1e3:.0f} ms" for each in middle.values()) + " | "
-              + " | ".join(f"{each:.0%}" for each in shorter) + " |", flush=True)  # fmt: skip
+                found[name].append(a_step(JOBS[name], rate, steps))
+        middle = {name: statistics.fmean(seconds for seconds, _ in each) for name, each in found.items()}
+        for name, each in found.items():
+            both = " to ".join(f"{seconds * 1e3:.0f}" for seconds in sorted(seconds for seconds, _ in each))
+            shorter = [f"{1 - middle[name] / middle[other]:.0%}" for other in list(JOBS)[:3]]
+            sent = f"{statistics.fmean(sent for _, sent in each):,.0f}"
+            print(f"| {rate} | {name} | {middle[name] * 1e3:.0f} ms | {both} | {sent} | {' | '.join(shorter)} |",
+                  flush=True)  # fmt: skip
 
 
-def seconds_of_a_step(settings: list[str], rate: str, steps: int) -> float:
-    """The median of a job's lines, in a folder of its own."""
+def a_step(settings: list[str], rate: str, steps: int) -> tuple[float, float]:
+    """(seconds, bytes) of a job's steps: the median of its lines, and what the second host sent; in its own folder.
+
+    Bytes are those of the whole job, its start too, divided by its steps. The first host also sends weights at the
+    start, so it is not the one that is looked at.
+    """
     with tempfile.TemporaryDirectory() as folder, two_networks(rate) as hosts:
         words = ["ranks=null", f"output={folder}/out", f"steps={steps}", "metrics.every=2", "data.test=null",
                  "model.top=[2048,512]", *settings]  # fmt: skip
         sets = [word for each in words for word in ("--set", each)]
-        command = [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-m",
-            "recsmith",
-            "train",
-            str(HERE / "thresholding_run.yaml"),
-            *sets,
-        ]
+        run = [str(HERE / "thresholding_run.yaml"), *sets]
         path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        before = sent_bytes(hosts)[1]
+        command = [sys.executable, "-W", "ignore", "-m", "recsmith", "train", *run]
         if run_ranks(hosts, command, environment={"PYTHONPATH": path}):
             sys.exit(f"a job failed: {settings}")
+        sent = (sent_bytes(hosts)[1] - before) / steps
         events = [json.loads(line) for line in Path(folder, "out", "log.jsonl").read_text().splitlines()]
-    return statistics.median([event["step_s"] for event in events if event["event"] == "train"][1:])
+    return statistics.median([event["step_s"] for event in events if event["event"] == "train"][1:]), sent
 
 
 def time_thresholds(quick: bool) -> None:
@@ -207,7 +217,7 @@ def time_thresholds(quick: bool) -> None:
         gradient = torch.randn(size, generator=torch.Generator().manual_seed(0))
 
         def whole(at: torch.Tensor, values: torch.Tensor, size: int = size) -> None:
-            places, numbers = decoded(encoded(at, values), torch.float32)
+            places, numbers = decoded(encoded(at, values, size), torch.float32, size)
             torch.zeros(size).index_add_(0, places, numbers).div_(2)
 
         at = torch.arange(0, size, 200)
@@ -228,23 +238,48 @@ def seconds(work: Callable[[], object], rounds: int) -> float:
     return statistics.median(found)
 
 
-def compare_boundary(quick: bool) -> None:
+def compare_boundary(folder: Path, quick: bool) -> None:
     """AUC of a model whose dense layers are split between two ranks, by the share of activations that crosses."""
     from thresholding_parts import SHARES_OF_ACTIVATIONS
 
-    from recsmith.training.variants import TrainBench, bench_train
+    bench = TrainBench(
+        run=str(HERE / "thresholding_run.yaml"),
+        variants={
+            f"{share:.3g} of activations": (
+                f"model.arguments={{share: {share}}}", "model.name=thresholding_parts:split_layers", "ranks=1",
+                *(("steps=40", "metrics.every=20") if quick else ()),
+            )
+            for share in SHARES_OF_ACTIVATIONS
+        },
+        seeds=SEEDS[: 1 if quick else None],
+    )  # fmt: skip
+    bench_train(bench, folder, on_progress=lambda line: print(line, file=sys.stderr))
+    show_scores(list(bench.variants), bench.seeds, folder)
 
-    seeds = (0,) if quick else (0, 1, 2)
-    variants = {
-        f"{share:.3g}": (f"model.arguments={{share: {share}}}", "model.name=thresholding_parts:split_layers", "ranks=1",
-                         *(("steps=40", "metrics.every=20") if quick else ()))
-        for share in SHARES_OF_ACTIVATIONS
-    }  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        run = HERE / "thresholding_run.yaml"
-        rows = bench_train(TrainBench(run=str(run), variants=variants, seeds=seeds), folder, on_progress=print)
-    for row in rows:
-        print(f"| {row.name} | {row.auc:.5f} | {row.auc_within or 0:.5f} |")
+
+def show_scores(variants: Sequence[str], seeds: Sequence[int], folder: Path) -> None:
+    """AUC and normalised entropy of trainings that are done, their differences from the first paired by seed."""
+    print("| what crosses | seeds | AUC | difference, points | NE | difference | bytes a rank hands to collectives |")
+    print("|---|---|---|---|---|---|---|")
+    done = {name: {seed: measured(folder / f"{name}-{seed}") for seed in seeds} for name in variants}
+    first = done[variants[0]]
+    for name, trained in done.items():
+        both = [(one, first[seed]) for seed, one in trained.items() if one and first[seed]]
+        if not both:
+            print(f"| {name} | 0 | | | | | |")
+            continue
+        cells = []
+        for score, scale, digits in (("auc", 100, 3), ("ne", 1, 4)):
+            mean, within = mean_within([scale * (one[score] - other[score]) for one, other in both])
+            cells.append(f"{statistics.fmean(one[score] for one, _ in both):.5f}")
+            cells.append("" if trained is first else f"{mean:+.{digits}f} ± {within or math.nan:.{digits}f}")
+        print(f"| {name} | {len(both)} | {' | '.join(cells)} | {both[0][0]['sent_bytes']:,.0f} |")
+
+
+def measured(folder: Path) -> dict[str, float] | None:
+    """What a training reached; None where it is not done."""
+    file = folder / "measured.json"
+    return json.loads(file.read_text())["measured"] if file.exists() else None
 
 
 if __name__ == "__main__":

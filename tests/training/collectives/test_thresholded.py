@@ -40,13 +40,23 @@ def thresholds(**settings: Any) -> DenseThresholds:
 def test_messages_are_read_as_they_were_written(places: list[int], kind: torch.dtype, data: st.DataObject):
     numbers = data.draw(st.lists(st.floats(-10, 10, width=16), min_size=len(places), max_size=len(places)))
     at, values = torch.tensor(places, dtype=torch.int64), torch.tensor(numbers).to(kind)
-    message = encoded(at, values)
-    found_at, found = decoded(message, kind)
+    message = encoded(at, values, 300_001)
+    found_at, found = decoded(message, kind, 300_001)
     whole = torch.zeros(300_001, dtype=kind).index_add_(0, found_at, found)
     assert torch.equal(whole, torch.zeros_like(whole).index_add_(0, at, values))
     bridges = len(found_at) - len(places)
     assert bridges <= 300_001 // 65_536
     assert len(message) == len(found_at) * (kind.itemsize + 2)
+
+
+@given(st.integers(1, 40), st.sampled_from([torch.float32, torch.bfloat16]), st.data())
+def test_no_message_is_longer_than_all_values(size: int, kind: torch.dtype, data: st.DataObject):
+    places = data.draw(st.lists(st.integers(0, size - 1), unique=True, max_size=size).map(sorted))
+    at, values = torch.tensor(places, dtype=torch.int64), torch.arange(1, len(places) + 1).to(kind)
+    message = encoded(at, values, size)
+    assert len(message) == min(size * kind.itemsize, len(places) * (kind.itemsize + 2))
+    whole = torch.zeros(size, dtype=kind).index_add_(0, *decoded(message, kind, size))
+    assert torch.equal(whole, torch.zeros(size, dtype=kind).index_copy_(0, at, values))
 
 
 @pytest.mark.parametrize("values", ["fp32", "bf16"])

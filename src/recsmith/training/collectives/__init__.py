@@ -64,7 +64,7 @@ def decided(comms: object, plan: Plan, numbers: int) -> tuple[Any, list[str]]:
     if made.dense != "auto" or after + work < before:
         return _named(settled), [told]
     why = f"{told}; so comms.dense, which is auto, sends all of them"
-    return (RunComms() if made.pooled is None else _named(replace(made, dense=None))), [why]
+    return (made.columns if made.pooled is None else _named(replace(made, dense=None))), [why]
 
 
 def _named(comms: Thresholded) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 from recsmith.errors import RecSmithError
+from recsmith.training.collectives.thresholded import GAP_BYTES
 
 FARTHEST = 1 << 16  # places from one number to the next that two bytes can say
 SAMPLED = 1 << 17  # numbers of which a threshold is measured; of larger parameters, every n-th
@@ -136,7 +137,7 @@ def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Fu
         first += gradient.numel()
     state.buckets += 1
     kind = _TYPES[state.settings.values]
-    message = encoded(torch.cat(places), torch.cat(values).to(kind))
+    message = encoded(torch.cat(places), torch.cat(values).to(kind), len(buffer))
     counts = _counts(len(message), state.buckets, buffer.device)
     ranks, mine = len(counts), dist.get_rank()
     theirs = [0 if rank == mine else count for rank, count in enumerate(counts)]
@@ -147,7 +148,7 @@ def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Fu
     def summed(_: Any) -> Tensor:
         buffer.zero_()
         for rank, each in enumerate(received.split(theirs)):
-            at, numbers = decoded(message if rank == mine else each, kind)
+            at, numbers = decoded(message if rank == mine else each, kind, len(buffer))
             buffer.index_add_(0, at, numbers.to(buffer.dtype))
         return buffer.div_(ranks)
 
@@ -173,26 +174,32 @@ def _counts(length: int, bucket: int, device: torch.device) -> list[int]:
     return [count for count, _ in told]
 
 
-def encoded(places: Tensor, values: Tensor) -> Tensor:
+def encoded(places: Tensor, values: Tensor, size: int) -> Tensor:
     """One message (bytes) of numbers at rising places: first all values, then the distance of each place to the last.
 
-    A distance less 1 takes 16 bits; where it is above 65,536, zeros in between bridge it.
+    A distance less 1 takes 16 bits; where it is above 65,536, zeros in between bridge it. Where all `size` numbers,
+    zeros included, take no more bytes, they are sent without places.
     """
     before = torch.cat([places.new_full((1,), -1), places[:-1]])
     gaps = places - before - 1
     bridges = gaps // FARTHEST
     if bridges.any():
         at = torch.cumsum(bridges + 1, 0) - 1
-        size = int(at[-1]) + 1
-        long, zeros = gaps.new_full((size,), FARTHEST - 1), values.new_zeros(size)
+        count = int(at[-1]) + 1
+        long, zeros = gaps.new_full((count,), FARTHEST - 1), values.new_zeros(count)
         long[at], zeros[at] = gaps % FARTHEST, values
         gaps, values = long, zeros
+    if len(values) * (values.itemsize + GAP_BYTES) >= size * values.itemsize:
+        whole = values.new_zeros(size)
+        return whole.index_copy_(0, torch.cumsum(gaps + 1, 0) - 1, values).view(torch.uint8)
     return torch.cat([values.view(torch.uint8), gaps.to(torch.int32).to(torch.int16).view(torch.uint8)])
 
 
-def decoded(message: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
-    """(places, values) of a message."""
-    count = len(message) // (kind.itemsize + 2)
+def decoded(message: Tensor, kind: torch.dtype, size: int) -> tuple[Tensor, Tensor]:
+    """(places, values) of a message about `size` numbers."""
+    if len(message) == size * kind.itemsize:  # as one with places never is
+        return torch.arange(size, device=message.device), message.clone().view(kind)
+    count = len(message) // (kind.itemsize + GAP_BYTES)
     values, gaps = message[: count * kind.itemsize].clone(), message[count * kind.itemsize :].clone()
     distances = (gaps.view(torch.int16).to(torch.int64) & (FARTHEST - 1)) + 1
     return torch.cumsum(distances, 0) - 1, values.view(kind)

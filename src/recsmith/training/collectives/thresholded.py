@@ -11,7 +11,8 @@ from recsmith.clusters import Cluster
 from recsmith.errors import UsageError, check_rules
 from recsmith.plans import Plan
 from recsmith.training.collectives.protocol import Codecs, GradientHook
-from recsmith.workloads.data_types import ELEMENT_BYTES
+from recsmith.training.collectives.quantised import RunComms
+from recsmith.workloads.data_types import ELEMENT_BYTES, DataType
 
 AUTO_SHARE = 0.005  # of dense gradients where dense is auto: the share whose AUC is measured (docs)
 # Seconds that choosing, sending and summing take for a number of the dense layers: on one CPU core, measured by
@@ -32,7 +33,8 @@ class Thresholded:
     and of their gradients, such as 0.125; none: all. values: element type of what is sent. gradients: of pooled
     embeddings: largest takes their own largest columns, which needs places of their own; same takes the columns that
     the forward pass took, as the paper does. renew: steps between two measurements of a parameter's threshold; early in
-    training there are more. residuals: false forgets what was not sent, to see what that costs.
+    training there are more. residuals: false forgets what was not sent, to see what that costs. forward and backward:
+    element types of embeddings and of their gradients where all columns cross, as comms without a name have them.
     """
 
     dense: float | Literal["auto"] | None = AUTO_SHARE
@@ -41,6 +43,8 @@ class Thresholded:
     gradients: Literal["largest", "same"] = "largest"
     renew: int = 512
     residuals: bool = True
+    forward: DataType = "fp32"
+    backward: DataType = "fp32"
 
     def __post_init__(self) -> None:
         """Check shares and counts."""
@@ -49,7 +53,15 @@ class Thresholded:
             _share("pooled", self.pooled),
             None if self.dense or self.pooled else "comms has neither dense nor pooled, and so would change nothing",
             None if self.renew > 0 else f"comms.renew is {self.renew}; it counts steps and must be above 0",
-        )
+            None if self.pooled is None or self.columns == RunComms() else (
+                f"comms.pooled sends columns in {self.values} (comms.values), and comms.forward and comms.backward say "
+                f"{self.forward} and {self.backward}; they are of embeddings that cross whole: drop one of them"),
+        )  # fmt: skip
+
+    @property
+    def columns(self) -> RunComms:
+        """How embeddings cross where all of their columns do."""
+        return RunComms(forward=self.forward, backward=self.backward)
 
     @property
     def value_bytes(self) -> int:
@@ -59,18 +71,20 @@ class Thresholded:
     def bytes_per_value(self) -> tuple[float | None, float | None]:
         """Bytes of pooled embeddings for each number that there is, places included; as they are where all cross."""
         if self.pooled is None:
-            return None, None
+            return self.columns.bytes_per_value()
         placed = self.pooled * (self.value_bytes + COLUMN_BYTES)
         return placed, placed if self.gradients == "largest" else self.pooled * self.value_bytes
 
     def sharding_types(self) -> tuple[str, ...] | None:
         """Types whose pooled embeddings cross ranks whole; all where they are sent as they are."""
-        return None if self.pooled is None else POOLED_TYPES
+        return self.columns.sharding_types() if self.pooled is None else POOLED_TYPES
 
     def refuses(self, plan: Plan) -> str | None:
         """Tables whose embeddings are sums of several ranks, or are not pooled."""
+        if self.pooled is None:
+            return self.columns.refuses(plan)
         pooled = {table.name for table in plan.workload.tables if table.pooled}
-        for placement in plan.placements if self.pooled is not None else ():
+        for placement in plan.placements:
             if placement.sharding_type not in POOLED_TYPES:
                 return (
                     f"comms.pooled sends the largest columns of a sample, and table '{placement.table}' is "
@@ -93,13 +107,14 @@ class Thresholded:
         rate = links.inter_host_bandwidth if cluster.hosts > 1 else links.intra_host_bandwidth
         share = 1.0 if self.dense is None or self.dense == "auto" else self.dense
         ring = 2 * (ranks - 1) / ranks * numbers * ELEMENT_BYTES["fp32"] / rate
-        sent = (ranks - 1) * share * numbers * (self.value_bytes + GAP_BYTES) / rate
+        number = min(share * (self.value_bytes + GAP_BYTES), self.value_bytes)  # bytes that are sent for each there is
+        sent = (ranks - 1) * number * numbers / rate
         passes = GPU_PASSES * ELEMENT_BYTES["fp32"] / cluster.device.hbm_bandwidth
         return ring, sent, numbers * (CPU_S_PER_NUMBER if cluster.device.kind == "cpu" else passes)
 
     def codecs(self) -> Codecs | None:
-        """TorchRec's codecs see no samples and no columns."""
-        return None
+        """TorchRec's where all columns cross; they see no samples, and so choose none."""
+        return self.columns.codecs() if self.pooled is None else None
 
     def attach(self, model: Any) -> GradientHook | None:
         """Send pooled embeddings by their largest columns, and sum dense gradients by a hook; nothing on one rank."""
@@ -112,8 +127,8 @@ class Thresholded:
             return None
         if self.pooled is not None and replace_pooled(model, self) == 0:
             raise UsageError("comms.pooled is given, and no table's pooled embeddings cross ranks; leave it out")
-        assert self.dense != "auto"  # decided before the model is sharded
-        return None if self.dense is None else DenseThresholds(self, model).hook()
+        # auto is decided before a model is trained; where it is not trained, no gradients cross
+        return None if self.dense in (None, "auto") else DenseThresholds(self, model).hook()
 
 
 def _share(name: str, value: float | str | None) -> str | None:
