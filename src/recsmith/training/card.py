@@ -6,7 +6,7 @@ Weights mean nothing under other maps, so those of a run are kept with what was 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,14 +21,31 @@ SCHEMA, CARD = "recsmith/model/1", "card.json"
 
 
 @noun
+class KeptColumns:
+    """Which pooled embeddings a model was trained with, where comms had a share of their columns cross (comms.pooled).
+
+    groups: (feature, first column, end) of columns of which the largest are kept together, those of a rank. share: of
+    them that are kept. values: element type in which they are.
+    """
+
+    share: float
+    values: Literal["fp32", "bf16"]
+    groups: tuple[tuple[tuple[str, int, int], ...], ...]
+
+
+@noun
 class ModelCard:
-    """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at."""
+    """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at.
+
+    columns: of pooled embeddings that the model sees; None: all.
+    """
 
     model: RunModel
     data: DataSchema
     seed: int
     step: int | None = None
     test: dict[str, Any] | None = None
+    columns: KeptColumns | None = None
 
 
 def read_card(folder: Path) -> ModelCard:

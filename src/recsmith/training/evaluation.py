@@ -10,6 +10,7 @@ from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
 from recsmith.training.card import CARD, read_card
+from recsmith.training.collectives import RunComms
 from recsmith.training.launching import local_ranks
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import load_run, names_modules, run_from_raw, run_to_raw
@@ -33,8 +34,9 @@ def evaluate(
     if not (model / CARD).exists():
         raise UsageError(f"'{output}' holds no trained model; give the output folder of a run that is complete")
     run = load_run(output / "run.json")
+    card = read_card(model)
     run = replace(
-        run, plan="auto", output=str(output), model=read_card(model).model,
+        run, plan="auto", output=str(output), model=card.model, comms=run.comms if card.columns is None else RunComms(),
         data=replace(run.data, test=data or run.data.test, deduplicate="off"),
         rows="device" if parsed(run.rows, "rows")[0] == "split" else run.rows,  # what is exported is fp32
         optimizers=replace(run.optimizers, dense=DenseOptimizer()),
@@ -54,6 +56,7 @@ def evaluate_on_rank(run: Raw) -> Raw:
     """Scores of a run's exported model, on every rank."""
     import torch.distributed as dist
 
+    from recsmith.training.collectives.kept_columns import keep_columns
     from recsmith.training.export import MODEL, WEIGHTS, load_into
     from recsmith.training.metrics import score
     from recsmith.training.models import unsharded
@@ -65,6 +68,9 @@ def evaluate_on_rank(run: Raw) -> Raw:
     dataset = open_data(made.data.test, "data.test")
     parts = unsharded(made, DatasetSource(dataset, made.data, made.seed))
     sharded = shard(made, agreed_plan(parts, None, dist.get_world_size()), parts.task, rank_device())
+    columns = read_card(Path(made.output) / MODEL).columns
+    if columns is not None:
+        keep_columns(sharded.model, columns)
     load_into(sharded, Path(made.output) / MODEL / WEIGHTS)
     batch_size = made.data.local_batch_size(dist.get_world_size())
     return encode(score(sharded, dataset, parts.features, batch_size))

@@ -21,6 +21,7 @@ from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, dump_json, encode, write_text
 from recsmith.training.card import CARD, SCHEMA, keep_maps
+from recsmith.training.collectives.kept_columns import kept_columns
 from recsmith.training.run import Run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.protocol import WholeTensor
@@ -58,6 +59,8 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
             ) from None
         model = keep_maps(run.model, partial)
         raw = {"schema": SCHEMA, "model": encode(model), "data": encode(schema), "seed": run.seed, **card}
+        columns = kept_columns(job.model)
+        raw |= {"columns": encode(columns)} if columns else {}
         write_text(str(partial / CARD), dump_json(raw))
     dist.barrier()
     arrays = _arrays(partial / WEIGHTS)

@@ -15,7 +15,7 @@ from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 from torchrec.distributed.sharding.tw_sharding import TwPooledEmbeddingDist
 from torchrec.distributed.types import NoWait
 
-_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def replace_pooled(model: nn.Module, settings: Any) -> int:
@@ -33,9 +33,9 @@ def replace_pooled(model: nn.Module, settings: Any) -> int:
 
 
 class LargestColumns(nn.Module):
-    """TorchRec's all-to-all of pooled embeddings, by the largest columns of each sample while gradients are wanted.
+    """TorchRec's all-to-all of pooled embeddings, by the largest columns of each sample, evaluation too.
 
-    Evaluation has all columns, as the exported model has.
+    What the model has not seen in training it does not see later either (kept_columns.py).
     """
 
     def __init__(self, whole: PooledEmbeddingsAllToAll, settings: Any) -> None:
@@ -46,8 +46,6 @@ class LargestColumns(nn.Module):
 
     def forward(self, local_embs: Tensor, batch_size_per_rank: list[int] | None = None) -> PooledEmbeddingsAwaitable:
         """local_embs: (B, D) of this rank's tables. Awaits (b, D of all ranks)."""
-        if not torch.is_grad_enabled():
-            return self.whole(local_embs, batch_size_per_rank)
         ranks = self.group.size()
         sizes = batch_size_per_rank or [len(local_embs) // ranks] * ranks
         made: Any = _Exchange.apply(local_embs, sizes, self.widths, self.group, self.settings)
@@ -62,7 +60,7 @@ class _Exchange(torch.autograd.Function):
         """Send the largest columns of each sample, and put those that come in among zeros."""
         mine = dist.get_rank(group)
         kept = [_kept(width, settings.pooled) for width in widths]
-        columns = _largest(local, kept[mine])
+        columns = largest(local, kept[mine])
         message = _message(local, columns, widths[mine], settings)
         lengths = [_length(width, k, settings) for width, k in zip(widths, kept, strict=True)]
         received = _exchanged(
@@ -73,7 +71,7 @@ class _Exchange(torch.autograd.Function):
         ]
         ctx.sizes, ctx.widths, ctx.group, ctx.settings, ctx.kept = sizes, widths, group, settings, kept
         ctx.columns, ctx.came = columns, [at for at, _ in parts]
-        return torch.cat([_among_zeros(at, numbers, width, local.dtype)
+        return torch.cat([among_zeros(at, numbers, width, local.dtype)
                           for (at, numbers), width in zip(parts, widths, strict=True)], dim=1)  # fmt: skip
 
     @staticmethod
@@ -83,7 +81,7 @@ class _Exchange(torch.autograd.Function):
         placed = settings.gradients == "largest"
         messages, lengths = [], []
         for part, width, k, came in zip(gradient.split(ctx.widths, dim=1), ctx.widths, ctx.kept, ctx.came, strict=True):
-            columns = _largest(part, k) if placed else came
+            columns = largest(part, k) if placed else came
             messages.append(_message(part, columns, width, settings, placed=placed).flatten())
             lengths.append(_length(width, k, settings, placed=placed))
         received = _exchanged(
@@ -91,7 +89,7 @@ class _Exchange(torch.autograd.Function):
         )
         width, k = ctx.widths[mine], ctx.kept[mine]
         at, numbers = _read(torch.cat(received), sum(sizes), width, k, settings, placed=placed)
-        made = _among_zeros(at if placed else ctx.columns, numbers, width, gradient.dtype)
+        made = among_zeros(at if placed else ctx.columns, numbers, width, gradient.dtype)
         return made.div_(dist.get_world_size(ctx.group)) if get_gradient_division() else made, None, None, None, None
 
 
@@ -108,14 +106,14 @@ def _length(width: int, kept: int, settings: Any, placed: bool = True) -> int:
     return kept * (settings.value_bytes + (_column_type(width).itemsize if placed else 0))
 
 
-def _largest(rows: Tensor, kept: int) -> Tensor:
+def largest(rows: Tensor, kept: int) -> Tensor:
     """(samples, kept) columns of the largest numbers of each row."""
     return torch.topk(rows.abs(), kept, dim=1, sorted=False).indices
 
 
 def _message(rows: Tensor, columns: Tensor, width: int, settings: Any, placed: bool = True) -> Tensor:
     """(samples, bytes) of numbers at columns, and of those columns."""
-    numbers = rows.gather(1, columns).to(_TYPES[settings.values]).view(torch.uint8)
+    numbers = rows.gather(1, columns).to(TYPES[settings.values]).view(torch.uint8)
     return torch.cat([numbers, columns.to(_column_type(width)).view(torch.uint8)], dim=1) if placed else numbers
 
 
@@ -124,12 +122,13 @@ def _read(
 ) -> tuple[Tensor, Tensor]:
     """(columns, numbers) of so many samples; no columns where they were not sent."""
     rows, size = message.view(samples, _length(width, kept, settings, placed)), kept * settings.value_bytes
-    numbers = rows[:, :size].contiguous().view(_TYPES[settings.values])
+    numbers = rows[:, :size].contiguous().view(TYPES[settings.values])
     columns = rows[:, size:].contiguous().view(_column_type(width)) if placed else rows[:, :0]
     return columns.to(torch.int64), numbers
 
 
-def _among_zeros(columns: Tensor, numbers: Tensor, width: int, kind: torch.dtype) -> Tensor:
+def among_zeros(columns: Tensor, numbers: Tensor, width: int, kind: torch.dtype) -> Tensor:
+    """(samples, width) of a type, with numbers at columns."""
     return numbers.new_zeros(len(numbers), width, dtype=kind).scatter_(1, columns, numbers.to(kind))
 
 
