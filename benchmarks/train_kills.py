@@ -7,6 +7,8 @@ Every rank writes down the samples of each step (a watcher of the run). After a 
 those of a run without, bit for bit; a step that was repeated used the samples that it used before; every sample of the
 epoch was used once; and after a kill no more steps were repeated than lie between two checkpoints.
 
+With --run '{"comms": {"name": "thresholded", "dense": 0.05}}' or other words of a run, that run is what is killed.
+
 With --data '{"feed": 2, "window": 16384, "engine": "ray"}' the workers of a feed read the data (docs/feed.md).
 
 With --then-ranks a run that was asked to end (SIGTERM) goes on with another number of ranks; its losses are compared.
@@ -27,6 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 EVERY, BATCH, SAMPLES = 25, 240, 96_000  # steps between checkpoints, global batch, samples: 400 steps
 READ_BY: dict[str, object] = {}  # more words of the run's data
+WORDS: dict[str, object] = {}  # and of the run
 FEATURES = [
     {"name": "a", "num_embeddings": 1000},
     {"name": "b", "num_embeddings": 5003, "pooling_factor": 3, "lengths": "poisson"},
@@ -49,7 +52,7 @@ def write_run(folder: Path, ranks: int) -> Path:
         "schema": "recsmith/run/1", "output": str(folder / "out"), "ranks": ranks,
         "data": {"train": data, "global_batch_size": BATCH, **READ_BY},
         "optimizers": {"sparse": {"name": "adagrad"}},
-        "checkpoint": {"every": EVERY}, "metrics": {"every": 1}, "watchers": ["train_kills:record"],
+        "checkpoint": {"every": EVERY}, "metrics": {"every": 1}, "watchers": ["train_kills:record"], **WORDS,
     }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(run))
     return folder / "run.json"
@@ -184,8 +187,10 @@ def main() -> None:
     parser.add_argument("--then-ranks", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", type=json.loads, default={})
+    parser.add_argument("--run", type=json.loads, default={})
     words = parser.parse_args()
     READ_BY.update(words.data)
+    WORDS.update(words.run)
     random.seed(words.seed)
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)

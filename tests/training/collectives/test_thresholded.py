@@ -1,7 +1,9 @@
 """Fewer numbers on the wire: nothing is lost, shares are kept, and a job that is resumed trains the same bits."""
 
 import json
+import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,22 +12,36 @@ import pytest
 
 pytest.importorskip("torchrec")
 
+import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.plans import two_tables
 from torch import nn
 
-from recsmith.errors import UsageError
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.plans import Plan
 from recsmith.training import Checkpointing, Run, RunComms, RunData, RunMetrics, RunModel, train
+from recsmith.training.card import read_card
 from recsmith.training.collectives import Thresholded, collectives_of, decided
-from recsmith.training.collectives.dense_thresholds import DenseThresholds, decoded, encoded
+from recsmith.training.collectives.dense_thresholds import DenseThresholds, _counts, decoded, encoded
 from recsmith.training.collectives.thresholded import AUTO_SHARE
+from recsmith.training.serving import load_model
+from recsmith.training.sources import open_data
 
 FEATURES = [{"name": name, "num_embeddings": 4000} for name in "ab"]
 pytestmark = pytest.mark.usefixtures("torchrec")
 DATA = {"format": "generator", "seed": 1, "dense": 2, "features": FEATURES, "num_samples": 4000}
 STEPS, EVERY = 10, 4
+SIZE = 140_000  # numbers of a bucket with two gaps that 16 bits do not hold
+
+
+def kill_once(step: int, _: float, __: object) -> None:
+    """The watcher of a run: kill -9 of rank 1 in step 6, of a job that was not killed yet."""
+    killed = Path(os.environ["KILLED"])
+    if step == 6 and os.environ["RANK"] == "1" and not killed.exists():
+        killed.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def thresholds(**settings: Any) -> DenseThresholds:
@@ -33,19 +49,19 @@ def thresholds(**settings: Any) -> DenseThresholds:
 
 
 @given(
-    st.lists(st.integers(0, 300_000), unique=True, max_size=30).map(sorted),
+    st.lists(st.integers(0, SIZE - 1), unique=True, max_size=30).map(sorted),
     st.sampled_from([torch.float32, torch.bfloat16]),
     st.data(),
 )
 def test_messages_are_read_as_they_were_written(places: list[int], kind: torch.dtype, data: st.DataObject):
     numbers = data.draw(st.lists(st.floats(-10, 10, width=16), min_size=len(places), max_size=len(places)))
     at, values = torch.tensor(places, dtype=torch.int64), torch.tensor(numbers).to(kind)
-    message = encoded(at, values, 300_001)
-    found_at, found = decoded(message, kind, 300_001)
-    whole = torch.zeros(300_001, dtype=kind).index_add_(0, found_at, found)
+    message = encoded(at, values, SIZE)
+    found_at, found = decoded(message, kind, SIZE)
+    whole = torch.zeros(SIZE, dtype=kind).index_add_(0, found_at, found)
     assert torch.equal(whole, torch.zeros_like(whole).index_add_(0, at, values))
     bridges = len(found_at) - len(places)
-    assert bridges <= 300_001 // 65_536
+    assert bridges <= SIZE // 65_536
     assert len(message) == len(found_at) * (kind.itemsize + 2)
 
 
@@ -76,7 +92,7 @@ def test_what_is_not_sent_is_kept(values: str):
 def test_as_many_are_sent_as_should_be(share: float):
     """Gradients grow and shrink by ten, so that a threshold that stays sends all of them or none."""
     made, numbers = thresholds(dense=share), torch.Generator().manual_seed(0)
-    size, steps, sent = 20_000, 400, list[int]()
+    size, steps, sent = 20_000 if share < 0.1 else 2_000, 400, list[int]()
     for step in range(steps):
         scale = 10 ** torch.sin(torch.tensor(step / 60))
         sent.append(len(made.chosen("w", torch.randn(size, generator=numbers) * scale)[0]))
@@ -96,6 +112,39 @@ def test_a_pass_of_zeros_teaches_nothing_and_what_is_no_number_is_told_to_all():
     assert made.of["w"].threshold < 51
     at, _ = made.chosen("one", torch.tensor([0.25]))
     assert at.tolist() == [0]
+
+
+def test_equal_gradients_are_all_above_their_threshold_at_first():
+    made, sent = thresholds(dense=0.1), list[int]()
+    for _ in range(60):
+        sent.append(len(made.chosen("w", torch.ones(50))[0]))
+    assert sent[0] == 50
+    assert sum(sent) / 60 / 50 == pytest.approx(0.1, rel=0.5)
+
+
+def test_ranks_that_train_different_steps_are_named(monkeypatch: pytest.MonkeyPatch):
+    def all_gather(every: list[torch.Tensor], mine: torch.Tensor) -> None:
+        for rank, each in enumerate(every):
+            each.copy_(mine + torch.tensor([rank, 2 * rank]))
+
+    monkeypatch.setattr(torch.distributed, "all_gather", all_gather)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(RecSmithError, match="rank 1 sums its 9th bucket of gradients where this rank sums its 7th"):
+        _counts(100, 7, torch.device("cpu"))
+
+
+def test_codecs_are_beside_dense_thresholds_and_not_beside_pooled_ones():
+    comms = Thresholded(forward="fp16", backward="bf16")
+    assert comms.bytes_per_value() == RunComms(forward="fp16", backward="bf16").bytes_per_value()
+    assert "whose partial sums" in (Thresholded(forward="int8").refuses(_by_rows()) or "")
+    with pytest.raises(UsageError, match=r"and comms\.backward say fp16 and fp32"):
+        Thresholded(pooled=0.5, forward="fp16")
+
+
+def _by_rows() -> Plan:
+    plan = two_tables()
+    first, *rest = plan.placements
+    return replace(plan, placements=(replace(first, sharding_type="row_wise", ranks=(0, 1)), *rest))
 
 
 def test_ranks_of_another_number_share_what_was_left():
@@ -123,10 +172,8 @@ def test_wrong_settings_are_named(settings: dict[str, Any], words: str):
 
 
 def test_plans_that_send_sums_or_sequences_are_refused():
-    plan, comms = two_tables(), Thresholded(pooled=0.5)
+    plan, sums, comms = two_tables(), _by_rows(), Thresholded(pooled=0.5)
     assert comms.refuses(plan) is None
-    by_rows = replace(plan.placements[0], sharding_type="row_wise", ranks=(0, 1))
-    sums = replace(plan, placements=(by_rows, *plan.placements[1:]))
     assert "table 'a' is row_wise, whose ranks send partial sums" in (comms.refuses(sums) or "")
     assert Thresholded().refuses(sums) is None
     first, *rest = plan.workload.tables
@@ -195,9 +242,44 @@ def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any
     for folder in ("model", "checkpoints/step-00000008", "checkpoints/step-00000010"):
         shutil.rmtree(again / folder)
     assert train(run, settings=(f"output={again}",))["test"] == result["test"]
-    assert losses(again) == losses(Path(run.output))
+    _check_equal(again, Path(run.output))
+
+
+@pytest.mark.soak
+def test_a_job_that_was_killed_ends_with_the_same_bits(
+    trained: tuple[Run, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run, result = trained
+    monkeypatch.setenv("KILLED", str(tmp_path / "killed"))
+    watched = replace(
+        run, output=str(tmp_path / "again"), watchers=("training.collectives.test_thresholded:kill_once",)
+    )
+    assert train(watched, max_restarts=1)["test"] == result["test"]
+    assert (tmp_path / "killed").exists()
+    _check_equal(tmp_path / "again", Path(run.output))
+
+
+def _check_equal(again: Path, before: Path) -> None:
     weights = "model/weights.safetensors"
-    assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
+    assert losses(again) == losses(before)
+    assert (again / weights).read_bytes() == (before / weights).read_bytes()
+
+
+def test_the_served_model_sees_the_columns_that_it_was_trained_with(trained: tuple[Run, dict[str, Any]]):
+    run, result = trained
+    kept = read_card(Path(run.output, "model")).columns
+    assert kept is not None
+    assert (kept.share, kept.values) == (0.5, "bf16")
+    assert sorted(piece for group in kept.groups for piece in group) == [("a", 0, 8), ("b", 0, 8)]
+    predictor, data = load_model(Path(run.output, "model")), open_data(run.data.test, "data.test")
+    with data.batches(rank=0, world_size=1, batch_size=400, seed=0, shuffle=False) as batches:
+        batch = next(batches)
+    served, labels = predictor.predict(batch)[:, 0], batch.labels[:, 0]
+    logloss = -np.log(np.where(labels > 0, served, 1 - served)).mean()
+    assert logloss == pytest.approx(result["test"]["logloss"], rel=1e-5)
+    for module in predictor.task.modules():
+        module._forward_hooks.clear()
+    assert not np.array_equal(predictor.predict(batch)[:, 0], served)
 
 
 def test_one_rank_sends_nothing_and_goes_on_from_two(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
