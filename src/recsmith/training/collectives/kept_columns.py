@@ -25,8 +25,9 @@ def kept_columns(model: nn.Module) -> KeptColumns | None:
     for module in model.modules():
         if isinstance(module, ShardedEmbeddingBagCollection):
             for sharding, sent in zip(module._embedding_shardings, module._output_dists, strict=True):
-                if isinstance(getattr(sent, "_dist", None), LargestColumns):
-                    settings = sent._dist.settings
+                exchange = getattr(sent, "_dist", None)
+                if isinstance(exchange, LargestColumns):
+                    settings = exchange.settings
                     groups += _groups(sharding)
     return settings and KeptColumns(share=settings.pooled, values=settings.values, groups=tuple(groups))
 

@@ -1,0 +1,100 @@
+"""Scores of what `recsmith bench train` or thresholding.py have trained, seed by seed beside the first variant."""
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+
+from recsmith.files import encode
+from recsmith.training.card import read_card
+from recsmith.training.run import load_run
+from recsmith.training.variants import mean_within
+
+
+def show_scores(variants: Sequence[str], seeds: Sequence[int], folder: Path, run: Path) -> None:
+    """AUC and normalised entropy of models that are trained, their differences from the first paired by seed.
+
+    A model that was trained with some columns of pooled embeddings is scored a second time with all of them.
+    """
+    batches: list[Any] = []
+    found: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    for name, seed in [(name, seed) for name in variants for seed in seeds]:
+        trained = folder / f"{name}-{seed}"
+        if not (trained / "measured.json").exists():
+            continue
+        events = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
+        found.setdefault((name, ""), {})[seed] = next(event for event in events if event["event"] == "test")
+        if read_card(trained / "model").columns is None:
+            continue
+        file = trained / "all-columns.json"
+        if not file.exists():
+            batches = batches or test_batches(run)
+            file.write_text(json.dumps(scored(trained / "model", batches, all_columns=True)))
+        found.setdefault((name, ", served with all columns"), {})[seed] = json.loads(file.read_text())
+    print("| what crosses | seeds | AUC | difference, points | NE | difference | calibration |")
+    print("|---|---|---|---|---|---|---|")
+    first = next(iter(found.values()))
+    for (name, served), trained in found.items():
+        both = [(one, first[seed]) for seed, one in trained.items() if seed in first]
+        cells = []
+        for score, scale, digits in (("auc", 100, 3), ("ne", 1, 4)):
+            mean, within = mean_within([scale * (one[score] - other[score]) for one, other in both])
+            cells.append(f"{statistics.fmean(one[score] for one, _ in both):.5f}")
+            cells.append("" if trained is first else f"{mean:+.{digits}f} ± {within or math.nan:.{digits}f}")
+        calibration = statistics.fmean(one["calibration"] for one, _ in both)
+        print(f"| {name}{served} | {len(both)} | {' | '.join(cells)} | {calibration:.2f} |", flush=True)
+
+
+def show_progress(variants: Sequence[str], seeds: Sequence[int], folder: Path) -> None:
+    """AUC of the samples of a training as they come, each scored before it is learned from, beside the first's."""
+    print("| what crosses | seeds | AUC of the first half, points beside all | of the second half |")
+    print("|---|---|---|---|")
+    done: dict[str, dict[int, list[float]]] = {}
+    for name, seed in [(name, seed) for name in variants for seed in seeds]:
+        trained = folder / f"{name}-{seed}"
+        if (trained / "measured.json").exists():
+            events = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
+            done.setdefault(name, {})[seed] = [event["auc"] for event in events if event["event"] == "train"]
+    first = next(iter(done.values()))
+    for name, trained in list(done.items())[1:]:
+        cells = []
+        for half in (0, 1):
+            apart = []
+            for seed, lines in trained.items():
+                middle = (len(lines) + 1) // 2
+                parts = [each[middle:] if half else each[:middle] for each in (lines, first[seed])]
+                apart.append(100 * (statistics.fmean(parts[0]) - statistics.fmean(parts[1])))
+            mean, within = mean_within(apart)
+            cells.append(f"{mean:+.3f} ± {within or math.nan:.3f}")
+        print(f"| {name} | {len(trained)} | {' | '.join(cells)} |", flush=True)
+
+
+def test_batches(run: Path) -> list[Any]:
+    """The samples of a run's data.test."""
+    from recsmith.training.sources import open_data
+
+    dataset = open_data(load_run(str(run)).data.test, "data.test")
+    with dataset.batches(rank=0, world_size=1, batch_size=4096, seed=0, shuffle=False) as batches:
+        return list(batches)
+
+
+def scored(model: Path, batches: list[Any], all_columns: bool) -> dict[str, float]:
+    """Scores of an exported model, as it is served, or with all columns of its pooled embeddings."""
+    from recsmith.training.metrics import Window
+    from recsmith.training.serving import load_model
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    predictor, window = load_model(model), Window(torch.device("cpu"))
+    for module in predictor.task.modules() if all_columns else ():
+        module._forward_hooks.clear()
+    for batch in batches:
+        served = torch.from_numpy(predictor.predict(batch)).double()
+        window.add(served.logit(), torch.from_numpy(batch.labels))
+    return encode(window.exact_scores())
