@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 SHARES = (0.02, 0.005, 0.001)
 WARM, COUNTED, BATCH = 300, 200, 64  # steps before bytes are counted, and while they are; samples of a rank
 LAYERS = (256, 2048, 384, 1)  # of the plain model: 1.3 million weights
-SEEDS = (0, 1, 2)  # of models with split layers
+SEEDS, SPLIT_STEPS = (0, 1, 2), 700  # of models with split layers
 RATES = ("100mbit", "200mbit", "400mbit")
 STEPS = 16  # of a job whose steps are timed; the first line of its log is left out
 HALVES = "{name: 'thresholding_parts:Halves'}"
@@ -249,7 +249,7 @@ def compare_boundary(folder: Path, quick: bool) -> None:
         variants={
             f"{share:.3g} of activations": (
                 f"model.arguments={{share: {share}}}", "model.name=thresholding_parts:split_layers", "ranks=1",
-                *(("steps=40", "metrics.every=20") if quick else ()),
+                *(("steps=40", "metrics.every=20") if quick else (f"steps={SPLIT_STEPS}", "metrics.every=100")),
             )
             for share in SHARES_OF_ACTIVATIONS
         },
