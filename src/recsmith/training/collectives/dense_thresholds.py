@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 from recsmith.errors import RecSmithError
-from recsmith.training.collectives.thresholded import GAP_BYTES
 
+GAPS = torch.int16  # in which distances between numbers are sent (GAP_BYTES of thresholded.py)
 FARTHEST = 1 << 16  # places from one number to the next that two bytes can say
 SAMPLED = 1 << 17  # numbers of which a threshold is measured; of larger parameters, every n-th
 # A threshold rises by so much where a step sent twice as many as it should, and for each step's worth sent so far
@@ -189,17 +189,17 @@ def encoded(places: Tensor, values: Tensor, size: int) -> Tensor:
         long, zeros = gaps.new_full((count,), FARTHEST - 1), values.new_zeros(count)
         long[at], zeros[at] = gaps % FARTHEST, values
         gaps, values = long, zeros
-    if len(values) * (values.itemsize + GAP_BYTES) >= size * values.itemsize:
+    if len(values) * (values.itemsize + GAPS.itemsize) >= size * values.itemsize:
         whole = values.new_zeros(size)
         return whole.index_copy_(0, torch.cumsum(gaps + 1, 0) - 1, values).view(torch.uint8)
-    return torch.cat([values.view(torch.uint8), gaps.to(torch.int32).to(torch.int16).view(torch.uint8)])
+    return torch.cat([values.view(torch.uint8), gaps.to(torch.int32).to(GAPS).view(torch.uint8)])
 
 
 def decoded(message: Tensor, kind: torch.dtype, size: int) -> tuple[Tensor, Tensor]:
     """(places, values) of a message about `size` numbers."""
     if len(message) == size * kind.itemsize:  # as one with places never is
         return torch.arange(size, device=message.device), message.clone().view(kind)
-    count = len(message) // (kind.itemsize + GAP_BYTES)
+    count = len(message) // (kind.itemsize + GAPS.itemsize)
     values, gaps = message[: count * kind.itemsize].clone(), message[count * kind.itemsize :].clone()
-    distances = (gaps.view(torch.int16).to(torch.int64) & (FARTHEST - 1)) + 1
+    distances = (gaps.view(GAPS).to(torch.int64) & (FARTHEST - 1)) + 1
     return torch.cumsum(distances, 0) - 1, values.view(kind)
