@@ -61,6 +61,19 @@ def test_a_spec_survives_its_file(spec: Any, tmp_path: Path):
         ({"format": "critoe", "paths": ["a"]}, "no format of data is called 'critoe'; did you mean 'criteo'"),
         ({"format": "criteo", "path": ["a"]}, "path is not a known field; did you mean 'paths'"),
         ({"format": "generator", "features": []}, "num_samples is missing"),
+        (
+            {"format": "generator", "num_samples": 2**36, "features": [{"name": "a", "num_embeddings": 9}]},
+            r"num_samples is 68719476736; it must be 1 to 3.43597e\+10",
+        ),
+        (
+            {
+                "format": "parquet",
+                "paths": ["a"],
+                "features": [{"name": "a", "num_embeddings": 2**63}],
+                "labels": ["y"],
+            },
+            r"num_embeddings of feature 'a' is 9223372036854775808; it must be at least 1 and below 2\^53",
+        ),
         ({"schema": "recsmith/plan/1"}, "has a schema 'recsmith/plan/1'; expected `recsmith/dataset/1`"),
     ],
 )

@@ -78,7 +78,9 @@ def json_schema(noun: Any) -> Raw:
 
 def _describe(noun: Any, raw: object, error: Any, source: str) -> str:
     """Every wrong field and broken rule, unknown fields first, with its line where that can be told."""
-    errors = sorted(error.errors(include_url=False), key=lambda each: each["type"] not in _UNKNOWN_FIELD)
+    errors = sorted(
+        error.errors(include_url=False, include_input=False), key=lambda each: each["type"] not in _UNKNOWN_FIELD
+    )
     shown = errors[:MOST_ERRORS]
     lines = lines_of(source, [each["loc"] for each in shown])
     said = [

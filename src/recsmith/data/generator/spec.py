@@ -9,6 +9,7 @@ from recsmith.workloads import AccessProfile
 from recsmith.workloads.sample import table_population
 
 MOST_ROWS = 2**40  # of a feature
+MOST_SAMPLES = 2**35  # 34 billion: the order of their blocks is held in memory
 LONGEST_BAG = 10_000  # mean ids of a bag
 
 
@@ -162,7 +163,7 @@ class GeneratorSpec:
     def __post_init__(self) -> None:
         """Check ranges and names."""
         check_rules(
-            _outside(self.num_samples, 1, 2**53, "num_samples"),
+            _outside(self.num_samples, 1, MOST_SAMPLES, "num_samples"),
             _outside(self.first_sample, 0, 2**53, "first_sample"),
             _outside(self.dense, 0, 10_000, "dense"),
             _outside(self.seed, 0, 2**63 - 1, "seed"),

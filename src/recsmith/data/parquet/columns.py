@@ -10,6 +10,7 @@ from recsmith.data.batch import JaggedIds, Singles
 from recsmith.data.domain import check_ids
 from recsmith.data.parquet.arrow import pyarrow
 from recsmith.errors import CorruptFile, check_rules, too_small
+from recsmith.workloads.workload import wrong_count
 
 SCHEMA_KEY = b"recsmith.dataset"  # of a file's metadata: its DataSchema as JSON
 
@@ -40,7 +41,7 @@ class ParquetFeature:
     def __post_init__(self) -> None:
         """Check ranges."""
         check_rules(
-            too_small(f"num_embeddings of feature '{self.name}'", self.num_embeddings, 1),
+            wrong_count(self.num_embeddings, f"num_embeddings of feature '{self.name}'"),
             f"feature '{self.name}' has a key and no column; give the column of maps or structs that the key is in"
             if self.key is not None and self.column is None
             else None,
