@@ -219,6 +219,15 @@ def test_what_it_has_not_is_refused_before_the_start(tmp_path: Path) -> None:
         check_together(placed_parts(run, load_plan(a_plan(tmp_path, 1, "adagrad")), "cpu"))
 
 
+def test_plans_that_are_made_for_it_copy_no_table(tmp_path: Path) -> None:
+    from recsmith.training.plan_rules import plan_limits
+
+    run = a_run(tmp_path)
+    for rows, copied in (("device", True), ("split", False)):
+        rules = plan_limits(replace(run, rows=rows), None, sequences=(), device="cpu").rules
+        assert all(rule.sharding_types is None or "data_parallel" in rule.sharding_types for rule in rules) == copied
+
+
 @pytest.mark.usefixtures("torchrec")
 def test_a_rounding_that_it_has_not_is_refused() -> None:
     import torch
