@@ -2,7 +2,7 @@
 
     python benchmarks/precision.py rounding    # all upper halves, and 20 million random patterns: half a minute
     python benchmarks/precision.py updates     # 1,000 steps beside torch in fp32, and beside FBGEMM: a minute
-    python benchmarks/precision.py auc         # 14 forms of a job with five seeds, in this process: six CPU minutes
+    python benchmarks/precision.py auc         # 20 forms of a job with five seeds, in this process: 8 CPU minutes
     python benchmarks/precision.py bytes       # what lookups read and jobs hold, and CPU seconds of a step
     python benchmarks/precision.py picture     # of what auc has kept: docs/pictures/precision-rates.svg
     python benchmarks/precision.py jobs        # one and two ranks, two plans, resumed: weights that differ

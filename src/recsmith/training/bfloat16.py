@@ -5,7 +5,7 @@ in the same way; two halves that join to the fp32 number are those of their spli
 
 Halves lie in 16-bit integers. The lower one is the lower 16 bits of the number in either form; the upper one is what
 truncation leaves, or one more where the lower half is at least half a step, so that it is the nearest number (halves of
-a step away from zero). Both join exactly, whatever the bits are.
+a step away from zero), and the lower half counts from it, with a sign. Both join exactly, whatever the bits are.
 """
 
 from collections.abc import Callable
@@ -49,14 +49,12 @@ def _upper_of(bits: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 def split(values: torch.Tensor, *, to_nearest: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """The upper half of fp32 numbers as bf16, and the lower one as int16, of the same shape."""
-    bits = values.reshape(-1).view(torch.int16).view(*values.shape, 2)  # the lower half comes first in memory
-    lower, upper = bits[..., 0], bits[..., 1]
-    return (upper - (lower >> 15) if to_nearest else upper).view(torch.bfloat16), lower
+    bits = values.view(torch.int32)
+    upper = (bits + _STEP // 2 if to_nearest else bits) >> 16
+    return upper.to(torch.int16).view(torch.bfloat16), bits.to(torch.int16)  # of 16 bits, the lowest stay
 
 
 def join(upper: torch.Tensor, lower: torch.Tensor, *, to_nearest: bool) -> torch.Tensor:
     """The fp32 numbers of two halves that `split` has made, to the bit."""
-    bits = torch.empty(*upper.shape, 2, dtype=torch.int16, device=upper.device)
-    whole = upper.view(torch.int16)
-    bits[..., 0], bits[..., 1] = lower, whole + (lower >> 15) if to_nearest else whole
-    return bits.view(-1).view(torch.float32).view(upper.shape)
+    bits = upper.view(torch.int16).to(torch.int32) << 16
+    return (bits + lower if to_nearest else bits | (lower.to(torch.int32) & (_STEP - 1))).view(torch.float32)

@@ -113,7 +113,7 @@ def round_to_halves(parameters: list[nn.Parameter], optimizer: DenseOptimizer) -
     """Make fp32 parameters bf16 in place where an optimizer wants that, and remember the lower halves, its start."""
     upper = "nearest" if optimizer.name == "master" else (optimizer.arguments or {}).get("upper", "nearest")
     for parameter in parameters if optimizer.name in IN_HALVES else ():
-        rounded, lower = split(parameter.detach().clone(), to_nearest=upper != "truncated")
+        rounded, lower = split(parameter.detach(), to_nearest=upper != "truncated")
         parameter.data = rounded
         setattr(parameter, LOWER, lower)
 

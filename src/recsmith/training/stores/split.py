@@ -65,7 +65,7 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
     def _split(self) -> None:
         """Have weights in halves where they lie."""
         for weights, rows in self._blocks() if not self._in_halves else ():
-            self._put(rows, None, weights.clone())
+            rows.copy_(self._in_parts(weights))
         self._in_halves = True
 
     def _blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -78,14 +78,13 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         """Rows of halves as fp32."""
         return join(*rows.chunk(2, 1), to_nearest=self._upper == "nearest")
 
-    def _put(self, halves: torch.Tensor, places: torch.Tensor | None, weights: torch.Tensor) -> None:
-        """Write fp32 rows as halves: all of them, or at places."""
+    def _in_parts(self, weights: torch.Tensor) -> torch.Tensor:
+        """fp32 rows as rows of halves."""
         if self._lower:
-            parts = split(weights, to_nearest=self._upper == "nearest")
+            upper, lower = split(weights, to_nearest=self._upper == "nearest")
         else:
-            parts = ROUNDINGS[self._upper](weights), torch.zeros((), dtype=torch.int16).expand(weights.shape)
-        rows = torch.cat([parts[0].view(torch.int16), parts[1]], 1)
-        halves.copy_(rows) if places is None else halves.index_copy_(0, places, rows)
+            upper, lower = ROUNDINGS[self._upper](weights), torch.zeros(weights.shape, dtype=torch.int16)
+        return torch.cat([upper.view(torch.int16), lower], 1)
 
     def forward(self, indices: torch.Tensor, offsets: torch.Tensor, per_sample_weights: torch.Tensor | None = None,
                 **named: Any) -> torch.Tensor:  # fmt: skip
@@ -135,7 +134,8 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
             weights.addcdiv_(gradient, deviation[:, None], value=-rate)
         else:
             weights.add_(gradient, alpha=-rate)
-        self._put(self._halves[table], distinct, weights)
+        # NumPy writes rows in half the time of index_copy_.
+        self._halves[table].numpy()[distinct.numpy()] = self._in_parts(weights).numpy()
 
 
 class _Rows(torch.autograd.Function):
