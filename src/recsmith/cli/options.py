@@ -17,7 +17,7 @@ PLANNERS = (
 TYPES = (
     "table_wise", "column_wise", "table_column_wise", "row_wise", "table_row_wise", "grid_shard", "data_parallel",
 )  # fmt: skip
-KERNELS = ("fused", "dense", "fused_uvm", "fused_uvm_caching")
+KERNELS = ("fused", "dense", "fused_uvm", "fused_uvm_caching", "key_value")
 DEVICES = (
     "a100-40", "a100-80", "a10g", "b200", "cpu", "gb200", "h100", "h200", "l4", "l40s", "mi300x", "torchrec-default",
     "v100-32",
@@ -139,7 +139,8 @@ shape_options = stack(  # of the problem but for its cluster and batch, which a 
     click.option("--kernels", callback=split_commas, metavar="A,B",
                  help=f"Compute kernels of {listed(KERNELS)} (default: fused,dense)."),
     click.option("--cache-factors", callback=_shares, metavar="A,B",
-                 help="Shares of the rows that fused_uvm_caching keeps on a device (default: 0.05,0.1,0.2,0.5)."),
+                 help="Shares of the rows that fused_uvm_caching and key_value keep on a device "
+                      "(default: 0.05,0.1,0.2,0.5)."),
     _MEMORY,
     click.option("--keep-exact", is_flag=True, default=False, help="No column splits under row-wise optimizers."),
     click.option("--constraints", metavar="FILE",
@@ -270,14 +271,16 @@ def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -
 
     from recsmith.errors import UsageError
     from recsmith.problems import Constraints, Space, load_constraints, pins_of
-    from recsmith.sharding import UVM_CACHING
+    from recsmith.sharding import CACHED_KERNELS, UVM_CACHING
     from recsmith.workloads import load_workload
 
     chosen = {name: options[name] for name in ("types", "kernels", "cache_factors") if options[name] is not None}
     space = Space(widths=options["widths"], **chosen)
-    if "cache_factors" in chosen and UVM_CACHING.name not in space.kernels:
+    if "cache_factors" in chosen and not space.has_caches:
         kernels = ",".join((*space.kernels, UVM_CACHING.name))
-        raise UsageError(f"--cache-factors are those of kernel {UVM_CACHING.name}; add it: --kernels {kernels}")
+        raise UsageError(
+            f"--cache-factors are those of kernels {' and '.join(CACHED_KERNELS)}; add one: --kernels {kernels}"
+        )
     given = load_constraints(options["constraints"]) if options["constraints"] else Constraints()
     if options["pin_tables"] is not None and not options["pin"]:
         raise UsageError("--pin-tables says which tables --pin keeps; add --pin PLAN")

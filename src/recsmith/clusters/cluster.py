@@ -140,12 +140,34 @@ class Links:
 
 
 @noun
+class Disk:
+    """A host's disk for tables that stand on it (kernel key_value), as training reads and writes it.
+
+    bandwidth: bytes per second of many reads at once. reads_per_s: random reads of `access_bytes`, the page cache
+    bypassed (`recsmith measure disk`). access_bytes: the least that is read at once.
+    """
+
+    bandwidth: float
+    reads_per_s: float
+    access_bytes: int = 4096
+
+    def __post_init__(self) -> None:
+        check_rules(
+            _wrong_speed(self.bandwidth, "bandwidth of the disk"),
+            None if 1 <= self.reads_per_s <= FASTEST else
+            f"reads_per_s of the disk is {self.reads_per_s}; it must lie between 1 and {FASTEST:g}",
+            _wrong_bytes(self.access_bytes, "access_bytes of the disk"),
+        )  # fmt: skip
+
+
+@noun
 class Cluster:
     """`hosts` hosts of `local_world_size` identical devices; rank r is on host r // local_world_size.
 
     hbm_bytes: device memory, one figure or one per rank, where it differs from the device's.
     reserve_bytes: kept free on every device for what is not an embedding table (dense model, activations).
     ddr_bytes_per_host, ssd_bytes_per_host: host memory and disks for tables that live outside device memory.
+    disk: how fast a host reads and writes rows that stand on its disks.
     replication: where the cluster is one sharding group of a 2D job (`sharding_group` makes it): what the job is.
     """
 
@@ -157,6 +179,7 @@ class Cluster:
     reserve_bytes: int = 0
     ddr_bytes_per_host: int | None = None
     ssd_bytes_per_host: int | None = None
+    disk: Disk | None = None
     sources: tuple[str, ...] = ()
     replication: Replication | None = None
 

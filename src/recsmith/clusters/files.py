@@ -27,7 +27,8 @@ SIZES = ("hbm_bytes", "reserve_bytes", "ddr_bytes_per_host", "ssd_bytes_per_host
 DEVICE_SIZES = ("hbm_bytes", "l2_bytes")
 DEVICE_SPEEDS = ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth")
 LINK_SPEEDS = ("intra_host_bandwidth", "inter_host_bandwidth")
-PARTS = ("device", "links")  # of a cluster; a file may change single figures of each
+DISK_SPEEDS = ("bandwidth",)
+PARTS = ("device", "links", "disk")  # of a cluster; a file may change single figures of each
 OWN_DEVICE = (
     "A device of your own goes into a YAML file of two lines or more: `schema: recsmith/cluster/1` and, for example, "
     "`device: {base: h100, name: mine, hbm_bytes: 60GiB}`"
@@ -103,7 +104,9 @@ def write_out(raw: Raw, source: str) -> Raw:
         CorruptFile: a quantity has no unit that is known, or the catalogue has no such device.
     """
     plain = _numbers(raw, SIZES, parse_size, source, "")
-    for part, sizes, speeds in (("device", DEVICE_SIZES, DEVICE_SPEEDS), ("links", (), LINK_SPEEDS)):
+    for part, sizes, speeds in (
+        ("device", DEVICE_SIZES, DEVICE_SPEEDS), ("links", (), LINK_SPEEDS), ("disk", ("access_bytes",), DISK_SPEEDS)
+    ):  # fmt: skip
         if isinstance(plain.get(part), dict):
             inner = _numbers(cast(Raw, plain[part]), sizes, parse_size, source, f"{part}.")
             plain[part] = _numbers(inner, speeds, parse_speed, source, f"{part}.")
@@ -136,7 +139,7 @@ def _with_base(raw: Raw, source: str) -> Raw:
     merged = host | given
     for part in PARTS:
         if isinstance(given.get(part), dict):
-            merged[part] = host[part] | given[part]
+            merged[part] = host.get(part, {}) | given[part]
     return merged | {"sources": raw.get("sources", [*host["sources"], *_own_figures(given)])}
 
 
@@ -200,6 +203,8 @@ def cluster_schema() -> Raw:
     _allow(parts["Device"]["properties"], DEVICE_SIZES, _SIZE)
     _allow(parts["Device"]["properties"], DEVICE_SPEEDS, _SPEED)
     _allow(parts["Links"]["properties"], LINK_SPEEDS, _SPEED)
+    _allow(parts["Disk"]["properties"], ("access_bytes",), _SIZE)
+    _allow(parts["Disk"]["properties"], DISK_SPEEDS, _SPEED)
     base = {"type": "string", "description": "a device of the catalogue (recsmith devices)"}
     parts["DeviceChanges"] = _changes(parts["Device"], {"base": base}, ["base"])
     parts["LinksChanges"] = _changes(parts["Links"], {}, [])

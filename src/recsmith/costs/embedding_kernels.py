@@ -6,7 +6,8 @@ ago comes from the second-level cache; how often that is follows from the table'
 
 Kernels on host memory read rows over the host link: all of them, or, with a cache on the device, those of a batch
 that the cache lacks. These come in before forward, and as many updated ones that they drive out go back. Row-wise
-optimizer state stays on the device, element-wise state on the host, and no cache holds it.
+optimizer state stays on the device, element-wise state on the host, and no cache holds it. Kernels on a disk do the
+same with the host's disk, which its ranks share; on CPU the state comes with the rows.
 
 Sources: [L] Lin et al., Building a Performance Model for DLRM Training on GPUs (HiPC 2022) and its code,
 owensgroup/ml_perf_model; [F] FBGEMM 1.8, fbgemm_gpu/codegen; [T] torchrec 1.8, planner/constants.py. The efficiencies
@@ -23,8 +24,9 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
-from recsmith.sharding import DATA_PARALLEL, SPLIT_ROWS, UVM, UVM_CACHING
+from recsmith.sharding import CACHED_KERNELS, DATA_PARALLEL, KERNEL_NAMES, KEY_VALUE, SPLIT_ROWS, UVM, UVM_CACHING
 from recsmith.sharding.memory import CACHE_SET, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
+from recsmith.sharding.on_disk import disk_seconds
 from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.reuse import Reuse
 
@@ -46,6 +48,7 @@ CACHE_MANAGEMENT_S = 1.1e-9  # per id of a cached table, beside the bytes that a
 CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
 
 _UVM, _UVM_CACHING = UVM.number, UVM_CACHING.number
+_CACHED = [KERNEL_NAMES.index(name) for name in CACHED_KERNELS]
 
 
 class Work(NamedTuple):
@@ -59,7 +62,7 @@ class _Piece(NamedTuple):
     """The demand of pieces on a rank (N,): ids, bags, different rows, and row reads that miss the second-level cache.
 
     row, gradient, row_state, state: bytes; the last is element-wise. fetched: rows that the UVM cache lacks.
-    remote: rows are read where they are, in host memory. hosted: they are stored there.
+    remote: rows are read where they are, in host memory. hosted: they are stored there. stored: they are on disk.
     """
 
     ids: Floats
@@ -73,6 +76,7 @@ class _Piece(NamedTuple):
     state: Floats
     remote: Bools
     hosted: Bools
+    stored: Bools
 
 
 @dataclass(frozen=True)
@@ -96,10 +100,15 @@ class EmbeddingKernels:
             raise UsageError(
                 f"kernels fused_uvm* on device '{device.name}' need its host_link_bandwidth; give it, or use fused"
             )
+        if problem.cluster.disk is None and (modes.kernel == KEY_VALUE.number).any():
+            raise UsageError(
+                f"kernel {KEY_VALUE.name} reads rows from disk; give the cluster its disk (bandwidth, reads_per_s), "
+                "which `recsmith measure disk FOLDER` measures"
+            )
         reuse = Reuse.of(problem.tables)
         blocks = np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
         lookups = modes.ids * blocks
-        fetched, cached = np.zeros(len(blocks)), np.flatnonzero(modes.kernel == _UVM_CACHING)
+        fetched, cached = np.zeros(len(blocks)), np.flatnonzero(np.isin(modes.kernel, _CACHED))
         held = modes.load_factor * problem.demand.rows[modes.table]
         fetched[cached] = reuse.missed_rows(modes.table[cached], lookups[cached], held[cached])
         return cls(problem, reuse, blocks, reuse.unique_rows(modes.table, lookups) / blocks, fetched / blocks)
@@ -112,12 +121,14 @@ class EmbeddingKernels:
         piece = self._piece(modes, widths)
         weight = np.where(self._weighted(modes), WEIGHT_BYTES, 0)
         stream = piece.ids * (ID_BYTES + weight) + piece.bags * (ID_BYTES + widths * OUTPUT_BYTES)
-        fetched, cached = piece.fetched * piece.row, piece.hosted & ~piece.remote
+        fetched, cached = piece.fetched * piece.row, (piece.hosted & ~piece.remote) | piece.stored
         stream = stream + 2 * fetched + np.where(cached, piece.ids * CACHE_SORT_BYTES + piece.unique * TAG_BYTES, 0.0)
         tags, read = np.where(cached, float(TAG_BYTES), 0.0), np.where(piece.remote, 0.0, piece.row)
         memory = (stream + piece.missed * (read + tags)) / self._memory_speed(FORWARD_EFFICIENCY)
-        distant = self._distant(fetched + np.where(piece.remote, self._remote_reads(modes) * piece.row, 0.0), fetched)
+        linked = np.where(piece.stored, 0.0, fetched)
+        distant = self._distant(linked + np.where(piece.remote, self._remote_reads(modes) * piece.row, 0.0), linked)
         distant = distant + np.where(cached, piece.ids * CACHE_MANAGEMENT_S, 0.0)
+        distant = distant + self._from_disk(piece, modes, widths)
         return Work(memory + distant, (stream + piece.ids * (piece.row + tags)) / self._cache_speed + distant)
 
     def backward(self, modes: Ints, widths: Ints) -> Work:
@@ -154,7 +165,7 @@ class EmbeddingKernels:
             missed=self._missed(modes, row), fetched=self.fetched[modes], row=row,
             gradient=_sectors(widths * OUTPUT_BYTES) * _narrow(widths),
             row_state=np.full(len(modes), float(by_row * SECTOR)), state=by_element * _sectors(widths * STATE_BYTES),
-            remote=kernel == _UVM, hosted=np.isin(kernel, (_UVM, _UVM_CACHING)),
+            remote=kernel == _UVM, hosted=np.isin(kernel, (_UVM, _UVM_CACHING)), stored=kernel == KEY_VALUE.number,
         )  # fmt: skip
 
     def _missed(self, modes: Ints, row: Floats) -> Floats:
@@ -195,6 +206,15 @@ class EmbeddingKernels:
         """Seconds of bytes over the host link, which carries both directions at once."""
         link = self.problem.cluster.device.host_link_bandwidth
         return np.zeros(len(read)) if link is None else np.maximum(read, written) / (link * LINK_EFFICIENCY)
+
+    def _from_disk(self, piece: _Piece, modes: Ints, widths: Ints) -> Floats:
+        """Seconds of rows that come from the disk, each for one that goes back."""
+        cluster, table = self.problem.cluster, self.problem.modes.table[modes]
+        if cluster.disk is None:
+            return np.zeros(len(modes))
+        size = (widths * self.problem.demand.element_bytes[table]).astype(np.float64) + piece.state
+        seconds = 2 * piece.fetched * disk_seconds(cluster.disk, size, cluster.local_world_size)
+        return np.where(piece.stored, seconds, 0.0)
 
     def _remote_reads(self, modes: Ints) -> Floats:
         """Ids whose rows are read over the host link: all but those of the few hottest rows of a table."""

@@ -27,6 +27,7 @@ from recsmith.sharding import (
     FUSED,
     HOST_KERNELS,
     KERNEL_NAMES,
+    KEY_VALUE,
     SHARDING_TYPES,
     SPLIT_ROWS,
     UVM,
@@ -186,6 +187,11 @@ class TorchRecCostModel:
 def _bandwidth(problem: Problem) -> Floats:
     """kernel_bw_lookup of constants.py for each mode (M,); the cache factor stands for TorchRec's hit rate."""
     device, hit = problem.cluster.device, problem.modes.load_factor
+    if (problem.modes.kernel == KEY_VALUE.number).any():
+        raise UsageError(
+            f"kernel {KEY_VALUE.name} is not covered by cost model torchrec, which takes every disk for one of "
+            "100 MB/s; use analytic"
+        )
     hosted = [name for name in HOST_KERNELS if KERNEL_NAMES.index(name) in problem.modes.kernel]
     speed = dict.fromkeys(KERNEL_NAMES, np.full(len(hit), device.hbm_bandwidth))
     speed[DENSE.name] = speed[FUSED.name] * 0.5

@@ -6,7 +6,8 @@ from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.files import did_you_mean
 from recsmith.plans.plan import Placement
-from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Shard
+from recsmith.sharding import CACHED_KERNELS, KEY_VALUE, TYPE_NAMES, Shard
+from recsmith.sharding.on_disk import stays_in_memory
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 
@@ -42,7 +43,9 @@ def check_placement(placement: Placement, table: Table, cluster: Cluster) -> Non
             f"table '{table.name}' ({kind.name}) has compute_kernel '{placement.compute_kernel}'; "
             f"{kind.name} runs {', '.join(kind.kernels)}"
         )
-    if placement.cache is not None and placement.compute_kernel != UVM_CACHING.name:
+    if placement.compute_kernel == KEY_VALUE.name and (refusal := stays_in_memory(table, cluster)):
+        raise PlanMismatch(f"table '{table.name}': {refusal}")
+    if placement.cache is not None and placement.compute_kernel not in CACHED_KERNELS:
         raise PlanMismatch(
             f"table '{table.name}' has cache parameters but kernel {placement.compute_kernel} has no cache"
         )

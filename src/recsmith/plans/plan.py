@@ -7,7 +7,7 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError, check_rules
-from recsmith.sharding import NOTED_ON_CUDA, UVM_CACHING, Shard, ShardingType, sharding_type
+from recsmith.sharding import CACHED_KERNELS, NOTED_ON_CUDA, Shard, ShardingType, sharding_type
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 from recsmith.workloads import Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
@@ -112,7 +112,7 @@ def wrong_load_factor(share: float) -> str | None:
 
 @noun
 class Cache:
-    """How much of a fused_uvm_caching table stays on the device: a share of its rows."""
+    """How much of a table outside device memory stays on the device all the same: a share of its rows."""
 
     load_factor: float
 
@@ -130,7 +130,7 @@ class Placement:
     """Where one table goes: TorchRec's sharding type, kernel and ranks, and the widths of its column pieces.
 
     ranks: one per shard, in shard order. widths: of the column pieces; () is the whole table in one piece.
-    cache: of fused_uvm_caching, where FBGEMM's default takes the place of None.
+    cache: of fused_uvm_caching and key_value, where FBGEMM's default takes the place of None.
     """
 
     table: str
@@ -142,7 +142,7 @@ class Placement:
 
     def __post_init__(self) -> None:
         """Write out the cache that FBGEMM makes where nothing is said."""
-        if self.cache is None and self.compute_kernel == UVM_CACHING.name:
+        if self.cache is None and self.compute_kernel in CACHED_KERNELS:
             object.__setattr__(self, "cache", Cache(load_factor=CACHE_LOAD_FACTOR))
 
     @property

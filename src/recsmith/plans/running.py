@@ -11,7 +11,7 @@ from recsmith.plans.dumped import RunningPlan, RunningTable, is_dump, read_dump,
 from recsmith.plans.files import SCHEMA, placed_from_raw
 from recsmith.plans.plan import Cache, PlacedTables, Placement, Plan
 from recsmith.plans.printed import is_printed, read_printed
-from recsmith.sharding import TYPE_NAMES, UVM_CACHING, Span, sharding_type
+from recsmith.sharding import CACHED_KERNELS, TYPE_NAMES, Span, sharding_type
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.torchrec_log import find_report, refuse_log
@@ -167,7 +167,7 @@ def _placement(entry: RunningTable, table: Table, source: str, cluster: Cluster)
         table=table.name, sharding_type=kind.name, compute_kernel=entry.compute_kernel,
         ranks=ranks if entry.rectangles or kind.span != Span.HOST else _by_hosts(ranks, cluster),
         widths=widths if len(widths) > 1 else (),
-        cache=cache if entry.compute_kernel == UVM_CACHING.name else None,
+        cache=cache if entry.compute_kernel in CACHED_KERNELS else None,
     )  # fmt: skip
     _check_rectangles(entry, placement, table, source, cluster)
     return placement

@@ -30,8 +30,11 @@ MOST_NAMED = 4  # tables in a message
 _COLUMN_WISE = TYPE_NAMES.index("column_wise")
 
 
-def fits_alone(cluster: Cluster, span: Ints, head: Bytes, tail: Bytes) -> Bools:
-    """Whether a piece (N,) of this span fits on some target of an empty cluster (device and host memory)."""
+def fits_alone(cluster: Cluster, beneath: int, span: Ints, head: Bytes, tail: Bytes) -> Bools:
+    """Whether a piece (N,) of this span fits on some target of an empty cluster.
+
+    beneath: bytes of a host for tables outside device memory.
+    """
     flat = np.array(cluster.capacities, dtype=np.int64)
     on_rank = tail.device <= flat.max()
     on_host = np.zeros(len(span), dtype=bool)
@@ -42,19 +45,21 @@ def fits_alone(cluster: Cluster, span: Ints, head: Bytes, tail: Bytes) -> Bools:
     last = (cluster.local_world_size - 1) * head.host + tail.host
     fullest = last if cluster.hosts == 1 else cluster.local_world_size * head.host
     held = np.select([span == Span.RANK, span == Span.HOST], [tail.host, last], fullest)
-    return device & (held <= (cluster.ddr_bytes_per_host or 0))
+    return device & (held <= beneath)
 
 
 # --- column-wise sequences -------------------------------------------------------------------------------------------
 
 
 def barred_options(
-    tables: tuple[Table, ...], cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options, least_width: Ints
-) -> Bools:
+    tables: tuple[Table, ...], cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options, least_width: Ints,
+    alone: Bools,
+) -> Bools:  # fmt: skip
     """Options (O,) of column-wise sequences whose width is not the one that stays open in their collection.
 
     The open width suits all tables that run in no other way, and most of those that fit the empty cluster in no other;
     among equals it is the one that TorchRec's planner proposes for the collection's first table, then the widest.
+    alone: pieces (N,) that fit the empty cluster.
 
     Raises:
         UsageError: sequences of a collection run only column_wise, and share no width.
@@ -63,7 +68,7 @@ def barred_options(
     split = _split_sequences(tables, modes, options)
     if not split.size:
         return barred
-    fits = options.fits(fits_alone(cluster, modes.span[pieces.mode], pieces.head, pieces.tail))
+    fits = options.fits(alone)
     fits[split] &= _room(cluster, pieces, options.piece[split, 0]) >= options.count[split, 0]
     barred[split] = True
     table, width = options.table[split], pieces.width[options.piece[split, 0]]
@@ -125,13 +130,18 @@ def _room(cluster: Cluster, pieces: PieceTable, piece: Ints) -> Ints:
 # --- tables that stay together ---------------------------------------------------------------------------------------
 
 
-def beside_partners(legality: Legality, cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options) -> Bools:
-    """Options (O,) of tables that stay together which have another form than the one that is open to all of them."""
+def beside_partners(
+    legality: Legality, cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options, alone: Bools
+) -> Bools:
+    """Options (O,) of tables that stay together which have another form than the one that is open to all of them.
+
+    alone: pieces (N,) that fit the empty cluster.
+    """
     barred = np.zeros(len(options.mode), dtype=bool)
     together = [group for group in legality.groups if group.kind == "together"]
     if not together:
         return barred
-    fits = options.fits(fits_alone(cluster, modes.span[pieces.mode], pieces.head, pieces.tail)) & ~options.barred
+    fits = options.fits(alone) & ~options.barred
     whole = options.count.sum(axis=1) == 1
     span = modes.span[options.mode]
     for group in together:

@@ -12,7 +12,6 @@ from recsmith.files.parsing import exact_line
 from recsmith.plans import Plan, load_plan
 from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Together
 from recsmith.problems.space import Pin, Space, TableRule
-from recsmith.sharding import UVM_CACHING
 
 CONSTRAINTS_SCHEMA = "recsmith/constraints/1"
 SPACE_FIELDS = ("types", "widths", "kernels", "cache_factors")
@@ -44,7 +43,7 @@ class ConstraintsFile:
 def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
     """Plain data of a space and constraints, as a plan keeps it: every word written out."""
     raw: Raw = {"types": list(space.types), "widths": space.widths, "kernels": list(space.kernels)}
-    if UVM_CACHING.name in space.kernels:
+    if space.has_caches:
         raw["cache_factors"] = list(space.cache_factors)
     raw["memory"] = constraints.memory
     if constraints.keep_exact:

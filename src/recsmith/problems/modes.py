@@ -12,7 +12,16 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems.space import NoChoiceLeft, Space, TableRule
-from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, UVM_CACHING, WIDTH_STEP, ShardingType, widest_piece
+from recsmith.sharding import (
+    CACHED_KERNELS,
+    KERNEL_NAMES,
+    KEY_VALUE,
+    SHARDING_TYPES,
+    WIDTH_STEP,
+    ShardingType,
+    widest_piece,
+)
+from recsmith.sharding.on_disk import stays_in_memory
 from recsmith.workloads import Table, Workload
 
 Rules = dict[str, TableRule | None]
@@ -127,7 +136,7 @@ def _legal_modes(
             if (rule and kind.name not in (rule.sharding_types or ())) or kind.refusal(table, cluster):
                 continue
             for name, kernel, factor in kernels:
-                if name in kind.kernels:
+                if name in kind.kernels and not (name == KEY_VALUE.name and stays_in_memory(table, cluster)):
                     found = True
                     yield t, i, kernel, factor
         if not found:
@@ -139,7 +148,7 @@ def _kernels(space: Space, rule: TableRule | None) -> Iterator[tuple[str, int, f
     for number, name in enumerate(KERNEL_NAMES):
         if name in space.kernels and (rule is None or name in (rule.compute_kernels or ())):
             factors = (rule and rule.cache_factors) or space.cache_factors
-            yield from ((name, number, factor) for factor in (factors if name == UVM_CACHING.name else (0.0,)))
+            yield from ((name, number, factor) for factor in (factors if name in CACHED_KERNELS else (0.0,)))
 
 
 def no_mode(table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:
@@ -159,6 +168,8 @@ def _why_not(kind: ShardingType, table: Table, cluster: Cluster, space: Space, r
     kernels = set(space.kernels) & set(rule.compute_kernels or () if rule else space.kernels)
     if not kernels & set(kind.kernels):
         return f"{kind.name} runs {', '.join(kind.kernels)}"
+    if kernels & set(kind.kernels) == {KEY_VALUE.name}:
+        return stays_in_memory(table, cluster) or ""
     limit = f" and min_width {rule.min_width}" if rule and rule.min_width else ""
     widest = widest_piece(table, cluster)
     pieces = f" into pieces of at most {widest:,}" if widest < table.embedding_dim else ""

@@ -26,8 +26,9 @@ from recsmith.problems.modes import Demand, Modes, Rules, build_modes, no_mode
 from recsmith.problems.options import Options, PieceTable, build_options
 from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space
 from recsmith.problems.table_limits import NO_LIMITS, TableLimits
-from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, widest_piece
+from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, widest_piece
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
+from recsmith.sharding.on_disk import check_disk
 from recsmith.workloads import AccessProfile, Table, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
 
@@ -66,8 +67,8 @@ class Problem:
 
     @cached_property
     def host_capacity(self) -> Ints:
-        """Host bytes per host, shape (H,)."""
-        return np.full(self.cluster.hosts, self.cluster.ddr_bytes_per_host or 0, dtype=np.int64)
+        """Bytes beneath device memory per host, shape (H,): of the host's memory, or of its disk."""
+        return np.full(self.cluster.hosts, bytes_beneath(self.cluster, self.space), dtype=np.int64)
 
     @cached_property
     def memory_model(self) -> MemoryModel:
@@ -80,7 +81,7 @@ class Problem:
 
     def fits_alone(self, modes: Ints, head: Bytes, tail: Bytes) -> Bools:
         """Whether pieces of these modes and bytes fit on some target of the empty cluster."""
-        return fits_alone(self.cluster, self.modes.span[modes], head, tail)
+        return fits_alone(self.cluster, bytes_beneath(self.cluster, self.space), self.modes.span[modes], head, tail)
 
     def allowed(self, modes: Ints, widths: Ints) -> Bools:
         """Pieces (N,) that rules and kernels let be so wide, of modes whose columns may be split at will."""
@@ -108,9 +109,9 @@ class Problem:
     def find_mode(self, table: int, type_name: str, kernel: str, load_factor: float | None = None) -> int | None:
         """The mode of a table with this type, kernel and cache factor, or None where the space has none.
 
-        load_factor: of fused_uvm_caching, where None is FBGEMM's default.
+        load_factor: of fused_uvm_caching and key_value, where None is FBGEMM's default.
         """
-        factor = (CACHE_LOAD_FACTOR if load_factor is None else load_factor) if kernel == UVM_CACHING.name else 0.0
+        factor = (CACHE_LOAD_FACTOR if load_factor is None else load_factor) if kernel in CACHED_KERNELS else 0.0
         return self.mode_of.get((table, TYPE_NAMES.index(type_name), KERNEL_NAMES.index(kernel), factor))
 
 
@@ -135,15 +136,14 @@ def build_problem(
     constraints = constraints.matching(names)
     constraints.check_names(names)
     check_replicated(workload, cluster, space)
-    if cluster.ddr_bytes_per_host is None and set(space.kernels) & set(HOST_KERNELS):
-        raise UsageError("kernels fused_uvm* keep tables in host memory; give the cluster ddr_bytes_per_host")
+    _check_beneath(workload, cluster, space, constraints)
     rules = {table.name: constraints.rule_for(table.name) for table in workload.tables} if constraints.rules else {}
     tables = canonical_order(workload.tables, rules, constraints)
     limits = TableLimits.of(constraints, tables, rules, cluster)
     demand = Demand.of(workload, tables)
     _check_sizes(tables, demand, cluster)
     modes = build_modes(tables, demand, cluster, space, rules)
-    if UVM_CACHING.name in space.kernels and not needless:
+    if space.has_caches and not needless:
         caches = MemoryModel.of(workload, cluster, constraints, demand, modes).needless_caches()
         modes = kept_modes(modes, ~caches | np.isin(modes.table, limits.pinned))
     if limits is not NO_LIMITS:
@@ -162,8 +162,9 @@ def build_problem(
     )  # fmt: skip
     head, tail = shell.memory(pieces.mode, pieces.width)
     pieces = replace(pieces, head=head, tail=tail)
-    options = replace(options, barred=barred_options(tables, cluster, modes, pieces, options, least_width))
-    beside = beside_partners(legality, cluster, modes, pieces, options)
+    alone = shell.fits_alone(pieces.mode, head, tail)
+    options = replace(options, barred=barred_options(tables, cluster, modes, pieces, options, least_width, alone))
+    beside = beside_partners(legality, cluster, modes, pieces, options, alone)
     options = replace(options, barred=options.barred | beside)
     return replace(shell, pieces=pieces, options=options)
 
@@ -226,6 +227,19 @@ def canonical_order(
         return -table.weight_bytes, table.num_embeddings, features, what, limits, constrained, table.name
 
     return tuple(sorted(tables, key=key))
+
+
+def bytes_beneath(cluster: Cluster, space: Space) -> int:
+    """Bytes of a host for tables that live outside device memory."""
+    return (cluster.ssd_bytes_per_host if space.on_disk else cluster.ddr_bytes_per_host) or 0
+
+
+def _check_beneath(workload: Workload, cluster: Cluster, space: Space, constraints: Constraints) -> None:
+    """Refuse tables outside device memory where the cluster has no such memory, or nothing runs them there."""
+    if cluster.ddr_bytes_per_host is None and set(space.kernels) & set(HOST_KERNELS):
+        raise UsageError("kernels fused_uvm* keep tables in host memory; give the cluster ddr_bytes_per_host")
+    if space.on_disk:
+        check_disk(workload, cluster, constraints.memory)
 
 
 def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None:

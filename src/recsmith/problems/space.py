@@ -13,7 +13,7 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
 from recsmith.plans import Cache, Placement
 from recsmith.plans.plan import wrong_load_factor
-from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, WIDTH_STEP
+from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, KEY_VALUE, TYPE_NAMES, WIDTH_STEP
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 
 LARGEST_WIDTH = 65_536  # columns of the widest table that can be planned
@@ -60,8 +60,8 @@ class Space:
     types: sharding types. kernels: compute kernels (data_parallel runs only 'dense', all others never do).
     widths: 'any' (every split of the columns into multiples of 4) or 'torchrec' (the one width that TorchRec's planner
         proposes: the smallest divisor of the dim that is at least 128 and a multiple of 4).
-    cache_factors: shares of a table's rows that fused_uvm_caching may keep on the device; rules give tables their own.
-        Without that kernel they say nothing, and stay what they are by default.
+    cache_factors: shares of a table's rows that fused_uvm_caching and key_value may keep on the device; rules give
+        tables their own. Without those kernels they say nothing, and stay what they are by default.
     """
 
     types: tuple[str, ...] = TYPE_NAMES
@@ -74,23 +74,42 @@ class Space:
             wrong_names(self.types, TYPE_NAMES, "sharding type"),
             wrong_names(self.kernels, KERNEL_NAMES, "compute kernel"),
             wrong_factors(self.cache_factors),
+            _two_tiers(self.kernels),
         )
         object.__setattr__(self, "types", tuple(name for name in TYPE_NAMES if name in self.types))
         object.__setattr__(self, "kernels", tuple(name for name in KERNEL_NAMES if name in self.kernels))
         factors = tuple(sorted(set(self.cache_factors)))
-        object.__setattr__(self, "cache_factors", factors if UVM_CACHING.name in self.kernels else CACHE_FACTORS)
+        object.__setattr__(self, "cache_factors", factors if self.has_caches else CACHE_FACTORS)
+
+    @property
+    def has_caches(self) -> bool:
+        """Whether a kernel keeps a share of its rows on the device."""
+        return bool(set(self.kernels) & set(CACHED_KERNELS))
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether tables may stand on disk: what is beneath device memory is the disk then, else the host's memory."""
+        return KEY_VALUE.name in self.kernels
 
     def describe(self) -> str:
         """A few words for a report."""
         types = "all types" if self.types == TYPE_NAMES else " + ".join(self.types)
         factors = ", ".join(f"{factor:g}" for factor in self.cache_factors)
-        kernels = [f"{kernel} at {factors}" if kernel == UVM_CACHING.name else kernel for kernel in self.kernels]
+        kernels = [f"{kernel} at {factors}" if kernel in CACHED_KERNELS else kernel for kernel in self.kernels]
         return f"{types}; widths {self.widths}; kernels {', '.join(kernels)}"
 
     @property
     def words(self) -> str:
         """The same in plain words, for messages."""
         return space_words(self.describe())
+
+
+def _two_tiers(kernels: tuple[str, ...]) -> str | None:
+    """What is wrong with kernels of two kinds of memory beneath device memory; None where nothing is."""
+    hosted = next((name for name in HOST_KERNELS if name in kernels), None)
+    if hosted is None or KEY_VALUE.name not in kernels:
+        return None
+    return f"kernels {hosted} and {KEY_VALUE.name}: a plan has one memory beneath its devices'; leave one of them out"
 
 
 def space_words(space: str) -> str:
@@ -212,7 +231,7 @@ class Pin:
             wrong_names((self.sharding_type,), TYPE_NAMES, "sharding type"),
             wrong_names((self.compute_kernel,), KERNEL_NAMES, "compute kernel"),
         )
-        if self.cache is None and self.compute_kernel == UVM_CACHING.name:
+        if self.cache is None and self.compute_kernel in CACHED_KERNELS:
             object.__setattr__(self, "cache", Cache(load_factor=CACHE_LOAD_FACTOR))
 
     def placement(self, table: str) -> Placement:

@@ -1,11 +1,13 @@
 """The seven sharding types of TorchRec (shards, legality, traffic), compute kernels, and the memory of shards."""
 
 from recsmith.sharding.base import (
+    CACHED_KERNELS,
     DENSE,
     FUSED,
     HOST_KERNELS,
     KERNEL_NAMES,
     KERNELS,
+    KEY_VALUE,
     NOTED_ON_CUDA,
     UVM,
     UVM_CACHING,
@@ -20,7 +22,7 @@ from recsmith.sharding.base import (
 from recsmith.sharding.types import DATA_PARALLEL, SHARDING_TYPES, SPLIT_COLUMNS, SPLIT_ROWS, TYPE_NAMES, sharding_type
 
 __all__ = [
-    "DATA_PARALLEL", "DENSE", "FUSED", "HOST_KERNELS", "KERNELS", "KERNEL_NAMES", "NOTED_ON_CUDA", "SHARDING_TYPES",
-    "SPLIT_COLUMNS", "SPLIT_ROWS", "TYPE_NAMES", "UVM", "UVM_CACHING", "WIDTH_STEP", "Collective", "Kernel", "Shard",
-    "ShardingType", "Span", "sharding_type", "widest_piece",
+    "CACHED_KERNELS", "DATA_PARALLEL", "DENSE", "FUSED", "HOST_KERNELS", "KERNELS", "KERNEL_NAMES", "KEY_VALUE",
+    "NOTED_ON_CUDA", "SHARDING_TYPES", "SPLIT_COLUMNS", "SPLIT_ROWS", "TYPE_NAMES", "UVM", "UVM_CACHING", "WIDTH_STEP",
+    "Collective", "Kernel", "Shard", "ShardingType", "Span", "sharding_type", "widest_piece",
 ]  # fmt: skip

@@ -27,12 +27,19 @@ NOTED_ON_CUDA = 1024  # legacy_max_embedding_dim, ibid.: wider pieces run in new
 class Kernel:
     """A compute kernel: TorchRec's name, and where the weights live.
 
-    in_host_memory: on the host, read over the link. cached: with a share of the rows in a cache on the device.
+    in_host_memory: on the host, read over the link. on_disk: in a file of the host. cached: with a share of the rows in
+    a cache on the device.
     """
 
     name: str
     in_host_memory: bool = False
+    on_disk: bool = False
     cached: bool = False
+
+    @property
+    def beneath(self) -> bool:
+        """Whether the weights live outside device memory."""
+        return self.in_host_memory or self.on_disk
 
     @property
     def number(self) -> int:
@@ -44,9 +51,11 @@ FUSED = Kernel(name="fused")  # lookup, and optimizer fused into backward, in de
 DENSE = Kernel(name="dense")  # plain gradients for data_parallel copies
 UVM = Kernel(name="fused_uvm", in_host_memory=True)
 UVM_CACHING = Kernel(name="fused_uvm_caching", in_host_memory=True, cached=True)
-KERNELS: tuple[Kernel, ...] = (FUSED, DENSE, UVM, UVM_CACHING)
+KEY_VALUE = Kernel(name="key_value", on_disk=True, cached=True)
+KERNELS: tuple[Kernel, ...] = (FUSED, DENSE, UVM, UVM_CACHING, KEY_VALUE)
 KERNEL_NAMES: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS)
 HOST_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.in_host_memory)
+CACHED_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.cached)
 
 
 class Span(IntEnum):
@@ -93,7 +102,7 @@ class ShardingType:
     span: ClassVar[Span]
     splits_columns: ClassVar[bool] = False
     splits_rows: ClassVar[bool] = False
-    kernels: ClassVar[tuple[str, ...]] = (FUSED.name, UVM.name, UVM_CACHING.name)
+    kernels: ClassVar[tuple[str, ...]] = (FUSED.name, UVM.name, UVM_CACHING.name)  # key_value keeps whole rows
     runs_sequences: ClassVar[bool] = False
     forward: ClassVar[tuple[Collective, ...]]
     backward: ClassVar[tuple[Collective, ...]]

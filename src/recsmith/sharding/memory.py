@@ -9,18 +9,20 @@ Legend: N pieces; every field is an array (N,).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.sharding.base import KERNELS
+from recsmith.sharding.base import KERNELS, KEY_VALUE
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the device where nothing is said: FBGEMM's
 CACHE_SET = 32  # rows that FBGEMM's caches grow by (DEFAULT_ASSOC of split_table_batched_embeddings_ops_training.py)
 CACHE_PER_SLOT = 16  # bytes: which row a slot holds (lxu_cache_state) and when it was read last (lxu_state)
 CACHE_PER_ROW = 4  # bytes of any row, cached or not: its table (cache_index_table_map)
+OWN_PER_SLOT = 25  # bytes: which row a slot holds and when it was used (8 each), whether it changed (1), free slots (8)
+OWN_PER_ROW = 4  # bytes: the slot of any row, cached or not
 CACHE_PER_ID = 4  # bytes: where the row of an id is in the cache (lxu_cache_locations)
 ID_BYTES = 8  # ids and offsets are int64 inside FBGEMM
 STATE_BYTES = 4  # optimizer state is fp32
@@ -86,10 +88,15 @@ def _place(uvm: Bools, stored: Ints, at_home: Ints) -> Bytes:
     return Bytes(np.where(uvm, 0, stored) + at_home, np.where(uvm, stored, 0))
 
 
-def _in_host_memory(pieces: Pieces) -> tuple[Bools, Bools]:
-    """Which pieces live in host memory, and which of them have a cache on the device."""
-    in_host_memory, cached = np.array([(kernel.in_host_memory, kernel.cached) for kernel in KERNELS]).T
-    return in_host_memory[pieces.kernel], cached[pieces.kernel]
+def _beneath(pieces: Pieces) -> tuple[Bools, Bools]:
+    """Which pieces live outside device memory, and which of them have a cache there."""
+    beneath, cached = np.array([(kernel.beneath, kernel.cached) for kernel in KERNELS]).T
+    return beneath[pieces.kernel], cached[pieces.kernel]
+
+
+def _in_slots(pieces: Pieces) -> Bools:
+    """Which caches hold rows with their state, in slots of RecSmith's own: those of tables on disk, on CPU."""
+    return (pieces.kernel == KEY_VALUE.number) & pieces.on_cpu
 
 
 def torchrec_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
@@ -98,7 +105,7 @@ def torchrec_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
     weights = tensor + _torchrec_state(tensor, pieces.table_dim, optimizer)
     inputs = _ceil(pieces.ids * ID_BYTES)
     outputs = _ceil(pieces.outputs * pieces.width * pieces.element_bytes)
-    uvm, caching = _in_host_memory(pieces)
+    uvm, caching = _beneath(pieces)
     if pipeline == "none":
         buffers = inputs + outputs
     elif pipeline == "sparse_dist":
@@ -149,23 +156,35 @@ class Parts:
 def real_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
     """Memory that a training job allocates for a shard at the peak of its step."""
     parts = real_parts(pieces, optimizer, pipeline)
-    uvm, caching = _in_host_memory(pieces)
+    uvm, caching = _beneath(pieces)
     by_row = _state_by_row(pieces, optimizer)
-    cached = np.where(caching, _real_cache(pieces), 0)
+    cached = np.where(caching, _real_cache(pieces, optimizer), 0)
     stored = parts.weights + parts.state - by_row + parts.gradient
     return _place(uvm, stored, by_row + cached + parts.ids + parts.outputs + parts.sort)
 
 
 def _state_by_row(pieces: Pieces, optimizer: str) -> Ints:
-    """Optimizer state of one number a row, which FBGEMM keeps on the device always."""
-    return STATE_BYTES * pieces.rows * OPTIMIZERS[optimizer].row_states
+    """Optimizer state of one number a row, which FBGEMM keeps on the device always, and a file of rows beside them."""
+    return np.where(_in_slots(pieces), 0, STATE_BYTES * pieces.rows * OPTIMIZERS[optimizer].row_states)
 
 
-def _real_cache(pieces: Pieces) -> Ints:
-    """Device bytes of a cache (_apply_cache_state of FBGEMM): whole sets of rows, and what tells where rows are.
+def _real_cache(pieces: Pieces, optimizer: str) -> Ints:
+    """Device bytes of a cache, RecSmith's own or FBGEMM's."""
+    return np.where(_in_slots(pieces), _own_cache(pieces, optimizer), _fbgemm_cache(pieces))
+
+
+def _own_cache(pieces: Pieces, optimizer: str) -> Ints:
+    """Bytes of a cache of training/stores/cache.py: rows with their state, and what tells where rows are."""
+    slots = np.maximum(1, np.rint(pieces.rows * pieces.cache_load_factor).astype(np.int64))
+    state = _real_state(replace(pieces, rows=np.ones_like(pieces.rows)), optimizer)
+    return slots * (_row_bytes(pieces) + state + OWN_PER_SLOT) + pieces.rows * OWN_PER_ROW
+
+
+def _fbgemm_cache(pieces: Pieces) -> Ints:
+    """Bytes of a cache of FBGEMM (_apply_cache_state): whole sets of rows, and what tells where rows are.
 
     One cache serves all tables of a kernel, and its rows are as wide as the widest of them: narrower ones weigh more
-    than this says, unless TorchRec's prefetch pipeline keeps widths apart.
+    than this says, unless TorchRec's prefetch pipeline keeps widths apart. Taken for tables on disk as well.
     """
     kept = (pieces.rows * pieces.cache_load_factor).astype(np.int64)
     slots = CACHE_SET * np.maximum(1, -(-kept // CACHE_SET))
@@ -235,7 +254,7 @@ def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str)
 
     Under `torchrec`, whose optimizer state and buffers are not told apart, weights hold the state.
     """
-    uvm, caching = _in_host_memory(pieces)
+    uvm, caching = _beneath(pieces)
     if accounting == "torchrec":
         total = torchrec_bytes(pieces, optimizer, pipeline).device
         cache = _torchrec_cache(pieces, caching, optimizer)
@@ -248,7 +267,7 @@ def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str)
         "weights": np.where(uvm, 0, parts.weights),
         "optimizer state": np.where(uvm, 0, parts.state - by_row) + by_row,
         "gradients": np.where(uvm, 0, parts.gradient),
-        "cache": np.where(caching, _real_cache(pieces), 0),
+        "cache": np.where(caching, _real_cache(pieces, optimizer), 0),
         "ids and outputs": parts.ids + parts.outputs,
         "sorting": parts.sort,
     }

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
-from recsmith.sharding.base import CUDA_RULE, DENSE, WIDTH_STEP, Collective, ShardingType, Span
+from recsmith.sharding.base import CUDA_RULE, DENSE, KEY_VALUE, WIDTH_STEP, Collective, ShardingType, Span
 from recsmith.workloads import Table
 
+WHOLE_ROWS = (*ShardingType.kernels, KEY_VALUE.name)  # kernels of types that split no columns
 _ALL_TO_ALL = (Collective("all_to_all", "world"),)
 _TO_HOSTS = (Collective("reduce_scatter", "host"), Collective("all_to_all", "across_hosts"))
 _FROM_HOSTS = (Collective("all_to_all", "across_hosts"), Collective("all_gather", "host"))
@@ -17,6 +18,7 @@ class TableWise(ShardingType):
     """The whole table on one rank, which looks up the ids of all samples and sends each rank its embeddings."""
 
     name = "table_wise"
+    kernels = WHOLE_ROWS
     span = Span.RANK
     runs_sequences = True
     forward = backward = _ALL_TO_ALL
@@ -74,6 +76,7 @@ class RowWise(ShardingType):
     """
 
     name = "row_wise"
+    kernels = WHOLE_ROWS
     span = Span.WORLD
     splits_rows = True
     runs_sequences = True
@@ -85,6 +88,7 @@ class TableRowWise(ShardingType):
     """Blocks of ceil(rows / local_world_size) rows on the ranks of one host, all-to-all between hosts."""
 
     name = "table_row_wise"
+    kernels = WHOLE_ROWS
     span = Span.HOST
     splits_rows = True
     forward, backward = _TO_HOSTS, _FROM_HOSTS

@@ -1,0 +1,73 @@
+"""Tables on disk (kernel key_value): which ones kernels keep there, and how long a disk takes for rows.
+
+On CUDA these are FBGEMM's kernels with a cache in device memory, on CPU RecSmith's own (training/stores/tiered.py).
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from recsmith._types import Floats, noun
+from recsmith.clusters import Cluster, Disk
+from recsmith.errors import UsageError
+from recsmith.sharding.base import KEY_VALUE
+from recsmith.workloads import Table, Workload
+
+
+@noun
+class OnDisk:
+    """What kernels of a kind of device can keep on disk."""
+
+    optimizers: tuple[str, ...]
+    data_types: tuple[str, ...]
+    sequences: bool
+
+
+ON_DISK: dict[Literal["cuda", "cpu"], OnDisk] = {
+    # fbgemm_gpu 1.8, tbe/ssd/training.py: asserts of SSDTableBatchedEmbeddingBags
+    "cuda": OnDisk(
+        optimizers=("rowwise_adagrad", "partial_rowwise_adam", "adam"), data_types=("fp32", "fp16"), sequences=True
+    ),
+    "cpu": OnDisk(optimizers=("sgd", "adagrad", "rowwise_adagrad"), data_types=("fp32",), sequences=False),
+}
+
+
+def stays_in_memory(table: Table, cluster: Cluster) -> str | None:
+    """Why no kernel keeps a table on disk, or None where one does."""
+    kind = cluster.device.kind
+    known = ON_DISK[kind]
+    if table.data_type not in known.data_types:
+        return f"{KEY_VALUE.name} on {kind} keeps rows in {' or '.join(known.data_types)}, not {table.data_type}"
+    if not table.pooled and not known.sequences:
+        return f"{KEY_VALUE.name} on {kind} does not run sequence tables (pooling: none)"
+    return None
+
+
+def check_disk(workload: Workload, cluster: Cluster, memory: str) -> None:
+    """Refuse a space with tables on disk where nothing runs them.
+
+    Raises:
+        UsageError: the cluster has no disk, the optimizer no kernel, or the accounting of memory no figure for them.
+    """
+    kind = cluster.device.kind
+    optimizers = ON_DISK[kind].optimizers
+    if cluster.ssd_bytes_per_host is None:
+        raise UsageError(f"kernel {KEY_VALUE.name} keeps tables on disk; give the cluster ssd_bytes_per_host")
+    if workload.optimizer not in optimizers:
+        raise UsageError(
+            f"kernel {KEY_VALUE.name} on {kind} runs {', '.join(optimizers)}, not {workload.optimizer}; take one of "
+            "them, or leave the kernel out"
+        )
+    if memory == "torchrec":
+        raise UsageError(
+            f"kernel {KEY_VALUE.name} with memory: torchrec, which counts no cache of such tables; take memory: real"
+        )
+
+
+def disk_seconds(disk: Disk, row_bytes: Floats, ranks: int) -> Floats:
+    """Seconds (N,) in which a host's disk reads or writes a row for each of its ranks at once.
+
+    The longer of what its operations and its bytes take; a row is moved in whole accesses.
+    """
+    accesses: Floats = np.ceil(row_bytes / disk.access_bytes)
+    return ranks * accesses * max(1 / disk.reads_per_s, disk.access_bytes / disk.bandwidth)
