@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.bounds import ANALYTIC, FEW, MEDIUM, SOME, bound_of, hand_made, priced, total_of
 from support.cases import (
     BOTH,
+    OFF_DISK,
     Case,
     cluster,
     drawn,
@@ -26,7 +27,7 @@ from recsmith.bounds.lower_bound import may_gain
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.plans import Placement
 from recsmith.problems import Constraints, Space, TableRule, build_problem
-from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
+from recsmith.sharding import TYPE_NAMES
 
 
 @FEW
@@ -77,7 +78,7 @@ def test_a_plan_that_takes_the_last_byte_costs_no_less_than_the_bound(model: str
     """There the price on memory has no upper end, and must not drown the seconds."""
     on = cluster(len(ranks), ddr_bytes_per_host=2**40)
     tables = workload(*(table(f"t{rank}", 1000, 8) for rank in ranks))
-    space = Space(types=("table_wise", "column_wise", "data_parallel"), kernels=KERNEL_NAMES)
+    space = Space(types=("table_wise", "column_wise", "data_parallel"), kernels=OFF_DISK)
     roomy = Case(tables, on, space, cost_model=model)
     placements = tuple(
         Placement(table=f"t{rank}", sharding_type="table_wise", compute_kernel=kernel, ranks=(rank,)) for rank in ranks

@@ -14,11 +14,10 @@ from support.analytic import (
     priced,
     terms_of,
 )
-from support.cases import cluster, table
+from support.cases import OFF_DISK, cluster, table
 
 from recsmith.errors import UsageError
 from recsmith.problems import Space
-from recsmith.sharding import KERNEL_NAMES
 from recsmith.workloads import AccessProfile
 
 
@@ -96,7 +95,7 @@ FACTORS = (0.01, 0.1, 0.2, 0.5, 1.0)
 def test_host_memory_is_slower_and_caches_in_between_the_larger_the_faster(
     access: AccessProfile | None, kind: str, optimizer: str
 ) -> None:
-    space = Space(kernels=KERNEL_NAMES, cache_factors=FACTORS)
+    space = Space(kernels=OFF_DISK, cache_factors=FACTORS)
     case = case_of(table("a", 10**5, 64, 10.0, access=access), space=space, batch_size=1000, optimizer=optimizer)
     fused, uvm = (terms_of(case, kind, kernel) for kernel in ("fused", "fused_uvm"))
     caches = [terms_of(case, kind, "fused_uvm_caching", load_factor=factor) for factor in reversed(FACTORS)]
@@ -114,7 +113,7 @@ def test_host_memory_is_slower_and_caches_in_between_the_larger_the_faster(
 
 def test_a_cached_table_on_one_of_two_devices_by_hand() -> None:
     """As above without repeats, and even: of 80 rows of 512 bytes 60 % come over the link for as many that go back."""
-    space = Space(kernels=KERNEL_NAMES, cache_factors=(0.4,))
+    space = Space(kernels=OFF_DISK, cache_factors=(0.4,))
     even = table("a", 10**6, 128, 5.0, access=AccessProfile(zipf=0.0))
     case = case_of(even, space=space, batch_size=8, optimizer="adagrad")
     unique = 80 * (1 - 80 / 2e6)  # of 10**6 rows read evenly
@@ -131,9 +130,7 @@ def test_a_cached_table_on_one_of_two_devices_by_hand() -> None:
 
 def test_kernels_of_one_type_share_their_launches() -> None:
     """TorchRec runs tables on the device, in host memory and cached in one FBGEMM module."""
-    case = case_of(
-        table("a", 1000, 16), table("b", 1000, 16), space=Space(kernels=KERNEL_NAMES, cache_factors=(0.1, 0.2))
-    )
+    case = case_of(table("a", 1000, 16), table("b", 1000, 16), space=Space(kernels=OFF_DISK, cache_factors=(0.1, 0.2)))
     modes = case.problem.modes
     of_type = [np.unique(modes.group[modes.type == kind]) for kind in np.unique(modes.type)]
     assert all(len(groups) == 1 for groups in of_type)

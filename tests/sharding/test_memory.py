@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import OFF_DISK
 
 from recsmith import Constraints, Feature, Placement, Space, Table, Workload, load_cluster
 from recsmith.problems import build_problem, footprint_of, memory_used
@@ -27,7 +28,7 @@ UVM = ("fused_uvm", "fused_uvm_caching")
 
 every_accounting = pytest.mark.parametrize("accounting", sorted(ACCOUNTINGS))
 every_optimizer = pytest.mark.parametrize("optimizer", sorted(STATE))
-every_kernel = pytest.mark.parametrize("kernel", KERNEL_NAMES)
+every_kernel = pytest.mark.parametrize("kernel", OFF_DISK)
 row_counts = st.integers(1, 10**8)
 dims = st.integers(1, 512).map(lambda steps: 4 * steps)
 element_sizes = st.sampled_from([1, 2, 4])

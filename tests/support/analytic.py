@@ -10,9 +10,8 @@ from recsmith.clusters import Cluster
 from recsmith.costs import price
 from recsmith.plans import Placement, StepCost
 from recsmith.problems import Space, footprint_of
-from recsmith.sharding import KERNEL_NAMES
 from recsmith.workloads import AccessProfile, Table
-from support.cases import Case, cluster, drawn, medium_case, workload
+from support.cases import OFF_DISK, Case, cluster, drawn, medium_case, workload
 
 ANALYTIC = drawn(medium_case, models=("analytic",), counts=(2, 4), dims=(4, 20, 64, 192))
 FEW = settings(max_examples=20)
@@ -33,7 +32,7 @@ def cluster_of(local: int = 2, hosts: int = 1, **device: Any) -> Cluster:
 
 def case_of(*tables: Table, on: Cluster | None = None, space: Space | None = None, **fields: Any) -> Case:
     return Case(
-        workload(*tables, **fields), on or cluster_of(), space or Space(kernels=KERNEL_NAMES), cost_model="analytic"
+        workload(*tables, **fields), on or cluster_of(), space or Space(kernels=OFF_DISK), cost_model="analytic"
     )
 
 

@@ -14,15 +14,25 @@ from typing import Any, cast
 import numpy as np
 from hypothesis import strategies as st
 
-from recsmith.clusters import Cluster, Device, Links
+from recsmith.clusters import Cluster, Device, Disk, Links
 from recsmith.costs import COST_MODELS, Evaluator
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.planning import Result, plan
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.plans.plan import Cache
-from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem
-from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Shard, Span
+from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem, bytes_beneath
+from recsmith.sharding import (
+    CACHED_KERNELS,
+    KERNEL_NAMES,
+    KEY_VALUE,
+    SHARDING_TYPES,
+    TYPE_NAMES,
+    UVM_CACHING,
+    Shard,
+    Span,
+)
 from recsmith.sharding.memory import ACCOUNTINGS, Pieces
+from recsmith.sharding.on_disk import ON_DISK, stays_in_memory
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 Pick = Callable[[Sequence[Any]], Any]
@@ -42,6 +52,7 @@ TIGHT = (
     50.0,
 )  # capacity of all devices over the tables' bytes
 LOOSE = (1.5, 3.0, 50.0)
+OFF_DISK = tuple(name for name in KERNEL_NAMES if name != KEY_VALUE.name)
 MOST_PLANS = 150_000  # of one brute force
 BOTH = tuple(COST_MODELS)
 
@@ -152,7 +163,7 @@ def make_workload(
 def make_space(pick: Pick) -> Space:
     """Every kind of space, the whole one most often."""
     some = tuple(name for name in TYPE_NAMES if pick((True, False))) or ("table_wise",)
-    kernels = pick((("fused", "dense"),) * 4 + (("fused",), ("fused", "fused_uvm"), KERNEL_NAMES))
+    kernels = pick((("fused", "dense"),) * 4 + (("fused",), ("fused", "fused_uvm"), OFF_DISK))
     made = Space(types=pick((TYPE_NAMES, some)), widths=pick(("any", "any", "torchrec")), kernels=kernels)
     return replace(made, cache_factors=pick(((0.2,), (0.1, 0.7)))) if UVM_CACHING.name in kernels else made
 
@@ -217,11 +228,26 @@ def under(pick: Pick, case: Case, models: Sequence[str]) -> Case:
         case.cluster.links, intra_host_latency_s=pick((None, 1e-9, 1e-8)), inter_host_latency_s=pick((None, 1e-8, 1e-7))
     )
     tables = tuple(replace(t, access=make_access(pick)) for t in case.workload.tables)
-    return replace(
+    case = replace(
         case,
         workload=replace(case.workload, tables=tables),
         cluster=replace(case.cluster, device=device, links=links),
     )
+    return legal(on_disk(pick, case)) if pick((False,) * 4 + (True,)) else case
+
+
+def on_disk(pick: Pick, case: Case) -> Case:
+    """The case with tables on disk, where kernels run them there; the disk is as large as the host's memory was."""
+    if case.workload.optimizer not in ON_DISK["cuda"].optimizers or case.constraints.memory == "torchrec":
+        return case
+    space = replace(case.space, kernels=("fused", "dense", "key_value"), cache_factors=pick(((0.2,), (0.1, 0.7))))
+    disk = Disk(bandwidth=pick((1e9, 1e11)), reads_per_s=pick((1e5, 1e8)), access_bytes=pick((64, 4096)))
+    size = case.cluster.ddr_bytes_per_host
+    rules = tuple(replace(rule, compute_kernels=None) for rule in case.constraints.rules)
+    return replace(
+        case, space=space, constraints=replace(case.constraints, rules=rules),
+        cluster=replace(case.cluster, ssd_bytes_per_host=size, ddr_bytes_per_host=None, disk=disk),
+    )  # fmt: skip
 
 
 def make_access(pick: Pick) -> AccessProfile | None:
@@ -409,7 +435,7 @@ def fits(case: Case, placements: Sequence[Placement]) -> bool:
 
 
 def fits_bytes(case: Case, device: Sequence[int], host: Sequence[int]) -> bool:
-    there = case.cluster.ddr_bytes_per_host or 0
+    there = bytes_beneath(case.cluster, case.space)
     return all(a <= b for a, b in zip(device, case.cluster.capacities, strict=True)) and max(host) <= there
 
 
@@ -445,8 +471,10 @@ def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, s
             continue
         for kernel in kind.kernels:
             types = (rule.sharding_types if rule else None) or TYPE_NAMES
+            if kernel == KEY_VALUE.name and stays_in_memory(t, case.cluster):
+                continue
             if kernel in case.space.kernels and kind.name in types:
-                for cache in _caches(case) if kernel == UVM_CACHING.name else (None,):
+                for cache in _caches(case) if kernel in CACHED_KERNELS else (None,):
                     yield kind, kernel, cache, (rule.min_width if rule else None) or 0
 
 
@@ -595,7 +623,7 @@ def _within_limits(case: Case, found: Sequence[_Placed], picks: Any) -> Any:
     world, hosts = case.cluster.world_size, case.cluster.hosts
     device, host, widths = np.split(limits, np.cumsum([world, hosts]), axis=1)
     room = np.array(case.cluster.capacities)
-    legal = (device <= room).all(axis=1) & (host <= (case.cluster.ddr_bytes_per_host or 0)).all(axis=1)
+    legal = (device <= room).all(axis=1) & (host <= bytes_beneath(case.cluster, case.space)).all(axis=1)
     return legal & _one_width(case, widths)
 
 

@@ -11,9 +11,8 @@ from recsmith.costs import cost_model
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.neural.inputs import PieceWork
 from recsmith.problems import Space
-from recsmith.sharding import KERNEL_NAMES
 from recsmith.workloads import AccessProfile
-from support.cases import Case, cluster, table, workload
+from support.cases import OFF_DISK, Case, cluster, table, workload
 from support.learned import TERMS, write_model
 
 COUNTED = AccessProfile(reuse_bins=(0.0, 1.0, *[0.0] * 15), lookups=80, unique_rows=40)
@@ -26,7 +25,7 @@ def cpus(local: int = 2, hosts: int = 1) -> Cluster:
 
 
 def case_of(*tables: Any, on: Cluster | None = None, **fields: Any) -> Case:
-    return Case(workload(*(tables or TABLES), **fields), on or cpus(), Space(kernels=KERNEL_NAMES))
+    return Case(workload(*(tables or TABLES), **fields), on or cpus(), Space(kernels=OFF_DISK))
 
 
 def evaluator_of(folder: Path, case: Case | None = None, variant: str = "convex", **fields: Any) -> NeuralEvaluator:

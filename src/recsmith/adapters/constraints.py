@@ -19,7 +19,7 @@ from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.plans import Cache
 from recsmith.problems import TableRule
-from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES
+from recsmith.sharding import DEVICE_KERNELS, KERNEL_NAMES
 
 FIELDS: dict[str, FieldPolicy] = {
     "sharding_types": counted("a rule: the types that the table may have"),
@@ -143,11 +143,11 @@ def _kernels(table: str, limits: ParameterConstraints) -> tuple[str, ...] | None
     allowed = tuple(limits.compute_kernels or ())
     if not limits.enforce_hbm:
         return allowed or None
-    kept = tuple(kernel for kernel in allowed or KERNEL_NAMES if kernel not in HOST_KERNELS)
+    kept = tuple(kernel for kernel in allowed or KERNEL_NAMES if kernel in DEVICE_KERNELS)
     if not kept:
         raise UsageError(
             f"constraints of table '{table}': enforce_hbm=True keeps weights in device memory, and its only kernels, "
-            f"{', '.join(allowed)}, keep them in host memory; allow fused, or leave enforce_hbm out"
+            f"{', '.join(allowed)}, keep them elsewhere; allow fused, or leave enforce_hbm out"
         )
     return kept
 

@@ -21,7 +21,7 @@ from recsmith.adapters.field_policies import FieldPolicy, carried, check_values,
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems import TableRule
-from recsmith.sharding import DENSE, HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES
+from recsmith.sharding import DENSE, DEVICE_KERNELS, KERNEL_NAMES, TYPE_NAMES
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName, named_optimizer
 
 
@@ -222,5 +222,5 @@ def _fused_limits(fused: Mapping[str, Any], constraints: ParameterConstraints | 
     if factor is not None and (cache is None or cache.load_factor is None):
         limits.append({"cache_factors": (factor,)})
     if fused.get("enforce_hbm") and (constraints is None or constraints.enforce_hbm is None):
-        limits.append({"compute_kernels": tuple(kernel for kernel in KERNEL_NAMES if kernel not in HOST_KERNELS)})
+        limits.append({"compute_kernels": DEVICE_KERNELS})
     return limits

@@ -55,6 +55,7 @@ KEY_VALUE = Kernel(name="key_value", on_disk=True, cached=True)
 KERNELS: tuple[Kernel, ...] = (FUSED, DENSE, UVM, UVM_CACHING, KEY_VALUE)
 KERNEL_NAMES: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS)
 HOST_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.in_host_memory)
+DEVICE_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if not kernel.beneath)
 CACHED_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.cached)
 
 
