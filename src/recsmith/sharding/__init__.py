@@ -24,6 +24,6 @@ from recsmith.sharding.types import DATA_PARALLEL, SHARDING_TYPES, SPLIT_COLUMNS
 
 __all__ = [
     "CACHED_KERNELS", "DATA_PARALLEL", "DENSE", "DEVICE_KERNELS", "FUSED", "HOST_KERNELS", "KERNELS", "KERNEL_NAMES",
-    "KEY_VALUE", "NOTED_ON_CUDA", "SHARDING_TYPES", "SPLIT_COLUMNS", "SPLIT_ROWS", "TYPE_NAMES", "UVM", "UVM_CACHING", "WIDTH_STEP",
-    "Collective", "Kernel", "Shard", "ShardingType", "Span", "sharding_type", "widest_piece",
+    "KEY_VALUE", "NOTED_ON_CUDA", "SHARDING_TYPES", "SPLIT_COLUMNS", "SPLIT_ROWS", "TYPE_NAMES", "UVM", "UVM_CACHING",
+    "WIDTH_STEP", "Collective", "Kernel", "Shard", "ShardingType", "Span", "sharding_type", "widest_piece",
 ]  # fmt: skip

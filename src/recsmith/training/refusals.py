@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan
+from recsmith.sharding import KEY_VALUE
 from recsmith.training.collectives import collectives_of
 from recsmith.training.optimizers import IN_HALVES
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable, names_component
@@ -248,6 +249,36 @@ class Messages:
 
 
 @dataclass(frozen=True)
+class OnDisk:
+    """Tables that the plan keeps on disk, by the name of the first, or none; and a run's rows."""
+
+    table: str | None
+    rows: Any
+
+    @property
+    def label(self) -> str:
+        """The kernel, where a table has it."""
+        return "plan: key_value" if self.table is not None else "plan: fused"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """A CPU, where nobody is told in which folder the tables are, or a folder is given and no table goes there."""
+        name, settings = parsed(self.rows, "rows")
+        if other is not CPU or (name == "tiered" and "cache" in settings):
+            return None
+        if self.table is not None and name != "tiered":
+            return (
+                f"table '{self.table}' is on disk in the plan (key_value), and rows is {name}; write rows: {{name: "
+                "tiered, folder: FOLDER}}"
+            )
+        if self.table is None and name == "tiered":
+            return (
+                "rows is tiered, and the plan keeps no table on disk (key_value); give rows.cache a share, and all "
+                "pooled tables are, or plan with --kernels fused,dense,key_value"
+            )
+        return None
+
+
+@dataclass(frozen=True)
 class TablesInFile:
     """Tables that are kept in a file."""
 
@@ -308,12 +339,14 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
     sequences = sorted(table.name for table in plan.workload.tables if not table.pooled)
     named = sorted(((table.data_type, table.name) for table in plan.workload.tables), reverse=True)
     narrow = {kind: name for kind, name in named if kind != "fp32"}  # the first of each
+    stored = sorted(each.table for each in plan.placements if each.compute_kernel == KEY_VALUE.name)
     return [
         CPU if device == "cpu" else GPU, TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
         *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
         *(NarrowTables(name, kind) for kind, name in narrow.items()), *row_parts(run),
         *([FP32_PRODUCTS] if run.model.precision == "fp32" else []),
         *([NarrowLayers(run.optimizers.dense.name)] if run.optimizers.dense.name in IN_HALVES else []),
+        OnDisk(next(iter(stored), None), run.rows),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
 

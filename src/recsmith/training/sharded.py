@@ -27,6 +27,7 @@ from recsmith.training.run import Run
 from recsmith.training.stores import store_of
 from recsmith.training.stores.kernels import kernels_of, own_kernels
 from recsmith.training.stores.protocol import RowStore
+from recsmith.training.stores.tiered import on_disk
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
 
@@ -58,11 +59,13 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     dense = [parameter for name, parameter in parameters.items() if table_of(name) not in initial]
     round_to_halves(dense, run.optimizers.dense)
     sharders = sharders_of(collectives)
+    worded, limits = on_disk(plan) if device.type == "cpu" else (plan, {})
     with warnings.catch_warnings(), own_kernels(kernels_of(run.rows)):
         warnings.simplefilter("ignore")
         model = DistributedModelParallel(
-            task, device=device, plan=to_sharding_plan(plan, task, sharders=sharders), sharders=sharders
-        )
+            task, device=device, sharders=sharders,
+            plan=to_sharding_plan(worded, task, sharders=sharders, constraints=limits),
+        )  # fmt: skip
     hook = collectives.attach(model)
     if hook is not None:
         _ddp_of(model).register_comm_hook(*hook)

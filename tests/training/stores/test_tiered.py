@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsmith.clusters import load_cluster
+from recsmith.clusters import Disk, load_cluster
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.planning.simulate import price
-from recsmith.plans import Placement, save_plan
+from recsmith.plans import Cache, Placement, load_plan, save_plan
 from recsmith.training.stores.cache import EMPTY, RowCache, ScratchFile
 from recsmith.workloads import Feature, Table, Workload
 
@@ -148,3 +148,32 @@ def test_checkpoints_in_the_background_are_refused(tmp_path: Path) -> None:
     run = replace(run, checkpoint=Checkpointing(background=True))
     with pytest.raises(UsageError, match="background copies whole tables to memory"):
         check_together(placed_parts(run, load_plan(str(run.plan)), "cpu"))
+
+
+def planned(folder: Path, ranks: int) -> str:
+    """As `a_plan`, with both tables on disk behind caches of other sizes."""
+    plan = load_plan(Path(a_plan(folder, ranks, "rowwise_adagrad")))
+    shares = {"a": 0.25, "b": 0.1}
+    placed = [
+        replace(each, compute_kernel="key_value", cache=Cache(load_factor=shares[each.table]))
+        for each in plan.placements
+    ]
+    cluster = replace(plan.cluster, ssd_bytes_per_host=2**40, disk=Disk(bandwidth=1e9, reads_per_s=1e5))
+    save_plan(price(plan.workload, cluster, placed), folder / "disk.json")
+    return str(folder / "disk.json")
+
+
+@pytest.mark.usefixtures("torchrec")
+def test_a_plan_says_which_tables_are_on_disk(tmp_path: Path) -> None:
+    from recsmith.training import train
+
+    plain = a_run(tmp_path / "plain", ranks=2)
+    rows = {"name": "tiered", "folder": str(tmp_path / "rows")}
+    tiered = a_run(tmp_path / "own", ranks=2, rows=rows, pipeline="prefetch_sparse_dist")
+    tiered = replace(tiered, plan=planned(tmp_path, 2))
+    train(plain)
+    train(tiered)
+    expected, found = weights(plain), weights(tiered)
+    for name in ROWS:
+        assert np.isfinite(expected[name]).all()
+        assert (expected[name] == found[name]).all(), name

@@ -12,6 +12,7 @@ it has no name, and a job that resumes fills a new one from its checkpoint.
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,14 +31,19 @@ from torchrec.distributed.batched_embedding_kernel import (
     data_type_to_sparse_type,
 )
 from torchrec.distributed.embedding_types import EmbeddingComputeKernel, GroupedEmbeddingConfig
+from torchrec.distributed.planner import ParameterConstraints
+from torchrec.distributed.types import CacheParams
 from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.errors import UsageError
 from recsmith.jobs.sharded_model import NamedShard
+from recsmith.plans import Plan
+from recsmith.sharding import KEY_VALUE, UVM_CACHING
 from recsmith.training.stores.cache import RowCache, ScratchFile
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.stores.kernels import kernels_in
 
+CACHED = ("cache_load_factor", "prefetch_pipeline")  # of fused_params: words of a plan with tables on disk
 READERS = 8  # threads that read the file, which waits for the disk most of the time
 AT_LEAST = 256  # rows a thread reads; fewer are not worth one more
 
@@ -53,9 +59,9 @@ class Fetched(NamedTuple):
 class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
     """FBGEMM's kernel on the slots of caches, with the whole tables in a file. names, rows: of its tables' shards."""
 
-    def __init__(self, *, names: list[str], rows: list[int], columns: list[int], cache: float, folder: str,
+    def __init__(self, *, names: list[str], rows: list[int], columns: list[int], caches: list[float], folder: str,
                  feature_table_map: list[int], **given: Any) -> None:  # fmt: skip
-        slots = [max(1, min(count, round(count * cache))) for count in rows]
+        slots = [max(1, min(count, round(count * cache))) for count, cache in zip(rows, caches, strict=True)]
         specs = [
             (count, width, EmbeddingLocation.HOST, ComputeDevice.CPU)
             for count, width in zip(slots, columns, strict=True)
@@ -169,10 +175,13 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
 
 
 class TieredBag(BatchedFusedEmbeddingBag):
-    """TorchRec's kernel of pooled tables, on TieredTables. cache: share of rows. folder: of the file."""
+    """TorchRec's kernel of pooled tables, on TieredTables.
+
+    cache: share of the rows of all tables; None takes each table's of the plan. folder: of the file.
+    """
 
     def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, sharding_type: Any, env: Any = None,
-                 cache: float, folder: str) -> None:  # fmt: skip
+                 cache: float | None, folder: str) -> None:  # fmt: skip
         super(BatchedFusedEmbeddingBag, self).__init__(config, pg, device, sharding_type)
         for table in config.embedding_tables:
             if table.local_cols != table.embedding_dim:
@@ -186,35 +195,59 @@ class TieredBag(BatchedFusedEmbeddingBag):
             raise UsageError(f"rows: tiered keeps tables in fp32, and some are {precision.value}; give them fp32")
         self._emb_module = TieredTables(
             names=[table.name for table in config.embedding_tables], rows=self._local_rows, columns=self._local_cols,
-            cache=cache, folder=folder, feature_table_map=self._feature_table_map, pooling_mode=self._pooling,
-            weights_precision=precision, device=device, **(config.fused_params or {}),
+            caches=[_planned(table) if cache is None else cache for table in config.embedding_tables], folder=folder,
+            feature_table_map=self._feature_table_map, pooling_mode=self._pooling, weights_precision=precision,
+            device=device, **{name: value for name, value in (config.fused_params or {}).items() if name not in CACHED},
         )  # fmt: skip
         self._optim = EmbeddingFusedOptimizer(config, self._emb_module, pg)
+
+
+def _planned(table: Any) -> float:
+    """The share of a table's rows that the plan keeps in memory."""
+    return table.fused_params["cache_load_factor"]
+
+
+def on_disk(plan: Plan) -> tuple[Plan, dict[str, ParameterConstraints]]:
+    """A plan for CPU in TorchRec's words, and what these need beside it.
+
+    Tables on disk are called fused_uvm_caching: TorchRec puts those that it prefetches into groups of their own, and
+    has no key_value on CPU.
+    """
+    cached = [each.table for each in plan.placements if each.compute_kernel == KEY_VALUE.name]
+    renamed = tuple(
+        replace(each, compute_kernel=UVM_CACHING.name) if each.table in cached else each for each in plan.placements
+    )
+    ahead = ParameterConstraints(cache_params=CacheParams(prefetch_pipeline=True))
+    return replace(plan, placements=renamed), dict.fromkeys(cached, ahead)
 
 
 class TieredRows(DeviceRows):
     """Pooled, fused tables in a file, with a share of their rows in memory; other parameters in memory.
 
-    folder: on the disk that holds the file of each rank, of rows and their optimizer state. cache: share of a table's
-    rows in memory; two batches' rows of every table have to fit.
+    folder: on the disk that holds the file of each rank, of rows and their optimizer state. cache: share of the rows of
+    all tables that is in memory; without it the tables that the plan keeps on disk (key_value) are in the file, each
+    with the plan's share. Two batches' rows of every table have to fit.
 
     Raises:
         UsageError: the model has no such table on any rank, or the share is none.
     """
 
     def __init__(self, model: nn.Module, optimizer: CombinedOptimizer | None = None, *, folder: str,
-                 cache: float = 0.1) -> None:  # fmt: skip
+                 cache: float | None = None) -> None:  # fmt: skip
         super().__init__(model, optimizer)
         found: list[Any] = [kernel.emb_module for kernel in kernels_in(model, TieredBag)]
         self._tables: list[TieredTables] = found
 
     @staticmethod
     def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, folder: str,
-               cache: float = 0.1) -> Callable[..., nn.Module] | None:  # fmt: skip
+               cache: float | None = None) -> Callable[..., nn.Module] | None:  # fmt: skip
         """A cache for pooled tables that FBGEMM updates in its backward pass, on CPU."""
-        if not 0 < cache <= 1:
+        if cache is not None and not 0 < cache <= 1:
             raise UsageError(f"rows.cache is {cache}; it is a share of rows, above 0 and at most 1")
         if not pooled or device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
+            return None
+        planned = config.embedding_tables[0].compute_kernel == EmbeddingComputeKernel.FUSED_UVM_CACHING
+        if cache is None and not planned:
             return None
         return partial(TieredBag, folder=folder, cache=cache)
 
