@@ -109,6 +109,23 @@ def comm(
     _note_journal(folder)
 
 
+@measure_command.command(name="disk")
+@click.argument("folder")
+@format_option
+def disk(folder: str, format_: str) -> None:
+    """Measure the disk of a FOLDER, for tables on it (kernel key_value): the lines that a cluster file takes.
+
+    \b
+    recsmith measure disk .
+    """
+    from recsmith.files import encode
+    from recsmith.measuring.disk import measure_disk
+    from recsmith.reports.measurements import disk_lines
+
+    found = measure_disk(folder)
+    print_as(format_, lambda: disk_lines(found), lambda: encode(found))
+
+
 @measure_command.command(name="show")
 @click.argument("folder")
 @format_option

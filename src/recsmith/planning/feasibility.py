@@ -188,7 +188,7 @@ def _host_memory(problem: Problem, model: CostModel) -> str | None:
     """Tables in host memory behind caches, where hosts have memory and devices reach it."""
     space, device = problem.space, problem.cluster.device
     reached = device.kind == "cuda" and device.host_link_bandwidth is not None
-    if UVM_CACHING.name in space.kernels or not reached or problem.cluster.ddr_bytes_per_host is None:
+    if space.has_caches or not reached or problem.cluster.ddr_bytes_per_host is None:
         return None
     wide = replace(space, kernels=(*space.kernels, UVM_CACHING.name))
     return f"--kernels {','.join(wide.kernels)}" if has_plan(replace(problem, space=wide), model) else None

@@ -5,16 +5,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from recsmith.clusters import Disk
 from recsmith.measuring.about import load_about
 from recsmith.measuring.comm import fit_alpha_beta
 from recsmith.measuring.correctness import KernelAgreement
 from recsmith.measuring.folder import read_columns
 from recsmith.measuring.summary import Summary, summarize
 from recsmith.reports.layout import plain_line
-from recsmith.units import format_size, format_time
+from recsmith.units import format_size, format_speed, format_time
 
 SUMMARY_SCHEMA = "recsmith/measurements-summary/1"
 BAR = 40  # characters of the longest bar
+
+
+def disk_lines(disk: Disk) -> list[str]:
+    """A disk as a cluster file has it, as one line of YAML, and what the figures mean below."""
+    reads, size = round(disk.reads_per_s), format_size(disk.access_bytes)
+    return [
+        f"disk: {{bandwidth: {format_speed(disk.bandwidth)}, reads_per_s: {reads}, access_bytes: {disk.access_bytes}}}",
+        f"# {reads:,} random reads of {size} a second, and reads of 4 MiB, by 8 threads, the page cache bypassed",
+    ]
 
 
 def summary_to_raw(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 from rich.console import Group, RenderableType
 
 from recsmith._types import record
@@ -24,10 +25,13 @@ from recsmith.plans import (
     wide_tables,
 )
 from recsmith.plans.diff import Change
+from recsmith.problems.modes import Demand
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, add_first, grid, line
-from recsmith.sharding import HOST_KERNELS, NOTED_ON_CUDA
+from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE, NOTED_ON_CUDA
 from recsmith.units import counted, format_gap, format_size, format_time
+from recsmith.workloads import Table
+from recsmith.workloads.reuse import Reuse
 
 RESULT_SCHEMA = "recsmith/result/1"
 MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
@@ -51,8 +55,8 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("bound", _bound_words(plan)),
     ]
     remarks = (
-        ("sync", sync_words(plan)), ("search", run), ("host", hosted_words(plan)), ("note", inexact_words(plan)),
-        ("note", wide_text(plan)),
+        ("sync", sync_words(plan)), ("search", run), (beneath_label(plan), beneath_words(plan)),
+        ("note", inexact_words(plan)), ("note", wide_text(plan)),
     )  # fmt: skip
     lines += [line(label, text) for label, text in remarks if text]
     lines.append(line("digest", plan.digest[:16]))
@@ -81,21 +85,43 @@ def sync_words(plan: Plan) -> str | None:
     )
 
 
-def is_hosted(placement: Placement) -> bool:
-    """Whether a table's weights are in host memory."""
-    return placement.compute_kernel in HOST_KERNELS
+def is_beneath(placement: Placement) -> bool:
+    """Whether a table's weights are outside device memory."""
+    return placement.compute_kernel not in DEVICE_KERNELS
 
 
-def hosted_words(plan: Plan) -> str | None:
-    """What lives in host memory, by kernel and share that is cached on the device; None where nothing does."""
-    hosted = [placement for placement in plan.placements if is_hosted(placement)]
-    if not hosted:
+def beneath_label(plan: Plan) -> str:
+    """Where tables outside device memory are: 'host' or 'disk'."""
+    return "disk" if any(each.compute_kernel == KEY_VALUE.name for each in plan.placements) else "host"
+
+
+def beneath_words(plan: Plan) -> str | None:
+    """What lives outside device memory, by kernel and share that is cached on the device; None where nothing does.
+
+    Of cached tables, the share of lookups that find their row in the cache, as the access profiles let it expect.
+    """
+    beneath = [placement for placement in plan.placements if is_beneath(placement)]
+    if not beneath:
         return None
-    weight = {table.name: table.weight_bytes for table in plan.workload.tables}
-    counts = Counter(describe_kernel(placement.compute_kernel, placement.cache) for placement in hosted)
+    tables = {table.name: table for table in plan.workload.tables}
+    counts = Counter(describe_kernel(placement.compute_kernel, placement.cache) for placement in beneath)
     kernels = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    size = format_size(sum(weight[placement.table] for placement in hosted))
-    return f"{counted(len(hosted), 'table')}, {size} of weights in host memory: {kernels}"
+    size = format_size(sum(tables[placement.table].weight_bytes for placement in beneath))
+    where = "on disk" if beneath_label(plan) == "disk" else "in host memory"
+    hits = hit_words([(tables[each.table], each.load_factor) for each in beneath if each.load_factor], plan)
+    return f"{counted(len(beneath), 'table')}, {size} of weights {where}: {kernels}{hits}"
+
+
+def hit_words(cached: Sequence[tuple[Table, float]], plan: Plan) -> str:
+    """The share of the lookups of cached tables that find their row in the cache; '' without such tables."""
+    if not cached:
+        return ""
+    tables, factors = zip(*cached, strict=True)
+    rows = np.array([table.num_embeddings for table in tables], dtype=np.float64) * np.array(factors)
+    hits = Reuse.of(tables).hit_share(np.arange(len(tables)), rows)
+    lookups = Demand.of(plan.workload, tables).ids
+    share = float((hits * lookups).sum() / max(float(lookups.sum()), 1e-300))
+    return f"; {share:.1%} of their lookups hit a cache, predicted"
 
 
 def inexact_words(plan: Plan) -> str | None:
@@ -278,13 +304,13 @@ def _change_row(item: Change) -> Sequence[str]:
 
 
 def placement_words(placement: Placement | None) -> str:
-    """Where a table is: sharding type, the kernel if it is in host memory, the first ranks, and widths."""
+    """Where a table is: sharding type, the kernel if it is outside device memory, the first ranks, and widths."""
     if placement is None:
         return "-"
     more = " …" if len(placement.ranks) > MOST_NAMED else ""
     ranks = ", ".join(str(rank) for rank in placement.ranks[:MOST_NAMED]) + more
     widths = f" widths {'+'.join(map(str, placement.widths[:MOST_NAMED]))}" if placement.widths else ""
-    kernel = f" {describe_kernel(placement.compute_kernel, placement.cache)}" if is_hosted(placement) else ""
+    kernel = f" {describe_kernel(placement.compute_kernel, placement.cache)}" if is_beneath(placement) else ""
     return f"{placement.sharding_type}{kernel} on {ranks}{widths}"
 
 

@@ -21,7 +21,7 @@ from recsmith.planning.simulate import simulate
 from recsmith.plans import Placement, Plan, plan_to_raw
 from recsmith.problems.memory import local_batch_bytes
 from recsmith.problems.modes import Demand
-from recsmith.sharding import HOST_KERNELS, KERNEL_NAMES, Shard
+from recsmith.sharding import DEVICE_KERNELS, KERNEL_NAMES, KEY_VALUE, Shard
 from recsmith.sharding.memory import Parts, Pieces, real_parts
 from recsmith.units import format_size
 from recsmith.verifying.job_ranks import WARM_UP
@@ -135,8 +135,11 @@ def _check_placement(table: Table, placement: Placement) -> None:
     where = f"table '{table.name}'"
     if table.data_type not in DATA_TYPES:
         raise UsageError(f"{where} is {table.data_type}; FBGEMM trains {', '.join(DATA_TYPES)} on CPU: plan with those")
-    if placement.compute_kernel in HOST_KERNELS:
-        raise UsageError(f"{where} uses {placement.compute_kernel}, which needs a GPU; plan with --kernels fused,dense")
+    if placement.compute_kernel not in DEVICE_KERNELS:
+        need = "a run's folder" if placement.compute_kernel == KEY_VALUE.name else "a GPU"
+        raise UsageError(
+            f"{where} uses {placement.compute_kernel}, which needs {need}; plan with --kernels fused,dense"
+        )
     if placement.sharding_type == "data_parallel" and not table.pooled:
         raise UsageError(
             f"{where} is a data_parallel sequence, which FBGEMM pools on CPU; plan without data_parallel (--types)"

@@ -20,7 +20,7 @@ from recsmith.plans.files import workload_digest
 from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
 from recsmith.reports.plans import (
-    hosted_words,
+    beneath_words,
     inexact_words,
     overfull_words,
     placement_words,
@@ -188,7 +188,7 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
 def notes_of(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; the terminal, the page and the report say the same."""
     error = published_error(plan)
-    words = (overfull_words(plan.cost), sync_words(plan), hosted_words(plan), inexact_words(plan), wide_text(plan))
+    words = (overfull_words(plan.cost), sync_words(plan), beneath_words(plan), inexact_words(plan), wide_text(plan))
     for text in (*words, str(error) if error else None):
         if text:
             yield f"{text[0].upper()}{text[1:]}."

@@ -20,6 +20,7 @@ DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tab
 
 HORIZON = 40  # powers of 2 of lookups for each cached row: the most that a cache is taken to remember
 HALVINGS = 20  # of that range: lookups are then found within a factor 2 ** (40 / 2 ** 20)
+SLOPE_STEP = 0.01  # of the lookups that are remembered: over it the growth of different rows is taken
 TINY = 1e-300  # in place of no rows, where they divide
 
 _MOST = 2.0 ** np.arange(NUM_REUSE_BINS)  # reads of a row of each bin: 1, 2, 4, 8 ...; the last has no such end
@@ -91,13 +92,28 @@ class Reuse:
         Che, Tung and Wang, "Hierarchical Web caching systems" (IEEE JSAC 20(7), 2002): these rows are what the last t
         lookups read, t such that they read that many; t + n lookups read what n lookups miss beyond them.
         """
+        before = self._held(table, cached)
+        return np.maximum(self.unique_rows(table, before + lookups) - self.unique_rows(table, before), 0.0)
+
+    def hit_share(self, table: Ints, cached: Floats) -> Floats:
+        """The share (0..1) of lookups whose row is among the `cached` rows that were read last (N,); Che et al., ibid.
+
+        A row that is read with chance p is absent from the last t lookups with chance exp(-p t); the sum of p times
+        that chance over all rows is how fast the number of different rows grows at t.
+        """
+        before = self._held(table, cached)
+        step = before * SLOPE_STEP
+        growth = self.unique_rows(table, before + step) - self.unique_rows(table, before)
+        return 1 - np.clip(growth / np.maximum(step, TINY), 0.0, 1.0)
+
+    def _held(self, table: Ints, cached: Floats) -> Floats:
+        """The number of lookups (N,) that read so many different rows."""
         low, high = np.zeros(len(table)), np.full(len(table), float(HORIZON))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             too_far = self.unique_rows(table, cached * 2**middle) > cached
             low, high = np.where(too_far, low, middle), np.where(too_far, middle, high)
-        before = cached * 2**low
-        return np.maximum(self.unique_rows(table, before + lookups) - self.unique_rows(table, before), 0.0)
+        return cached * 2**low
 
     def _thinned(self, table: Ints, lookups: Floats) -> Floats:
         """Rows left of the counted batch if each read stays with chance q: of those read c times, 1 - (1 - q) ** c."""

@@ -11,7 +11,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, RecSmithError
 from recsmith.files import encode
 from recsmith.problems import Space
-from recsmith.sharding import HOST_KERNELS, UVM_CACHING
+from recsmith.sharding import DEVICE_KERNELS, UVM_CACHING
 from recsmith.units import counted, format_size, parse_size
 from recsmith.web.serving.answers import Fix
 from recsmith.web.serving.requests import ProblemChanges
@@ -31,9 +31,9 @@ class TooLarge(Infeasible):
 
 
 def check_sums(workload: Workload, cluster: Cluster, space: Space) -> None:
-    """Raise TooLarge where the weights alone are more than all devices hold, and none may be in host memory."""
+    """Raise TooLarge where the weights alone are more than all devices hold, and none may be outside device memory."""
     room = sum(cluster.hbm_per_rank) - cluster.world_size * cluster.reserve_bytes
-    if workload.weight_bytes <= room or any(kernel in HOST_KERNELS for kernel in space.kernels):
+    if workload.weight_bytes <= room or any(kernel not in DEVICE_KERNELS for kernel in space.kernels):
         return
     fixes = [_more_devices(workload, cluster, room)]
     if cluster.device.kind == "cuda" and cluster.ddr_bytes_per_host and cluster.device.host_link_bandwidth:

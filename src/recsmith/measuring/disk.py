@@ -1,0 +1,90 @@
+"""How fast a folder's disk reads: rows at random and whole files, with the operating system's page cache bypassed.
+
+A scratch file without a name is written once, and read with O_DIRECT by as many threads as `rows: tiered` reads with.
+"""
+
+import mmap
+import os
+import random
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter
+
+from recsmith.clusters import Disk
+from recsmith.errors import UsageError
+from recsmith.units import format_size
+
+ACCESS = 4096  # bytes of a random read: a page, which is what a row of a mapped file costs
+LARGE = 4 << 20  # bytes of a read from end to end
+READERS = 8  # threads, as training/stores/tiered.py has them
+FILE = 1 << 30  # bytes of the scratch file, unless less is free
+LEAST = 64 << 20  # bytes of a file that says anything of a disk
+SECONDS = 3.0  # of each measurement
+
+
+def measure_disk(folder: str | Path, *, seconds: float = SECONDS, size: int = FILE) -> Disk:
+    """Measure the disk of a folder: random reads a second, and bytes a second of large ones.
+
+    Args:
+        folder: on the disk that will hold tables; it must exist.
+        seconds: for each of the two.
+        size: bytes of the scratch file.
+
+    Raises:
+        UsageError: the folder cannot be written, has less than 64 MiB free, or its file system has no O_DIRECT.
+    """
+    try:
+        free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+        size = min(size, free // 2) // LARGE * LARGE
+        if size < LEAST:
+            raise UsageError(
+                f"'{folder}' has {format_size(free)} free; a disk is measured by files of {format_size(LEAST)}"
+            )
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            _fill(file.name, size)
+            handle = os.open(file.name, os.O_RDONLY | os.O_DIRECT)
+            try:
+                reads = _rate(handle, size, ACCESS, seconds)
+                large = _rate(handle, size, LARGE, seconds)
+            finally:
+                os.close(handle)
+    except OSError as error:
+        raise UsageError(
+            f"the disk of '{folder}' cannot be measured: {error.strerror or error}; give a folder that can be written, "
+            "on a file system with O_DIRECT (tmpfs has none)"
+        ) from None
+    return Disk(bandwidth=large * LARGE, reads_per_s=reads, access_bytes=ACCESS)
+
+
+def _fill(name: str, size: int) -> None:
+    """Write bytes that no file system packs, and wait until they are on the disk."""
+    handle = os.open(name, os.O_WRONLY)
+    try:
+        for _ in range(size // LARGE):
+            os.write(handle, random.randbytes(LARGE))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _rate(handle: int, size: int, block: int, seconds: float) -> float:
+    """Reads of a block a second, at random places, by READERS threads."""
+    until = perf_counter() + seconds
+    with ThreadPoolExecutor(READERS) as pool:
+        begun = perf_counter()
+        done = sum(pool.map(_reader(handle, size, block, until), range(READERS)))
+        return done / (perf_counter() - begun)
+
+
+def _reader(handle: int, size: int, block: int, until: float) -> Callable[[int], int]:
+    def read(seed: int) -> int:
+        places, done = random.Random(seed), 0
+        with mmap.mmap(-1, block) as page:  # aligned, as O_DIRECT wants it
+            while perf_counter() < until:
+                os.preadv(handle, [page], places.randrange(size // block) * block)
+                done += 1
+        return done
+
+    return read
