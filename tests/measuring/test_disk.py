@@ -1,0 +1,29 @@
+"""A disk is measured by reading a file of it past the page cache."""
+
+from pathlib import Path
+
+import pytest
+
+from recsmith.errors import UsageError
+from recsmith.measuring import disk
+from recsmith.measuring.disk import measure_disk
+
+
+def test_a_disk_is_measured_and_nothing_is_left(tmp_path: Path) -> None:
+    try:
+        found = measure_disk(tmp_path, seconds=0.1, size=disk.LEAST)
+    except UsageError as error:
+        pytest.skip(str(error))  # a file system without O_DIRECT, or without room
+    assert found.access_bytes == disk.ACCESS
+    assert found.bandwidth > found.access_bytes * found.reads_per_s > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the disk of '.*nowhere' cannot be measured: No such file"):
+        measure_disk(tmp_path / "nowhere")
+
+
+def test_too_little_room_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has .* free"):
+        measure_disk(tmp_path, size=disk.LEAST - 1)

@@ -1,0 +1,64 @@
+"""Tables on disk: who may stand there, what is refused by name, and how long a disk takes for a row."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cases import cluster, table, workload
+
+from recsmith.clusters import Cluster, Disk, load_cluster
+from recsmith.errors import UsageError
+from recsmith.problems import Constraints, Space, build_problem
+from recsmith.sharding import KERNEL_NAMES
+from recsmith.sharding.on_disk import disk_seconds, stays_in_memory
+
+SPACE = Space(kernels=("fused", "dense", "key_value"))
+DISK = Disk(bandwidth=1e9, reads_per_s=1e5)
+
+
+def with_disk(**fields: Any) -> Cluster:
+    return cluster(**{"ssd_bytes_per_host": 2**40, "disk": DISK, **fields})
+
+
+@pytest.mark.parametrize(
+    ("made", "change", "said"),
+    [
+        (cluster(), {}, "keeps tables on disk; give the cluster ssd_bytes_per_host"),
+        (with_disk(), {"optimizer": "sgd"}, "on cuda runs rowwise_adagrad, partial_rowwise_adam, adam, not sgd"),
+        (with_disk(), {"memory": "torchrec"}, "with memory: torchrec, which counts no cache"),
+        (with_disk(ddr_bytes_per_host=1), {"kernels": KERNEL_NAMES}, "a plan has one memory beneath its devices'"),
+    ],
+)
+def test_what_nothing_runs_is_refused(made: Cluster, change: dict[str, str], said: str) -> None:
+    tables = workload(table("a", 100, 8), optimizer=change.get("optimizer", "rowwise_adagrad"))
+    with pytest.raises(UsageError, match=said):
+        build_problem(
+            tables, made, Space(kernels=change.get("kernels", SPACE.kernels)),  # type: ignore[arg-type]
+            Constraints(memory=change.get("memory", "real")),  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+def test_tables_that_no_kernel_keeps_on_disk_stay_in_memory() -> None:
+    tables = table("a", 100, 8), table("b", 100, 8, data_type="int8"), table("c", 100, 8, pooling="none")
+    problem = build_problem(workload(*tables), with_disk(), SPACE)
+    stored = problem.modes.table[problem.modes.kernel == KERNEL_NAMES.index("key_value")]
+    assert {problem.tables[t].name for t in stored.tolist()} == {"a", "c"}
+    on_cpu = replace(load_cluster("cpu:2"), ssd_bytes_per_host=2**40)
+    assert [bool(stays_in_memory(each, on_cpu)) for each in tables] == [False, True, True]
+    assert (problem.host_capacity == 2**40).all()
+
+
+def test_a_disk_is_held_up_by_reads_or_by_bytes() -> None:
+    row = np.array([512.0, 4096.0, 5000.0])
+    assert disk_seconds(DISK, row, ranks=4) == pytest.approx([4e-5, 4e-5, 8e-5])  # accesses at 1e5 a second
+    quick = replace(DISK, reads_per_s=1e7)
+    assert disk_seconds(quick, row, ranks=1) == pytest.approx([4.096e-6, 4.096e-6, 8.192e-6])  # bytes at 1 GB/s
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("bandwidth", 0.0), ("reads_per_s", 0.5), ("reads_per_s", float("nan")), ("access_bytes", 0)]
+)
+def test_wrong_figures_of_a_disk_are_named(field: str, value: float) -> None:
+    with pytest.raises(UsageError, match=f"{field} of the disk is"):
+        replace(DISK, **{field: value})
