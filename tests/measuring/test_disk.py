@@ -20,10 +20,10 @@ def test_a_disk_is_measured_and_nothing_is_left(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the disk of '.*nowhere' cannot be measured: No such file"):
+    with pytest.raises(UsageError, match=r"the disk of '.*nowhere' cannot be measured: No such file"):
         measure_disk(tmp_path / "nowhere")
 
 
 def test_too_little_room_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has .* free"):
+    with pytest.raises(UsageError, match=r"has .* free"):
         measure_disk(tmp_path, size=disk.LEAST - 1)

@@ -12,6 +12,7 @@ from recsmith.errors import UsageError
 from recsmith.problems import Constraints, Space, build_problem
 from recsmith.sharding import KERNEL_NAMES
 from recsmith.sharding.on_disk import disk_seconds, stays_in_memory
+from recsmith.workloads import AccessProfile
 
 SPACE = Space(kernels=("fused", "dense", "key_value"))
 DISK = Disk(bandwidth=1e9, reads_per_s=1e5)
@@ -62,3 +63,12 @@ def test_a_disk_is_held_up_by_reads_or_by_bytes() -> None:
 def test_wrong_figures_of_a_disk_are_named(field: str, value: float) -> None:
     with pytest.raises(UsageError, match=f"{field} of the disk is"):
         replace(DISK, **{field: value})
+
+
+def test_a_cache_on_cpu_has_room_for_two_batches() -> None:
+    """RecSmith's own cache ends a job whose batches do not fit, so no plan has one."""
+    even = table("a", 1000, 8, 4.0, access=AccessProfile(zipf=0.0))
+    on_cpu = replace(load_cluster("cpu:1"), ssd_bytes_per_host=2**40, disk=DISK)
+    space = replace(SPACE, cache_factors=(0.02, 0.05, 0.1, 0.5))
+    problem = build_problem(workload(even), on_cpu, space, needless=True)  # 8 samples of 4 ids: 31.5 different rows
+    assert set(problem.modes.load_factor.tolist()) == {0.0, 0.1, 0.5}

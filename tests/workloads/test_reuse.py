@@ -279,6 +279,22 @@ def test_a_cache_misses_what_one_of_the_rows_read_last_does(zipf: float, share: 
     assert missed[0] == pytest.approx(lru_misses(zipf, rows, int(share * rows), lookups), rel=0.05, abs=0.5)
 
 
+def lru_hits(zipf: float, rows: int, kept: int) -> float:
+    """The share of lookups that find their row among those read last, counted; ages of rows are exponential."""
+    random, chance = np.random.default_rng(0), popularity(zipf, rows)
+    held = [np.argsort(random.exponential(1 / chance))[:kept] for _ in range(200)]
+    return float(np.mean([chance[each].sum() for each in held]))
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.6])
+@pytest.mark.parametrize("zipf", [0.0, 0.6, 1.05, 1.4])
+def test_as_many_lookups_hit_as_those_of_a_cache_of_the_rows_read_last(zipf: float, share: float):
+    rows = 4000
+    reuse = Reuse.of([table("a", rows=rows, access=AccessProfile(zipf=zipf))])
+    hits = reuse.hit_share(np.array([0]), *of(share * rows))
+    assert hits[0] == pytest.approx(lru_hits(zipf, rows, int(share * rows)), abs=0.01)
+
+
 @given(questions, parts)
 def test_a_cache_misses_less_the_more_it_holds_and_nothing_if_it_holds_all(rows: list[Any], part: float):
     zipf, count, lookups = columns(rows)

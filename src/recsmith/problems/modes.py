@@ -17,12 +17,14 @@ from recsmith.sharding import (
     KERNEL_NAMES,
     KEY_VALUE,
     SHARDING_TYPES,
+    SPLIT_ROWS,
     WIDTH_STEP,
     ShardingType,
     widest_piece,
 )
 from recsmith.sharding.on_disk import stays_in_memory
 from recsmith.workloads import Table, Workload
+from recsmith.workloads.reuse import Reuse
 
 Rules = dict[str, TableRule | None]
 
@@ -149,6 +151,17 @@ def _kernels(space: Space, rule: TableRule | None) -> Iterator[tuple[str, int, f
         if name in space.kernels and (rule is None or name in (rule.compute_kernels or ())):
             factors = (rule and rule.cache_factors) or space.cache_factors
             yield from ((name, number, factor) for factor in (factors if name in CACHED_KERNELS else (0.0,)))
+
+
+def holds_two_batches(tables: tuple[Table, ...], modes: Modes) -> Bools:
+    """Modes (M,) that are not on disk, or whose cache has room for the rows of two batches, as RecSmith's own needs.
+
+    The rows of a batch are those that the access profile lets expect.
+    """
+    lookups = modes.ids * np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
+    rows = Reuse.of(tables).unique_rows(modes.table, lookups)
+    held = modes.load_factor * np.array([table.num_embeddings for table in tables], dtype=np.float64)[modes.table]
+    return (modes.kernel != KEY_VALUE.number) | (2 * rows <= held)
 
 
 def no_mode(table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:

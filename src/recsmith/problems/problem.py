@@ -22,7 +22,7 @@ from recsmith.problems.barred_options import barred_options, beside_partners, fi
 from recsmith.problems.constraints import Constraints, constraint_key
 from recsmith.problems.legality import Legality
 from recsmith.problems.memory import MemoryModel, kept_modes
-from recsmith.problems.modes import Demand, Modes, Rules, build_modes, no_mode
+from recsmith.problems.modes import Demand, Modes, Rules, build_modes, holds_two_batches, no_mode
 from recsmith.problems.options import Options, PieceTable, build_options
 from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space
 from recsmith.problems.table_limits import NO_LIMITS, TableLimits
@@ -146,6 +146,8 @@ def build_problem(
     if space.has_caches and not needless:
         caches = MemoryModel.of(workload, cluster, constraints, demand, modes).needless_caches()
         modes = kept_modes(modes, ~caches | np.isin(modes.table, limits.pinned))
+    if space.on_disk and cluster.device.kind == "cpu":
+        modes = kept_modes(modes, holds_two_batches(tables, modes))
     if limits is not NO_LIMITS:
         modes = kept_modes(modes, limits.modes(modes.table, modes.coverage))
     _check_choice(np.bincount(modes.table, minlength=len(tables)), tables, cluster, space, rules, limits)

@@ -268,7 +268,7 @@ class OnDisk:
         if self.table is not None and name != "tiered":
             return (
                 f"table '{self.table}' is on disk in the plan (key_value), and rows is {name}; write rows: {{name: "
-                "tiered, folder: FOLDER}}"
+                "tiered, folder: FOLDER}"
             )
         if self.table is None and name == "tiered":
             return (
