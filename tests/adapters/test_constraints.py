@@ -211,7 +211,7 @@ def test_tables_in_device_memory_get_no_kernel_of_host_memory() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"sharding_types": ["twisted"]}, {"compute_kernels": ["key_value"]}, {"min_partition": 2}],
+    [{"sharding_types": ["twisted"]}, {"compute_kernels": ["ssd_virtual_table"]}, {"min_partition": 2}],
     ids=["type", "kernel", "width"],
 )
 def test_values_that_are_not_known_are_refused_with_the_table(fields: dict[str, Any]) -> None:

@@ -136,7 +136,7 @@ def _subclass(types: list[str] | None, kernels: dict[str, list[str]] | None) -> 
 @pytest.mark.parametrize(
     ("types", "kernels", "found"),
     [(["row_wise"], None, {("row_wise", "fused")}),
-     (None, {"": ["fused_uvm_caching", "key_value"]}, {"fused_uvm_caching"}),
+     (None, {"": ["fused_uvm_caching", "ssd_virtual_table"]}, {"fused_uvm_caching"}),
      (["data_parallel"], {"": ["dense"]}, {("data_parallel", "dense")}),
      (["table_wise", "twisted"], {"": ["fused", "quant"]}, {("table_wise", "fused")})],
 )  # fmt: skip
@@ -148,7 +148,7 @@ def test_what_a_subclass_offers_is_a_rule(types: Any, kernels: Any, found: Any) 
 
 @pytest.mark.parametrize(
     ("types", "kernels"),
-    [(["twisted"], None), (None, {"": ["key_value"]}), (["row_wise"], {"": ["dram_virtual_table"]})],
+    [(["twisted"], None), (None, {"": ["ssd_virtual_table"]}), (["row_wise"], {"": ["dram_virtual_table"]})],
 )
 def test_a_subclass_that_offers_nothing_that_is_planned_is_refused(types: Any, kernels: Any) -> None:
     with pytest.raises(UsageError, match="sharder Narrow of module 'pooled' offers no type or kernel that is planned"):

@@ -15,7 +15,7 @@ from recsmith.workloads import Table, Workload
 
 
 @noun
-class OnDisk:
+class KeptOnDisk:
     """What kernels of a kind of device can keep on disk."""
 
     optimizers: tuple[str, ...]
@@ -23,12 +23,12 @@ class OnDisk:
     sequences: bool
 
 
-ON_DISK: dict[Literal["cuda", "cpu"], OnDisk] = {
+ON_DISK: dict[Literal["cuda", "cpu"], KeptOnDisk] = {
     # fbgemm_gpu 1.8, tbe/ssd/training.py: asserts of SSDTableBatchedEmbeddingBags
-    "cuda": OnDisk(
+    "cuda": KeptOnDisk(
         optimizers=("rowwise_adagrad", "partial_rowwise_adam", "adam"), data_types=("fp32", "fp16"), sequences=True
     ),
-    "cpu": OnDisk(optimizers=("sgd", "adagrad", "rowwise_adagrad"), data_types=("fp32",), sequences=False),
+    "cpu": KeptOnDisk(optimizers=("sgd", "adagrad", "rowwise_adagrad"), data_types=("fp32",), sequences=False),
 }
 
 

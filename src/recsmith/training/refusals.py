@@ -346,7 +346,7 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         *(NarrowTables(name, kind) for kind, name in narrow.items()), *row_parts(run),
         *([FP32_PRODUCTS] if run.model.precision == "fp32" else []),
         *([NarrowLayers(run.optimizers.dense.name)] if run.optimizers.dense.name in IN_HALVES else []),
-        OnDisk(next(iter(stored), None), run.rows),
+        *([OnDisk(next(iter(stored), None), run.rows)] if stored or parsed(run.rows, "rows")[0] == "tiered" else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
 
