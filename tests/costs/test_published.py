@@ -88,6 +88,15 @@ def test_error_names_what_was_checked(cluster: str, kernel: str, checked: set[st
     assert least <= found.share <= most
 
 
+def test_nothing_is_published_of_tables_on_disk() -> None:
+    plan = plan_on("h100:8")
+    on_disk = tuple(replace(each, compute_kernel="key_value", cache=None) for each in plan.placements)
+    found = error_of(plan.cost_model, plan.cluster, on_disk, parts_of(plan.cost))
+    assert found is not None
+    assert "tables on disk are not checked on h100" in str(found)
+    assert found.share >= PUBLISHED[COLLECTIVES]["h100"].error * 0.1
+
+
 def test_other_models_and_processors_carry_no_error() -> None:
     assert found_for(plan_on("h100:2", cost_model="torchrec")) is None
     assert found_for(plan_on("cpu:2")) is None

@@ -161,7 +161,15 @@ def test_what_has_changed_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 DAMAGE: dict[str, Any] = {
-    "progress.json": [b"", b"[]", b'{"step": "x", "ranks": 1}', b'{"ranks": 1}', b"\xff\xfe"],
+    "progress.json": [
+        b"",
+        b"[]",
+        b'{"step": "x", "ranks": 1}',
+        b'{"ranks": 1}',
+        b"\xff\xfe",
+        b'{"step": 7, "ranks": 10000000000000}',
+        b'{"step": -7, "ranks": 1}',
+    ],
     "random-0.json": [b"", b"[]", b"{}", b'{"python": [3, [1], null], "numpy": [], "torch": "", "cuda": []}'],
     "run.json": [b"", b"{}", b'{"schema": "recsmith/run/1", "output": 3}'],
     "state/.metadata": [b"", b"\x80\x04.", pickle.dumps({"a": 1})],

@@ -12,12 +12,14 @@ from collections.abc import Iterable
 from recsmith._types import Floats, noun
 from recsmith.clusters import Cluster
 from recsmith.plans import Placement
-from recsmith.sharding import UVM, UVM_CACHING
+from recsmith.sharding import KEY_VALUE, UVM, UVM_CACHING
 from recsmith.units import counted
 
 MODEL = "analytic"
 LARGE_BYTES = 2**20  # of a message; smaller ones are latency, which the model overstates by its kernels that pack
-DEVICE, HOST, COLLECTIVES = "device memory", "host memory", "collectives"
+DEVICE, HOST, DISK, COLLECTIVES = "device memory", "host memory", "tables on disk", "collectives"
+
+_PLACES = {UVM.name: HOST, UVM_CACHING.name: HOST, KEY_VALUE.name: DISK}
 
 
 @noun
@@ -73,7 +75,7 @@ class PublishedError:
 
     def __str__(self) -> str:
         found = ", ".join(f"{part} {seen}" for part, seen in self.checked.items())
-        are = "are" if len(self.unchecked) > 1 or COLLECTIVES in self.unchecked else "is"
+        are = "are" if len(self.unchecked) > 1 or {COLLECTIVES, DISK} & set(self.unchecked) else "is"
         missing = f"{' and '.join(self.unchecked)} {are} not checked on {self.device}" if self.unchecked else ""
         total = "" if self.unchecked else f" by about {self.off}"
         return f"the step may be off{total}: {'; '.join(each for each in (found, missing) if each)}"
@@ -94,12 +96,12 @@ def error_of(
     """The error of a step from its parts (W, 4); None for other cost models, and where the device is no GPU."""
     if cost_model != MODEL or cluster.device.kind == "cpu":
         return None
-    hosted = {placement.compute_kernel in (UVM.name, UVM_CACHING.name) for placement in placements}
-    kernels = [part for part, stored in ((DEVICE, False), (HOST, True)) if stored in hosted]
+    places = {_PLACES.get(placement.compute_kernel, DEVICE) for placement in placements}
+    kernels = [part for part in (DEVICE, HOST, DISK) if part in places]
     forward_compute, backward_compute, forward_comm, backward_comm = parts.sum(axis=0).tolist()
     compute, comm = forward_compute + backward_compute, forward_comm + backward_comm
     used = kernels + ([COLLECTIVES] if comm else [])
-    seen = {part: PUBLISHED[part].get(cluster.device.name) for part in used}
+    seen = {part: PUBLISHED.get(part, {}).get(cluster.device.name) for part in used}
     errors = {part: found.error if found else _elsewhere(part) for part, found in seen.items()}
     worst = max((errors[part] for part in kernels), default=0.0)
     off = compute * worst + comm * errors.get(COLLECTIVES, 0.0)
@@ -112,8 +114,8 @@ def error_of(
 
 
 def _elsewhere(part: str) -> float:
-    """The error of a part over all devices, each by its figures."""
-    found = PUBLISHED[part].values()
+    """The error of a part over all devices, each by its figures; of tables on disk, that of tables in host memory."""
+    found = PUBLISHED.get(part, PUBLISHED[HOST]).values()
     return sum(each.figures * each.error for each in found) / sum(each.figures for each in found)
 
 

@@ -20,7 +20,8 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from recsmith._types import noun
 from recsmith.adapters.rank_0 import from_rank_0
-from recsmith.errors import CorruptFile
+from recsmith.clusters.cluster import LARGEST_WORLD
+from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.files import Raw, decode, parse_json, read_text
 from recsmith.plans import Plan, load_plan
 from recsmith.training.run import Run, load_run
@@ -44,6 +45,13 @@ class SavedProgress:
     position: Any = None
     scores: dict[str, Any] | None = None
     watchers: dict[str, dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if 1 <= self.ranks <= LARGEST_WORLD else
+            f"ranks is {self.ranks}; a job has at least 1 and at most {LARGEST_WORLD:,}",
+            too_small("step", self.step),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
