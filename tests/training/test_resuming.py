@@ -207,7 +207,7 @@ def test_damaged_tensors_end_in_one_sentence(tmp_path: Path) -> None:
 def test_a_checkpoint_is_of_the_step_that_its_folder_names(tmp_path: Path) -> None:
     """Training that went on from another step would end at the next checkpoint, whose folder is there."""
     assert a_checkpoint(tmp_path / "step-00000007").progress["step"] == 7
-    for step in (0, -0.0, 6, -7):
+    for step in (0, -0.0, 6):
         saved = a_checkpoint(tmp_path / "step-00000007")
         (saved.folder / "progress.json").write_text(json.dumps({"step": step, "ranks": 2}))
         with pytest.raises(CorruptFile, match=rf"is of step {step:.0f}, unlike its folder".replace("-0,", "0,")):
