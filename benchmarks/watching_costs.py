@@ -22,9 +22,9 @@ from recsmith.training import Checkpointing, RunMetrics, RunModel, train
 from recsmith.training.watchers.sketch_files import read_sketches
 
 FIRST, LAST = 64, 384  # steps that are timed
-CHANGE, STEPS, BATCH = 768, 1472, 1024  # of the job that plans anew: step after which lengths rotate, steps, samples
-LENGTHS = (60, 20, 20, 20, 1, 1, 1, 1)  # ids a sample of its features, which move on by one feature then
-BEFORE, AFTER = [300, 700], [1000, 1400]  # steps that are measured
+CHANGE, STEPS, BATCH = 384, 720, 1024  # of the job that plans anew: step after which lengths rotate, steps, samples
+LENGTHS = (240, 80, 80, 80, 4, 4, 4, 4)  # ids a sample of its features, which move on by one feature then
+BEFORE, AFTER = [150, 350], [520, 700]  # steps that are measured
 
 
 def speed(folder: Path, pairs: int) -> None:
@@ -69,10 +69,14 @@ def replan(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for action in (None, "replan"):
         output = folder / f"replan-{action}"
-        watch = {"actions": {} if action is None else {"hot_set": action, "imbalance": action}, "sketch_every": 400}
+        watch = {
+            "actions": {} if action is None else {"hot_set": action, "imbalance": action},
+            "sketch_every": 200,
+            "every": 4,
+        }
         if not (output / "model").exists():
             train(run_of(output, 0, STEPS, ranks=2, spec=spec, batch=BATCH, watch=watch, metrics=RunMetrics(every=50),
-                         model=RunModel(embedding_dim=256, bottom=(16,), top=(32, 16)), watchers=(timer,),
+                         model=RunModel(embedding_dim=128, bottom=(16,), top=(32, 16)), watchers=(timer,),
                          checkpoint=Checkpointing(every=100_000)))  # fmt: skip
         _show(output, str(action))
     stayed, moved = (load_plan(folder / f"replan-{action}" / "plan.json") for action in (None, "replan"))
