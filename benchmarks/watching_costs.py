@@ -21,7 +21,7 @@ from recsmith.streaming import live_workload
 from recsmith.training import Checkpointing, RunMetrics, RunModel, train
 from recsmith.training.watchers.sketch_files import read_sketches
 
-FIRST, LAST = 64, 384  # steps that are timed
+FIRST, LAST = 64, 192  # steps that are timed
 CHANGE, STEPS, BATCH = 384, 720, 1024  # of the job that plans anew: step after which lengths rotate, steps, samples
 LENGTHS = (240, 80, 80, 80, 4, 4, 4, 4)  # ids a sample of its features, which move on by one feature then
 BEFORE, AFTER = [150, 350], [520, 700]  # steps that are measured
@@ -67,6 +67,7 @@ def replan(folder: Path) -> None:
             "swap": {"samples": BATCH * CHANGE, "lengths": "rotate"}}  # fmt: skip
     timer = {"name": "watching_jobs:Seconds", "ranges": {"before": BEFORE, "after": AFTER}}
     folder.mkdir(parents=True, exist_ok=True)
+    found = dict[str | None, dict[str, list[float]]]()
     for action in (None, "replan"):
         output = folder / f"replan-{action}"
         watch = {
@@ -78,8 +79,11 @@ def replan(folder: Path) -> None:
             train(run_of(output, 0, STEPS, ranks=2, spec=spec, batch=BATCH, watch=watch, metrics=RunMetrics(every=50),
                          model=RunModel(embedding_dim=128, bottom=(16,), top=(32, 16)), watchers=(timer,),
                          checkpoint=Checkpointing(every=100_000)))  # fmt: skip
-        _show(output, str(action))
-    stayed, moved = (load_plan(folder / f"replan-{action}" / "plan.json") for action in (None, "replan"))
+        found[action] = _balance(output, str(action))
+    for part in ("rows", "CPU"):
+        before, stayed, moved = found[None][part][0], found[None][part][1], found["replan"][part][1]
+        print(f"regained of the balance of {part}: {(stayed - moved) / (stayed - before):.0%}")
+    stayed, moved = (load_plan(folder / f"replan-{action}" / "plan.json") for action in found)
     now = live_workload(stayed.workload, read_sketches(folder / "replan-None")[1])
     best = recsmith.plan(now, stayed.cluster).plan
     costs = {name: price(now, stayed.cluster, plan.placements).cost.total_s
@@ -89,16 +93,19 @@ def replan(folder: Path) -> None:
           f"regained {(costs['stayed'] - costs['planned anew']) / lost:.0%} of what was lost")  # fmt: skip
 
 
-def _show(output: Path, action: str) -> None:
-    """Steps and imbalance before and after the change."""
+def _balance(output: Path, action: str) -> dict[str, list[float]]:
+    """Most of a rank over the mean of all, before and after the change: rows that are looked up, CPU of a step."""
     signals, ranks = told(output, "watch"), seconds(output)
+    found: dict[str, list[float]] = {"rows": [], "CPU": []}
     for name, (low, high) in (("before", BEFORE), ("after", AFTER)):
-        rows = statistics.median(each["imbalance"] for each in signals if low < each["step"] <= high)
+        found["rows"].append(statistics.median(each["imbalance"] for each in signals if low < each["step"] <= high))
         cpu, clock = ([rank[name][part] * 1e3 for rank in ranks] for part in ("cpu_s", "clock_s"))
-        print(f"{action}, {name} the change: most rows of a rank over the mean {rows:.3f}; CPU of a step "
-              f"{' and '.join(f'{each:.1f}' for each in cpu)} ms; by the clock {clock[0]:.1f} ms")  # fmt: skip
+        found["CPU"].append(max(cpu) / statistics.fmean(cpu))
+        print(f"{action}, {name} the change: rows {found['rows'][-1]:.3f}, CPU {found['CPU'][-1]:.3f} (of a step "
+              f"{' and '.join(f'{each:.1f}' for each in cpu)} ms; by the clock {clock[0]:.1f} ms)")  # fmt: skip
     print(f"  alarms {[(each['step'], each['kind'], each['of']) for each in told(output)]}")
     print(f"  done {[(each['step'], each['what'], each['done']) for each in told(output, 'watcher')]}", flush=True)
+    return found
 
 
 def main() -> None:

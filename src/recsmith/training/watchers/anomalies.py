@@ -79,6 +79,8 @@ class AnomalyWatcher(Watcher):
             self._begin(job, layout)
             return
         self.signals.relaid(layout)
+        if self._replanning is not None:  # its steps were those of the model before
+            self._replanning = self._replanning[0], _plan_watch()
         if step <= self._step:  # samples are trained on again, which is no fault, and sums of steps are gone
             self.sums.take()
             self.samples, self._written = SeenSamples(most=self.samples.most), min(self._written, step)
@@ -140,7 +142,7 @@ class AnomalyWatcher(Watcher):
         if job.total_steps is None:
             log_wish(job, Wish(action, finding.because), "not planned: give `steps`, for what pays depends on them")
         else:
-            self._replanning = finding, WatchedPlan(steps=PLAN_STEPS, skip=PLAN_SKIP, search_s=PLAN_SEARCH_S)
+            self._replanning = finding, _plan_watch()
         return None
 
     def _replanned(self, seen: Seen) -> Wish | None:
@@ -205,6 +207,10 @@ class AnomalyWatcher(Watcher):
         for hot in self.signals.hot.values() if rank else ():
             hot.forget_counts()  # rank 0 has them
         return None
+
+
+def _plan_watch() -> WatchedPlan:
+    return WatchedPlan(steps=PLAN_STEPS, skip=PLAN_SKIP, search_s=PLAN_SEARCH_S)
 
 
 def _rounded(steps: int, every: int) -> int:
