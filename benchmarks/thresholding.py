@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,11 @@ from thresholding_scores import show_progress, show_scores
 from torch import nn
 from two_networks import INTERFACE, run_ranks, sent_bytes, two_networks, why_not
 
+from recsmith.training.collectives import decided
+from recsmith.training.models import unsharded
+from recsmith.training.plan import plan_here
+from recsmith.training.run import load_run
+from recsmith.training.sharded import numbers_across
 from recsmith.training.variants import TrainBench, bench_train, load_bench
 
 HERE = Path(__file__).parent
@@ -37,6 +43,7 @@ LAYERS = (256, 2048, 384, 1)  # of the plain model: 1.3 million weights
 SEEDS, SPLIT_STEPS = (0, 1, 2), 700  # of models with split layers
 RATES = ("100mbit", "200mbit", "400mbit")
 STEPS = 16  # of a job whose steps are timed; the first line of its log is left out
+WIDE = "model.top=[2048,512]"
 HALVES = "{name: 'thresholding_parts:Halves'}"
 FEW = "name: thresholded, dense: 0.005, values: bf16"
 JOBS = {  # the first three are what the others are compared with
@@ -169,7 +176,8 @@ def left_host(interface: str) -> int:
 def time_steps(quick: bool) -> None:
     """Seconds and bytes of a step of a whole job on two hosts, of every form of messages, in turn."""
     steps, rounds = (6, 1) if quick else (STEPS, 2)
-    print("| link | what crosses | a step | of two jobs | bytes a step and host | shorter than "
+    show_predicted(RATES)
+    print("\n| link | what crosses | a step | of two jobs | bytes a step and host | shorter than "
           + " | than ".join(list(JOBS)[:3]) + " |\n|" + "---|" * 8)  # fmt: skip
     for rate in RATES[: 1 if quick else None]:
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in JOBS}
@@ -185,6 +193,18 @@ def time_steps(quick: bool) -> None:
                   flush=True)  # fmt: skip
 
 
+def show_predicted(rates: Sequence[str]) -> None:
+    """What `dense: auto` says beforehand, where it is told the rate of the link."""
+    run = load_run(str(HERE / "thresholding_run.yaml"), ("ranks=2", WIDE))
+    parts = unsharded(run)
+    plan = plan_here(parts, 2, 1)
+    numbers, comms = numbers_across(parts.task, plan), {"name": "thresholded", "dense": "auto", "values": "bf16"}
+    for rate in rates:
+        links = replace(plan.cluster.links, inter_host_bandwidth=float(rate.removesuffix("mbit")) * 1e6 / 8)
+        slow = replace(plan, cluster=replace(plan.cluster, links=links))
+        print(f"{rate}: {decided(comms, slow, numbers)[1][0]}")
+
+
 def a_step(settings: list[str], rate: str, steps: int) -> tuple[float, float]:
     """(seconds, bytes) of a job's steps: the median of its lines, and what the second host sent; in its own folder.
 
@@ -193,7 +213,7 @@ def a_step(settings: list[str], rate: str, steps: int) -> tuple[float, float]:
     """
     with tempfile.TemporaryDirectory() as folder, two_networks(rate) as hosts:
         words = ["ranks=null", f"output={folder}/out", f"steps={steps}", "metrics.every=2", "data.test=null",
-                 "model.top=[2048,512]", *settings]  # fmt: skip
+                 WIDE, *settings]  # fmt: skip
         sets = [word for each in words for word in ("--set", each)]
         run = [str(HERE / "thresholding_run.yaml"), *sets]
         path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
