@@ -19,20 +19,33 @@ from hypothesis import strategies as st
 from support.plans import two_tables
 from torch import nn
 
+import recsmith
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.plans import Plan
-from recsmith.training import Checkpointing, Run, RunComms, RunData, RunMetrics, RunModel, train
+from recsmith.training import (
+    Checkpointing,
+    Run,
+    RunComms,
+    RunData,
+    RunMetrics,
+    RunModel,
+    RunOptimizers,
+    SparseOptimizer,
+    train,
+)
 from recsmith.training.card import read_card
 from recsmith.training.collectives import Thresholded, collectives_of, decided
 from recsmith.training.collectives.dense_thresholds import DenseThresholds, _counts, decoded, encoded
+from recsmith.training.collectives.pooled_thresholds import _length, _message, _read, largest
 from recsmith.training.collectives.thresholded import AUTO_SHARE
 from recsmith.training.serving import load_model
 from recsmith.training.sources import open_data
 
-FEATURES = [{"name": name, "num_embeddings": 4000} for name in "ab"]
+FEATURES = [{"name": name, "num_embeddings": 4000} for name in "abc"]
 pytestmark = pytest.mark.usefixtures("torchrec")
 DATA = {"format": "generator", "seed": 1, "dense": 2, "features": FEATURES, "num_samples": 4000}
 STEPS, EVERY = 10, 4
+ADAGRAD = RunOptimizers(sparse=SparseOptimizer(name="adagrad"))  # whose state is not of whole rows, however a plan cuts
 SIZE = 140_000  # numbers of a bucket with two gaps that 16 bits do not hold
 
 
@@ -208,8 +221,28 @@ def a_run(output: Path, comms: Any, **words: Any) -> Run:
     return Run(
         data=RunData(train=DATA, test={**DATA, "first_sample": 4000, "num_samples": 400}, global_batch_size=48),
         model=RunModel(embedding_dim=8, bottom=(16,), top=(16,)), output=str(output), comms=comms, steps=STEPS,
-        checkpoint=Checkpointing(every=EVERY, keep=3), metrics=RunMetrics(every=1), **{"ranks": 2, **words},
+        checkpoint=Checkpointing(every=EVERY, keep=3), optimizers=ADAGRAD, metrics=RunMetrics(every=1),
+        **{"ranks": 2, **words},
     )  # fmt: skip
+
+
+def mixed_plan(folder: Path) -> str:
+    """Tables a and b by columns on both ranks, c on the second alone, so that the first has none of its type."""
+    workload = recsmith.Workload(batch_size=24, optimizer="sgd", tables=tuple(
+        recsmith.Table(name=name, num_embeddings=4000, embedding_dim=8,
+                       features=(recsmith.Feature(name=name, pooling_factor=1.0),))
+        for name in "abc"
+    ))  # fmt: skip
+    space = recsmith.Space(types=("table_wise",), kernels=("fused",))
+    made = recsmith.plan(workload, "cpu:2", planner="size_greedy", space=space).plan
+    placed = tuple(
+        replace(old, ranks=(1,))
+        if old.table == "c"
+        else replace(old, sharding_type="column_wise", ranks=(0, 1), widths=(4, 4))
+        for old in made.placements
+    )
+    recsmith.save_plan(replace(made, placements=placed, digest=""), folder / "plan.json")
+    return str(folder / "plan.json")
 
 
 def losses(folder: Path) -> list[float]:
@@ -220,13 +253,15 @@ def losses(folder: Path) -> list[float]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
     comms = {"name": "thresholded", "dense": 0.05, "pooled": 0.5, "values": "bf16"}
-    run = a_run(tmp_path_factory.mktemp("thresholded") / "out", comms)
+    folder = tmp_path_factory.mktemp("thresholded")
+    run = a_run(folder / "out", comms, plan=mixed_plan(folder))
     return run, train(run)
 
 
 def test_all_columns_are_plain_training(tmp_path: Path, trained: tuple[Run, dict[str, Any]]):
-    plain = train(a_run(tmp_path / "plain", RunComms()))
-    every = train(a_run(tmp_path / "all", {"name": "thresholded", "dense": None, "pooled": 1.0}))
+    plan = trained[0].plan
+    plain = train(a_run(tmp_path / "plain", RunComms(), plan=plan))
+    every = train(a_run(tmp_path / "all", {"name": "thresholded", "dense": None, "pooled": 1.0}, plan=plan))
     assert losses(tmp_path / "all") == losses(tmp_path / "plain")
     assert every["test"] == plain["test"]
     run, result = trained
@@ -270,7 +305,9 @@ def test_the_served_model_sees_the_columns_that_it_was_trained_with(trained: tup
     kept = read_card(Path(run.output, "model")).columns
     assert kept is not None
     assert (kept.share, kept.values) == (0.5, "bf16")
-    assert sorted(piece for group in kept.groups for piece in group) == [("a", 0, 8), ("b", 0, 8)]
+    assert sorted(piece for group in kept.groups for piece in group) == [
+        ("a", 0, 4), ("a", 4, 8), ("b", 0, 4), ("b", 4, 8), ("c", 0, 8),
+    ]  # fmt: skip
     predictor, data = load_model(Path(run.output, "model")), open_data(run.data.test, "data.test")
     with data.batches(rank=0, world_size=1, batch_size=400, seed=0, shuffle=False) as batches:
         batch = next(batches)
@@ -285,5 +322,18 @@ def test_the_served_model_sees_the_columns_that_it_was_trained_with(trained: tup
 def test_one_rank_sends_nothing_and_goes_on_from_two(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
     run, _ = trained
     shutil.copytree(run.output, tmp_path / "again")
-    result = train(run, settings=(f"output={tmp_path / 'again'}", "ranks=1", f"steps={STEPS + 2}"))
+    result = train(run, settings=(f"output={tmp_path / 'again'}", "ranks=1", "plan=auto", f"steps={STEPS + 2}"))
     assert result["step"] == STEPS + 2
+
+
+@pytest.mark.parametrize(("samples", "width"), [(3, 0), (3, 5), (0, 5), (1, 1), (2, 300)])
+@pytest.mark.parametrize("values", ["fp32", "bf16"])
+def test_columns_are_read_as_they_were_sent(samples: int, width: int, values: Any):
+    settings, kept = Thresholded(pooled=0.5, values=values), -(-width // 2)
+    rows = torch.randn(samples, width, generator=torch.Generator().manual_seed(0)).bfloat16().float()
+    columns = largest(rows, kept)
+    message = _message(rows, columns, width, settings)
+    assert message.shape == (samples, _length(width, kept, settings))
+    found, numbers = _read(message.flatten(), samples, width, kept, settings)
+    assert torch.equal(found, columns)
+    assert torch.equal(numbers.float(), rows.gather(1, columns))

@@ -49,7 +49,9 @@ class LargestColumns(nn.Module):
         ranks = self.group.size()
         sizes = batch_size_per_rank or [len(local_embs) // ranks] * ranks
         made: Any = _Exchange.apply(local_embs, sizes, self.widths, self.group, self.settings)
-        return PooledEmbeddingsAwaitable(tensor_awaitable=NoWait(made))
+        awaitable = PooledEmbeddingsAwaitable(tensor_awaitable=NoWait(made))
+        awaitable.callbacks.extend(self.whole.callbacks)  # which put the columns of a table together
+        return awaitable
 
 
 class _Exchange(torch.autograd.Function):
@@ -122,8 +124,9 @@ def _read(
 ) -> tuple[Tensor, Tensor]:
     """(columns, numbers) of so many samples; no columns where they were not sent."""
     rows, size = message.view(samples, _length(width, kept, settings, placed)), kept * settings.value_bytes
-    numbers = rows[:, :size].contiguous().view(TYPES[settings.values])
-    columns = rows[:, size:].contiguous().view(_column_type(width)) if placed else rows[:, :0]
+    # flat, because PyTorch does not see rows of no bytes, of a rank that has no such tables, as another type
+    numbers = rows[:, :size].flatten().view(TYPES[settings.values]).view(samples, kept)
+    columns = rows[:, size:].flatten().view(_column_type(width)).view(samples, kept) if placed else rows[:, :0]
     return columns.to(torch.int64), numbers
 
 
