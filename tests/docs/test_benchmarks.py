@@ -110,7 +110,8 @@ LEFT_OUT = {
 }
 PARTS = {"feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "optimality_cases",
          "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose", "predict_jobs",
-         "records", "thresholding_parts", "torchrec_rows", "two_networks", "watching_jobs"}  # fmt: skip
+         "records", "thresholding_parts", "thresholding_scores", "torchrec_rows", "two_networks",
+         "watching_jobs"}  # fmt: skip
 ONLY_PARSED = """
 import argparse, runpy, shlex, sys
 parse = argparse.ArgumentParser.parse_args
