@@ -18,6 +18,7 @@ WORDS = {
                 "--check", "-o --output"],
     "comm": ["--hardware", "--ranks", "--budget", "--samples", "--seed", "-o --output"],
     "kernels": ["--budget", "--cases", "--ranks", "--seed", "-o --output", "--force"],
+    "disk": ["folder", "--format"],
     "show": ["folder", "--format"],
     "fold": ["folder"],
 }  # fmt: skip

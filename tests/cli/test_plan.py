@@ -126,7 +126,7 @@ def test_cache_factors_reach_the_plan_and_its_report(run: Run, tables: Path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--cache-factors", "0.3"), "add it: --kernels fused,dense,fused_uvm_caching"),
+        (("--cache-factors", "0.3"), "add one: --kernels fused,dense,fused_uvm_caching"),
         (("--cache-factors", "a"), "could not convert string to float: 'a'; write shares such as 0.1,0.2"),
         (("--cache-factors", "2", "--kernels", "fused_uvm_caching"), "load_factor is 2.0; it must lie above 0"),
     ],

@@ -62,6 +62,7 @@ PRINTED = {  # commands that print a table or lines of a report, with small inpu
     "devices": ("devices",),
     "planners": ("planners",),
     "doctor": ("doctor",),
+    "watch a series": ("watch", "{series}"),
     "feed status": ("feed", "status", "{feed}"),
 }  # fmt: skip
 RESHARDED = Resharded(
@@ -112,7 +113,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         Path(found[name]).write_text(json.dumps(raw))
     for name, planner in (("plan", "size_greedy"), ("other", "random")):
         save_plan(plan(found["tables"], "h100:4", planner=planner).plan, found[name])
-    found["feed"] = str(folder)
+    found["feed"], found["series"] = str(folder), str(folder / "series.csv")
+    values = [10.0 + (step * 7 % 5) / 10 + 50 * (step > 500) for step in range(600)]
+    Path(found["series"]).write_text("loss_of_the_last_step_by_rank\n" + "".join(f"{each}\n" for each in values))
     long_host = replace(STATUS, process="trainer-12.cluster.example.com:123456", written=time.time())
     for rank in range(2):
         write_status(status_file(folder, rank), replace(long_host, rank=rank))
