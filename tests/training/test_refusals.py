@@ -10,7 +10,8 @@ from support.plans import two_tables
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training import DenseOptimizer, Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
-from recsmith.training.refusals import (
+from recsmith.training.refusals import check_together, data_parts, model_parts, pairs_table, placed_parts, refusals
+from recsmith.training.run_parts import (
     BUILT_IN_MODEL,
     COMPRESSION,
     CPU,
@@ -22,22 +23,14 @@ from recsmith.training.refusals import (
     Deduplicated,
     Messages,
     NarrowLayers,
-    NarrowTables,
-    OnDisk,
     OwnSource,
     OwnTables,
     Part,
     PlannedTables,
     Sequences,
-    SplitHalves,
     TableOptimizer,
-    check_together,
-    data_parts,
-    model_parts,
-    pairs_table,
-    placed_parts,
-    refusals,
 )
+from recsmith.training.stores.parts import NarrowTables, OnDisk, SplitHalves
 
 TRAIN = Path(__file__).parents[2] / "docs" / "train.md"
 

@@ -13,8 +13,9 @@ from recsmith.plans import Placement, Plan
 from recsmith.problems import Constraints, TableRule
 from recsmith.sharding import TYPE_NAMES
 from recsmith.training.collectives import collectives_of
-from recsmith.training.refusals import COPIED, SEQUENCES_ON_CPU, SplitHalves, row_parts
 from recsmith.training.run import Run
+from recsmith.training.run_parts import COPIED, SEQUENCES_ON_CPU
+from recsmith.training.stores.parts import SplitHalves, row_parts
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 

@@ -1,0 +1,228 @@
+"""What a run, its data, its plan or its machine bring along, and what each of these parts refuses; without torch.
+
+A part says of another in a sentence why it does not go with it (`refuses`); refusals.py finds the parts of a run and
+asks all pairs. Who holds the rows of tables is in stores/parts.py.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from recsmith._components import parsed
+from recsmith.plans import Placement, Plan
+from recsmith.training.collectives import collectives_of
+from recsmith.training.run import names_component
+from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
+
+COPIED = "data_parallel"
+SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
+AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
+
+
+class Part(Protocol):
+    """Something that a run has, under the name that docs have for it."""
+
+    @property
+    def label(self) -> str:
+        """What people call it: a key of the run, with its value where that matters."""
+        ...
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Why it does not go with another part, and what to do; None where it does."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlainPart:
+    """A part that refuses nothing by itself."""
+
+    label: str
+
+    def refuses(self, _: Any, /) -> str | None:
+        """Others say what they refuse."""
+        return None
+
+
+COMPRESSION, FEED = PlainPart("model.compression"), PlainPart("data.feed")
+WEIGHTS, BUILT_IN_MODEL = PlainPart("weights of ids"), PlainPart("model.name of torchrec.models")
+CPU, GPU = PlainPart("a CPU"), PlainPart("a GPU")
+FP32_PRODUCTS = PlainPart("model.precision: fp32")
+BACKGROUND = PlainPart("checkpoint.background")
+
+
+@dataclass(frozen=True)
+class Deduplicated:
+    """Features whose distinct bags alone are looked up."""
+
+    label: str = "data.deduplicate"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Tables that are stored smaller."""
+        if other is COMPRESSION:
+            return "data.deduplicate and model.compression do not go together yet; drop one of them"
+        return None
+
+
+@dataclass(frozen=True)
+class OwnTables:
+    """Pooled tables that a class of the user's builds."""
+
+    label: str = "model.table_module"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What would build them too."""
+        if other is COMPRESSION or isinstance(other, Deduplicated):
+            return f"model.table_module builds the tables, which {other.label} would too; drop one of them"
+        return None
+
+
+@dataclass(frozen=True)
+class OwnSource:
+    """Batches of a class of the user's."""
+
+    label: str = "data.train: {source: ...}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What formats alone have."""
+        if other is FEED or isinstance(other, Deduplicated):
+            return "data.feed and data.deduplicate go with formats, and data.train names a source; drop them"
+        return None
+
+
+@dataclass(frozen=True)
+class PlannedTables:
+    """Tables where the plan puts them, on a kind of device."""
+
+    plan: Plan
+    device: str
+
+    @property
+    def label(self) -> str:
+        """Which sharding types the plan has."""
+        return f"plan: {', '.join(sorted({each.sharding_type for each in self.plan.placements}))}"
+
+    def refuses(self, _: Any, /) -> str | None:
+        """Others say which plans they refuse."""
+        return None
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A table that is not pooled, and the name of its model."""
+
+    table: str
+    model: str
+    label: str = "pooling: none"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Models that pool, tables that are stored or looked up in another way, weights, and copies on a CPU."""
+        if other is BUILT_IN_MODEL:
+            return f"{self.model} pools all its tables, and '{self.table}' has pooling none; name a model of yours"
+        if other is COMPRESSION or isinstance(other, Deduplicated):
+            return f"table '{self.table}' has pooling none, which {other.label} does not have yet; drop one of them"
+        if other is WEIGHTS:
+            return f"table '{self.table}' has pooling none, and the data's ids have weights; leave one of them out"
+        return _pooled_copy(other) if isinstance(other, PlannedTables) and other.device == "cpu" else None
+
+
+@dataclass(frozen=True)
+class TableOptimizer:
+    """The optimizer of embedding tables."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        return f"optimizers.sparse.name: {self.name}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """A CPU that FBGEMM does not have it for, and copied tables where it is fused only."""
+        if other is CPU and self.name not in CPU_OPTIMIZERS:
+            return (
+                f"optimizers.sparse.name is {self.name}, which FBGEMM has on GPUs alone; on CPU use "
+                f"{', '.join(CPU_OPTIMIZERS)}"
+            )
+        if isinstance(other, PlannedTables) and not OPTIMIZERS[self.name].copies:
+            copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
+            return _fused_only(self.name, min(copied)) if copied else None
+        return None
+
+
+@dataclass(frozen=True)
+class NarrowLayers:
+    """Dense layers whose weights are bf16, by the optimizer that keeps the rest of them."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        return f"optimizers.dense.name: {self.name}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Products in fp32, which bf16 weights do not go into, and gradients whose largest cross in fp32."""
+        if other is FP32_PRODUCTS:
+            return f"optimizers.dense.name {self.name} makes dense layers bf16; write model.precision: bf16 beside it"
+        if isinstance(other, Messages) and getattr(collectives_of(other.comms), "dense", None) is not None:
+            return (
+                f"comms.dense sends gradients of fp32, and optimizers.dense.name {self.name} makes them bf16; drop one "
+                "of them"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The form in which embeddings and gradients cross ranks."""
+
+    comms: Any
+
+    @property
+    def label(self) -> str:
+        """Its key and value, or its name where it is a component."""
+        name = parsed(self.comms, "comms")[0] if names_component(self.comms) else self.comms.forward
+        return f"comms: {name}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Plans that its collectives refuse; features whose rows differ in number where their largest columns cross."""
+        made: Any = collectives_of(self.comms)
+        if isinstance(other, Deduplicated) and getattr(made, "pooled", None) is not None:
+            return (
+                "comms.pooled sends as many columns of each sample, and data.deduplicate looks up other numbers of "
+                "rows on each rank; drop one of them"
+            )
+        return made.refuses(other.plan) if isinstance(other, PlannedTables) else None
+
+
+@dataclass(frozen=True)
+class AheadOfBatches:
+    """A pipeline under which ids cross ranks ahead of their batch."""
+
+    label: str = "pipeline: sparse_dist"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Features whose bags are made equal in number when they are looked up."""
+        if isinstance(other, Deduplicated):
+            return f"pipeline is sparse_dist, which this model cannot have: {AHEAD}; write pipeline: base"
+        return None
+
+
+def _pooled_copy(placed: PlannedTables) -> str | None:
+    """A sequence table that is copied to every rank on CPU: FBGEMM pools its rows there."""
+    sequences = {table.name for table in placed.plan.workload.tables if not table.pooled}
+    found = (each for each in placed.plan.placements if each.table in sequences)
+    return next((_pools(each) for each in found if each.sharding_type not in SEQUENCES_ON_CPU), None)
+
+
+def _pools(placement: Placement) -> str:
+    return (
+        f"table '{placement.table}' has pooling none and is {placement.sharding_type} in the plan, and "
+        f"FBGEMM pools such a copy on CPU; use a plan of {', '.join(SEQUENCES_ON_CPU)} for it"
+    )
+
+
+def _fused_only(name: str, table: str) -> str:
+    return (
+        f"{name} is fused only, and the plan copies table {table} to every rank; "
+        f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel"
+    )

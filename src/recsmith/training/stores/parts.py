@@ -1,0 +1,125 @@
+"""What parts of a run refuse that say how rows are kept: data types of tables, and stores; without torch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from recsmith._components import parsed
+from recsmith.training.run import Run
+from recsmith.training.run_parts import (
+    BACKGROUND,
+    COPIED,
+    CPU,
+    GPU,
+    Deduplicated,
+    Part,
+    PlannedTables,
+    Sequences,
+    TableOptimizer,
+)
+from recsmith.workloads.optimizers import SPLIT_OPTIMIZERS
+
+
+@dataclass(frozen=True)
+class NarrowTables:
+    """Tables whose weights are narrower than fp32: the name of the first, and its data type."""
+
+    table: str
+    data_type: str = "bf16"
+
+    @property
+    def label(self) -> str:
+        """Its key and value."""
+        return f"data_type: {self.data_type}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """bf16 on a CPU, where FBGEMM does not look such rows up."""
+        if other is CPU and self.data_type == "bf16":
+            return (
+                f"table '{self.table}' has data_type bf16, which FBGEMM has on GPUs alone; on CPU leave it out and "
+                "write rows: split, whose lookups read bf16, or use fp16"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class SplitHalves:
+    """Tables whose weights lie in two halves of 16 bits."""
+
+    label: str = "rows: split"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Optimizers and tables that are not looked up and updated in halves, and what keeps no fp32 weights."""
+        if isinstance(other, TableOptimizer) and other.name not in SPLIT_OPTIMIZERS:
+            return f"rows: split has no form of {other.name}; use {' or '.join(SPLIT_OPTIMIZERS)}, or leave rows out"
+        if isinstance(other, NarrowTables):
+            return (
+                f"rows: split keeps weights in fp32, and table '{other.table}' has data_type {other.data_type}; leave "
+                "its data_type out, and lookups read bf16"
+            )
+        if isinstance(other, Sequences):
+            return f"table '{other.table}' has pooling none, which rows: split does not have yet; leave rows out"
+        if isinstance(other, Deduplicated):
+            return "rows: split does not take deduplicated features yet; drop data.deduplicate, or leave rows out"
+        if other is GPU:
+            return "rows: split is for CPUs; on GPUs leave rows out and give tables data_type bf16"
+        if isinstance(other, PlannedTables):
+            copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
+            return _whole_copy(min(copied)) if copied else None
+        return None
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """Tables that the plan keeps on disk, by the name of the first, or none; and a run's rows."""
+
+    table: str | None
+    rows: Any
+
+    @property
+    def label(self) -> str:
+        """The kernel, where a table has it."""
+        return "plan: key_value" if self.table is not None else "plan: fused"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """A CPU, where nobody is told in which folder the tables are, or a folder is given and no table goes there."""
+        name, settings = parsed(self.rows, "rows")
+        if other is not CPU or (name == "tiered" and "cache" in settings):
+            return None
+        if self.table is not None and name != "tiered":
+            return (
+                f"table '{self.table}' is on disk in the plan (key_value), and rows is {name}; write rows: {{name: "
+                "tiered, folder: FOLDER}"
+            )
+        if self.table is None and name == "tiered":
+            return (
+                "rows is tiered, and the plan keeps no table on disk (key_value); give rows.cache a share, and all "
+                "pooled tables are, or plan with --kernels fused,dense,key_value"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class TablesInFile:
+    """Tables that are kept in a file."""
+
+    label: str = "rows: tiered"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Copies of whole tables in memory."""
+        if other is BACKGROUND:
+            return "checkpoint.background copies whole tables to memory, which rows: tiered keeps out of it; drop it"
+        return None
+
+
+def row_parts(run: Run) -> list[Part]:
+    """Who holds the rows of a run, where that refuses anything."""
+    known: dict[str, Part] = {"tiered": TablesInFile(), "split": SplitHalves()}
+    name = parsed(run.rows, "rows")[0]
+    return [known[name]] if name in known else []
+
+
+def _whole_copy(table: str) -> str:
+    return (
+        f"rows: split has no copies, and the plan copies table {table} to every rank; use a plan without "
+        "data_parallel, or leave rows out"
+    )
