@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.cases import medium_case, random_placements, seeded
+from support.cases import cluster, medium_case, random_placements, seeded, workload
+from support.cases import table as a_table
 from support.exactness import cpu_cluster, every_type
 
 from recsmith.errors import PlanMismatch
-from recsmith.plans import Placement, Plan, check_placements, sorted_by_name
+from recsmith.plans import Cache, Placement, Plan, check_placements, sorted_by_name
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 PLANS, MANY_PLANS = 60, 1000
@@ -53,6 +54,21 @@ def test_random_plans_survive_the_way_to_torchrec_and_back(plans: int) -> None:
         made += 1
         sharding_plan = to_sharding_plan(plan, _model(plan), device="cpu")
         assert from_sharding_plan(sharding_plan, plan.workload, plan.cluster) == plan.placements
+
+
+@pytest.mark.parametrize("kernel", ["fused_uvm_caching", "key_value"])
+def test_the_share_of_a_cache_survives(kernel: str) -> None:
+    from recsmith.jobs.workload_model import with_model_collections
+    from recsmith.torchrec import from_sharding_plan, to_sharding_plan
+
+    made = workload(a_table("a", 1000, 8))
+    placed = Placement(
+        table="a", sharding_type="row_wise", compute_kernel=kernel, ranks=(0, 1), cache=Cache(load_factor=0.3)
+    )
+    blank = every_type(cpu_cluster(1, 1))
+    plan = with_model_collections(replace(blank, workload=made, cluster=cluster(2), placements=(placed,)))
+    sharding_plan = to_sharding_plan(plan, _model(plan), device="cpu")
+    assert from_sharding_plan(sharding_plan, plan.workload, plan.cluster) == plan.placements
 
 
 def test_every_shard_stands_where_the_plan_says() -> None:

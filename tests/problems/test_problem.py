@@ -26,7 +26,7 @@ from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, TYPE_NAMES, UVM_CACH
 
 CASES = [medium_case(seeded(seed)) for seed in range(60)]
 SOME = workload(table("a", 100, 16), table("b", 50, 8, pooling="none"), table("c", 10, 4))
-JOB = cluster(4, 2, ddr_bytes_per_host=2**40)
+JOB = cluster(4, 2, ddr_bytes_per_host=2**40, ssd_bytes_per_host=2**40)
 GROUP = sharding_group(JOB, 4)
 
 
@@ -351,6 +351,7 @@ def test_keep_exact_leaves_no_column_split_under_row_wise_optimizers() -> None:
     [
         ({"optimizer": "adam"}, {}, "optimizer adam in a 2D job: .* take sgd, adagrad, rowwise_adagrad"),
         ({}, {"kernels": ("fused", "fused_uvm_caching")}, "kernel fused_uvm_caching in a 2D job: .* replicas drift"),
+        ({}, {"kernels": ("fused", "key_value")}, "kernel key_value in a 2D job: .* none on disk, so replicas drift"),
         ({"data_type": "int8"}, {}, "table 'a' is int8 in a 2D job"),
     ],
 )

@@ -11,7 +11,9 @@ from recsmith.clusters import Cluster, Disk, load_cluster
 from recsmith.errors import UsageError
 from recsmith.problems import Constraints, Space, build_problem
 from recsmith.sharding import KERNEL_NAMES
+from recsmith.sharding.memory import Pieces, real_bytes
 from recsmith.sharding.on_disk import disk_seconds, stays_in_memory
+from recsmith.training.stores.cache import RowCache
 from recsmith.workloads import AccessProfile
 
 SPACE = Space(kernels=("fused", "dense", "key_value"))
@@ -66,9 +68,27 @@ def test_wrong_figures_of_a_disk_are_named(field: str, value: float) -> None:
 
 
 def test_a_cache_on_cpu_has_room_for_two_batches() -> None:
-    """RecSmith's own cache ends a job whose batches do not fit, so no plan has one."""
+    """RecSmith's own cache ends a job whose batches do not fit, so no plan has one; a plan that does is priced."""
     even = table("a", 1000, 8, 4.0, access=AccessProfile(zipf=0.0))
     on_cpu = replace(load_cluster("cpu:1"), ssd_bytes_per_host=2**40, disk=DISK)
-    space = replace(SPACE, cache_factors=(0.02, 0.05, 0.1, 0.5))
-    problem = build_problem(workload(even), on_cpu, space, needless=True)  # 8 samples of 4 ids: 31.5 different rows
-    assert set(problem.modes.load_factor.tolist()) == {0.0, 0.1, 0.5}
+    space = replace(SPACE, cache_factors=(0.02, 0.05, 0.1, 0.5))  # 8 samples of 4 ids: 31.5 different rows
+    found = [build_problem(workload(even), on_cpu, space, needless=priced).modes for priced in (False, True)]
+    assert set(found[0].load_factor.tolist()) == {0.0, 0.1, 0.5}
+    assert set(found[1].load_factor.tolist()) == {0.0, *space.cache_factors}
+    small = replace(space, kernels=("key_value",), cache_factors=(0.02, 0.05))
+    with pytest.raises(UsageError, match=r"no cache factor of \(0.02, 0.05\) has room for the rows of two batches"):
+        build_problem(workload(even), on_cpu, small)
+
+
+@pytest.mark.parametrize(("rows", "factor"), [(1000, 0.1), (101, 0.5), (7, 0.01)])
+def test_a_cache_on_cpu_weighs_what_it_allocates(rows: int, factor: float) -> None:
+    sizes = {"rows": rows, "width": 8, "table_rows": rows, "table_dim": 8, "element_bytes": 4, "ids": 0.0, "bags": 0.0,
+             "outputs": 0.0, "weighted": False, "int8": False, "data_parallel": False, "cache_load_factor": factor,
+             "kernel": KERNEL_NAMES.index("key_value")}  # fmt: skip
+    pieces = Pieces(**{name: np.array([value]) for name, value in sizes.items()}, on_cpu=True)  # type: ignore[arg-type]
+    slots = max(1, round(rows * factor))
+    cache = RowCache("a", rows, slots)
+    told = sum(array.nbytes for array in (cache.slot_of, cache.row_of, cache.used, cache.changed, cache.free))
+    bytes_ = real_bytes(pieces, "rowwise_adagrad", "none")
+    assert bytes_.device.tolist() == [told + slots * (8 * 4 + 4)]  # rows with their state
+    assert bytes_.host.tolist() == [rows * (8 * 4 + 4)]

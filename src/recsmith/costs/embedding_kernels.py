@@ -24,7 +24,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
-from recsmith.sharding import CACHED_KERNELS, DATA_PARALLEL, KERNEL_NAMES, KEY_VALUE, SPLIT_ROWS, UVM, UVM_CACHING
+from recsmith.sharding import CACHED, DATA_PARALLEL, KEY_VALUE, SPLIT_ROWS, UVM, UVM_CACHING
 from recsmith.sharding.memory import CACHE_SET, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
 from recsmith.sharding.on_disk import disk_seconds
 from recsmith.workloads.optimizers import OPTIMIZERS
@@ -48,7 +48,6 @@ CACHE_MANAGEMENT_S = 1.1e-9  # per id of a cached table, beside the bytes that a
 CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
 
 _UVM, _UVM_CACHING = UVM.number, UVM_CACHING.number
-_CACHED = [KERNEL_NAMES.index(name) for name in CACHED_KERNELS]
 
 
 class Work(NamedTuple):
@@ -108,7 +107,7 @@ class EmbeddingKernels:
         reuse = Reuse.of(problem.tables)
         blocks = np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
         lookups = modes.ids * blocks
-        fetched, cached = np.zeros(len(blocks)), np.flatnonzero(np.isin(modes.kernel, _CACHED))
+        fetched, cached = np.zeros(len(blocks)), np.flatnonzero(np.isin(modes.kernel, CACHED))
         held = modes.load_factor * problem.demand.rows[modes.table]
         fetched[cached] = reuse.missed_rows(modes.table[cached], lookups[cached], held[cached])
         return cls(problem, reuse, blocks, reuse.unique_rows(modes.table, lookups) / blocks, fetched / blocks)

@@ -1,6 +1,6 @@
 """How fast a folder's disk reads: rows at random and whole files, with the operating system's page cache bypassed.
 
-A scratch file without a name is written once, and read with O_DIRECT by as many threads as `rows: tiered` reads with.
+A scratch file is written once, and read with O_DIRECT by as many threads as `rows: tiered` reads with.
 """
 
 import mmap

@@ -11,13 +11,12 @@ from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.problems.constraints import Constraints
 from recsmith.problems.modes import Demand, Modes
-from recsmith.sharding import CACHED_KERNELS, DATA_PARALLEL, FUSED, KERNEL_NAMES, SHARDING_TYPES, SPLIT_ROWS, WIDTH_STEP
+from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, SHARDING_TYPES, SPLIT_ROWS, WIDTH_STEP
 from recsmith.sharding.memory import ACCOUNTINGS, Bytes, Pieces, device_parts
 from recsmith.workloads import Table, Workload
 
 ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding moves an accounting off a straight line over widths
 
-_CACHED = [KERNEL_NAMES.index(name) for name in CACHED_KERNELS]
 BAG_BYTES = 16  # a length and an offset of each bag, int64 each
 OUTPUT_BYTES = 4  # embeddings arrive as fp32
 
@@ -85,7 +84,7 @@ class MemoryModel:
         sizes = [end.device for width in (np.full_like(dim, WIDTH_STEP), dim) for end in self.bytes_of(modes, width)]
         needless = np.zeros(len(modes), dtype=bool)
         for better in (self._whole(), self._larger()):
-            found = np.flatnonzero((better >= 0) & np.isin(self.modes.kernel, _CACHED))
+            found = np.flatnonzero((better >= 0) & np.isin(self.modes.kernel, CACHED))
             heavy = [size[found] >= size[better[found]] + ROUNDED[self.accounting] for size in sizes]
             needless[found] |= np.logical_and.reduce(heavy)
         return needless

@@ -182,7 +182,10 @@ def _why_not(kind: ShardingType, table: Table, cluster: Cluster, space: Space, r
     if not kernels & set(kind.kernels):
         return f"{kind.name} runs {', '.join(kind.kernels)}"
     if kernels & set(kind.kernels) == {KEY_VALUE.name}:
-        return stays_in_memory(table, cluster) or ""
+        if (refusal := stays_in_memory(table, cluster)) is not None:
+            return refusal
+        if cluster.device.kind == "cpu":
+            return f"no cache factor of {space.cache_factors} has room for the rows of two batches"
     limit = f" and min_width {rule.min_width}" if rule and rule.min_width else ""
     widest = widest_piece(table, cluster)
     pieces = f" into pieces of at most {widest:,}" if widest < table.embedding_dim else ""

@@ -26,7 +26,7 @@ from recsmith.problems.modes import Demand, Modes, Rules, build_modes, holds_two
 from recsmith.problems.options import Options, PieceTable, build_options
 from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space
 from recsmith.problems.table_limits import NO_LIMITS, TableLimits
-from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, UVM_CACHING, widest_piece
+from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, widest_piece
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.sharding.on_disk import check_disk
 from recsmith.workloads import AccessProfile, Table, Workload
@@ -125,7 +125,7 @@ def build_problem(
 ) -> Problem:
     """The problem of placing a workload on a cluster. Cost: linear in tables times splits; 0.2 s for 2,000 x 128.
 
-    needless: also with caches that save no memory, so that every plan of the space can be priced.
+    needless: also with caches that save no memory or are too small, so that every plan of the space can be priced.
 
     Raises:
         UsageError: a table has no legal placement at all, or none beside others; a rule or kernel does not fit; or
@@ -144,10 +144,8 @@ def build_problem(
     _check_sizes(tables, demand, cluster)
     modes = build_modes(tables, demand, cluster, space, rules)
     if space.has_caches and not needless:
-        caches = MemoryModel.of(workload, cluster, constraints, demand, modes).needless_caches()
-        modes = kept_modes(modes, ~caches | np.isin(modes.table, limits.pinned))
-    if space.on_disk and cluster.device.kind == "cpu":
-        modes = kept_modes(modes, holds_two_batches(tables, modes))
+        memory = MemoryModel.of(workload, cluster, constraints, demand, modes)
+        modes = kept_modes(modes, _useful_caches(tables, memory, cluster) | np.isin(modes.table, limits.pinned))
     if limits is not NO_LIMITS:
         modes = kept_modes(modes, limits.modes(modes.table, modes.coverage))
     _check_choice(np.bincount(modes.table, minlength=len(tables)), tables, cluster, space, rules, limits)
@@ -169,6 +167,12 @@ def build_problem(
     beside = beside_partners(legality, cluster, modes, pieces, options, alone)
     options = replace(options, barred=options.barred | beside)
     return replace(shell, pieces=pieces, options=options)
+
+
+def _useful_caches(tables: tuple[Table, ...], memory: MemoryModel, cluster: Cluster) -> Bools:
+    """Modes (M,) without a cache, or with one that saves memory and, of RecSmith's own on CPU, has room for batches."""
+    useful = ~memory.needless_caches()
+    return useful & holds_two_batches(tables, memory.modes) if cluster.device.kind == "cpu" else useful
 
 
 def _check_choice(
@@ -257,10 +261,11 @@ def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None
             f"optimizer {workload.optimizer} in a 2D job: TorchRec's DMPCollection synchronises no state but Adagrad's"
             f"; take {', '.join(SYNCED_OPTIMIZERS)}, or one sharding group"
         )
-    if UVM_CACHING.name in space.kernels:
+    if space.has_caches:
+        cached = next(name for name in CACHED_KERNELS if name in space.kernels)
         raise UsageError(
-            f"kernel {UVM_CACHING.name} in a 2D job: TorchRec's DMPCollection averages the rows in host memory and not "
-            "those in the caches, so replicas drift apart; leave the kernel out, or plan for one sharding group"
+            f"kernel {cached} in a 2D job: TorchRec's DMPCollection averages no rows in caches and none on disk, so "
+            "replicas drift apart; leave the kernel out, or plan for one sharding group"
         )
     int8 = next((table.name for table in workload.tables if table.data_type == "int8"), None)
     if int8 is not None:

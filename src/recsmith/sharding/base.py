@@ -57,6 +57,7 @@ KERNEL_NAMES: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS)
 HOST_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.in_host_memory)
 DEVICE_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if not kernel.beneath)
 CACHED_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.cached)
+CACHED = [kernel.number for kernel in KERNELS if kernel.cached]  # by which arrays refer to them
 
 
 class Span(IntEnum):

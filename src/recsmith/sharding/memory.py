@@ -21,9 +21,10 @@ CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the
 CACHE_SET = 32  # rows that FBGEMM's caches grow by (DEFAULT_ASSOC of split_table_batched_embeddings_ops_training.py)
 CACHE_PER_SLOT = 16  # bytes: which row a slot holds (lxu_cache_state) and when it was read last (lxu_state)
 CACHE_PER_ROW = 4  # bytes of any row, cached or not: its table (cache_index_table_map)
-OWN_PER_SLOT = 25  # bytes: which row a slot holds and when it was used (8 each), whether it changed (1), free slots (8)
-OWN_PER_ROW = 4  # bytes: the slot of any row, cached or not
 CACHE_PER_ID = 4  # bytes: where the row of an id is in the cache (lxu_cache_locations)
+# Of RecSmith's own caches on CPU (training/stores/cache.py), in bytes:
+OWN_PER_SLOT = 25  # which row a slot holds and when it was used (8 each), whether it changed (1), free slots (8)
+OWN_PER_ROW = 4  # the slot of any row, cached or not
 ID_BYTES = 8  # ids and offsets are int64 inside FBGEMM
 STATE_BYTES = 4  # optimizer state is fp32
 OUTPUT_BYTES = 4  # FBGEMM returns fp32
