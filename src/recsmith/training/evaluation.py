@@ -35,10 +35,13 @@ def evaluate(
         raise UsageError(f"'{output}' holds no trained model; give the output folder of a run that is complete")
     run = load_run(output / "run.json")
     card = read_card(model)
+    rows, settings = parsed(run.rows, "rows")
+    on_disk = rows == "tiered" and "cache" not in settings  # by the run's own plan, which says which tables
     run = replace(
-        run, plan="auto", output=str(output), model=card.model, comms=run.comms if card.columns is None else RunComms(),
+        run, plan=str(output / "plan.json") if on_disk else "auto", output=str(output), model=card.model,
+        comms=run.comms if card.columns is None else RunComms(),
         data=replace(run.data, test=data or run.data.test, deduplicate="off"),
-        rows="device" if parsed(run.rows, "rows")[0] == "split" else run.rows,  # what is exported is fp32
+        rows="device" if rows == "split" else run.rows,  # what is exported is fp32
         optimizers=replace(run.optimizers, dense=DenseOptimizer()),
     )  # fmt: skip
     if run.data.test is None:

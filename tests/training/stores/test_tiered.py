@@ -165,15 +165,17 @@ def planned(folder: Path, ranks: int) -> str:
 
 @pytest.mark.usefixtures("torchrec")
 def test_a_plan_says_which_tables_are_on_disk(tmp_path: Path) -> None:
-    from recsmith.training import train
+    from recsmith.training import evaluate, train
 
     plain = a_run(tmp_path / "plain", ranks=2)
     rows = {"name": "tiered", "folder": str(tmp_path / "rows")}
     tiered = a_run(tmp_path / "own", ranks=2, rows=rows, pipeline="prefetch_sparse_dist")
     tiered = replace(tiered, plan=planned(tmp_path, 2))
     train(plain)
-    train(tiered)
+    data = {**tiered.data.train, "first_sample": 64 * 12, "num_samples": 128}
+    result = train(replace(tiered, data=replace(tiered.data, test=data)))
     expected, found = weights(plain), weights(tiered)
     for name in ROWS:
         assert np.isfinite(expected[name]).all()
         assert (expected[name] == found[name]).all(), name
+    assert evaluate(tiered.output).logloss == pytest.approx(result["test"]["logloss"], rel=1e-6)
