@@ -1,6 +1,6 @@
 """What `watch: auto` costs a job, and what planning anew brings back after its hot tables changed.
 
-python benchmarks/watching_costs.py speed --pairs 6 -o measured     # with and without it, pair by pair
+python benchmarks/watching_costs.py speed --jobs 2 -o measured      # with and without it, in turn within a job
 python benchmarks/watching_costs.py replan -o measured              # balance before, after a change, and planned anew
 
 Seconds of CPU are those of the thread that trains, in which the watch works, too; reading ahead is another thread's.
@@ -12,7 +12,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from watching_jobs import on_the_path, run_of, seconds, told
+from watching_jobs import on_the_path, run_of, seconds, stretches, told
 
 import recsmith
 from recsmith.planning.simulate import price
@@ -21,42 +21,54 @@ from recsmith.streaming import live_workload
 from recsmith.training import Checkpointing, RunMetrics, RunModel, train
 from recsmith.training.watchers.sketch_files import read_sketches
 
-FIRST, LAST = 64, 192  # steps that are timed
+FIRST, LAST, BLOCK = 64, 1088, 32  # steps that are timed, and of a stretch with or without the watch
 CHANGE, STEPS, BATCH = 384, 720, 1024  # of the job that plans anew: step after which lengths rotate, steps, samples
 LENGTHS = (240, 80, 80, 80, 4, 4, 4, 4)  # ids a sample of its features, which move on by one feature then
 BEFORE, AFTER = [150, 350], [520, 700]  # steps that are measured
 
 
-def speed(folder: Path, pairs: int) -> None:
-    """Seconds of steps with watch: auto over those without, pair by pair."""
+def speed(folder: Path, jobs: int) -> None:
+    """Seconds of steps with watch: auto over those without: stretches of one job that follow each other."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = list[dict[str, float]]()
-    for pair in range(pairs):
-        file = folder / f"speed-{pair}.json"
+    more: dict[str, list[float]] = {part: [] for part in ("cpu_s", "clock_s", "look_s")}
+    for job in range(jobs):
+        file = folder / f"speed-{job}.json"
         if not file.exists():
-            order = ("auto", "none") if pair % 2 else ("none", "auto")
-            file.write_text(json.dumps({watch: _seconds(watch, pair) for watch in order}))
-        raw = json.loads(file.read_text())
-        rows.append({part: raw["auto"][part] / raw["none"][part] for part in ("cpu_s", "clock_s")})
-        step = raw["none"]["cpu_s"] * 1e3
-        print(f"pair {pair}: a step without takes {step:.1f} ms of CPU; with it, {rows[-1]['cpu_s'] - 1:+.2%} of CPU "
-              f"and {rows[-1]['clock_s'] - 1:+.2%} by the clock", flush=True)  # fmt: skip
-    for part, name in (("cpu_s", "CPU"), ("clock_s", "the clock")):
-        more = [row[part] - 1 for row in rows]
-        print(f"{name}: median {statistics.median(more):+.2%} ({min(more):+.2%} to {max(more):+.2%})")
+            file.write_text(json.dumps(_stretches(job)))
+        found = json.loads(file.read_text())
+        pairs = list(zip(found[::2], found[1::2], strict=False))
+        for pair in pairs:
+            with_, without = sorted(pair, key=lambda each: not each["watched"])
+            for part in ("cpu_s", "clock_s"):
+                more[part].append(with_[part] / without[part] - 1)
+            more["look_s"].append(with_["look_s"] / without["cpu_s"])
+        step = statistics.median(each["cpu_s"] for each in found if not each["watched"])
+        print(f"job {job}: a step without takes {step * 1e3:.1f} ms of CPU", flush=True)
+    for part, name in (("look_s", "CPU of the looks themselves"), ("cpu_s", "CPU"), ("clock_s", "the clock")):
+        low, middle, high = median_interval(more[part])
+        print(f"{name}: median {middle:+.2%}, 95 % interval {low:+.2%} to {high:+.2%}, {len(more[part])} pairs")
 
 
-def _seconds(watch: str, seed: int) -> dict[str, float]:
+def median_interval(values: list[float]) -> tuple[float, float, float]:
+    """(low, median, high): the 95 % interval is of the order statistics, by the binomial law of one half."""
+    ordered = sorted(values)
+    count = len(ordered)
+    reach = round(0.98 * count**0.5)
+    low, high = max(0, count // 2 - reach), min(count - 1, (count - 1) // 2 + reach)
+    return ordered[low], statistics.median(ordered), ordered[high]
+
+
+def _stretches(seed: int) -> list[dict[str, float]]:
     """Of a job of one rank as large as a small DLRM."""
     features = [{"name": f"f{i}", "num_embeddings": 100_000} for i in range(26)]
     spec = {"num_samples": 2048 * (LAST + 10), "features": features, "dense": 13, "seed": seed}
     model = RunModel(embedding_dim=32, bottom=(256, 128), top=(512, 256))
-    timer = {"name": "watching_jobs:Seconds", "ranges": {"all": [FIRST, LAST]}}
+    timer = {"name": "watching_jobs:Alternates", "block": BLOCK, "first": FIRST, "last": LAST}
     with tempfile.TemporaryDirectory() as place:
         output = Path(place) / "run"
-        train(run_of(output, seed, LAST, ranks=1, spec=spec, batch=2048, watch=watch, model=model, watchers=(timer,),
+        train(run_of(output, seed, LAST, ranks=1, spec=spec, batch=2048, watch="auto", model=model, watchers=(timer,),
                      metrics=RunMetrics(every=64)))  # fmt: skip
-        return seconds(output)[0]["all"]
+        return stretches(output)
 
 
 def replan(folder: Path) -> None:
@@ -112,11 +124,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("speed", "replan"))
     parser.add_argument("-o", "--output", type=Path, default=Path("measured"))
-    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     on_the_path()
     if given.part == "speed":
-        speed(given.output, given.pairs)
+        speed(given.output, given.jobs)
     else:
         replan(given.output)
 

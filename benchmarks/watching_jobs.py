@@ -17,6 +17,8 @@ import torch.distributed as dist
 from recsmith.data import Batch, Dataset, Position, open_dataset, spec_from_raw
 from recsmith.files import decode, encode
 from recsmith.training import Run, RunData, RunModel
+from recsmith.training.watchers.anomalies import AnomalyWatcher
+from recsmith.training.watchers.looking import DenseTimer
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
 BATCH = 512  # of all ranks
@@ -121,6 +123,57 @@ class Seconds(Watcher):
                 (seen.job.output / f"seconds-{dist.get_rank()}.json").write_text(json.dumps(self.found))
 
 
+class Alternates(Watcher):
+    """Lets the watch rest in every second stretch of steps, and writes the seconds of a step with and without it.
+
+    block: steps of a stretch, a multiple of those between two looks. first, last: steps that are timed.
+    """
+
+    def __init__(self, *, block: int = 32, first: int = 64, last: int = 1088) -> None:
+        self.block, self.first, self.last, self.look_s = block, first, last, 0.0
+        self.begun, self.found = (0.0, 0.0), list[dict[str, Any]]()
+        watched, here = AnomalyWatcher.look, self
+        self.timers = list[tuple[Any, Any, Any]]()  # hooks of each module, and the watch's among them
+
+        def look(self: AnomalyWatcher, seen: Seen) -> Wish | None:
+            begun = time.thread_time()
+            wish = watched(self, seen) if here._awake(seen.step) else None
+            here.look_s += time.thread_time() - begun
+            return wish
+
+        AnomalyWatcher.look = look
+
+    def _awake(self, step: int) -> bool:
+        return step <= self.first or (step - 1) // self.block % 2 == 0
+
+    def look(self, seen: Seen) -> Wish | None:
+        """At the end of a stretch write what it took, and begin the next."""
+        if seen.step % self.block or not self.first <= seen.step <= self.last:
+            return
+        now = time.thread_time(), time.perf_counter()
+        if seen.step > self.first:
+            cpu_s, clock_s = ((end - begin) / self.block for begin, end in zip(self.begun, now, strict=True))
+            self.found.append({"watched": self._awake(seen.step), "cpu_s": cpu_s, "clock_s": clock_s,
+                               "look_s": self.look_s / self.block})  # fmt: skip
+        self._hooks(seen, awake=self._awake(seen.step + 1))
+        self.look_s, self.begun = 0.0, (time.thread_time(), time.perf_counter())
+        if seen.step == self.last:
+            (seen.job.output / f"stretches-{dist.get_rank()}.json").write_text(json.dumps(self.found))
+
+    def _hooks(self, seen: Seen, *, awake: bool) -> None:
+        """Take the watch's timers off the dense layers, or put them back."""
+        for module in seen.job.sharded.model.modules():
+            for hooks in (module._forward_pre_hooks, module._forward_hooks):
+                for number, hook in list(hooks.items()):
+                    if isinstance(getattr(hook, "__self__", None), DenseTimer):
+                        self.timers.append((hooks, number, hook))
+                        del hooks[number]
+        for hooks, number, hook in self.timers if awake else ():
+            hooks[number] = hook
+        if awake:
+            self.timers = []
+
+
 def generator(seed: int, *, samples: int, features: int = 6, rows: int = 2000, **more: Any) -> Mapping[str, Any]:
     """A spec of small tables."""
     named = [{"name": f"f{i}", "num_embeddings": rows, "zipf": 1.05} for i in range(features)]
@@ -144,6 +197,11 @@ def run_of(output: Path, seed: int, steps: int, *, ranks: int, faults: Any = Non
 def seconds(folder: Path) -> list[dict[str, dict[str, float]]]:
     """What `Seconds` wrote of each rank."""
     return [json.loads(file.read_text()) for file in sorted(folder.glob("seconds-*.json"))]
+
+
+def stretches(folder: Path) -> list[dict[str, Any]]:
+    """What `Alternates` wrote of rank 0."""
+    return json.loads((folder / "stretches-0.json").read_text())
 
 
 def told(folder: Path, event: str = "alarm") -> list[dict[str, Any]]:

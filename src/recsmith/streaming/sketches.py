@@ -63,10 +63,11 @@ class IdSketch:
         self.sketched += len(values)
         self._lengths.update(np.ascontiguousarray(lengths, np.int32))
         ids, times = np.unique(values, return_counts=True)
+        distinct, frequent, counts = self._distinct.update, self._frequent.update, self._counts.update
         for value, weight in zip(ids.tolist(), times.tolist(), strict=True):
-            self._distinct.update(value)
-            self._frequent.update(value, weight)
-            self._counts.update(value, weight)
+            distinct(value)
+            frequent(value, weight)
+            counts(value, weight)
 
     def merge(self, other: "IdSketch") -> None:
         """Add what another one has seen."""

@@ -147,6 +147,19 @@ class TestAnomalies(WatcherContract):
         self.make(tmp_path).look(contract.seen(2, tmp_path))
         assert self.said == ["watch: nothing can be told of 16 steps, for what is usual is known after 16; watch: none"]
 
+    def test_a_job_shorter_than_a_file_of_sketches_writes_one_at_its_end(self, tmp_path: Path) -> None:
+        for error, last, kept in ((None, 2, 2), (RuntimeError("stopped"), 2, None), (None, 6, 4)):
+            folder = tmp_path / f"{last}-{kept}"
+            watcher = self.make(folder)
+            for step in range(1, last + 1):
+                watcher.look(contract.seen(step, folder))
+            watcher.close(error)
+            if kept is None:
+                with pytest.raises(UsageError, match="has no sketches"):
+                    read_sketches(folder)
+            else:
+                assert read_sketches(folder)[0] == kept  # of 6 steps, the whole period of 4
+
 
 def with_a_job(seen: Any, said: list[str]) -> Any:
     """`seen`, with one job that lasts."""

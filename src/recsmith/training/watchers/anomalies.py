@@ -169,6 +169,11 @@ class AnomalyWatcher(Watcher):
         if self.sketches is not None and seen.step % _rounded(self.settings.sketch_every, self.settings.every) == 0:
             self.sketches.write(seen.step)
 
+    def close(self, error: BaseException | None) -> None:
+        """Write the sketches of a job that was shorter than their period."""
+        if error is None and self.signals is not None and self.sketches is not None:
+            self.sketches.finish(self._step)
+
     # --- state ---------------------------------------------------------------------------------------------------
 
     def to_raw(self) -> Raw | None:

@@ -21,6 +21,7 @@ class SketchFiles:
 
     def __init__(self, output: Path, rank: int, features: tuple[str, ...], every: int) -> None:
         self.folder, self.rank, self.features, self.every = output / FOLDER, rank, features, every
+        self._wrote = False
         self._begin()
 
     def _begin(self) -> None:
@@ -43,6 +44,12 @@ class SketchFiles:
         )
         for file in mine[:-KEPT]:
             file.unlink(missing_ok=True)
+        self._wrote = True
+
+    def finish(self, step: int) -> None:
+        """Write what a job shorter than a period has sketched; after whole periods a short one would say less."""
+        if not self._wrote and any(sketch.sketched for sketch in self.sketches.values()):
+            self.write(step)
 
 
 def read_sketches(output: Path, periods: int = 1, before: int = 0) -> tuple[int, dict[str, IdSketch]]:
@@ -72,7 +79,9 @@ def _files(output: Path) -> list[tuple[int, Path]]:
     named = ((NAME.fullmatch(file.name), file) for file in (output / FOLDER).glob("ids-*.json"))
     found = sorted((int(match[1]), file) for match, file in named if match)
     if not found:
-        raise UsageError(f"'{output}' has no sketches; train with `watch: auto`, and wait for watch.sketch_every steps")
+        raise UsageError(
+            f"'{output}' has no sketches; train with `watch: auto`, which writes them in time and at the end"
+        )
     return found
 
 
