@@ -129,6 +129,7 @@ def test_series_are_judged_one_by_one(run: Run, series: Path) -> None:
         (("CSV", "--column", "latencies"), "no column 'latencies'; did you mean 'latency'"),
         (("CSV", "--column", "time"), "line 2: 'time' is 't0', which is no finite number"),
         (("CSV", "--detector", "tial"), "did you mean 'tail'"),
+        (("CSV", "--column", "still", "--detector", "tial"), "did you mean 'tail'"),  # of a constant series, too
         (("CSV", "--threshold", "nan"), "threshold is nan; it must be finite"),
         (("RUN", "--workload", "RUN/plan.json"), "plan.json"),
         (("EMPTY",), "has no log.jsonl; give the output folder of a run, or a CSV file"),

@@ -85,8 +85,9 @@ def _show_run(folder: str, until: int | None, format_: str, *, follow: bool) -> 
 def _show_series(source: str, columns: tuple[str, ...], detector: str, threshold: float | None, format_: str) -> None:
     from recsmith.reports.watch import series_raw, series_report
     from recsmith.streaming.csv_series import read_series
-    from recsmith.streaming.series import find_alarms
+    from recsmith.streaming.series import AlarmingSeries, find_alarms
 
+    AlarmingSeries(detector, threshold=threshold)  # refuses what it does not know, whatever the series are
     found = [
         (each, "constant, so nothing in it is unusual" if each.constant
          else find_alarms(each.values, detector, threshold=threshold, name=f"series '{each.name}'"))
