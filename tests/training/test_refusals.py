@@ -10,7 +10,15 @@ from support.plans import two_tables
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training import DenseOptimizer, Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
-from recsmith.training.refusals import check_together, data_parts, model_parts, pairs_table, placed_parts, refusals
+from recsmith.training.refusals import (
+    check_together,
+    data_parts,
+    layer_parts,
+    model_parts,
+    pairs_table,
+    placed_parts,
+    refusals,
+)
 from recsmith.training.run_parts import (
     BUILT_IN_MODEL,
     COMPRESSION,
@@ -18,9 +26,11 @@ from recsmith.training.run_parts import (
     FEED,
     FP32_PRODUCTS,
     GPU,
+    NO_LAYERS,
     WEIGHTS,
     AheadOfBatches,
     Deduplicated,
+    FactoredLayers,
     Messages,
     NarrowLayers,
     OwnSource,
@@ -51,7 +61,7 @@ PARTS: tuple[Part, ...] = (
     AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"), TableOptimizer("lamb"),
     TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
     NarrowTables("a", "int8"), SplitHalves(), OnDisk("a", "device"), OnDisk(None, "tiered"), GPU,
-    NarrowLayers("split"), FP32_PRODUCTS, TableOptimizer("adagrad"), Messages(RunComms()),
+    NarrowLayers("split"), FactoredLayers(), NO_LAYERS, FP32_PRODUCTS, TableOptimizer("adagrad"), Messages(RunComms()),
     Messages(RunComms(forward="int8")),
     Messages({"name": "thresholded", "pooled": 0.125}),
     PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
@@ -76,6 +86,8 @@ REFUSED = {
     ("data_type: bf16", "a CPU"),
     ("optimizers.dense.name: split", "model.precision: fp32"),
     ("optimizers.dense.name: split", "comms: thresholded"),
+    ("optimizers.dense.name: shampoo", "optimizers.dense.name: split"),
+    ("optimizers.dense.name: shampoo", "a model without dense layers"),
     ("plan: key_value", "a CPU"),
     ("plan: fused", "a CPU"),
     ("rows: split", "data.deduplicate"),
@@ -141,3 +153,16 @@ def test_parts_are_found_in_a_run() -> None:
     assert NarrowLayers("master") in placed_parts(layers, plan, "cpu")
     ahead = replace(run, pipeline={"name": "sparse_dist"}, data=replace(run.data, deduplicate=(("a",),)))
     assert AheadOfBatches() in data_parts(ahead)
+
+
+def test_layers_are_found_in_a_run() -> None:
+    run = Run(data=RunData(train="x"), output="out")
+
+    def parts(name: str, shapes: list[tuple[int, ...]], **arguments: object) -> list[Part]:
+        dense = DenseOptimizer(name=name, arguments=dict(arguments))
+        return layer_parts(replace(run, optimizers=RunOptimizers(dense=dense)), shapes)
+
+    assert parts("adam", [(3, 2), (3,)]) == []
+    assert parts("shampoo", [(3, 2), (3,)]) == [FactoredLayers()]
+    assert parts("shampoo", [(3,)]) == [FactoredLayers(), NO_LAYERS]
+    assert parts("split", [(3, 2)], optimizer="shampoo") == [FactoredLayers(), NarrowLayers("split")]

@@ -29,7 +29,15 @@ from recsmith.training.plan import agreed_anew, agreed_plan
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.scores import Scores, scores_text
-from recsmith.training.sharded import ShardedJob, draw_weights, numbers_across, rank_device, settle, shard
+from recsmith.training.sharded import (
+    ShardedJob,
+    draw_weights,
+    numbers_across,
+    rank_device,
+    settle,
+    shard,
+    with_optimizer,
+)
 from recsmith.training.sources import BatchSource, open_data, with_distinct
 from recsmith.training.sources.protocol import State
 from recsmith.training.tables.features import Features
@@ -143,11 +151,12 @@ def prepared(
         check_maps(run.model, output)
         check_loadable(saved.plan, plan)
     parameters = parts.parameters  # before tables are sharded, and each rank has its own of them
+    run, costs = with_optimizer(run, plan, parts.task, saved.run if saved else None)
     comms, why = decided(run.comms, plan, numbers_across(parts.task, plan))
     sharded, progress = shard(replace(run, comms=comms), plan, parts.task, rank_device()), progress_of(saved)
     batches = _settled(sharded, _batches_from(parts, progress))
     said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
-    said += why
+    said += [*why, *costs]
     said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
     _set_state(sharded, run, saved, progress)
 

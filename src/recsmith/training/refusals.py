@@ -13,6 +13,7 @@ from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.optimizers import IN_HALVES
+from recsmith.training.optimizers.shampoo_cost import SHAMPOO
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run_parts import (
     BACKGROUND,
@@ -22,9 +23,11 @@ from recsmith.training.run_parts import (
     FEED,
     FP32_PRODUCTS,
     GPU,
+    NO_LAYERS,
     WEIGHTS,
     AheadOfBatches,
     Deduplicated,
+    FactoredLayers,
     Messages,
     NarrowLayers,
     OwnSource,
@@ -82,6 +85,17 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         *([OnDisk(next(iter(stored), None), run.rows)] if stored or parsed(run.rows, "rows")[0] == "tiered" else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
+
+
+def layer_parts(run: Run, shapes: Sequence[Sequence[int]]) -> list[Part]:
+    """The parts of a run's dense layers. shapes: of their parameters."""
+    dense = run.optimizers.dense
+    named = dense.name, (dense.arguments or {}).get("optimizer")
+    return [
+        *([FactoredLayers()] if SHAMPOO in named else []),
+        *([NarrowLayers(dense.name)] if dense.name in IN_HALVES else []),
+        *([NO_LAYERS] if all(len(shape) < 2 for shape in shapes) else []),
+    ]
 
 
 def refusals(parts: Sequence[Part]) -> Iterator[str]:

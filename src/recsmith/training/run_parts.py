@@ -46,6 +46,7 @@ COMPRESSION, FEED = PlainPart("model.compression"), PlainPart("data.feed")
 WEIGHTS, BUILT_IN_MODEL = PlainPart("weights of ids"), PlainPart("model.name of torchrec.models")
 CPU, GPU = PlainPart("a CPU"), PlainPart("a GPU")
 FP32_PRODUCTS = PlainPart("model.precision: fp32")
+NO_LAYERS = PlainPart("a model without dense layers")
 BACKGROUND = PlainPart("checkpoint.background")
 
 
@@ -167,6 +168,24 @@ class NarrowLayers:
             return (
                 f"comms.dense sends gradients of fp32, and optimizers.dense.name {self.name} makes them bf16; drop one "
                 "of them"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class FactoredLayers:
+    """Dense layers by Shampoo, which keeps statistics of their rows and columns."""
+
+    label: str = "optimizers.dense.name: shampoo"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Models without any, and weights in bf16."""
+        if other is NO_LAYERS:
+            return "optimizers.dense.name is shampoo, and the model has no dense layer with a matrix; use adam"
+        if isinstance(other, NarrowLayers):
+            return (
+                f"shampoo takes roots in fp32, and optimizers.dense.name {other.name} makes dense layers bf16; give "
+                "its arguments another optimizer, or train the layers in fp32"
             )
         return None
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,14 +15,16 @@ from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from recsmith.adapters.convert import to_sharding_plan
+from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task
 from recsmith.training.optimizers.building import combined_optimizer, fuse
+from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO, optimizer_decided
 from recsmith.training.optimizers.split import round_to_halves
 from recsmith.training.plan import with_collections
-from recsmith.training.refusals import check_together, placed_parts
+from recsmith.training.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.run import Run
 from recsmith.training.stores import store_of
 from recsmith.training.stores.kernels import kernels_of, own_kernels
@@ -57,6 +59,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     parameters = dict(task.named_parameters())
     fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
     dense = [parameter for name, parameter in parameters.items() if table_of(name) not in initial]
+    check_together(layer_parts(run, [tuple(each.shape) for each in dense]))
     round_to_halves(dense, run.optimizers.dense)
     sharders = sharders_of(collectives)
     worded, limits = on_disk(plan) if device.type == "cpu" else (plan, {})
@@ -82,6 +85,27 @@ def numbers_across(task: Task, plan: Plan) -> int:
     placed = {placement.table: placement.sharding_type for placement in plan.placements}
     parameters = task.named_parameters()
     return sum(each.numel() for name, each in parameters if placed.get(table_of(name) or "") in (None, "data_parallel"))
+
+
+def with_optimizer(run: Run, plan: Plan, task: Task, before: Run | None = None) -> tuple[Run, list[str]]:
+    """The run with its optimizer of dense layers decided, where it leaves that to us, and lines on what it costs.
+
+    before: the run of the checkpoint that training goes on from, whose optimizer has the state.
+    """
+    dense = run.optimizers.dense
+    if dense.name not in (AUTO, SHAMPOO):
+        return run, []
+    decided, told = optimizer_decided(dense, dense_shapes(task), plan, simulate(plan).cost.total_s)
+    if dense.name == AUTO and before is not None and before.optimizers.dense.name != decided.name:
+        decided = replace(before.optimizers.dense, learning_rate=dense.learning_rate, clip_norm=dense.clip_norm)
+        told = [f"optimizers.dense, which is auto, stays {decided.name}, whose state the checkpoint has"]
+    return replace(run, optimizers=replace(run.optimizers, dense=decided)), told
+
+
+def dense_shapes(task: Task) -> list[tuple[int, ...]]:
+    """Shapes of the parameters of dense layers."""
+    initial = initial_weights_of(task)
+    return [tuple(each.shape) for name, each in task.named_parameters() if table_of(name) not in initial]
 
 
 def table_of(parameter: str) -> str | None:

@@ -9,3 +9,4 @@ KIND = "optimizer"  # of dense layers, beside those of torch.optim
 IN_HALVES = ("split", "master")  # those whose layers are bf16
 register(KIND, "split", "recsmith.training.optimizers.split:SplitOptimizer")
 register(KIND, "master", "recsmith.training.optimizers.split:MasterOptimizer")
+register(KIND, "shampoo", "recsmith.training.optimizers.shampoo:ShampooOptimizer")

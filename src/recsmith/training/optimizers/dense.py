@@ -10,6 +10,7 @@ from recsmith.files import did_you_mean
 from recsmith.training.optimizers import KIND
 from recsmith.training.optimizers.protocol import DenseOptimizerClass
 from recsmith.training.optimizers.settings import DenseOptimizer
+from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
 
 
 def dense_class(name: str) -> DenseOptimizerClass:
@@ -31,7 +32,8 @@ def dense_class(name: str) -> DenseOptimizerClass:
 
 def dense_optimizer(parameters: list[Any], optimizer: DenseOptimizer) -> torch.optim.Optimizer:
     """The optimizer of these parameters; UsageError where nothing is called so, or it does not take the arguments."""
+    name = SHAMPOO if optimizer.name == AUTO else optimizer.name  # which is decided before layers are trained
     try:
-        return dense_class(optimizer.name)(parameters, lr=optimizer.learning_rate, **(optimizer.arguments or {}))
+        return dense_class(name)(parameters, lr=optimizer.learning_rate, **(optimizer.arguments or {}))
     except (TypeError, ValueError) as error:
         raise UsageError(f"optimizers.dense: {error}; see the arguments of {optimizer.name}") from None

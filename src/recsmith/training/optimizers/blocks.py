@@ -1,0 +1,134 @@
+"""Dense layers cut into blocks, and which rank owns which: what Shampoo keeps factors of; without torch.
+
+m rows and n columns of a block, W ranks
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from recsmith._types import noun
+from recsmith.errors import check_rules, too_small
+
+ADAM, ADAGRAD = "adam", "adagrad"
+GRAFTED = (ADAM, ADAGRAD)
+EIGH_FLOPS = 20  # times d^3 of an eigendecomposition and of the root from it: LAPACK's syevd, and a product
+
+
+@noun
+class ShampooSettings:
+    """Settings of Shampoo, in the words of Meta's package where it has one.
+
+    max_preconditioner_dim: rows and columns of a block at most. precondition_frequency: steps between two computations
+    of roots; the first one begins preconditioning, and the grafted method takes the steps before it.
+    statistics_frequency: steps between two gradients that statistics see. grafting: adam or adagrad, whose step gives a
+    block's step its length. decay: of statistics at each of these; none: 1 (they are summed) for adagrad, beta2 for
+    adam. beta1, beta2: of adam. eps: of the grafted method. matrix_eps: where statistics start, on their diagonal.
+    """
+
+    max_preconditioner_dim: int = 512
+    precondition_frequency: int = 50
+    statistics_frequency: int = 5
+    grafting: str = ADAM
+    decay: float | None = None
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    matrix_eps: float = 1e-12
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        shares = {"beta1": self.beta1, "beta2": self.beta2}
+        check_rules(
+            *(too_small(f"optimizers.dense: {name}", getattr(self, name), 1)
+              for name in ("max_preconditioner_dim", "precondition_frequency", "statistics_frequency")),
+            None if self.statistics_frequency <= self.precondition_frequency else
+            f"optimizers.dense: statistics_frequency is {self.statistics_frequency}, more than precondition_frequency "
+            f"{self.precondition_frequency}: roots would be taken of nothing; lower it",
+            None if self.grafting in GRAFTED else
+            f"optimizers.dense: grafting is {self.grafting}; give {' or '.join(GRAFTED)}",
+            *(None if 0 <= value < 1 else f"optimizers.dense: {name} is {value}; it lies from 0 to below 1"
+              for name, value in shares.items()),
+            None if self.decay is None or 0 < self.decay <= 1 else
+            f"optimizers.dense: decay is {self.decay}; it lies above 0 and is at most 1, which sums all statistics",
+            *(None if value > 0 else f"optimizers.dense: {name} is {value}; it must be above 0"
+              for name, value in (("eps", self.eps), ("matrix_eps", self.matrix_eps))),
+        )  # fmt: skip
+
+    @property
+    def kept(self) -> float:
+        """What is kept of statistics when a gradient is added to them."""
+        return self.decay or (self.beta2 if self.grafting == ADAM else 1.0)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows and columns of a parameter that is seen as a matrix, which one rank owns.
+
+    A vector is one row, and has no factors: its step is the grafted method's.
+    """
+
+    parameter: int
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    factored: bool
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns (m, n)."""
+        return self.rows[1] - self.rows[0], self.columns[1] - self.columns[0]
+
+    @property
+    def numbers(self) -> int:
+        """Of its weights."""
+        return prod(self.shape)
+
+    @property
+    def name(self) -> str:
+        """By which state is kept: where it begins in its parameter."""
+        return f"{self.rows[0]}_{self.columns[0]}"
+
+    def state_bytes(self, grafting: str) -> int:
+        """fp32: two factors and two roots, and one or two numbers a weight for the grafted method."""
+        m, n = self.shape
+        factors = 2 * (m * m + n * n) if self.factored else 0
+        return 4 * (factors + self.numbers * (2 if grafting == ADAM else 1) + 1)
+
+    def step_flops(self, settings: ShampooSettings) -> float:
+        """Floating point operations of a step, those of statistics and roots spread over the steps between them."""
+        if not self.factored:
+            return 0.0
+        m, n = self.shape
+        products = 2.0 * m * n * (m + n)
+        roots = EIGH_FLOPS * (float(m) ** 3 + float(n) ** 3)
+        return products * (1 + 1 / settings.statistics_frequency) + roots / settings.precondition_frequency
+
+
+def blocks_of(shapes: Sequence[Sequence[int]], most: int) -> list[Block]:
+    """Parameters cut into blocks of at most `most` rows and columns; dimensions after the first are one."""
+    made: list[Block] = []
+    for number, shape in enumerate(shapes):
+        m, n = (shape[0], prod(shape[1:])) if len(shape) > 1 else (1, prod(shape))
+        if len(shape) < 2:
+            made.append(Block(number, (0, 1), (0, n), factored=False))
+            continue
+        for first in range(0, m, most):
+            for left in range(0, n, most):
+                rows, columns = (first, min(first + most, m)), (left, min(left + most, n))
+                made.append(Block(number, rows, columns, factored=True))
+    return made
+
+
+def owners(blocks: Sequence[Block], ranks: int, settings: ShampooSettings) -> list[int]:
+    """The rank that owns each block: the one with the least work so far, largest blocks first; the same on all ranks.
+
+    Shi et al. 2023 (arXiv 2309.06497), section 4.1, by memory; here by operations and then by state.
+    """
+    load = [(0.0, 0)] * ranks
+    found = [0] * len(blocks)
+    sizes = [(each.step_flops(settings), each.state_bytes(settings.grafting)) for each in blocks]
+    for number in sorted(range(len(blocks)), key=lambda number: (sizes[number], -number), reverse=True):
+        rank = min(range(ranks), key=lambda rank: (load[rank], rank))
+        found[number] = rank
+        load[rank] = (load[rank][0] + sizes[number][0], load[rank][1] + sizes[number][1])
+    return found
