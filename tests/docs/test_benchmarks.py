@@ -39,6 +39,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "compress_planted": ("--quick", "--seeds", "2", "--items", "60", "--samples", "2000"),
     "public_gpu": ("--points",),
     "public_gpu_fits": ("collectives",),
+    "optimizers": ("overhead", "--quick"),
     "pinned_plans": ("--count", "20", "--jobs", "1"),
     "constraints": ("--count", "2", "--planners", "exact"),
     "data": ("--samples", "2000"),
@@ -86,6 +87,9 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
         "--planner", "autoshard", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
     "optimality brute": ("--count", "3", "--exact", "--jobs", "1"),
     "optimality random": ("--count", "5", "--first", "10000", "-o", "random.json", "--jobs", "1"),
+    "optimizers losses": ("--quick", "-o", "optimizers.json"),
+    "optimizers rates": ("--quick",),
+    "optimizers state": ("--quick",),
     "precision auc": ("--quick", "-o", "precision.json"),
     "precision jobs": ("--quick",),
     "precision rounding": ("--quick",),
@@ -108,7 +112,7 @@ LEFT_OUT = {
     "report_pictures": "needs Chromium",
     "train_plans_split": "writes the plans of a run",
 }
-PARTS = {"feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "optimality_cases",
+PARTS = {"optimizer_jobs", "feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "optimality_cases",
          "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose", "predict_jobs",
          "records", "thresholding_parts", "thresholding_scores", "torchrec_rows", "two_networks",
          "watching_jobs"}  # fmt: skip

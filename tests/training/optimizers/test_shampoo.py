@@ -19,7 +19,10 @@ from recsmith.training import DenseOptimizer, Run, RunModel, RunOptimizers, Spar
 from recsmith.training.optimizers.dense import dense_optimizer
 from recsmith.training.optimizers.shampoo import ShampooOptimizer, inverse_fourth_root
 
-pytestmark = pytest.mark.usefixtures("torchrec")
+pytestmark = [
+    pytest.mark.usefixtures("torchrec"),
+    pytest.mark.filterwarnings("ignore:torch.distributed is disabled"),  # checkpoints of one process
+]
 OFTEN: dict[str, Any] = {"precondition_frequency": 4, "statistics_frequency": 2}
 SHAPES = ((12, 7), (12,), (5, 12), (5,), (1, 5), (3, 2, 4))
 
