@@ -31,6 +31,7 @@ from recsmith.training.run_parts import (
     AheadOfBatches,
     Deduplicated,
     FactoredLayers,
+    InPeriods,
     Messages,
     NarrowLayers,
     OwnSource,
@@ -58,7 +59,8 @@ def placed(kind: str) -> Plan:
 
 PARTS: tuple[Part, ...] = (
     Deduplicated(), COMPRESSION, Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OwnTables(), OwnSource(), FEED,
-    AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"), TableOptimizer("lamb"),
+    InPeriods(), AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"),
+    TableOptimizer("lamb"),
     TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
     NarrowTables("a", "int8"), SplitHalves(), OnDisk("a", "device"), OnDisk(None, "tiered"), GPU,
     NarrowLayers("split"), FactoredLayers(), NO_LAYERS, FP32_PRODUCTS, TableOptimizer("adagrad"), Messages(RunComms()),
@@ -77,6 +79,8 @@ REFUSED = {
     ("model.table_module", "data.deduplicate"),
     ("data.train: {source: ...}", "data.feed"),
     ("data.train: {source: ...}", "data.deduplicate"),
+    ("data.periods", "data.train: {source: ...}"),
+    ("data.periods", "data.feed"),
     ("pipeline: sparse_dist", "data.deduplicate"),
     ("optimizers.sparse.name: adam", "a CPU"),
     ("optimizers.sparse.name: lamb", "a CPU"),

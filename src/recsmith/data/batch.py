@@ -53,7 +53,8 @@ class Batch:
 
     dense: (B, D). ids: by name of the feature. labels: (B, L), in the order of label_names. sample_ids: (B,). inverse:
     of features whose distinct bags alone are in ids: which of them each sample has (B,) (deduplication.py). corrupt:
-    samples that were to be among them, and could not be read.
+    samples that were to be among them, and could not be read. loss_weights: by which the loss of each sample is
+    multiplied (B,); None: by 1.
     """
 
     dense: Singles
@@ -63,6 +64,7 @@ class Batch:
     sample_ids: Ints
     inverse: dict[str, Ints] = field(default_factory=dict[str, Ints])
     corrupt: int = 0
+    loss_weights: Singles | None = None
 
     def __repr__(self) -> str:
         """Its size, never its arrays."""
@@ -83,6 +85,7 @@ class Batch:
             label_names=self.label_names,
             sample_ids=self.sample_ids[rows],
             inverse=inverse,
+            loss_weights=None if self.loss_weights is None else self.loss_weights[rows],
         )
 
     def _distinct(self, rows: Ints) -> tuple[dict[str, JaggedIds], dict[str, Ints]]:

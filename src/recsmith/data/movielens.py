@@ -23,13 +23,14 @@ SPLITS = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0), "all": (
 class MovieLensSpec:
     """A MovieLens folder: features user, movie and genres; the label is 1 for ratings of `positive` stars and more.
 
-    split: the ratings are put into a random order that follows from split_seed; train is the first 80 %, valid the next
-        10 %, test the last 10 %.
+    split: train is the first 80 % of the ratings, valid the next 10 %, test the last 10 %.
+    split_by: in a random order that follows from split_seed, or in that of their times, in which they then come, too.
     max_user_id: ratings of users above it are left out.
     """
 
     path: str
     split: Literal["train", "valid", "test", "all"] = "train"
+    split_by: Literal["random", "time"] = "random"
     split_seed: int = 0
     positive: float = 4.0
     max_user_id: int | None = None
@@ -73,7 +74,10 @@ def _samples_of(spec: MovieLensSpec) -> tuple[DataSchema, Batch, dict[str, Ints]
         sample_ids=wanted,
     )
     low, high = (round(share * len(wanted)) for share in SPLITS[spec.split])
-    chosen = permutation(spec.split_seed, 0, "movielens split", len(wanted))[low:high]
+    if spec.split_by == "time":
+        kept = np.argsort(times[wanted], kind="stable")[low:high]
+    else:
+        kept = np.sort(permutation(spec.split_seed, 0, "movielens split", len(wanted))[low:high])
     schema = DataSchema(
         features=(
             DataFeature(name="user", num_embeddings=len(known_users), pooling_factor=1.0, single=True),
@@ -87,7 +91,6 @@ def _samples_of(spec: MovieLensSpec) -> tuple[DataSchema, Batch, dict[str, Ints]
         dense=(),
         labels=("liked",),
     )
-    kept = np.sort(chosen)
     return schema, samples.take(kept), {"timestamp": times[wanted][kept]}
 
 

@@ -89,14 +89,14 @@ def training_batches(
     step: int = 0,
 ) -> Iterator[TrainingBatch]:  # fmt: skip
     """The batches of a rank from a state of the source on. step: steps that were done before, which says the size."""
-    over = False
+    over, mixed = False, getattr(source, "mixed", 1)  # batches that a step takes together (sources/periods.py)
     while not over:
         size, more = sizes.at(step)
         first, batches = step, source.batches(rank, ranks, size, state)
         try:
             for batch, after in itertools.islice(batches, more):
                 step, state = step + 1, after
-                yield as_tensors(batch, features, state, len(batch) + batch.corrupt, size)
+                yield as_tensors(batch, features, state, len(batch) + batch.corrupt, size * mixed)
         finally:
             if isinstance(batches, Generator):
                 batches.close()
@@ -131,4 +131,5 @@ def filled_up(batch: Batch, count: int) -> Batch:
         labels=longer(batch.labels),
         label_names=batch.label_names,
         sample_ids=longer(batch.sample_ids, -1),
+        loss_weights=None if batch.loss_weights is None else longer(batch.loss_weights),
     )

@@ -41,6 +41,7 @@ from recsmith.training.sharded import (
 from recsmith.training.sources import BatchSource, open_data, with_distinct
 from recsmith.training.sources.protocol import State
 from recsmith.training.tables.features import Features
+from recsmith.training.updates import update_of
 
 CHECKPOINTS = "checkpoints"
 KILLED_S = 5.0  # in which all processes of a job that was killed are gone
@@ -57,6 +58,7 @@ class Progress:
     saved: int = 0  # step of the newest checkpoint
     watchers: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what they keep in checkpoints, by their names
     corrupt: int = 0  # samples that this rank has left out since the job started
+    update: Raw | None = None  # what the update of data.periods keeps in checkpoints
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
 
 
@@ -73,6 +75,7 @@ class TrainingJob:
     checkpoints: Checkpoints
     log: RunLog
     progress: Progress
+    update: Any = None  # how a new period is learnt, where the run has periods
 
     @property
     def output(self) -> Path:
@@ -129,6 +132,7 @@ def progress_of(saved: Saved | None) -> Progress:
         position=raw["position"],
         scores=None if raw["scores"] is None else decode(Scores, raw["scores"], str(saved.folder)),
         watchers=raw.get("watchers", {}),
+        update=raw.get("update"),
     )
 
 
@@ -168,7 +172,10 @@ def prepared(
     for line in [*said, *(saved.told(run, dist.get_world_size()) if saved else [])]:
         log.say({"note": line})
     log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
-    job = TrainingJob(run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress)
+    update = None if run.data.periods is None else update_of(run.data.periods.update)
+    if update is not None and progress.update is not None:
+        update.from_raw(progress.update)
+    job = TrainingJob(run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, update)
     return job, batches
 
 
@@ -220,6 +227,7 @@ def save(job: TrainingJob) -> None:
         "position": progress.position,
         "scores": None if progress.scores is None else encode(progress.scores),
         **({"watchers": progress.watchers} if progress.watchers else {}),
+        **({"update": kept} if job.update is not None and (kept := job.update.to_raw()) is not None else {}),
     }
     problem = job.checkpoints.save(job.sharded, job.run, job.plan, raw)
     seconds = time.perf_counter() - begun

@@ -32,6 +32,7 @@ from recsmith.training.job import (
 )
 from recsmith.training.log import StepTimes, tell_pid, time_forward, timed
 from recsmith.training.metrics import Window
+from recsmith.training.period_loop import stretches
 from recsmith.training.run import Run, run_from_raw
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
@@ -70,23 +71,39 @@ def _trained(
         watchers.begin(job.progress.watchers)
         if after is not None:
             log_wish(job, after, f"training goes on after step {job.progress.step:,}, plan {job.plan.digest[:12]}")
-        left_by = _train(job, batches, watchers, ending)
+        left_by, times, window = None, StepTimes(), Window(job.sharded.device)
+        time_forward(job.sharded.model, times)
+        with closing(stretches(job, batches, watchers)) as left:
+            for stretch in left:
+                left_by = _train(job, stretch, watchers, ending, times, window)
+                if left_by is not None or not _steps_left(job):
+                    break
+        if not isinstance(left_by, Wish) or left_by.what not in ANEW:
+            _agreed_at_the_end(job, watchers)
         if isinstance(left_by, Wish) and left_by.what in ANEW:
             return left_by
         job.progress.watchers = watchers.states()
         return finish(job, ended=left_by == END)
 
 
-def _train(job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watchers, ending: Ending) -> Wish | str | None:
-    """Train until steps or samples are used up, or all ranks leave the loop because of a wish, or of a signal (END)."""
+def _steps_left(job: TrainingJob) -> bool:
+    return job.run.steps is None or job.progress.step < job.run.steps
+
+
+def _train(
+    job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watchers, ending: Ending, times: StepTimes,
+    window: Window,
+) -> Wish | str | None:  # fmt: skip
+    """Train until steps or batches are used up, or all ranks leave the loop because of a wish, or of a signal (END).
+
+    times, window: of the steps since the last line, which may be of a stretch before.
+    """
     run, progress, device = job.run, job.progress, job.sharded.device
-    times, window = StepTimes(), Window(device)
     step: TrainingStep = step_of(job.sharded, run.pipeline, lambda text: job.log.say({"note": text}))
     source = timed(fetched_ahead(pinned(batches, device), job.sharded.rows), times)
     usual_step = progress.step + 1 + step.batches_ahead
-    time_forward(job.sharded.model, times)
     left_by, total = None, job.total_steps
-    while left_by is None and (run.steps is None or progress.step < run.steps):
+    while left_by is None and _steps_left(job):
         try:
             counting = not progress.sent_bytes and progress.step + 1 >= usual_step
             outcome = _counted(step, source, progress) if counting else step(source)
@@ -118,8 +135,6 @@ def _train(job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watcher
             left_by = _done(job, watchers, step, asked)
         job.checkpoints.poll()
     step.pause()
-    if not isinstance(left_by, Wish) or left_by.what not in ANEW:
-        _agreed_at_the_end(job, watchers)
     return left_by
 
 

@@ -60,13 +60,17 @@ class Loss(nn.Module):
     """Binary cross entropy, the mean over a batch and its labels.
 
     A corrupt sample has its place in the batch and a loss of zero, so that nothing depends on which rank has read it.
+    Where samples have weights (`Batch.loss_weights`), it is the mean of their weighted losses.
     """
 
     def forward(self, logits: torch.Tensor, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
         """logits: as many as labels (B, L), in any shape."""
-        whole = len(batch.place.samples)
+        whole, weights = len(batch.place.samples), batch.place.samples.loss_weights
         logits, labels = logits.float().reshape(batch.labels.shape)[:whole], batch.labels[:whole]
-        if whole == len(batch.labels):
+        if weights is not None:
+            losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+            loss = (losses * torch.from_numpy(weights).to(losses)[:, None]).sum() / batch.labels.numel()
+        elif whole == len(batch.labels):
             loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)
         else:
             losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum")

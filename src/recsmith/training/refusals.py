@@ -28,6 +28,7 @@ from recsmith.training.run_parts import (
     AheadOfBatches,
     Deduplicated,
     FactoredLayers,
+    InPeriods,
     Messages,
     NarrowLayers,
     OwnSource,
@@ -61,6 +62,7 @@ def data_parts(run: Run) -> list[Part]:
     found: list[tuple[bool, Part]] = [
         (own, OwnSource()),
         (run.data.feed is not None, FEED),
+        (run.data.periods is not None, InPeriods()),
         (run.data.deduplicate != "off", Deduplicated()),
         (bool(run.model.compression), COMPRESSION),
         (True, Messages(run.comms)),

@@ -38,13 +38,14 @@ SHOWN = 40  # characters of a changed value
 
 @noun
 class SavedProgress:
-    """What progress.json holds: how far training was, on how many ranks, and what data and watchers keep."""
+    """What progress.json holds: how far training was, on how many ranks, and what data, watchers and update keep."""
 
     step: int
     ranks: int
     position: Any = None
     scores: dict[str, Any] | None = None
     watchers: dict[str, dict[str, Any]] | None = None
+    update: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         check_rules(

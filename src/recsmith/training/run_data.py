@@ -8,6 +8,7 @@ from recsmith.data.order import WINDOW
 from recsmith.errors import UsageError, check_rules
 from recsmith.feeding.engines import EngineName
 from recsmith.training.optimizers.settings import positive
+from recsmith.training.periods import Periods
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class RunData:
     of a session must for that. window: samples that are shuffled together; fewer need less memory. feed: processes of
     each rank that read, transform and batch, a number or auto; none: a thread of the trainer (docs/feed.md). engine:
     what runs them, this machine or a Ray cluster. ray_address: of the cluster's head, 'host:port'; none: that of
-    RAY_ADDRESS, or a Ray of this machine that ends with the run.
+    RAY_ADDRESS, or a Ray of this machine that ends with the run. periods: train is a stream, of which each period is
+    scored by the model before it, and then trained on (docs/online.md); none: its samples are shuffled together.
     """
 
     train: Any
@@ -100,6 +102,7 @@ class RunData:
     feed: Literal["auto"] | int | None = None
     engine: EngineName = "local"
     ray_address: str | None = None
+    periods: Periods | None = None
 
     def __post_init__(self) -> None:
         """Check counts."""
@@ -107,6 +110,10 @@ class RunData:
         check_rules(
             positive("data.batch_size", self.batch_size),
             positive("data.epochs", self.epochs),
+            None
+            if self.periods is None or self.epochs == 1
+            else f"data.epochs is {self.epochs}, and with data.periods each period is trained when it comes; leave "
+            "epochs out, or write data.periods.update: window",
             positive("data.keep_together", self.keep_together),
             positive("data.window", self.window),
             positive("data.feed", self.feed) if isinstance(self.feed, int) else None,

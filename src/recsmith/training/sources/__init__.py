@@ -8,10 +8,14 @@ from typing import Any, cast
 from recsmith._components import make
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.errors import UsageError
+from recsmith.training.periods import edges_of
 from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run
+from recsmith.training.run_data import RunData
 from recsmith.training.sources.dataset import DatasetSource, FeedSource
+from recsmith.training.sources.periods import PeriodSource
 from recsmith.training.sources.protocol import BatchSource
+from recsmith.training.updates import update_of
 
 SOURCE = "source"  # the kind of component, and the key of data.train that names one instead of a format
 
@@ -37,9 +41,25 @@ def open_source(run: Run) -> BatchSource:
         check_together(data_parts(run))
         return make(SOURCE, {"name": named[SOURCE], **settings}, where="data.train")
     dataset, endless = open_data(named, "data.train"), run.steps is not None
+    if data.periods is not None:
+        check_together(data_parts(run))
+        return _in_periods(dataset, data, run.seed)
     if data.feed is None:
         return DatasetSource(dataset, data, run.seed, endless)
     return FeedSource(dataset, data, run.seed, endless, output=Path(run.output))
+
+
+def _in_periods(dataset: Dataset, data: RunData, seed: int) -> PeriodSource:
+    """The dataset as a stream, in the passes that the run's update takes."""
+    assert data.periods is not None
+    edges, update = edges_of(dataset.source, data.periods), update_of(data.periods.update)
+    looked_at = max(update.window, update.mixed)
+    if looked_at > len(edges) - 1:
+        raise UsageError(
+            f"data.periods.update learns from {looked_at} periods, and the data has {len(edges) - 1}; give it fewer, "
+            "or shorter periods"
+        )
+    return PeriodSource(dataset, data, seed, edges=edges, window=update.window)
 
 
 def with_distinct(source: BatchSource, groups: Sequence[Sequence[str]]) -> BatchSource:

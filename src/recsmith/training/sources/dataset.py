@@ -11,6 +11,8 @@ from recsmith.files import decode, encode
 from recsmith.training.run_data import BatchSizes, RunData
 from recsmith.training.sources.protocol import State
 
+BEGINS, ENDS = "begins", "ends"  # of the state of a source of periods: samples that the period is trained on
+
 
 @dataclass(frozen=True)
 class DatasetSource:
@@ -120,6 +122,11 @@ class FeedSource(DatasetSource):
 
 
 def _position(state: State | None) -> Position | None:
+    if state is not None and BEGINS in state:
+        raise UsageError(
+            f"the checkpoint is of a run with data.periods, in period {state.get('epoch')}; give data.periods as they "
+            "were, or another output folder"
+        )
     return None if state is None else decode(Position, state, "the position of the data")
 
 

@@ -1,7 +1,7 @@
 """Watchers: what looks at steps and may ask for something (protocol.py)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -72,19 +72,32 @@ class Watchers:
         """
         for name, watcher in self.named.items():
             if seen.step % watcher.every == 0:
-                try:
-                    wish = watcher.look(seen)
-                except RecSmithError:
-                    raise
-                except Exception as error:
-                    said = f"{type(error).__name__}: {error}"
-                    raise RecSmithError(f"watcher '{name}' raised {said} at step {seen.step}; mend it") from error
-                if wish is None:
-                    continue
-                what = getattr(wish, "what", None)
-                if not isinstance(what, str):
-                    raise RecSmithError(f"watcher '{name}' returned {type(wish).__name__}; return a Wish or None")
-                self.wishes.setdefault(what, wish)
+                self._heard(name, watcher.look, seen, f"at step {seen.step}")
+
+    def look_at_period(self, seen: Any) -> None:
+        """Let each that wants look at a period that was scored (SeenPeriod), and keep what it asks for.
+
+        Raises as `look` does.
+        """
+        for name, watcher in self.named.items():
+            look = getattr(watcher, "look_at_period", None)
+            if look is not None:
+                self._heard(name, look, seen, f"at period {seen.period}")
+
+    def _heard(self, name: str, look: Callable[[Any], Any], seen: Any, where: str) -> None:
+        try:
+            wish = look(seen)
+        except RecSmithError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise RecSmithError(f"watcher '{name}' raised {said} {where}; mend it") from error
+        if wish is None:
+            return
+        what = getattr(wish, "what", None)
+        if not isinstance(what, str):
+            raise RecSmithError(f"watcher '{name}' returned {type(wish).__name__}; return a Wish or None")
+        self.wishes.setdefault(what, wish)
 
     def states(self) -> dict[str, Raw]:
         """What a checkpoint keeps, by the names of watchers."""

@@ -15,6 +15,7 @@ from typing import Protocol
 from recsmith.files import Raw
 from recsmith.training.agreement import Wish
 from recsmith.training.job import TrainingJob
+from recsmith.training.scores import Scores
 from recsmith.training.steps.protocol import StepOutcome
 
 
@@ -36,6 +37,19 @@ class Seen:
         return float(self.outcome.loss)
 
 
+@dataclass(frozen=True)
+class SeenPeriod:
+    """Scores of a period of the stream by a model that has not trained on it; of all ranks' samples.
+
+    ahead: how many periods it is after the newest one that the model has trained on; 1 is the next.
+    """
+
+    period: int
+    ahead: int
+    scores: Scores
+    job: TrainingJob
+
+
 class Watcher(Protocol):
     """Looks at every so many steps. One is made on each rank when the job begins, and lasts as long as the job."""
 
@@ -44,6 +58,10 @@ class Watcher(Protocol):
     def look(self, seen: Seen) -> Wish | None:
         """Look at a step whose number is a multiple of `every`."""
         ...
+
+    def look_at_period(self, seen: SeenPeriod) -> Wish | None:
+        """Look at a period that was scored (data.periods), before it is trained on."""
+        return None
 
     def to_raw(self) -> Raw | None:
         """What a checkpoint keeps of it (JSON data), of rank 0; None for nothing."""

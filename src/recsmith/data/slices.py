@@ -1,0 +1,139 @@
+"""Slices of a dataset in stored order, and where periods of a stream begin: after so many samples, or by time.
+
+N samples of the whole, P periods
+"""
+
+from typing import Any
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.data.source import BlockSource, ColumnSource, SampleBlock
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import did_you_mean
+
+TIME = "timestamp"  # the column of times in RecSmith's own files
+
+
+class SlicedSource:
+    """Samples first to last - 1 of a source, in its order and under its digest."""
+
+    def __init__(self, source: BlockSource, first: int, last: int) -> None:
+        self.source, self.first, self.last = source, first, last
+        self.schema, self.max_corrupt, self.digest = source.schema, source.max_corrupt, source.digest
+        self.num_samples = last - first
+        ends = np.cumsum(source.sizes())
+        self._begin = int(np.searchsorted(ends, first, side="right"))  # the first block that has samples of it
+        self._end = int(np.searchsorted(ends, last, side="left")) + 1
+        self._edges = np.concatenate([np.zeros(1, np.int64), ends])[self._begin : self._end + 1]
+
+    @property
+    def files(self) -> tuple[tuple[int, int], ...]:
+        """Those of its blocks that can only be read one after the other."""
+        found = ((max(a, self._begin), min(b, self._end)) for a, b in self.source.files)
+        return tuple((a - self._begin, b - self._begin) for a, b in found if a < b)
+
+    def sizes(self) -> Ints:
+        """Samples of each block; of the first and the last those that are within."""
+        return np.diff(np.clip(self._edges, self.first, self.last))
+
+    def read(self, block: int) -> SampleBlock:
+        """The samples of a block."""
+        found, begin = self.source.read(self._begin + block), int(self._edges[block])
+        rows = np.arange(max(self.first - begin, 0), min(self.last - begin, len(found.samples)))
+        if len(rows) == len(found.samples):
+            return found
+        valid = None if found.valid is None else found.valid[rows]
+        return SampleBlock(samples=found.samples.take(rows), valid=valid, first_corrupt=found.first_corrupt)
+
+
+def times_of(source: BlockSource, column: str) -> Floats:
+    """The times of all samples (N,), in the column's own unit; of dates, in seconds. Reads that column once.
+
+    Raises:
+        UsageError: the data has no such column.
+        CorruptFile: a sample has no time.
+    """
+    origin: Any = source
+    while not isinstance(origin, ColumnSource) and hasattr(origin, "source"):
+        origin = origin.source
+    known = origin.column_names if isinstance(origin, ColumnSource) else ()
+    if column not in known:
+        hint = did_you_mean(column, list(known)) if known else "; this data has no columns beside its features"
+        raise UsageError(
+            f"data.periods.column is '{column}', which the data does not have{hint}; or give data.periods.samples"
+        )
+    parts = [_seconds(origin.column(block, column), column) for block in range(len(source.sizes()))]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _seconds(column: Any, name: str) -> Floats:
+    values = np.asarray(column)
+    if values.dtype.kind == "M":
+        wrong, values = np.isnat(values), values.astype("datetime64[us]").astype(np.int64) / 1e6
+    elif values.dtype.kind in "iuf":
+        values = values.astype(np.float64)
+        wrong = ~np.isfinite(values)
+    else:
+        raise CorruptFile(f"column '{name}' holds {values.dtype}, which is no time; name a column of numbers or dates")
+    if wrong.any():
+        raise CorruptFile(
+            f"column '{name}' has no time in {int(wrong.sum()):,} rows of a block, the first in row "
+            f"{int(wrong.argmax()):,}; every sample needs one"
+        )
+    return values
+
+
+def edges_by_samples(source: BlockSource, samples: int) -> Ints:
+    """Where periods of so many samples begin, and where the last one that is full ends (P + 1,)."""
+    total = int(source.sizes().sum())
+    return np.arange(0, total + 1, samples, dtype=np.int64)
+
+
+def edges_by_count(source: BlockSource, count: int) -> Ints:
+    """Edges of so many periods of equally many samples, up to one (P + 1,)."""
+    total = int(source.sizes().sum())
+    return np.round(np.linspace(0, total, count + 1)).astype(np.int64)
+
+
+def edges_by_time(source: BlockSource, column: str, every: float) -> Ints:
+    """Edges of periods of so long a time, from multiples of it on; times without samples are left out (P + 1,).
+
+    The last period ends when a sample of a later one is there, so it is left until then.
+
+    Raises:
+        UsageError: there is no such column, or samples are not in the order of their times.
+        CorruptFile: a sample has no time.
+    """
+    times = times_of(source, column)
+    numbers = np.floor(times / every)
+    falls = np.flatnonzero(np.diff(numbers) < 0)
+    if len(falls):
+        raise _no_order(column, int(falls[0]) + 1, float(times[falls[0]]), float(times[falls[0] + 1]))
+    return np.concatenate([np.zeros(1, np.int64), np.flatnonzero(np.diff(numbers) > 0) + 1])
+
+
+def check_time_order(source: BlockSource, edges: Ints) -> None:
+    """Refuse periods of data whose own times say that a sample of one comes before one of the period before.
+
+    Raises:
+        UsageError: one does.
+    """
+    origin: Any = source
+    while not isinstance(origin, ColumnSource) and hasattr(origin, "source"):
+        origin = origin.source
+    if not isinstance(origin, ColumnSource) or TIME not in origin.column_names or len(edges) < 2:
+        return
+    times = times_of(source, TIME)
+    latest = np.maximum.accumulate(times)
+    for edge, end in zip(edges[1:-1].tolist(), edges[2:].tolist(), strict=True):
+        least = edge + int(times[edge:end].argmin())
+        if times[least] < latest[edge - 1]:
+            raise _no_order(TIME, least, float(latest[edge - 1]), float(times[least]))
+
+
+def _no_order(column: str, at: int, before: float, after: float) -> UsageError:
+    return UsageError(
+        f"data.periods wants samples in the order of their times, and column '{column}' falls from {before:.15g} to "
+        f"{after:.15g} at sample {at:,}; sort the data by it (of MovieLens, write split_by: time)"
+    )
