@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recsmith._process import proc_bytes
+from recsmith._process import memory_limit, proc_bytes
 
 BLOCK = 64 * 2**20
 LEFT = """
@@ -47,3 +47,18 @@ def test_freed_memory_is_returned():
 @on_linux
 def test_proc_states_kilobytes():
     assert 2**20 < proc_bytes("self/status", "VmRSS") <= proc_bytes("self/status", "VmHWM")
+
+
+@pytest.mark.parametrize(
+    ("own", "file", "said"), [("4:memory:/a/b", "memory", "memory.limit_in_bytes"), ("0::/a/b", "", "memory.max")]
+)
+def test_the_memory_limit_is_the_least_of_a_cgroup_and_those_above(tmp_path: Path, own: str, file: str, said: str):
+    proc, root = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    assert memory_limit(proc, root) is None
+    (proc / "self" / "cgroup").write_text(f"9:name=systemd:/\n3:cpuset:/\n{own}\n")
+    assert memory_limit(proc, root) is None
+    (root / file / "a" / "b").mkdir(parents=True)
+    for path, text in (("a/b", "max" if own.startswith("0") else str(2**63 - 4096)), ("a", "5000"), ("", "9000")):
+        (root / file / path / said).write_text(f"{text}\n")
+    assert memory_limit(proc, root) == 5000

@@ -7,6 +7,7 @@ from pathlib import Path
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # options of mallopt(3)
 KEPT_BYTES = 2**30  # blocks of up to this size are kept, and as much at the end of the heap
+NO_LIMIT = 2**60  # bytes; cgroups of version 1 say so much where there is no limit
 RETURNED_BYTES = 65_536  # larger blocks go back to the system
 
 
@@ -34,6 +35,33 @@ def proc_bytes(file: str, field: str) -> int:
     """Bytes that a file of /proc states in kB."""
     lines = (Path("/proc") / file).read_text().splitlines()
     return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1]) * 1024
+
+
+def memory_limit(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes that this process may hold, by its memory cgroup (version 1 or 2) and those above; None without a limit."""
+    limits: list[int] = []
+    for line in _lines(proc / "self" / "cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            top, file = root / "memory", "memory.limit_in_bytes"
+        elif not controllers:
+            top, file = root, "memory.max"
+        else:
+            continue
+        group = top / path.lstrip("/")
+        for each in (group, *group.parents):
+            limits += [int(text) for text in _lines(each / file) if text.isdigit() and int(text) < NO_LIMIT]
+            if each == top:
+                break
+    return min(limits, default=None)
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines of a file; none where it cannot be read."""
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
 
 
 def _mallopt(options: dict[int, int]) -> None:

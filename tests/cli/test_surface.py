@@ -62,6 +62,8 @@ WORDS = {
         "workload",
         "--devices",
         "--device",
+        "--fewest-nodes",
+        "--step-time",
         "--per-host",
         "--global-batch",
         *(PROBLEM - {"--cluster -c"}),

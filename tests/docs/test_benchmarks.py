@@ -70,6 +70,8 @@ SMALL: dict[str, tuple[str, ...]] = {
     "thresholding": ("cost", "--quick"),
     "torchrec_planning": ("--tables", "20", "--ranks", "4"),
     "train_exactness": ("--quick", "--jobs", "1", "--types", "column_wise"),
+    "tiers_hits": ("--only", "Zipf 1.3", "--steps", "60"),
+    "tiers_kills": ("--each", "1", "--only", "flush"),
     "train_kills": ("--kills", "1"),
     "train_memory": ("--quick", "-o", "memory"),
     "transfer": (*SHIPPED, "--start", "cpu", "--epochs", "1"),

@@ -41,7 +41,7 @@ from recsmith.training.run_parts import (
     Sequences,
     TableOptimizer,
 )
-from recsmith.training.stores.parts import NarrowTables, OnDisk, SplitHalves
+from recsmith.training.stores.parts import NarrowTables, OnDisk, SplitHalves, TablesInFile
 
 TRAIN = Path(__file__).parents[2] / "docs" / "train.md"
 
@@ -62,7 +62,7 @@ PARTS: tuple[Part, ...] = (
     InPeriods(), AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"),
     TableOptimizer("lamb"),
     TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
-    NarrowTables("a", "int8"), SplitHalves(), OnDisk("a", "device"), OnDisk(None, "tiered"), GPU,
+    NarrowTables("a", "int8"), SplitHalves(), TablesInFile(), OnDisk("a", "device"), OnDisk(None, "tiered"), GPU,
     NarrowLayers("split"), FactoredLayers(), NO_LAYERS, FP32_PRODUCTS, TableOptimizer("adagrad"), Messages(RunComms()),
     Messages(RunComms(forward="int8")),
     Messages({"name": "thresholded", "pooled": 0.125}),
@@ -94,6 +94,12 @@ REFUSED = {
     ("optimizers.dense.name: shampoo", "a model without dense layers"),
     ("plan: key_value", "a CPU"),
     ("plan: fused", "a CPU"),
+    ("rows: tiered", "data.deduplicate"),
+    ("rows: tiered", "pooling: none"),
+    ("rows: tiered", "data_type: bf16"),
+    ("rows: tiered", "data_type: fp16"),
+    ("rows: tiered", "data_type: int8"),
+    ("rows: tiered", "a GPU"),
     ("rows: split", "data.deduplicate"),
     ("rows: split", "pooling: none"),
     ("rows: split", "optimizers.sparse.name: adagrad"),

@@ -80,11 +80,31 @@ class Knee:
 
 
 @noun
+class Fewest:
+    """The fewest devices whose step is at most limit_s, on one device type at one batch; devices is None where none is.
+
+    size: the batch that the sweep keeps fixed. total_s: of the step. fewer: the next smaller count that was asked for,
+    None where there is none. proven: that count has no plan whose step is so short.
+    """
+
+    device: str
+    per_host: int
+    size: int
+    limit_s: float
+    devices: int | None
+    hosts: int | None
+    total_s: float | None
+    fewer: int | None
+    proven: bool
+    group_size: int | None = None
+
+
+@noun
 class Sweep:
     """Points by device type, batch and number of devices, in this order, and the knees among them.
 
     fixed: which batch stays the same while the devices grow. left: points that were not done, for Ctrl-C came first.
-    plans: by the digests of their points.
+    plans: by the digests of their points. fewest: of each series, in a sweep that looks for the fewest devices.
     """
 
     workload: Workload
@@ -96,6 +116,7 @@ class Sweep:
     knees: tuple[Knee, ...]
     left: int
     plans: dict[str, Plan]
+    fewest: tuple[Fewest, ...] = ()
 
 
 def with_knees(points: Sequence[Point], fixed: Fixed) -> tuple[tuple[Point, ...], tuple[Knee, ...]]:

@@ -6,7 +6,7 @@ found from scratch; limits hold for each alone. A point without a plan says why 
 
 import math
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +15,8 @@ from threading import current_thread, main_thread
 from time import perf_counter
 from typing import Unpack, cast
 
-from recsmith.analyses.scaling import Fixed, Point, PointOutcome, Sweep, with_knees
+from recsmith.analyses.fewest_nodes import HOSTS, fewest_of, turns
+from recsmith.analyses.scaling import Fewest, Fixed, Point, PointOutcome, Sweep, with_knees
 from recsmith.clusters import Cluster, load_cluster, sharding_group
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs.collectives import synchronisation_of
@@ -76,6 +77,22 @@ def grid_of(
         for group in groups
         for cluster in row
     ]
+
+
+def whole_hosts(sources: Sequence[Cluster | Source], fixed: Fixed, sizes: Sequence[int]) -> list[int]:
+    """Devices of 1 to 64 whole hosts; of these, where the global batch is fixed, the counts that divide it.
+
+    Raises:
+        UsageError: hosts have different numbers of devices, or no count divides the batches.
+    """
+    per_host = sorted({each.local_world_size for each in _templates(sources)})
+    if len(per_host) > 1:
+        raise UsageError(f"hosts have {' and '.join(map(str, per_host))} devices; say which counts to try (--devices)")
+    counts = [hosts * per_host[0] for hosts in range(1, HOSTS + 1)]
+    found = [each for each in counts if fixed == "batch_size" or not any(size % each for size in sizes)]
+    if not found:
+        _check_divides(min(sizes), counts[:1])
+    return found
 
 
 def _counts(values: Sequence[int], what: str) -> list[int]:
@@ -144,8 +161,9 @@ def _check_divides(batch: int, counts: Sequence[int]) -> None:
 def sweep(
     workload: Workload | Source,
     *,
-    devices: Sequence[int],
+    devices: Sequence[int] | None = None,
     device: Cluster | Source | Sequence[Cluster | Source],
+    fewest_under_s: float | None = None,
     batch_sizes: Sequence[int] | None = None,
     global_batches: Sequence[int] | None = None,
     group_sizes: Sequence[int] | None = None,
@@ -160,8 +178,11 @@ def sweep(
 
     Args:
         workload: a Workload, a built-in name or a file.
-        devices: counts; up to one host's devices share a host, more are whole hosts.
+        devices: counts; up to one host's devices share a host, more are whole hosts. By default, where the fewest are
+            looked for: up to 64 whole hosts, as far as they divide the global batches.
         device: clusters, names ('h100', 'h100:4') or files; their number of hosts is what is swept.
+        fewest_under_s: look for the fewest devices whose step is at most so many seconds. Only the counts that it takes
+            are planned, and the first answer of each device type and batch is in `fewest`.
         batch_sizes: samples per device and step; duplicates count once, as in all lists.
         global_batches: samples of all devices together, instead; with neither, the workload's batch size.
         group_sizes: devices of a sharding group of a 2D job; by default the whole job.
@@ -178,7 +199,10 @@ def sweep(
     workload = load_workload(workload)
     fixed, sizes = _batches(workload, batch_sizes, global_batches)
     sources = (device,) if isinstance(device, Cluster | str | PathLike) else device
-    grid = grid_of(sources, devices, fixed, sizes, group_sizes)
+    if fewest_under_s is not None and not fewest_under_s > 0:
+        raise UsageError(f"a step of {fewest_under_s} seconds cannot be; give a time above 0")
+    counts = devices if devices is not None or fewest_under_s is None else whole_hosts(sources, fixed, sizes)
+    grid = grid_of(sources, () if counts is None else counts, fixed, sizes, group_sizes)
     options, searcher = SearchOptions(**search), find_planner(planner)
     limits = None if constraints is None else load_constraints(constraints)
     plan_point = partial(plan_with, options, planner=searcher, constraints=limits)
@@ -188,7 +212,12 @@ def sweep(
         workload=workload, planner=searcher.name, cost_model=model, fixed=fixed, points=(), knees=(),
         space=(options.space or Space()).describe(), left=len(grid), plans={},
     )  # fmt: skip
-    return _with_points(empty, _visit(grid, partial(_plan_at, workload, plan_point, layout), on_point))
+    plan_at = partial(_plan_at, workload, plan_point, layout)
+    if fewest_under_s is not None:
+        return _with_fewest(empty, grid, plan_at, on_point, fewest_under_s)
+    done: list[Done] = []
+    _visit(grid, plan_at, on_point, done)
+    return _with_points(empty, done)
 
 
 def _plan_at(
@@ -226,9 +255,39 @@ def _with_points(empty: Sweep, done: Sequence[Done]) -> Sweep:
     )  # fmt: skip
 
 
-def _visit(grid: Sequence[GridPoint], search: Callable[[GridPoint], Result], on_point: OnPoint | None) -> list[Done]:
-    """The points in turn, until Ctrl-C or the caller ends them; Ctrl-C before the first is one."""
+def _with_fewest(
+    empty: Sweep, grid: Sequence[GridPoint], search: Callable[[GridPoint], Result], on_point: OnPoint | None,
+    limit_s: float,
+) -> Sweep:  # fmt: skip
+    """The sweep of the points that finding the fewest devices of each series takes; without knees."""
     done: list[Done] = []
+    fewest: list[Fewest] = []
+    places: list[int] = []  # of each of `done`, in the grid
+    size = len({at.cluster.world_size for at in grid})  # of a series: all have the same counts
+
+    def to_visit() -> Generator[GridPoint]:
+        for begin in range(0, len(grid), size):
+            seen: dict[int, Point] = {}
+            asking = turns(size, seen, limit_s)
+            try:
+                while True:
+                    place = next(asking)
+                    places.append(begin + place)
+                    yield grid[begin + place]
+                    seen[place] = done[-1][0]
+            except StopIteration as end:
+                fewest.append(fewest_of(seen, end.value, limit_s, empty.fixed))
+
+    _visit(to_visit(), search, on_point, done)
+    found = _with_points(empty, [each for _, each in sorted(zip(places, done, strict=False), key=lambda at: at[0])])
+    points = tuple(replace(point, knee=False) for point in found.points)
+    return replace(found, points=points, knees=(), fewest=tuple(fewest), left=len(grid) // size - len(fewest))
+
+
+def _visit(
+    grid: Iterable[GridPoint], search: Callable[[GridPoint], Result], on_point: OnPoint | None, done: list[Done]
+) -> None:
+    """Add the points to `done` in turn, until Ctrl-C or the caller ends them; Ctrl-C before the first is one."""
     with _noted_interrupts() as interrupts:
         try:
             for at in grid:
@@ -238,7 +297,6 @@ def _visit(grid: Sequence[GridPoint], search: Callable[[GridPoint], Result], on_
         except KeyboardInterrupt:
             if not done:
                 raise
-    return done
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from recsmith.cli.options import (
     read_replication,
     read_search,
     read_shape,
+    read_time,
     replication_options,
     search_options,
     shape_options,
@@ -78,10 +79,12 @@ def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tup
 
 @click.command(name="sweep", cls=GroupedCommand)
 @click.argument("workload")
-@click.option("--devices", callback=_counts, required=True, metavar="N,M", help="Numbers of devices, in whole hosts.")
+@click.option("--devices", callback=_counts, metavar="N,M", help="Numbers of devices, in whole hosts.")
 @click.option(
     "--device", callback=split_commas, required=True, metavar="A,B", help="Device types, or files of clusters."
 )
+@click.option("--fewest-nodes", is_flag=True, help="Look for the fewest devices, by default of 1 to 64 whole hosts.")
+@click.option("--step-time", callback=read_time, metavar="TIME", help="The longest step for it, such as 20ms.")
 @click.option("--per-host", type=click.IntRange(min=1), metavar="N", help="Devices of a host (default: the device's).")
 @click.option("--batch-size", callback=_counts, metavar="N,M", help="Samples per device and step.")
 @click.option("--global-batch", callback=_counts, metavar="N,M", help="Samples of all devices and a step, instead.")
@@ -99,6 +102,7 @@ def sweep_command(workload: str, output: str | None, force: bool, format_: str, 
     \b
     recsmith sweep dlrm-v2 --devices 8,16,32 --device h100,h200
     recsmith sweep tables.json --devices 8,16,32,64 --device h100 --global-batch 65536 -o sweep.csv
+    recsmith sweep nvidia-jumbo --device h100 --fewest-nodes --step-time 20ms
     recsmith sweep tables.json --devices 96 --device h100 --group-size 24,48,96 --steps-per-sync 20
     """
     from recsmith.analyses.sweep import sweep
@@ -120,6 +124,12 @@ def sweep_command(workload: str, output: str | None, force: bool, format_: str, 
 
 def _read_sweep(workload: str, options: dict[str, Any]) -> dict[str, Any]:
     """The problem's options as arguments of `sweep`; the batch of a CSV workload is the sweep's."""
+    if options["fewest_nodes"] != (options["step_time"] is not None):
+        raise UsageError("--fewest-nodes and --step-time go together: how many devices it takes for which step")
+    if options["devices"] is None and not options["fewest_nodes"]:
+        raise click.UsageError(
+            "Missing option '--devices'; list numbers of devices, or add --fewest-nodes.", click.get_current_context()
+        )
     hosts = [read_cluster(name, options) for name in options["device"]]
     if options["per_host"]:
         hosts = [_host_of(host, options["per_host"]) for host in hosts]
@@ -129,6 +139,7 @@ def _read_sweep(workload: str, options: dict[str, Any]) -> dict[str, Any]:
         | read_replication(options)
         | {
             "devices": options["devices"],
+            "fewest_under_s": options["step_time"],
             "device": hosts,
             "batch_sizes": options["batch_size"],
             "global_batches": options["global_batch"],
@@ -185,6 +196,8 @@ def _is_csv(output: str, format_: str) -> bool:
 def _end(found: Any) -> None:
     """A sweep without any plan is a failure, though its points are printed."""
     outcomes = {point.outcome for point in found.points}
+    if "planned" in outcomes and any(each.devices is None for each in found.fewest):
+        raise NoPlanFound("no number of devices that was tried has so short a step; the points say what each has")
     if "planned" in outcomes:
         return
     if outcomes == {"infeasible"} and not found.left:

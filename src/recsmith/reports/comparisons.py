@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 
 from recsmith.analyses.compare import BASELINE, Comparison, Judgement, PlannerRow, published_error_of, ties
 from recsmith.analyses.data_types import DataTypeForm
-from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep
+from recsmith.analyses.scaling import Fewest, Fixed, Knee, Point, Sweep
 from recsmith.analyses.sensitivity import Spread
 from recsmith.errors import printable
 from recsmith.files import Raw, encode, starts_with_schema
@@ -136,6 +136,7 @@ def sweep_report(sweep: Sweep) -> RenderableType:
         line("workload", f"{counted(len(work.tables), 'table')}, {weights} of weights"),
         line("search", f"planner {sweep.planner}, cost model {sweep.cost_model}; {STEPS}"),
         line("bounds", f"valid for {space_words(sweep.space)}"),
+        *(line("fewest", fewest_words(each, sweep.fixed)) for each in sweep.fewest),
         *(line("knee", knee_words(knee, sweep.fixed)) for knee in sweep.knees),
         *(line("note", text) for text in _reasons(sweep)),
     ]
@@ -150,6 +151,20 @@ def knee_words(knee: Knee, fixed: Fixed) -> str:
     group = f", sharding groups of {knee.group_size:,}" if knee.group_size else ""
     proven = "; proven" if knee.proven else ""
     return f"{knee.device}:{knee.per_host}, {batch}{group}: {count}{few}; {_beyond(knee)}{proven}"
+
+
+def fewest_words(found: Fewest, fixed: Fixed) -> str:
+    """The fewest devices whose step is short enough, and what is known of the count before."""
+    batch = f"{found.size:,} samples {'a device' if fixed == 'batch_size' else 'a step'}"
+    group = f", sharding groups of {found.group_size:,}" if found.group_size else ""
+    asked = f"{found.device}:{found.per_host}, {batch}{group}, a step of {format_time(found.limit_s)} at most"
+    if found.devices is None or found.hosts is None or found.total_s is None:
+        return f"{asked}: none of those that were tried"
+    answer = f"{counted(found.devices, 'device')} ({counted(found.hosts, 'host')}), {format_time(found.total_s)}"
+    if found.fewer is None:
+        return f"{asked}: {answer}; the fewest that could be asked for"
+    beyond = "cannot, proven" if found.proven else "have no such plan that was found"
+    return f"{asked}: {answer}; {found.fewer:,} {beyond}"
 
 
 def _beyond(knee: Knee) -> str:
@@ -234,6 +249,7 @@ def sweep_to_raw(sweep: Sweep) -> Raw:
         "left": sweep.left,
         "knees": [encode(knee) for knee in sweep.knees],
         "points": [encode(point) for point in sweep.points],
+        **({"fewest": [encode(each) for each in sweep.fewest]} if sweep.fewest else {}),
     }
 
 

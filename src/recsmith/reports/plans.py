@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
 from rich.console import Group, RenderableType
 
 from recsmith._types import record
@@ -25,13 +24,12 @@ from recsmith.plans import (
     wide_tables,
 )
 from recsmith.plans.diff import Change
-from recsmith.problems.modes import Demand
+from recsmith.problems.cached_lookups import hit_share
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, add_first, grid, line
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE, NOTED_ON_CUDA
 from recsmith.units import counted, format_gap, format_size, format_time
 from recsmith.workloads import Table
-from recsmith.workloads.reuse import Reuse
 
 RESULT_SCHEMA = "recsmith/result/1"
 MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
@@ -116,11 +114,7 @@ def hit_words(cached: Sequence[tuple[Table, float]], plan: Plan) -> str:
     """The share of the lookups of cached tables that find their row in the cache; '' without such tables."""
     if not cached:
         return ""
-    tables, factors = zip(*cached, strict=True)
-    rows = np.array([table.num_embeddings for table in tables], dtype=np.float64) * np.array(factors)
-    hits = Reuse.of(tables).hit_share(np.arange(len(tables)), rows)
-    lookups = Demand.of(plan.workload, tables).ids
-    share = float((hits * lookups).sum() / max(float(lookups.sum()), 1e-300))
+    share = hit_share(plan.workload, cached)
     return f"; {share:.1%} of their lookups hit a cache, predicted"
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 from recsmith._components import find, known
 from recsmith.analyses.compare import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
-from recsmith.analyses.scaling import Knee, Point
+from recsmith.analyses.scaling import Fewest, Knee, Point
 from recsmith.clusters.files import cluster_schema, plain_cluster_schema
 from recsmith.costs.published import PublishedError
 from recsmith.data.dataset import FORMAT, TransformedSpec
@@ -144,6 +144,7 @@ def _sweep() -> Raw:
             "knees": json_schema(tuple[Knee, ...]),
             "points": json_schema(tuple[Point, ...]),
         },
+        {"fewest": json_schema(tuple[Fewest, ...])},
     )
 
 

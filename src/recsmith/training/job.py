@@ -40,6 +40,8 @@ from recsmith.training.sharded import (
 )
 from recsmith.training.sources import BatchSource, open_data, with_distinct
 from recsmith.training.sources.protocol import State
+from recsmith.training.stores import cache_lookups
+from recsmith.training.stores.parts import predicted_hits
 from recsmith.training.tables.features import Features
 from recsmith.training.updates import update_of
 
@@ -59,6 +61,7 @@ class Progress:
     watchers: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what they keep in checkpoints, by their names
     corrupt: int = 0  # samples that this rank has left out since the job started
     update: Raw | None = None  # what the update of data.periods keeps in checkpoints
+    cached: tuple[int, int] = (0, 0)  # lookups of tables with caches by the last line, and those that missed
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
 
 
@@ -171,7 +174,9 @@ def prepared(
         save_plan(plan, output / "plan.json")
     for line in [*said, *(saved.told(run, dist.get_world_size()) if saved else [])]:
         log.say({"note": line})
-    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
+    hits = predicted_hits(run, plan)
+    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest,
+                        **({} if hits is None else {"predicted_hit_share": hits})})  # fmt: skip
     update = None if run.data.periods is None else update_of(run.data.periods.update)
     if update is not None and progress.update is not None:
         update.from_raw(progress.update)
@@ -251,11 +256,33 @@ def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
         "samples_per_s": progress.scores.samples / seconds,
         "step_s": seconds / max(steps, 1),
         **{f"{part}_s": spent for part, spent in parts.items()},
+        **_hits(job),
     }
     log.write("train", values)
     left = None if total is None else (total - progress.step) * seconds / max(steps, 1)
     told = {name: values[name] for name in ("step", "samples_per_s", "step_s")}
+    told |= {name: values[name] for name in ("hit_share",) if name in values}
     log.say({**told, "steps": total, "scores": encode(progress.scores), "parts_s": parts, "left_s": left})
+
+
+def _hits(job: TrainingJob) -> Raw:
+    """The share of lookups since the last line whose row was in a cache, where tables have caches."""
+    before, now = job.progress.cached, _cache_lookups(job)
+    if now is None:
+        return {}
+    job.progress.cached = now
+    return {"hit_share": hit_share_of(now[0] - before[0], now[1] - before[1])}
+
+
+def _cache_lookups(job: TrainingJob) -> tuple[int, int] | None:
+    """(lookups of tables with caches so far, those that missed) of all ranks; None where no table has a cache."""
+    mine = cache_lookups(job.sharded.rows)
+    return None if mine is None else (_over_ranks(mine[0], dist.ReduceOp.SUM), _over_ranks(mine[1], dist.ReduceOp.SUM))
+
+
+def hit_share_of(lookups: int, missed: int) -> float:
+    """The share (0..1) of lookups that did not miss; 1 of none."""
+    return 1 - missed / lookups if lookups else 1.0
 
 
 def evaluate_now(job: TrainingJob) -> Scores:
@@ -303,6 +330,8 @@ def finish(job: TrainingJob, *, ended: bool) -> Raw:
         "step": progress.step, "complete": not ended, "sent_bytes": progress.sent_bytes, "peak_bytes": peak_bytes(),
         "corrupt": corrupt,
     }  # fmt: skip
+    if (cached := _cache_lookups(job)) is not None:
+        result["hit_share"] = hit_share_of(*cached)
     if corrupt:
         log.say({"note": f"{corrupt:,} corrupt samples were left out; `recsmith data check` says which"})
     if ended:

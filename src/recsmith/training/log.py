@@ -14,7 +14,8 @@ from recsmith.jobs.log import LOG_FILE, Board, write_message
 from recsmith.plans import Plan
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.scores import ne_text
-from recsmith.units import format_size, format_time
+from recsmith.training.stores.parts import cached_tables, predicted_hits
+from recsmith.units import counted, format_size, format_time
 
 if TYPE_CHECKING:
     from torch import nn
@@ -168,11 +169,12 @@ def progress_text(message: Raw) -> str:
     scores = message["scores"]
     parts = ", ".join(f"{part} {_ms(seconds)}" for part, seconds in message["parts_s"].items())
     whole = f"/{message['steps']:,}" if message.get("steps") else ""
+    hits = f", {message['hit_share']:.1%} of lookups found a row in memory" if "hit_share" in message else ""
     left = f", {format_time(message['left_s'])} left" if message.get("left_s") is not None else ""
     speed = f"{message['samples_per_s']:,.0f} samples/s (step {_ms(message['step_s'])}: {parts})"
     return (
         f"step {message['step']:,}{whole}: log loss {scores['logloss']:.5f}, {ne_text(scores['ne'])}, "
-        f"AUC {scores['auc']:.4f}, {speed}{left}"
+        f"AUC {scores['auc']:.4f}, {speed}{hits}{left}"
     )
 
 
@@ -190,6 +192,7 @@ def starting_lines(run: Run, plan: Plan, *, parameters: int, samples: int | None
         types[placement.sharding_type] = types.get(placement.sharding_type, 0) + 1
     ranks = plan.cluster.world_size
     local = ", then ".join(f"{size:,}" for _, size in run.data.batch_sizes(ranks).changes)
+    cached, hits = cached_tables(run, plan), predicted_hits(run, plan)
     made = f"made now, by {plan.planner}" if run.plan in MADE_HERE else run.plan
     return [
         f"model {run.model.name}: {parameters - weights:,} dense parameters, and {weights:,} in {len(tables)} tables "
@@ -197,4 +200,6 @@ def starting_lines(run: Run, plan: Plan, *, parameters: int, samples: int | None
         f"data: {'unknown number of' if samples is None else f'{samples:,}'} samples; {local} a rank and step on "
         f"{ranks} ranks, {run.optimizers.sparse.name} for tables, {run.optimizers.dense.name} for the rest",
         f"plan {plan.digest[:12]} ({made}): " + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),
-    ]
+        *([] if hits is None else [f"rows: {counted(len(cached), 'table')} of these in files; {hits:.1%} of their "
+                                   "lookups find a row in memory, predicted"]),
+    ]  # fmt: skip

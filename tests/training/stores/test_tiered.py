@@ -1,5 +1,6 @@
 """Tables in a file with a cache train as tables in memory do, to the bit; what does not fit is said in a sentence."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from recsmith.clusters import Disk, load_cluster
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.planning.simulate import price
 from recsmith.plans import Cache, Placement, load_plan, save_plan
+from recsmith.training.stores import cache
 from recsmith.training.stores.cache import EMPTY, RowCache, ScratchFile
 from recsmith.workloads import Feature, Table, Workload
 
@@ -21,12 +23,12 @@ ROWS = {"a": 3000, "b": 2000}
 
 @given(st.lists(st.lists(st.integers(0, 29), max_size=5, unique=True), max_size=40))
 def test_a_cache_is_a_map_from_rows_to_slots(batches: list[list[int]]) -> None:
-    cache, held = RowCache("t", rows=30, slots=10), dict[int, int]()
+    own, held = RowCache("t", rows=30, slots=10), dict[int, int]()
     before = np.zeros(0, np.int64)
     for batch in batches:
         rows = np.array(sorted(batch), np.int64)
-        moves = cache.place(rows, [before])
-        cache.changed[moves.slots] = True
+        moves = own.place(rows, [before])
+        own.changed[moves.slots] = True
         assert not set(moves.left_slots) & set(before)
         assert not set(moves.left_rows) & set(batch)
         for row, slot in zip(moves.left_rows, moves.left_slots, strict=True):
@@ -36,26 +38,26 @@ def test_a_cache_is_a_map_from_rows_to_slots(batches: list[list[int]]) -> None:
             held[int(row)] = int(slot)
         assert [held[int(row)] for row in rows] == moves.slots.tolist()
         before = moves.slots
-    assert {int(row): slot for slot, row in enumerate(cache.row_of) if row != EMPTY} == held
-    rows, slots = cache.settled()
+    assert {int(row): slot for slot, row in enumerate(own.row_of) if row != EMPTY} == held
+    rows, slots = own.settled()
     assert dict(zip(rows.tolist(), slots.tolist(), strict=True)) == held
-    assert not len(cache.settled()[0])
+    assert not len(own.settled()[0])
 
 
 def test_the_row_used_longest_ago_leaves() -> None:
-    cache = RowCache("t", rows=9, slots=3)
+    own = RowCache("t", rows=9, slots=3)
     for row in (0, 1, 2, 0):
-        cache.place(np.array([row]), [])
-    cache.place(np.array([5]), [])
-    assert cache.slot_of[1] == EMPTY
-    assert cache.slot_of[0] != EMPTY
+        own.place(np.array([row]), [])
+    own.place(np.array([5]), [])
+    assert own.slot_of[1] == EMPTY
+    assert own.slot_of[0] != EMPTY
 
 
 def test_rows_of_two_batches_that_do_not_fit_are_named() -> None:
-    cache = RowCache("t", rows=9, slots=3)
-    busy = cache.place(np.array([0, 1]), []).slots
-    with pytest.raises(UsageError, match=r"table 't': a batch needs 2 of its rows, .* rows.cache a larger share"):
-        cache.place(np.array([2, 3]), [busy])
+    own = RowCache("t", rows=9, slots=3)
+    busy = own.place(np.array([0, 1]), []).slots
+    with pytest.raises(UsageError, match=r"table 't': a batch needs 2 of its rows, .* have more of its rows in memory"):
+        own.place(np.array([2, 3]), [busy])
 
 
 def test_a_disk_without_room_is_named_before_anything_is_trained(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ def a_plan(folder: Path, ranks: int, optimizer: str, widths: tuple[int, ...] = (
 
 def a_run(folder: Path, *, ranks: int = 1, optimizer: Any = "rowwise_adagrad", **changed: Any) -> Any:
     """A job of two tables under such a plan."""
-    from recsmith.training import Checkpointing, Run, RunData, RunModel, RunOptimizers, SparseOptimizer
+    from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, RunOptimizers, SparseOptimizer
 
     folder.mkdir(exist_ok=True)
     features = [{"name": name, "num_embeddings": rows} for name, rows in ROWS.items()]
@@ -98,7 +100,7 @@ def a_run(folder: Path, *, ranks: int = 1, optimizer: Any = "rowwise_adagrad", *
     of: dict[str, Any] = {"plan": a_plan(folder, ranks, optimizer), "output": str(folder / "out"), "ranks": ranks}
     return Run(
         data=RunData(train=data, global_batch_size=64), model=RunModel(embedding_dim=8, bottom=(8,), top=(8,)),
-        checkpoint=Checkpointing(every=5),
+        metrics=RunMetrics(every=2), checkpoint=Checkpointing(every=5),
         optimizers=RunOptimizers(sparse=SparseOptimizer(name=optimizer, learning_rate=0.5)), **of | changed,
     )  # fmt: skip
 
@@ -122,12 +124,19 @@ def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer:
     first = replace(tiered, steps=7)
     train(plain)
     train(first)  # and goes on from its checkpoint
-    assert train(tiered)["step"] == 12
+    result = train(tiered)
+    assert result["step"] == 12
+    assert 0 <= result["hit_share"] < 1
     expected, found = weights(plain), weights(tiered)
     for name in ROWS:
         assert np.isfinite(expected[name]).all()
         assert (expected[name] == found[name]).all(), name
     assert not list((tmp_path / "rows").iterdir())
+    log = [json.loads(line) for line in (Path(tiered.output) / "log.jsonl").read_text().splitlines()]
+    assert all(0 < line["predicted_hit_share"] < 1 for line in log if line["event"] == "start")
+    shares = [line["hit_share"] for line in log if line["event"] == "train"]
+    assert shares
+    assert all(0 <= share < 1 for share in shares)
 
 
 @pytest.mark.usefixtures("torchrec")
@@ -135,8 +144,19 @@ def test_a_cache_without_room_for_two_batches_ends_the_job_with_a_sentence(tmp_p
     from recsmith.training import train
 
     run = a_run(tmp_path, rows={"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.01})
-    with pytest.raises(RecSmithError, match=r"table 'a': a batch needs .* give rows.cache a larger share"):
+    with pytest.raises(RecSmithError, match=r"table 'a': a batch needs .* have more of its rows in memory"):
         train(run)
+
+
+def test_caches_beyond_the_memory_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "memory_limit", lambda: 2**30)
+    cache.check_memory(2**10)
+    with pytest.raises(
+        UsageError, match=r"needs 1 GiB for its caches, beside .*, and its memory limit is 1 GiB; raise"
+    ):
+        cache.check_memory(2**30)
+    monkeypatch.setattr(cache, "memory_limit", lambda: None)
+    cache.check_memory(2**60)
 
 
 def test_checkpoints_in_the_background_are_refused(tmp_path: Path) -> None:

@@ -24,6 +24,12 @@ def store_of(wanted: object, model: Any, optimizer: Any) -> Any:
     return make(ROWS, wanted, model, optimizer, where="rows")
 
 
+def cache_lookups(rows: Any) -> tuple[int, int] | None:
+    """(lookups of this rank so far, those whose row was not in memory) of a store with caches; None of others."""
+    counted = getattr(rows, "lookups", None)
+    return None if counted is None else counted()
+
+
 def fetched_ahead(batches: Iterable[Any], rows: Any) -> Iterator[Any]:
     """The batches, each with its rows fetched by the store before anybody trains on it."""
     for batch in batches:

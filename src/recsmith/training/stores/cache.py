@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from recsmith._process import memory_limit, proc_bytes
 from recsmith._types import Bools, Ints
 from recsmith.errors import UsageError
 from recsmith.units import format_size
@@ -77,8 +78,8 @@ class RowCache:
             size = len(self.row_of)
             raise UsageError(
                 f"table '{self.table}': a batch needs {rows:,} of its rows, and of the {size:,} slots of its cache "
-                f"batches before it hold all but {len(candidates) + len(self.free) + len(own):,}; give rows.cache a "
-                "larger share, or train smaller batches"
+                f"batches before it hold all but {len(candidates) + len(self.free) + len(own):,}; have more of its "
+                "rows in memory (rows.cache, or --cache-factors of the plan), or train smaller batches"
             )
         many = min(max(least, len(self.row_of) // EVICTED_AT_ONCE), len(candidates))
         oldest = np.argpartition(self.used[candidates], many - 1)[:many]
@@ -95,6 +96,23 @@ class RowCache:
         """Forget all rows."""
         self.slot_of[:], self.row_of[:], self.changed[:] = EMPTY, EMPTY, False
         self.free = np.arange(len(self.row_of))
+
+
+def check_memory(needed: int) -> None:
+    """Refuse caches that do not fit beside what this process holds already, under the limit of its cgroup.
+
+    needed: bytes of the caches, and of the maps from ids to slots.
+
+    Raises:
+        UsageError: both together are more than the limit.
+    """
+    limit, held = memory_limit(), proc_bytes("self/status", "RssAnon")
+    if limit is not None and held + needed > limit:
+        raise UsageError(
+            f"rows: tiered needs {format_size(needed)} for its caches, beside the {format_size(held)} that this "
+            f"process holds, and its memory limit is {format_size(limit)}; raise the limit, or have less in memory "
+            "(rows.cache, or --cache-factors of the plan)"
+        )
 
 
 class ScratchFile:

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from recsmith._components import parsed
+from recsmith.plans import Plan
+from recsmith.problems.cached_lookups import hit_share
+from recsmith.sharding import KEY_VALUE
 from recsmith.training.run import Run
 from recsmith.training.run_parts import (
     BACKGROUND,
@@ -16,6 +19,7 @@ from recsmith.training.run_parts import (
     Sequences,
     TableOptimizer,
 )
+from recsmith.workloads import Table
 from recsmith.workloads.optimizers import SPLIT_OPTIMIZERS
 
 
@@ -100,21 +104,51 @@ class OnDisk:
 
 @dataclass(frozen=True)
 class TablesInFile:
-    """Tables that are kept in a file."""
+    """Tables that are kept in a file: all of them, or those that the plan says."""
 
+    all_of_them: bool = True
     label: str = "rows: tiered"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Copies of whole tables in memory."""
+        """Copies of whole tables in memory, and tables and devices without a cache in front of a file."""
         if other is BACKGROUND:
             return "checkpoint.background copies whole tables to memory, which rows: tiered keeps out of it; drop it"
+        if isinstance(other, Sequences) and self.all_of_them:
+            return (
+                f"table '{other.table}' has pooling none, which rows: tiered keeps in memory; drop rows.cache, and let "
+                "a plan with --kernels fused,dense,key_value say which tables are on disk"
+            )
+        if isinstance(other, NarrowTables):
+            return f"rows: tiered keeps tables in fp32, and table '{other.table}' has {other.data_type}; give it fp32"
+        if isinstance(other, Deduplicated):
+            return "rows: tiered does not take deduplicated features yet; drop data.deduplicate, or leave rows out"
+        if other is GPU:
+            return "rows: tiered is for CPUs; on GPUs leave rows out; plan with --kernels fused,dense,fused_uvm_caching"
         return None
+
+
+def cached_tables(run: Run, plan: Plan) -> list[tuple[Table, float]]:
+    """The tables that a run on CPU keeps in files, each with the share of its rows that is in memory."""
+    name, settings = parsed(run.rows, "rows")
+    if name != "tiered":
+        return []
+    tables = {table.name: table for table in plan.workload.tables if table.pooled}
+    placed = [each for each in plan.placements if each.table in tables and each.sharding_type != COPIED]
+    if "cache" in settings:
+        return [(tables[each.table], settings["cache"]) for each in placed]
+    return [(tables[each.table], each.load_factor) for each in placed if each.compute_kernel == KEY_VALUE.name]
+
+
+def predicted_hits(run: Run, plan: Plan) -> float | None:
+    """The share of the lookups of these tables that is predicted to find its row in memory; None without any."""
+    cached = cached_tables(run, plan)
+    return hit_share(plan.workload, cached) if cached else None
 
 
 def row_parts(run: Run) -> list[Part]:
     """Who holds the rows of a run, where that refuses anything."""
-    known: dict[str, Part] = {"tiered": TablesInFile(), "split": SplitHalves()}
-    name = parsed(run.rows, "rows")[0]
+    name, settings = parsed(run.rows, "rows")
+    known: dict[str, Part] = {"tiered": TablesInFile("cache" in settings), "split": SplitHalves()}
     return [known[name]] if name in known else []
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from fbgemm_gpu.split_embedding_configs import SparseType
+from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType
 from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
 from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
     ComputeDevice,
@@ -39,7 +39,8 @@ from recsmith.errors import UsageError
 from recsmith.jobs.sharded_model import NamedShard
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE, UVM_CACHING
-from recsmith.training.stores.cache import RowCache, ScratchFile
+from recsmith.sharding.memory import OWN_PER_ROW, OWN_PER_SLOT
+from recsmith.training.stores.cache import RowCache, ScratchFile, check_memory
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.stores.kernels import kernels_in
 
@@ -66,6 +67,7 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
             (count, width, EmbeddingLocation.HOST, ComputeDevice.CPU)
             for count, width in zip(slots, columns, strict=True)
         ]
+        check_memory(_cache_bytes(rows, columns, slots, given.get("optimizer")))
         super().__init__(specs, feature_table_map=feature_table_map, table_names=names, **given)
         here = [
             [weights, *states]
@@ -202,6 +204,14 @@ class TieredBag(BatchedFusedEmbeddingBag):
         self._optim = EmbeddingFusedOptimizer(config, self._emb_module, pg)
 
 
+def _cache_bytes(rows: list[int], columns: list[int], slots: list[int], optimizer: Any) -> int:
+    """Bytes of slots with the state of their rows, of the figures that a cache keeps of each, and of the maps."""
+    state = {EmbOptimType.EXACT_ADAGRAD: columns, EmbOptimType.EXACT_ROWWISE_ADAGRAD: [1] * len(columns)}
+    kept = state.get(optimizer, [0] * len(columns))
+    each = [4 * (width + more) + OWN_PER_SLOT for width, more in zip(columns, kept, strict=True)]
+    return OWN_PER_ROW * sum(rows) + sum(count * size for count, size in zip(slots, each, strict=True))
+
+
 def _planned(table: Any) -> float:
     """The share of a table's rows that the plan keeps in memory."""
     return table.fused_params["cache_load_factor"]
@@ -256,6 +266,10 @@ class TieredRows(DeviceRows):
         for tables in self._tables:
             tables.forget()
         return super().shards()
+
+    def lookups(self) -> tuple[int, int]:
+        """(lookups of this rank so far, those whose row was not in a cache when its batch was fetched)."""
+        return sum(tables.lookups for tables in self._tables), sum(tables.missed for tables in self._tables)
 
     def flush(self) -> None:
         """Write rows of the caches that changed to the file."""
