@@ -42,6 +42,7 @@ from recsmith.training.run_parts import (
     TableOptimizer,
 )
 from recsmith.training.stores.parts import NarrowTables, OnDisk, SplitHalves, TablesInFile
+from recsmith.training.tables.tower_parts import Towers, TowersOfHosts
 
 TRAIN = Path(__file__).parents[2] / "docs" / "train.md"
 
@@ -67,6 +68,7 @@ PARTS: tuple[Part, ...] = (
     Messages(RunComms(forward="int8")),
     Messages({"name": "thresholded", "pooled": 0.125}),
     PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
+    TowersOfHosts(towers=Towers(ratio=2, towers=(("a",), ("b",)))),
 )  # fmt: skip
 REFUSED = {
     ("data.deduplicate", "model.compression"),
@@ -77,6 +79,15 @@ REFUSED = {
     ("pooling: none", "plan: data_parallel, table_wise"),
     ("model.table_module", "model.compression"),
     ("model.table_module", "data.deduplicate"),
+    ("model.table_module: towers", "model.compression"),
+    ("model.table_module: towers", "data.deduplicate"),
+    ("model.table_module: towers", "pooling: none"),
+    ("model.table_module: towers", "rows: split"),
+    ("model.table_module: towers", "rows: tiered"),
+    ("model.table_module: towers", "optimizers.dense.name: split"),
+    ("model.table_module: towers", "optimizers.dense.name: shampoo"),
+    ("model.table_module: towers", "comms: int8"),
+    ("model.table_module: towers", "comms: thresholded"),
     ("data.train: {source: ...}", "data.feed"),
     ("data.train: {source: ...}", "data.deduplicate"),
     ("data.periods", "data.train: {source: ...}"),

@@ -43,6 +43,7 @@ from recsmith.training.sources.protocol import State
 from recsmith.training.stores import cache_lookups
 from recsmith.training.stores.parts import predicted_hits
 from recsmith.training.tables.features import Features
+from recsmith.training.tables.tower_parts import check_same_towers
 from recsmith.training.updates import update_of
 
 CHECKPOINTS = "checkpoints"
@@ -151,11 +152,13 @@ def prepared(
     """
     begun, output = time.perf_counter(), Path(run.output)
     parts = unsharded(run)
+    run = parts.run
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
     plan = plan or agreed_plan(parts, saved.plan if saved else None, ranks_per_host())
     if saved is not None:
         check_maps(run.model, output)
+        check_same_towers(saved.run.model, run.model)
         check_loadable(saved.plan, plan)
     parameters = parts.parameters  # before tables are sharded, and each rank has its own of them
     run, costs = with_optimizer(run, plan, parts.task, saved.run if saved else None)

@@ -27,6 +27,7 @@ from recsmith.training.tables import TABLES, tables_of
 from recsmith.training.tables.dedup_parts import Deduplication, deduplication_of
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of
+from recsmith.training.tables.tower_parts import with_towers
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -117,11 +118,11 @@ class Unsharded:
 
 
 def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
-    """A run's model, built for its data. source: other data.
+    """A run's model, built for its data; the run names all that its towers are. source: other data.
 
     Raises what opening data, counting what repeats in it and building the model raise.
     """
-    source = source or open_source(run)
+    run, source = with_towers(run), source or open_source(run)
     task = build_task(run.model, source.schema, run.seed, deduplication=deduplication_of(run, source))
     return Unsharded(run, source, task, features_of(task))
 
@@ -173,7 +174,7 @@ def _built_in(model: RunModel, collection: Any, dense: int) -> nn.Module:
         return made
     layers: Mapping[str, Any] = {
         "dense_in_features": dense,
-        "dense_arch_layer_sizes": [*model.bottom, model.embedding_dim],
+        "dense_arch_layer_sizes": [*model.bottom, model.embedding_dim // getattr(collection, "ratio", 1)],
         "over_arch_layer_sizes": [*model.top, 1],
     }
     if model.name == "dlrm":

@@ -108,7 +108,7 @@ def make_plan(
     lookups = _lookups(model, schema, sample, batch_size)
     if run.plan != TORCHREC:
         names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
-        limits = plan_limits(run, before, sequences=names, device=device_type())
+        limits = plan_limits(run, before, sequences=names, device=device_type(), hosts=cluster.hosts)
         return _auto_plan(run, model, cluster, batch_size, lookups, limits)
     return plan_as_torchrec(
         model,

@@ -16,6 +16,7 @@ from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run
 from recsmith.training.run_parts import COPIED, SEQUENCES_ON_CPU
 from recsmith.training.stores.parts import SplitHalves, row_parts
+from recsmith.training.tables.tower_parts import towers_of
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 
@@ -55,10 +56,10 @@ def _reason(old: Placement, new: Placement, dim: int, optimizer: str) -> str | N
     return None
 
 
-def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], device: str) -> Constraints:
+def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], device: str, hosts: int = 1) -> Constraints:
     """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`.
 
-    sequences: tables that are not pooled.
+    sequences: tables that are not pooled. hosts: of the job.
     """
     carried = collectives_of(run.comms).sharding_types()
     rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
@@ -66,4 +67,6 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
         rules.append(TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != COPIED)))
     if device == "cpu":
         rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in sequences]
+    towers = towers_of(run.model)
+    rules += towers.rules(hosts) if towers else ()
     return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))

@@ -39,16 +39,18 @@ from recsmith.training.run_parts import (
     TableOptimizer,
 )
 from recsmith.training.stores.parts import NarrowTables, OnDisk, row_parts
+from recsmith.training.tables.tower_parts import TowersOfHosts, towers_of
 
 
 def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool, deduplicated: bool) -> list[Part]:
     """The parts of a model. weighted: whether ids of its data have weights. deduplicated: whether any feature is."""
     sequences = [each.name for each in tables if each.pooling == "none"]
+    towers = towers_of(model)
     found: list[tuple[bool, Part]] = [
         (bool(sequences), Sequences(next(iter(sequences), ""), model.name)),
         (bool(model.compression), COMPRESSION),
         (deduplicated, Deduplicated()),
-        (model.table_module is not None, OwnTables()),
+        (model.table_module is not None, OwnTables() if towers is None else TowersOfHosts(towers=towers)),
         (model.name in BUILT_IN, BUILT_IN_MODEL),
         (weighted, WEIGHTS),
     ]
@@ -77,6 +79,7 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
     sequences = sorted(table.name for table in plan.workload.tables if not table.pooled)
     named = sorted(((table.data_type, table.name) for table in plan.workload.tables), reverse=True)
     narrow = {kind: name for kind, name in named if kind != "fp32"}  # the first of each
+    towers = towers_of(run.model)
     stored = sorted(each.table for each in plan.placements if each.compute_kernel == KEY_VALUE.name)
     return [
         CPU if device == "cpu" else GPU, TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
@@ -85,6 +88,7 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         *([FP32_PRODUCTS] if run.model.precision == "fp32" else []),
         *([NarrowLayers(run.optimizers.dense.name)] if run.optimizers.dense.name in IN_HALVES else []),
         *([OnDisk(next(iter(stored), None), run.rows)] if stored or parsed(run.rows, "rows")[0] == "tiered" else []),
+        *([TowersOfHosts(towers=towers)] if towers else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
 

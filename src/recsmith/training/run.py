@@ -73,8 +73,8 @@ class RunModel:
     which follow from embedding_dim and from the one label. cross_layers, cross_rank: of dlrm_dcn. hidden, factors: of
     deepfm. tables: instead of one table for each feature of the data. arguments: of a function of yours
     (docs/train.md). compression: which tables are stored smaller, and how (docs/compress.md). table_module: what pooled
-    tables are built as, 'module:Class' of yours with its settings (docs/train.md). precision: of the dense layers'
-    products; bf16 is autocast.
+    tables are built as: towers (docs/towers.md), or 'module:Class' of yours with its settings (docs/train.md).
+    precision: of the dense layers' products; bf16 is autocast.
     """
 
     name: str = "dlrm"

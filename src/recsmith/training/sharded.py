@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.model_parallel import DefaultDataParallelWrapper, DistributedModelParallel
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
@@ -32,6 +32,7 @@ from recsmith.training.stores.protocol import RowStore
 from recsmith.training.stores.tiered import on_disk
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
+from recsmith.training.tables.tower_hosts import place_towers
 
 _TABLE = re.compile(r"(?:^|\.)(?:embedding_bags|embeddings)\.([^.]+)\.weight$")
 BLOCK = 4096  # rows drawn at once: few megabytes at any width, and few blocks that a shard uses in part
@@ -54,6 +55,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     plan, collectives = with_collections(plan, run, task), collectives_of(run.comms)
     check_together(placed_parts(run, plan, device.type))
     initial = initial_weights_of(task)
+    towers = place_towers(task, plan, device, collectives.codecs())
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     names = [name for name, _ in task.named_parameters() if table_of(name) in initial]
     parameters = dict(task.named_parameters())
@@ -66,7 +68,8 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     with warnings.catch_warnings(), own_kernels(kernels_of(run.rows)):
         warnings.simplefilter("ignore")
         model = DistributedModelParallel(
-            task, device=device, sharders=sharders,
+            task, device=device, sharders=towers.sharders(sharders),
+            data_parallel_wrapper=DefaultDataParallelWrapper(params_to_ignore=list(towers.local)),
             plan=to_sharding_plan(worded, task, sharders=sharders, constraints=limits),
         )  # fmt: skip
     hook = collectives.attach(model)
@@ -75,7 +78,8 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     rest = dict(in_backward_optimizer_filter(model.named_parameters()))
     tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
     others = {name: parameter for name, parameter in rest.items() if name not in tables}
-    optimizer = combined_optimizer(model.fused_optimizer, tables, others, run.optimizers)
+    across = towers.average(model.module)
+    optimizer = combined_optimizer(model.fused_optimizer, tables, others, run.optimizers, across)
     rows = store_of(run.rows, model, optimizer)
     return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
 

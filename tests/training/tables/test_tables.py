@@ -20,6 +20,7 @@ from recsmith.training.tables.dedup_parts import Deduplication
 from recsmith.training.tables.deduplicated import DeduplicatedTables
 from recsmith.training.tables.plain import exported_names, features_of, plain, vectors_of, why_not_ahead
 from recsmith.training.tables.stored import StoredTables
+from recsmith.training.tables.towers import TowerTables
 
 CPU = torch.device("cpu")
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -95,6 +96,21 @@ class TestDeduplicated(TableModuleContract):
             "0.distinct.0.embedding_bags.t.weight": "0.embedding_bags.t.weight",
         }
         assert "padded to equal numbers" in (why_not_ahead(self.made()) or "")
+
+
+class TestTowers(TableModuleContract):
+    """Of ratio 1, which learn nothing, in another order than the model's."""
+
+    def make(self, configs: Any) -> Any:
+        """Each table is a tower."""
+        return TowerTables(configs, CPU, ratio=1, towers=(("u",), ("t",)))
+
+    def test_outputs_are_narrower_features_in_the_models_order(self) -> None:
+        for kind in ("linear", "cross"):
+            made = TowerTables(configs(), CPU, ratio=4, towers=(("u",), ("t",)), module=kind)  # type: ignore[arg-type]
+            found = made(features_of(made).tensors(batch()))
+            assert (found.keys(), found.length_per_key()) == (["f", "g", "h"], [COLUMNS // 4] * 3)
+            assert [config.embedding_dim for config in made.embedding_bag_configs()] == [COLUMNS // 4] * 2
 
 
 class StoredContract(TableModuleContract):

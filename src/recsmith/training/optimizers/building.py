@@ -48,11 +48,13 @@ def sparse_arguments(optimizer: SparseOptimizer) -> dict[str, Any]:
 
 
 def combined_optimizer(
-    fused: KeyedOptimizer, copied: dict[str, nn.Parameter], dense: dict[str, nn.Parameter], optimizers: RunOptimizers
-) -> CombinedOptimizer:
+    fused: KeyedOptimizer, copied: dict[str, nn.Parameter], dense: dict[str, nn.Parameter], optimizers: RunOptimizers,
+    across: dict[nn.Parameter, list[Any]] | None = None,
+) -> CombinedOptimizer:  # fmt: skip
     """One optimizer of three: `sparse` (fused), `copied` (tables with a copy on every rank) and `dense`.
 
-    Each follows the same schedule of learning rates from its own.
+    Each follows the same schedule of learning rates from its own. across: dense parameters that other ranks have others
+    in place of, and the groups over which a norm of gradients sums them all.
     """
     sparse, plain = optimizers.sparse, optimizers.dense
     parts: list[Any] = [("sparse", scheduled(fused, sparse.learning_rate, optimizers))] if fused.params else []
@@ -62,7 +64,9 @@ def combined_optimizer(
     if dense:
         made: KeyedOptimizer = KeyedOptimizerWrapper(dense, lambda ps: dense_optimizer(ps, plain))
         if plain.clip_norm is not None:
-            made = GradientClippingOptimizer(made, GradientClipping.NORM, plain.clip_norm)
+            made = GradientClippingOptimizer(
+                made, GradientClipping.NORM, plain.clip_norm, enable_global_grad_clip=bool(across), param_to_pgs=across
+            )
         parts.append(("dense", scheduled(made, plain.learning_rate, optimizers)))
     made = CombinedOptimizer(parts)
     made.save_param_groups(False)  # learning rates follow from the run and the step

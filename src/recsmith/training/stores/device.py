@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch.distributed as dist
 from torch import nn
 from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.jobs.sharded_model import NamedShard, named_shards
 from recsmith.training.optimizers.split import joined_weights
 from recsmith.training.stores.protocol import RowStore, WholeTensor
+from recsmith.training.tables.towers import host_parameters, towers_in
 
 
 class DeviceRows(RowStore):
@@ -19,14 +21,23 @@ class DeviceRows(RowStore):
 
     def shards(self) -> Iterator[NamedShard]:
         """The model's own tensors, and the weights in fp32 of dense layers in bf16, which can be read alone."""
-        joined = joined_weights(self.optimizer)
+        joined, local = joined_weights(self.optimizer), self._of_this_host()
         for shard in named_shards(self.model):
-            yield shard._replace(tensor=joined.get(shard.parameter, shard.tensor))
+            everywhere = shard.everywhere and shard.parameter not in local
+            yield shard._replace(tensor=joined.get(shard.parameter, shard.tensor), everywhere=everywhere)
 
     def whole(self) -> dict[str, WholeTensor]:
-        """By the model's state; as `shards` has them."""
+        """By the model's state; as `shards` has them. Where hosts have towers, ranks tell each other theirs."""
         state = {**self.model.state_dict(), **joined_weights(self.optimizer)}
-        return {name: WholeTensor(each.dtype, tuple(each.size())) for name, each in state.items()}
+        mine = {name: WholeTensor(each.dtype, tuple(each.size())) for name, each in state.items()}
+        if all(tables.hosts is None for _, tables in towers_in(self.model)):
+            return mine
+        told: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(told, mine)
+        return {name: each for theirs in told for name, each in theirs.items()}
+
+    def _of_this_host(self) -> set[str]:
+        return host_parameters(getattr(self.model, "module", self.model))
 
     def prefetch(self, batch: Any) -> None:
         """All rows are there."""

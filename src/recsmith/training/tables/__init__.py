@@ -14,6 +14,7 @@ from recsmith.training.run import RunModel, RunTable
 TABLES = "table module"
 register(TABLES, "plain", "recsmith.training.tables.plain:plain")
 register(TABLES, "stored", "recsmith.training.tables.stored:StoredTables")
+register(TABLES, "towers", "recsmith.training.tables.towers:TowerTables")
 register(TABLES, "deduplicated", "recsmith.training.tables.deduplicated:DeduplicatedTables")
 
 

@@ -1,0 +1,221 @@
+"""Which tables of a run are a tower, what towers refuse, and which plans they can be trained under; without torch.
+
+Luo et al., "Disaggregated Multi-Tower" (MLSys 2024, arXiv 2403.00877). A tower is the tables of a host. What it sends
+to other hosts has passed a small module of its own, which leaves `1 / ratio` of the columns.
+"""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from recsmith._components import NAME, parsed
+from recsmith._types import noun
+from recsmith.errors import UsageError, check_rules
+from recsmith.files import decode, did_you_mean, encode
+from recsmith.plans import Plan, load_plan
+from recsmith.problems import TableRule
+from recsmith.training.collectives import collectives_of
+from recsmith.training.run import MADE_HERE, Run, RunModel, names_component
+from recsmith.training.run_parts import (
+    FactoredLayers,
+    Messages,
+    NarrowLayers,
+    OwnTables,
+    PlannedTables,
+    Sequences,
+)
+from recsmith.training.stores.parts import SplitHalves, TablesInFile
+
+TOWERS = "towers"
+ON_A_HOST = ("table_wise", "column_wise", "table_column_wise", "table_row_wise")  # types that can stay on one host
+WHERE = "model.table_module (towers)"
+
+
+@noun
+class Towers:
+    """How the tables of a run are towers.
+
+    ratio: columns of a tower's tables for each column that leaves it; 1: all leave it, and nothing is learned. towers:
+    names of the tables of each; those of the run's plan file where there are none. module: what a tower learns; linear,
+    or cross: a cross layer of `rank` before the linear one, as dlrm_dcn has them; none: cross for dlrm_dcn.
+    """
+
+    ratio: int
+    towers: tuple[tuple[str, ...], ...] = ()
+    module: Literal["linear", "cross"] | None = None
+    rank: int = 64
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without tables."""
+        names = [name for tower in self.towers for name in tower]
+        twin = next((name for name in names if names.count(name) > 1), None)
+        empty = next((number for number, tower in enumerate(self.towers) if not tower), None)
+        check_rules(
+            None if self.ratio >= 1 else f"{WHERE}: ratio is {self.ratio}; it is at least 1",
+            None if self.rank >= 1 else f"{WHERE}: rank is {self.rank}; it is at least 1",
+            None if empty is None else f"{WHERE}: tower {empty} has no table; give it one, or leave it out",
+            None if twin is None else f"{WHERE}: table '{twin}' is in two towers; name it in one",
+        )
+
+    def check_tables(self, dims: dict[str, int]) -> None:
+        """UsageError where tables are not those of the towers, or have too few columns. dims: columns by name."""
+        named = {name for tower in self.towers for name in tower}
+        odd = min(named - dims.keys(), default=None)
+        if odd is not None:
+            raise UsageError(f"{WHERE}: '{odd}' is no table of the model{did_you_mean(odd, list(dims))}")
+        odd = min(dims.keys() - named, default=None)
+        if odd is not None:
+            raise UsageError(f"{WHERE}: table '{odd}' is in no tower; name it in one of them")
+        for name, columns in dims.items():
+            if columns % self.ratio:
+                why = "leaves no column" if columns < self.ratio else "does not divide its columns"
+                raise UsageError(
+                    f"{WHERE}: table '{name}' has {columns} columns, and ratio {self.ratio} {why}; give a ratio that "
+                    f"divides {columns}, or tables of more columns"
+                )
+
+    def rules(self, hosts: int) -> tuple[TableRule, ...]:
+        """What plans for so many hosts must keep: each tower on its host; nothing on one host, where all are."""
+        if hosts == 1:
+            return ()
+        return tuple(
+            TableRule(tables=name, hosts=(host,), sharding_types=ON_A_HOST)
+            for host, tower in enumerate(self.towers)
+            for name in tower
+        )
+
+
+def towers_of(model: RunModel) -> Towers | None:
+    """The towers of a model; None where it has none.
+
+    Raises:
+        UsageError: a setting is wrong.
+    """
+    if model.table_module is None:
+        return None
+    name, settings = parsed(model.table_module, "model.table_module")
+    return decode(Towers, settings, WHERE) if name == TOWERS else None
+
+
+def with_towers(run: Run) -> Run:
+    """The run with all that its towers are: with the tables of each from its plan file, where it names none.
+
+    Raises:
+        UsageError: neither says which tables are a tower.
+    """
+    found = towers_of(run.model)
+    if found is None:
+        return run
+    towers = found.towers or _planned(run)
+    module = found.module or ("cross" if run.model.name == "dlrm_dcn" else "linear")
+    settled = {NAME: TOWERS, **encode(replace(found, towers=towers, module=module))}
+    return replace(run, model=replace(run.model, table_module=settled))
+
+
+def _planned(run: Run) -> tuple[tuple[str, ...], ...]:
+    if run.plan in MADE_HERE:
+        raise UsageError(
+            f"{WHERE}: nobody says which tables are a tower; give towers: [[TABLE, ...], ...], or a plan file that has "
+            "each table on one host (plan: FILE)"
+        )
+    return towers_of_plan(load_plan(run.plan))
+
+
+def towers_of_plan(plan: Plan) -> tuple[tuple[str, ...], ...]:
+    """The tables of each host of a plan.
+
+    Raises:
+        UsageError: the plan is of one host, has a table on several hosts, or none on one.
+    """
+    local = plan.cluster.local_world_size
+    towers: list[list[str]] = [[] for _ in range(plan.cluster.hosts)]
+    for placement in plan.placements:
+        hosts = {rank // local for rank in placement.ranks}
+        if len(hosts) > 1:
+            raise UsageError(
+                f"the plan has table '{placement.table}' on {len(hosts)} hosts, and a tower is the tables of one; give "
+                "it one in the constraints (hosts: [0])"
+            )
+        towers[hosts.pop()].append(placement.table)
+    lacking = next((host for host, tower in enumerate(towers) if not tower), None)
+    if lacking is not None:
+        raise UsageError(
+            f"the plan has no table on host {lacking}, whose tower would be empty; give it some in the "
+            "constraints (hosts: [0])"
+        )
+    return tuple(map(tuple, towers))
+
+
+def check_same_towers(saved: RunModel, model: RunModel) -> None:
+    """UsageError where a checkpoint's towers are others; those of ratio 1 learn nothing, and may be any."""
+    before, now = towers_of(saved), towers_of(model)
+    if (before is None or before.ratio == 1) and (now is None or now.ratio == 1):
+        return
+    if before != now:
+        raise UsageError(
+            f"the checkpoint was saved with {_said(before)}, and the run has {_said(now)}: what towers have learned "
+            "fits their own tables alone; give the run the towers of the checkpoint, or another output"
+        )
+
+
+def _said(found: Towers | None) -> str:
+    if found is None:
+        return "no towers"
+    tables = " | ".join(", ".join(tower[:3]) + (", ..." if len(tower) > 3 else "") for tower in found.towers[:3])
+    return f"{len(found.towers)} towers of ratio {found.ratio} ({found.module or 'linear'}; {tables})"
+
+
+@noun
+class TowersOfHosts:
+    """Tables in towers, of which each host of a job has one."""
+
+    towers: Towers
+    label: str = "model.table_module: towers"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What would build the tables too; what towers do not look up, keep or send; plans that tear one apart."""
+        built = OwnTables().refuses(other)
+        if built is not None:
+            return built.replace("model.table_module", self.label)
+        if isinstance(other, Sequences):
+            return f"table '{other.table}' has pooling none, which towers do not have; pool it, or leave towers out"
+        if isinstance(other, TablesInFile | SplitHalves):
+            return f"{other.label} does not go with towers yet; leave rows out, or model.table_module"
+        if isinstance(other, FactoredLayers | NarrowLayers):
+            return f"{other.label} treats dense layers as those of all ranks, and towers are those of a host; use adam"
+        if isinstance(other, Messages):
+            return self._refused_messages(other.comms)
+        return self._refused_plan(other.plan) if isinstance(other, PlannedTables) else None
+
+    def _refused_messages(self, comms: Any) -> str | None:
+        if names_component(comms) and parsed(comms, "comms")[0] != "quantised":
+            return f"comms: {parsed(comms, 'comms')[0]} does not go with towers yet; leave one of them out"
+        made: Any = collectives_of(comms)
+        if "int8" in (made.forward, made.backward):
+            return "comms ask for int8, which towers do not send back yet; use fp16 or bf16"
+        return None
+
+    def _refused_plan(self, plan: Plan) -> str | None:
+        """Why a plan does not have each tower on a host of its own; on one host all is well."""
+        hosts, local = plan.cluster.hosts, plan.cluster.local_world_size
+        if hosts == 1:
+            return None
+        if hosts != len(self.towers.towers):
+            what = "more towers than hosts" if len(self.towers.towers) > hosts else "fewer towers than hosts"
+            return (
+                f"there are {what}: {len(self.towers.towers)} towers, and the plan is for {hosts} hosts; give as many, "
+                "or train on one host"
+            )
+        at = {name: host for host, tower in enumerate(self.towers.towers) for name in tower}
+        for placement in plan.placements:
+            if placement.sharding_type not in ON_A_HOST:
+                return (
+                    f"table '{placement.table}' is {placement.sharding_type} in the plan, which crosses hosts, and it "
+                    f"is of a tower; use a plan of {', '.join(ON_A_HOST)}"
+                )
+            odd = next((rank for rank in placement.ranks if rank // local != at.get(placement.table)), None)
+            if odd is not None:
+                return (
+                    f"table '{placement.table}' of tower {at.get(placement.table)} is on rank {odd} in the plan, which "
+                    f"is of host {odd // local}; plan again, or give towers as the plan has them"
+                )
+        return None
