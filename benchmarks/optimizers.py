@@ -3,7 +3,7 @@
     python benchmarks/optimizers.py rates       # operations a second of layers, products and roots: seconds
     python benchmarks/optimizers.py overhead    # CPU seconds of a step beside Adagrad and Adam, in pairs: minutes
     python benchmarks/optimizers.py state       # what each rank keeps on 1, 2 and 4 ranks
-    python benchmarks/optimizers.py losses      # loss at equal steps, five seeds, three rates each: minutes, goes on
+    python benchmarks/optimizers.py losses      # loss at equal steps, five seeds, four rates each: minutes, goes on
 
 Tables of docs/benchmarks/optimizers.md.
 """
@@ -27,8 +27,8 @@ from recsmith.training.optimizers.dense import dense_optimizer
 
 BATCH = 2048
 BOTTOM, TOP = (13, 512, 256, 64, 16), (367, 512, 256, 1)
-RATES = (3e-4, 1e-3, 3e-3)
-ADAGRAD_RATES = (3e-3, 1e-2, 3e-2)
+RATES = (1e-4, 3e-4, 1e-3, 3e-3)
+ADAGRAD_RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 STEPS, SEEDS = 390, 5
 
 

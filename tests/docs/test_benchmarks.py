@@ -65,6 +65,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "reshard_memory": ("--mib", "64"),
     "rounding": ("--quick",),
     "scratch_annealing": ("--seconds", "1", "--tasks", "1"),
+    "second_order": ("logistic", "--quick"),
     "serve": ("start",),
     "shown_commands": ("docs/compare.md",),
     "thresholding": ("cost", "--quick"),
@@ -97,6 +98,8 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "precision rounding": ("--quick",),
     "precision updates": ("--quick",),
     "recd --sessions": ("2", "--ids", "8", "--samples", "2048", "--steps", "2", "--rounds", "0"),
+    "second_order ranks": ("--quick",),
+
     "serve memory": ("--plans", "2"),
 }  # fmt: skip
 LEFT_OUT = {

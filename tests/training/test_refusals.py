@@ -20,6 +20,7 @@ from recsmith.training.refusals import (
     refusals,
 )
 from recsmith.training.run_parts import (
+    BF16_PRODUCTS,
     BUILT_IN_MODEL,
     COMPRESSION,
     CPU,
@@ -32,6 +33,7 @@ from recsmith.training.run_parts import (
     Deduplicated,
     FactoredLayers,
     InPeriods,
+    LayersByStep,
     Messages,
     NarrowLayers,
     OwnSource,
@@ -64,7 +66,8 @@ PARTS: tuple[Part, ...] = (
     TableOptimizer("lamb"),
     TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
     NarrowTables("a", "int8"), SplitHalves(), TablesInFile(), OnDisk("a", "device"), OnDisk(None, "tiered"), GPU,
-    NarrowLayers("split"), FactoredLayers(), NO_LAYERS, FP32_PRODUCTS, TableOptimizer("adagrad"), Messages(RunComms()),
+    NarrowLayers("split"), FactoredLayers(), LayersByStep("dance"), NO_LAYERS, FP32_PRODUCTS, BF16_PRODUCTS,
+    TableOptimizer("adagrad"), Messages(RunComms()),
     Messages(RunComms(forward="int8")),
     Messages({"name": "thresholded", "pooled": 0.125}),
     PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
@@ -103,6 +106,12 @@ REFUSED = {
     ("optimizers.dense.name: split", "comms: thresholded"),
     ("optimizers.dense.name: shampoo", "optimizers.dense.name: split"),
     ("optimizers.dense.name: shampoo", "a model without dense layers"),
+    ("pipeline: dance", "a model without dense layers"),
+    ("model.table_module: towers", "pipeline: dance"),
+    ("pipeline: dance", "model.precision: bf16"),
+    ("pipeline: dance", "comms: thresholded"),
+    ("pipeline: dance", "optimizers.dense.name: split"),
+    ("pipeline: dance", "optimizers.dense.name: shampoo"),
     ("plan: key_value", "a CPU"),
     ("plan: fused", "a CPU"),
     ("rows: tiered", "data.deduplicate"),
@@ -187,3 +196,8 @@ def test_layers_are_found_in_a_run() -> None:
     assert parts("shampoo", [(3, 2), (3,)]) == [FactoredLayers()]
     assert parts("shampoo", [(3,)]) == [FactoredLayers(), NO_LAYERS]
     assert parts("split", [(3, 2)], optimizer="shampoo") == [FactoredLayers(), NarrowLayers("split")]
+    narrow = replace(run, pipeline={"name": "dance"}, model=RunModel(precision="bf16"))
+    assert layer_parts(narrow, [(3, 2)]) == [LayersByStep("dance")]
+    found = placed_parts(narrow, placed("row_wise"), "cpu")
+    assert LayersByStep("dance") in found
+    assert BF16_PRODUCTS in found

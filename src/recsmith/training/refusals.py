@@ -17,6 +17,7 @@ from recsmith.training.optimizers.shampoo_cost import SHAMPOO
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run_parts import (
     BACKGROUND,
+    BF16_PRODUCTS,
     BUILT_IN_MODEL,
     COMPRESSION,
     CPU,
@@ -29,6 +30,7 @@ from recsmith.training.run_parts import (
     Deduplicated,
     FactoredLayers,
     InPeriods,
+    LayersByStep,
     Messages,
     NarrowLayers,
     OwnSource,
@@ -38,6 +40,7 @@ from recsmith.training.run_parts import (
     Sequences,
     TableOptimizer,
 )
+from recsmith.training.steps import SECOND_ORDER
 from recsmith.training.stores.parts import NarrowTables, OnDisk, row_parts
 from recsmith.training.tables.tower_parts import TowersOfHosts, towers_of
 
@@ -85,8 +88,8 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         CPU if device == "cpu" else GPU, TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
         *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
         *(NarrowTables(name, kind) for kind, name in narrow.items()), *row_parts(run),
-        *([FP32_PRODUCTS] if run.model.precision == "fp32" else []),
-        *([NarrowLayers(run.optimizers.dense.name)] if run.optimizers.dense.name in IN_HALVES else []),
+        FP32_PRODUCTS if run.model.precision == "fp32" else BF16_PRODUCTS,
+        *_trained_by(run),
         *([OnDisk(next(iter(stored), None), run.rows)] if stored or parsed(run.rows, "rows")[0] == "tiered" else []),
         *([TowersOfHosts(towers=towers)] if towers else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
@@ -95,12 +98,17 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
 
 def layer_parts(run: Run, shapes: Sequence[Sequence[int]]) -> list[Part]:
     """The parts of a run's dense layers. shapes: of their parameters."""
-    dense = run.optimizers.dense
+    return [*_trained_by(run), *([NO_LAYERS] if all(len(shape) < 2 for shape in shapes) else [])]
+
+
+def _trained_by(run: Run) -> list[Part]:
+    """What trains dense layers, where it is not an optimizer like any other, and what that looks at."""
+    dense, step = run.optimizers.dense, parsed(run.pipeline, "pipeline")[0]
     named = dense.name, (dense.arguments or {}).get("optimizer")
     return [
         *([FactoredLayers()] if SHAMPOO in named else []),
         *([NarrowLayers(dense.name)] if dense.name in IN_HALVES else []),
-        *([NO_LAYERS] if all(len(shape) < 2 for shape in shapes) else []),
+        *([LayersByStep(step)] if step in SECOND_ORDER else []),
     ]
 
 

@@ -165,7 +165,8 @@ class Run:
     of this machine where no launcher starts them; none: its GPUs, or as many as the plan has, or one. device: auto
     trains on GPUs where each rank has one and on CPU elsewhere; cuda refuses to train without them. pipeline: what
     makes a step: base; sparse_dist, under which the ids of the next batch cross ranks while this one trains; auto takes
-    it on GPUs; prefetch_sparse_dist, which fetches cached rows too; or a component of yours. steps: after which
+    it on GPUs; prefetch_sparse_dist, which fetches cached rows too; progressive_lbfgs and dance, which train dense
+    layers by second order (docs/optimizers.md); or a component of yours. steps: after which
     training ends, instead of data.epochs. optimizers: how weights learn. comms: in which form embeddings and their
     gradients cross ranks, or a component of yours. rows: who holds the rows of tables: device, tiered (docs/tiers.md),
     split (docs/precision.md), or a component of yours. checkpoint: when the state is saved; none saves nothing but the

@@ -46,6 +46,7 @@ COMPRESSION, FEED = PlainPart("model.compression"), PlainPart("data.feed")
 WEIGHTS, BUILT_IN_MODEL = PlainPart("weights of ids"), PlainPart("model.name of torchrec.models")
 CPU, GPU = PlainPart("a CPU"), PlainPart("a GPU")
 FP32_PRODUCTS = PlainPart("model.precision: fp32")
+BF16_PRODUCTS = PlainPart("model.precision: bf16")
 NO_LAYERS = PlainPart("a model without dense layers")
 BACKGROUND = PlainPart("checkpoint.background")
 
@@ -201,6 +202,35 @@ class FactoredLayers:
             return (
                 f"shampoo takes roots in fp32, and optimizers.dense.name {other.name} makes dense layers bf16; give "
                 "its arguments another optimizer, or train the layers in fp32"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class LayersByStep:
+    """A pipeline that trains dense layers itself, by gradients and Hessians of the whole sample."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        return f"pipeline: {self.name}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Models without layers, precisions in which a loss is not surely lower, and what trains layers too."""
+        if other is NO_LAYERS:
+            return f"pipeline is {self.name}, which trains dense layers, and the model has none; write pipeline: base"
+        if other is BF16_PRODUCTS or isinstance(other, NarrowLayers):
+            return (
+                f"pipeline is {self.name}, whose line search compares losses that bf16 cannot tell apart; train dense "
+                "layers in fp32"
+            )
+        if isinstance(other, FactoredLayers):
+            return f"pipeline is {self.name}, and {other.label} would train the same layers; drop one of them"
+        if isinstance(other, Messages) and getattr(collectives_of(other.comms), "dense", None) is not None:
+            return (
+                f"comms.dense sends the largest gradients, and pipeline {self.name} needs sums of all; drop one of them"
             )
         return None
 

@@ -14,6 +14,7 @@ from torchrec.distributed.model_parallel import DefaultDataParallelWrapper, Dist
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
+from recsmith._components import parsed
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
@@ -21,11 +22,13 @@ from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task
 from recsmith.training.optimizers.building import combined_optimizer, fuse
+from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO, optimizer_decided
 from recsmith.training.optimizers.split import round_to_halves
 from recsmith.training.plan import with_collections
 from recsmith.training.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.run import Run
+from recsmith.training.steps import SECOND_ORDER
 from recsmith.training.stores import store_of
 from recsmith.training.stores.kernels import kernels_of, own_kernels
 from recsmith.training.stores.protocol import RowStore
@@ -35,6 +38,7 @@ from recsmith.training.tables.protocol import InitialWeights
 from recsmith.training.tables.tower_hosts import place_towers
 
 _TABLE = re.compile(r"(?:^|\.)(?:embedding_bags|embeddings)\.([^.]+)\.weight$")
+UNUSED = DenseOptimizer(name="sgd")  # of dense layers that a step trains: it keeps no state
 BLOCK = 4096  # rows drawn at once: few megabytes at any width, and few blocks that a shard uses in part
 
 
@@ -79,7 +83,8 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
     others = {name: parameter for name, parameter in rest.items() if name not in tables}
     across = towers.average(model.module)
-    optimizer = combined_optimizer(model.fused_optimizer, tables, others, run.optimizers, across)
+    optimizers = replace(run.optimizers, dense=UNUSED) if by_step(run) else run.optimizers
+    optimizer = combined_optimizer(model.fused_optimizer, tables, others, optimizers, across)
     rows = store_of(run.rows, model, optimizer)
     return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
 
@@ -91,13 +96,18 @@ def numbers_across(task: Task, plan: Plan) -> int:
     return sum(each.numel() for name, each in parameters if placed.get(table_of(name) or "") in (None, "data_parallel"))
 
 
+def by_step(run: Run) -> bool:
+    """Whether the pipeline of a run trains its dense layers, and their optimizer keeps nothing."""
+    return parsed(run.pipeline, "pipeline")[0] in SECOND_ORDER
+
+
 def with_optimizer(run: Run, plan: Plan, task: Task, before: Run | None = None) -> tuple[Run, list[str]]:
     """The run with its optimizer of dense layers decided, where it leaves that to us, and lines on what it costs.
 
     before: the run of the checkpoint that training goes on from, whose optimizer has the state.
     """
     dense = run.optimizers.dense
-    if dense.name not in (AUTO, SHAMPOO):
+    if dense.name not in (AUTO, SHAMPOO) or by_step(run):
         return run, []
     decided, told = optimizer_decided(dense, dense_shapes(task), plan, simulate(plan).cost.total_s)
     if dense.name == AUTO and before is not None and before.optimizers.dense.name != decided.name:

@@ -10,6 +10,9 @@ KIND = "step"
 register(KIND, "base", "recsmith.training.steps.pipelines:BasePipeline")
 register(KIND, "sparse_dist", "recsmith.training.steps.pipelines:SparseDistPipeline")
 register(KIND, "prefetch_sparse_dist", "recsmith.training.steps.pipelines:PrefetchPipeline")
+register(KIND, "progressive_lbfgs", "recsmith.training.steps.second_order:ProgressiveLbfgsStep")
+register(KIND, "dance", "recsmith.training.steps.second_order:DanceStep")
+SECOND_ORDER = ("progressive_lbfgs", "dance")  # which take the place of the dense layers' optimizer
 
 
 def step_of(job: Any, wanted: object, say: Callable[[str], object] = lambda _: None) -> Any:

@@ -1,0 +1,205 @@
+"""DANCE and progressive L-BFGS: passes over a logistic problem, and over the dense layers of a DLRM.
+
+    python benchmarks/second_order.py logistic   # 65,536 x 100 in float64: DANCE beside Newton-CG, L-BFGS beside SGD
+    python benchmarks/second_order.py ranks      # the same iterates on 1, 2 and 4 ranks
+    python benchmarks/second_order.py tune       # how logistic's first sample and beta were chosen: another seed
+
+Tables of docs/benchmarks/optimizers.md.
+"""
+
+import argparse
+import json
+import statistics
+from typing import Any
+
+import torch
+
+from recsmith.jobs.launch import launch
+from recsmith.training.optimizers.dance import DanceSettings, dance
+from recsmith.training.optimizers.flat import DampedLoss, FlatLayers
+from recsmith.training.optimizers.progressive_lbfgs import ProgressiveLbfgs
+
+SAMPLES, COLUMNS, PART = 65_536, 100, 1024
+TUNED_ON, SEEDS = 0, (1, 2, 3, 4, 5)
+GAMMAS = (0.5, 0.75, 1.0)
+FIRST, BETA = 4096, 0.1  # of DANCE, by `tune`
+BETA_ALL = 0.1  # of Newton-CG on all data
+C, L2 = 0.1, 1e-4
+SGD_RATES, SGD_BATCH = (0.5, 2.0, 8.0), 256
+Part = tuple[torch.Tensor, torch.Tensor]
+
+
+def main() -> int:
+    """Print one of the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=["logistic", "ranks", "tune"])
+    parser.add_argument("--quick", action="store_true", help="little, to see that it runs")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    {"logistic": logistic, "ranks": ranks, "tune": tune}[arguments.table](arguments.quick)
+    return 0
+
+
+def problem(seed: int, samples: int = SAMPLES) -> list[Part]:
+    """Columns whose scales fall as 1 / sqrt(j), labels drawn from a linear teacher; in parts."""
+    draws = torch.Generator().manual_seed(seed)
+    scales = torch.arange(1, COLUMNS + 1, dtype=torch.float64) ** -0.5
+    inputs = torch.randn(samples, COLUMNS, generator=draws, dtype=torch.float64) * scales
+    teacher = torch.randn(COLUMNS, generator=draws, dtype=torch.float64) * 1.5
+    labels = (torch.rand(samples, generator=draws, dtype=torch.float64) < torch.sigmoid(inputs @ teacher)).double()
+    return list(zip(inputs.split(PART), labels.split(PART), strict=True))
+
+
+def logistic_losses(parameters: Any, part: Part) -> torch.Tensor:
+    """A loss for each sample."""
+    inputs, labels = part
+    return torch.nn.functional.binary_cross_entropy_with_logits(inputs @ parameters["w"], labels, reduction="none")
+
+
+class Watched(FlatLayers):
+    """Layers of a logistic model that remember where they were put, and after how many samples."""
+
+    def __init__(self) -> None:
+        super().__init__({"w": torch.nn.Parameter(torch.zeros(COLUMNS, dtype=torch.float64))}, logistic_losses)
+        self.seen: list[tuple[float, torch.Tensor]] = []
+
+    def put(self, weights: torch.Tensor) -> None:
+        """Remember them."""
+        super().put(weights)
+        self.seen.append((self.visited, weights.clone()))
+
+    def passes(self, damped: DampedLoss, bar: float, samples: int) -> float:
+        """Passes over so many samples until a loss was at most `bar`; infinite where it never was."""
+        kept = self.visited
+        found = next((visited for visited, at in self.seen if damped.value(at) <= bar), float("inf"))
+        self.visited = kept
+        return found / samples
+
+
+def solved(parts: list[Part], damping: float) -> float:
+    """The least damped loss, to a gradient of 1e-10."""
+    layers = Watched()
+    damped = DampedLoss(layers, parts, damping)
+    settings = DanceSettings(beta=1e-4, inner=200, newton=40)
+    from recsmith.training.optimizers.dance import newton
+
+    found = newton(damped, least=1e-10, settings=settings)
+    assert found.norm < 1e-8, found
+    return found.loss
+
+
+def dance_passes(parts: list[Part], gamma: float, first: int, beta: float, best: float) -> float:
+    """Passes until the loss of all samples, damped by c V_N, is within V_N of its least."""
+    settings = DanceSettings(gamma=gamma, beta=beta, c=C, newton=40, inner=100)
+    layers, samples = Watched(), sum(len(part[1]) for part in parts)
+    known = settings.known_to(samples)
+    dance(layers, parts, [len(part[1]) for part in parts], first=first, settings=settings)
+    return layers.passes(DampedLoss(layers, parts, C * known), best + known, samples)
+
+
+def tune(quick: bool) -> None:
+    """Passes of a grid on a seed that is not reported."""
+    parts = problem(TUNED_ON, 8192 if quick else SAMPLES)
+    samples = sum(len(part[1]) for part in parts)
+    for gamma in GAMMAS:
+        best = solved(parts, C * samples**-gamma)
+        for first in (512, 1024, 2048, 4096, 8192, samples):
+            found = [dance_passes(parts, gamma, first, beta, best) for beta in (0.05, 0.1, 0.2, 0.4)]
+            print(gamma, first, " ".join(f"{each:.2f}" for each in found), flush=True)
+
+
+def logistic(quick: bool) -> None:
+    """Both comparisons, seed by seed."""
+    rows: list[dict[str, float]] = []
+    for seed in SEEDS[: 1 if quick else None]:
+        parts = problem(seed, 8192 if quick else SAMPLES)
+        samples, row = sum(len(part[1]) for part in parts), dict[str, float]()
+        for gamma in GAMMAS:
+            best = solved(parts, C * samples**-gamma)
+            row[f"DANCE, gamma {gamma:g}"] = dance_passes(parts, gamma, FIRST, BETA, best)
+            row[f"Newton-CG, gamma {gamma:g}"] = dance_passes(parts, gamma, samples, BETA_ALL, best)
+        best = solved(parts, L2)
+        row["progressive L-BFGS"], sizes = lbfgs_passes(parts, best)
+        row["its last sample"] = sizes[-1]
+        for rate in SGD_RATES:
+            row[f"SGD, rate {rate:g}"] = sgd_passes(parts, best, rate)
+        rows.append(row)
+    print("| passes until | " + " | ".join(f"seed {seed}" for seed in SEEDS[: len(rows)]) + " | mean |")
+    print("|---|" + "---|" * (len(rows) + 1))
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        print(f"| {name} | " + " | ".join(f"{each:,.2f}" for each in values) + f" | {statistics.mean(values):,.2f} |")
+
+
+def lbfgs_passes(parts: list[Part], best: float, first: int = 512) -> tuple[float, list[int]]:
+    """(passes to 1e-3 of the least loss, the sizes of samples): each sample is drawn anew."""
+    inputs, labels = (torch.cat(each) for each in zip(*parts, strict=True))
+    layers, method, wanted, sizes = Watched(), ProgressiveLbfgs(), first, list[int]()
+    draws, samples = torch.Generator().manual_seed(0), len(labels)
+    whole = DampedLoss(layers, parts, L2)
+    while layers.visited < 20 * samples:
+        wanted = min(wanted, samples)
+        picked = torch.randperm(samples, generator=draws)[:wanted]
+        part = (inputs[picked], labels[picked])
+        tested = (part[0][:512], part[1][:512])
+        sizes.append(wanted)
+        wanted = method.step(DampedLoss(layers, [part], L2), wanted, [tested], samples).wanted
+        if layers.passes(whole, best + 1e-3, samples) < float("inf"):
+            break
+        layers.seen.clear()
+    return layers.visited / samples, sizes
+
+
+def sgd_passes(parts: list[Part], best: float, rate: float, most: float = 40.0) -> float:
+    """Passes to 1e-3 of the least loss of SGD at a constant rate, looked at each half pass."""
+    inputs, labels = (torch.cat(each) for each in zip(*parts, strict=True))
+    layers, draws, samples = Watched(), torch.Generator().manual_seed(0), len(labels)
+    whole, weights, steps = DampedLoss(layers, parts, L2), torch.zeros(COLUMNS, dtype=torch.float64), 0
+    while steps * SGD_BATCH < most * samples:
+        for picked in torch.randperm(samples, generator=draws).split(SGD_BATCH):
+            slope = inputs[picked].T @ (torch.sigmoid(inputs[picked] @ weights) - labels[picked]) / len(picked)
+            weights, steps = weights - rate * (slope + L2 * weights), steps + 1
+            if steps % (samples // SGD_BATCH // 2) == 0 and whole.value(weights) <= best + 1e-3:
+                return steps * SGD_BATCH / samples
+    return float("inf")
+
+
+def on_rank(samples: int) -> dict[str, Any]:
+    """Weights of both methods on this rank's share of each part."""
+    import torch.distributed as dist
+
+    rank, world = dist.get_rank(), dist.get_world_size()
+    return iterates(problem(SEEDS[0], samples), rank, world)
+
+
+def iterates(parts: list[Part], rank: int, world: int) -> dict[str, Any]:
+    """Weights after DANCE and after ten steps of L-BFGS, where a rank has each world-th sample of every part."""
+    mine = [(inputs[rank::world], labels[rank::world]) for inputs, labels in parts]
+    layers = Watched()
+    dance(layers, mine, [len(part[1]) for part in parts], first=2 * PART, settings=DanceSettings(gamma=0.75))
+    other, method = Watched(), ProgressiveLbfgs()
+    taken = 1
+    for _ in range(10):
+        size = sum(len(part[1]) for part in parts[:taken])
+        wanted = method.step(DampedLoss(other, mine[:taken], L2), size, mine[:1]).wanted
+        taken = max(taken, min(-(-wanted // PART), len(parts)))
+    return {"dance": layers.weights().tolist(), "lbfgs": other.weights().tolist()}
+
+
+def ranks(quick: bool) -> None:
+    """The most that a weight differs from that of one rank."""
+    torch.set_num_threads(1)
+    samples = 4096 if quick else 16_384
+    alone = iterates(problem(SEEDS[0], samples), 0, 1)
+    print("| ranks | DANCE | progressive L-BFGS |")
+    print("|---|---|---|")
+    for count in (2,) if quick else (2, 4):
+        found = launch("second_order:on_rank", {"samples": samples}, ranks=count)
+        far = [max(abs(a - b) for each in found for a, b in zip(each[name], alone[name], strict=True))
+               for name in ("dance", "lbfgs")]  # fmt: skip
+        print(f"| {count} | {far[0]:.1e} | {far[1]:.1e} |", flush=True)
+    assert json.dumps(alone)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

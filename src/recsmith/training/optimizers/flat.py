@@ -1,0 +1,143 @@
+"""Dense parameters as one vector, and what second-order methods ask of a loss of them, over all ranks.
+
+d numbers of all parameters; n samples of all ranks, which come in parts; B samples of a part of this rank
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.func import grad_and_value, jvp
+
+Losses = Callable[[Mapping[str, torch.Tensor], Any], torch.Tensor]
+FORWARD, GRADIENT, DOTS, PRODUCT = 1 / 3, 1.0, 2 / 3, 2.0  # passes: costs beside a forward and a backward pass
+
+
+@dataclass
+class FlatLayers:
+    """Parameters as a vector of d numbers, the same on every rank.
+
+    parameters: by name. losses: (parameters by name, a part of the samples) -> a loss for each of its samples (B,). All
+    sums go over the parts that are given and over all ranks; every rank calls as often as the others. visited: samples
+    that were passed over, weighed by what a pass costs beside a forward and a backward one.
+    """
+
+    parameters: Mapping[str, nn.Parameter]
+    losses: Losses
+    visited: float = field(default=0.0)
+
+    def weights(self) -> torch.Tensor:
+        """A copy of all parameters (d,)."""
+        return torch.cat([each.detach().reshape(-1) for each in self.parameters.values()])
+
+    @torch.no_grad()
+    def put(self, weights: torch.Tensor) -> None:
+        """Set the parameters."""
+        for name, each in self._by_name(weights).items():
+            self.parameters[name].copy_(each)
+
+    def loss(self, weights: torch.Tensor, parts: Sequence[Any]) -> float:
+        """The mean loss."""
+        with torch.no_grad():
+            found = [self.losses(self._by_name(weights), part) for part in parts]
+        return self._mean([each.double().sum() for each in found], found, FORWARD)[0].item()
+
+    def gradient(self, weights: torch.Tensor, parts: Sequence[Any]) -> tuple[float, torch.Tensor]:
+        """The mean loss and its gradient (d,)."""
+        total, losses = torch.zeros(len(weights) + 1, dtype=torch.float64, device=weights.device), list[torch.Tensor]()
+        for part in parts:
+            slope, (value, found) = grad_and_value(self._sum, has_aux=True)(weights, part)
+            total[0] += value.double()
+            total[1:] += slope.double()
+            losses.append(found)
+        mean = self._mean([total], losses, GRADIENT)
+        return mean[0].item(), mean[1:].to(weights.dtype)
+
+    def sample_dots(self, weights: torch.Tensor, parts: Sequence[Any], vector: torch.Tensor) -> torch.Tensor:
+        """The gradient of each sample of this rank times a vector: one forward pass with tangents, no gradient kept."""
+        found = [
+            jvp(lambda at, part=part: self.losses(self._by_name(at), part), (weights,), (vector,))[1].detach()
+            for part in parts
+        ]
+        self.visited += DOTS * sum(map(len, found))
+        return torch.cat(found).double() if found else vector.new_zeros(0, dtype=torch.float64)
+
+    def moments(self, values: torch.Tensor) -> tuple[float, float]:
+        """Mean and variance of numbers of all ranks, of each of which this one has some."""
+        sums = summed(torch.stack([values.new_tensor(len(values)), values.sum(), (values * values).sum()]))
+        count, total, squares = sums.tolist()
+        mean = total / max(count, 1.0)
+        return mean, max(squares - count * mean * mean, 0.0) / max(count - 1, 1.0)
+
+    def times_hessian(self, weights: torch.Tensor, parts: Sequence[Any], vector: torch.Tensor) -> torch.Tensor:
+        """The Hessian of the mean loss times a vector (d,): forward over reverse, Pearlmutter 1994."""
+        total, losses = torch.zeros(len(weights), dtype=torch.float64, device=weights.device), list[torch.Tensor]()
+        for part in parts:
+
+            def slope(at: torch.Tensor, part: Any = part) -> tuple[torch.Tensor, torch.Tensor]:
+                made, (_, found) = grad_and_value(self._sum, has_aux=True)(at, part)
+                return made, found
+
+            made: Any = jvp(slope, (weights,), (vector,), has_aux=True)
+            _, product, found = made
+            total += product.double()
+            losses.append(found)
+        return self._mean([total], losses, PRODUCT).to(weights.dtype)
+
+    def _sum(self, weights: torch.Tensor, part: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        found = self.losses(self._by_name(weights), part)
+        return found.sum(), found
+
+    def _by_name(self, weights: torch.Tensor) -> dict[str, torch.Tensor]:
+        sizes = [each.numel() for each in self.parameters.values()]
+        pieces = weights.split(sizes)
+        return {name: piece.view(each.shape) for (name, each), piece in zip(self.parameters.items(), pieces,
+                                                                            strict=True)}  # fmt: skip
+
+    def _mean(self, sums: Sequence[torch.Tensor], losses: Sequence[torch.Tensor], cost: float) -> torch.Tensor:
+        """Sums over this rank's samples, divided by the samples of all ranks."""
+        count = sum(map(len, losses))
+        self.visited += cost * count
+        whole = torch.stack(list(sums)).sum(0).reshape(-1) if sums else torch.zeros(1, dtype=torch.float64)
+        told = summed(torch.cat([whole, whole.new_tensor([count])]))
+        return told[:-1] / told[-1].clamp_min(1)
+
+
+def summed(values: torch.Tensor) -> torch.Tensor:
+    """Numbers summed over all ranks, with the same bits on each."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        dist.all_reduce(values)
+    return values
+
+
+@dataclass(frozen=True)
+class DampedLoss:
+    """The mean loss of some samples, and damping / 2 times the squared distance from a centre."""
+
+    layers: FlatLayers
+    parts: Sequence[Any]
+    damping: float = 0.0
+    centre: torch.Tensor | None = None
+
+    def value(self, weights: torch.Tensor) -> float:
+        """The loss, damped."""
+        return self.layers.loss(weights, self.parts) + self._distance(weights)
+
+    def gradient(self, weights: torch.Tensor) -> tuple[float, torch.Tensor]:
+        """(loss, gradient (d,)), damped."""
+        loss, slope = self.layers.gradient(weights, self.parts)
+        return loss + self._distance(weights), slope + self.damping * self._from_centre(weights)
+
+    def times_hessian(self, weights: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+        """The damped Hessian times a vector (d,)."""
+        return self.layers.times_hessian(weights, self.parts, vector) + self.damping * vector
+
+    def _from_centre(self, weights: torch.Tensor) -> torch.Tensor:
+        return weights if self.centre is None else weights - self.centre
+
+    def _distance(self, weights: torch.Tensor) -> float:
+        away = self._from_centre(weights).double()
+        return 0.5 * self.damping * float(away @ away) if self.damping else 0.0
