@@ -65,7 +65,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "reshard_memory": ("--mib", "64"),
     "rounding": ("--quick",),
     "scratch_annealing": ("--seconds", "1", "--tasks", "1"),
-    "second_order": ("logistic", "--quick"),
+    "second_order": ("logistic", "--quick", "-o", "logistic.json"),
     "serve": ("start",),
     "shown_commands": ("docs/compare.md",),
     "thresholding": ("cost", "--quick"),
@@ -98,7 +98,10 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "precision rounding": ("--quick",),
     "precision updates": ("--quick",),
     "recd --sessions": ("2", "--ids", "8", "--samples", "2048", "--steps", "2", "--rounds", "0"),
+    "second_order layers": ("--quick", "-o", "layers.json"),
     "second_order ranks": ("--quick",),
+    "second_order refit": ("--quick", "-o", "refit.json"),
+    "second_order tune": ("--quick",),
 
     "serve memory": ("--plans", "2"),
 }  # fmt: skip
@@ -119,7 +122,7 @@ LEFT_OUT = {
 }
 PARTS = {"optimizer_jobs", "feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "optimality_cases",
          "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose", "predict_jobs",
-         "records", "thresholding_parts", "thresholding_scores", "torchrec_rows", "two_networks",
+         "records", "second_order_jobs", "thresholding_parts", "thresholding_scores", "torchrec_rows", "two_networks",
          "watching_jobs"}  # fmt: skip
 ONLY_PARSED = """
 import argparse, runpy, shlex, sys

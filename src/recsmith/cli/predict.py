@@ -46,6 +46,8 @@ def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: in
 @click.option("--calibrate", metavar="TRACE", help="A captured step that corrects the machine.")
 @click.option("--cost-model", metavar="M", help="Cost model that prices embedding kernels, such as neural:cpu.")
 @click.option("--what-if", "what_if", metavar="CHANGES", help="Such as link=2x,kernel:gemm=0.5x,overhead=0.")
+@click.option("--optimizer", type=click.Choice(["shampoo"]),
+              help="Say what this optimizer of dense layers adds to the step of a described model.")  # fmt: skip
 @click.option("--timeline", metavar="FILE.json", help="Write the step as a timeline for ui.perfetto.dev.")
 @format_option
 def predict_command(model: str, format_: str, **options: Any) -> None:
@@ -76,7 +78,7 @@ def _of_trace(folder: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
     from recsmith.errors import UsageError
     from recsmith.prediction.predictions import predict_capture
 
-    odd = next((name for name in ("ranks", "calibrate", "cost_model") if options[name] is not None), None)
+    odd = next((name for name in ("ranks", "calibrate", "cost_model", "optimizer") if options[name] is not None), None)
     if odd is not None:
         raise UsageError(
             f"--{odd.replace('_', '-')} is of a described model, and '{folder}' is a capture; leave it out, or "
@@ -104,11 +106,33 @@ def _of_model(model: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
 
     if options["plan"] and options["ranks"] is not None:
         raise UsageError("--plan says how many ranks there are; leave out --ranks")
-    return predict_model(
+    rows = predict_model(
         model, plan=options["plan"], ranks=options["ranks"] or 1, batches=_batches(options["batch"]),
         machine=options["machine"] or "cpu", calibrate_by=options["calibrate"], cost_model=options["cost_model"],
         cluster=options["cluster"], what_ifs=what_ifs,
     )  # fmt: skip
+    return rows if options["optimizer"] is None else [(batch, _with_optimizer(model, options, row))
+                                                      for batch, row in rows]  # fmt: skip
+
+
+def _with_optimizer(model: str, options: dict[str, Any], row: Any) -> Any:
+    """A prediction with a note on what Shampoo adds to it."""
+    from dataclasses import replace
+
+    from recsmith.clusters import load_cluster
+    from recsmith.plans import load_plan
+    from recsmith.prediction.models import layer_shapes, load_model
+    from recsmith.training.optimizers.blocks import ShampooSettings
+    from recsmith.training.optimizers.shampoo_cost import cost_line, shampoo_cost
+
+    plan = load_plan(options["plan"]) if options["plan"] else None
+    tables = plan.workload.tables if plan else ()
+    features = sum(len(table.features) for table in tables)
+    shapes = layer_shapes(load_model(model), features, tables[0].embedding_dim if tables else 0)
+    cluster = load_cluster(options["cluster"]) if options["cluster"] else None
+    where = cluster or (plan.cluster if plan else load_cluster(f"cpu:{options['ranks'] or 1}"))
+    told = cost_line(shampoo_cost(ShampooSettings(), shapes, where, row.step_s))
+    return replace(row, notes=(*row.notes, told))
 
 
 def _show(rows: list[Any], timeline: str | None, format_: str) -> None:

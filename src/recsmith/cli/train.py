@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import format_option
+from recsmith.cli.options import force_option, format_option
 from recsmith.cli.printing import is_watched, print_json, say, show_report
 
 WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
@@ -94,6 +94,50 @@ def evaluate_command(folder: str, data: str | None, ranks: int | None, format_: 
         print_json(scores)
     else:
         click.echo(_scores_line(scores))
+
+
+@click.command(name="refit")
+@click.argument("run")
+@click.option("--data", required=True, metavar="NEW", help="Data to fit to: a path, or the spec of it.")
+@click.option("--layers", type=click.Choice(["last", "dense"]), default="last", show_default=True,
+              help="The last linear layer, or all dense layers.")  # fmt: skip
+@click.option("--method", type=click.Choice(["dance", "progressive_lbfgs"]), default="dance", show_default=True,
+              help="How they are fitted (docs/optimizers.md).")  # fmt: skip
+@click.option("--damping", type=float, default=0.01, show_default=True, metavar="X",
+              help="Holds new layers near the old ones; more holds them nearer.")  # fmt: skip
+@click.option("--samples", type=click.IntRange(min=1), default=200_000, show_default=True, metavar="N",
+              help="Samples that are read at most, from the first.")  # fmt: skip
+@click.option("--test", metavar="DATA", help="Data that the old and the new model are scored on.")
+@click.option("-o", "--output", metavar="FOLDER", help="Folder of the new model (default: refit in RUN).")
+@force_option
+@format_option
+def refit_command(
+    run: str, data: str, test: str | None, output: str | None, force: bool, format_: str, **settings: Any
+) -> None:
+    """Fit the last layer of the model that a run left in RUN to NEW data, and export it beside the old one.
+
+    Tables and layers before it stay as they are. It is held near the old layer, prints the norm of its gradient, and
+    says how far its loss is from the best at most (docs/refit.md).
+
+    \b
+    recsmith refit runs/first --data clicks/today.parquet
+    recsmith refit runs/first --data today.yaml --test tomorrow.yaml --layers dense
+    """
+    from recsmith.files import encode
+    from recsmith.training.card import RefitSettings
+    from recsmith.training.refit import refit
+
+    refitted, scores = refit(
+        run, data, settings=RefitSettings(**settings), test=test, output=output, force=force, on_progress=say
+    )
+    if format_ == "json":
+        print_json({**encode(refitted), "scores": {name: encode(each) for name, each in scores.items()}})
+        return
+    bound = "" if refitted.bound is None else f"; at most {refitted.bound:.2g} above the least"
+    click.echo(f"{refitted.samples:,} samples: log loss {refitted.loss_before:.5f} -> {refitted.loss:.5f}")
+    click.echo(f"gradient {refitted.norm:.2e}{bound}")
+    for name, each in scores.items():
+        click.echo(f"{name} model on --test: {_scores_line(encode(each))}")
 
 
 @click.group(name="feed")

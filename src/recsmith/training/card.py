@@ -13,7 +13,7 @@ import numpy as np
 from recsmith._types import noun
 from recsmith.data import DataSchema
 from recsmith.embeddings import load_maps, save_maps
-from recsmith.errors import UsageError
+from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.files import decode, read_raw
 from recsmith.training.run import RunModel
 
@@ -34,10 +34,50 @@ class KeptColumns:
 
 
 @noun
+class RefitSettings:
+    """How layers of a trained model are fitted to other data.
+
+    layers: last, the linear one that makes the logits; dense: all that are of no table. method: dance or
+    progressive_lbfgs. damping: that holds new layers near the old ones. samples: that are read at most, from the first.
+    """
+
+    layers: Literal["last", "dense"] = "last"
+    method: Literal["dance", "progressive_lbfgs"] = "dance"
+    damping: float = 0.01
+    samples: int = 200_000
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(
+            None if self.damping > 0 else f"damping is {self.damping}; it must be above 0",
+            too_small("samples", self.samples, 1),
+        )
+
+
+@noun
+class Refitted:
+    """How layers of a model were fitted to other data.
+
+    settings: as they were given. samples: that were read. loss_before, loss: their mean log loss, of the old and of the
+    new layers. damped: the new one with what holds it near the old layers. norm: of its gradient. bound: what it is at
+    most above its least; none where the problem is not convex. passes: over the samples, forward and backward.
+    """
+
+    settings: RefitSettings
+    samples: int
+    loss_before: float
+    loss: float
+    damped: float
+    norm: float
+    bound: float | None = None
+    passes: float = 0.0
+
+
+@noun
 class ModelCard:
     """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at.
 
-    columns: of pooled embeddings that the model sees; None: all.
+    columns: of pooled embeddings that the model sees; None: all. refit: how its layers were fitted to other data.
     """
 
     model: RunModel
@@ -46,6 +86,7 @@ class ModelCard:
     step: int | None = None
     test: dict[str, Any] | None = None
     columns: KeptColumns | None = None
+    refit: Refitted | None = None
 
 
 def read_card(folder: Path) -> ModelCard:

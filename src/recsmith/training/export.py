@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
-from recsmith.files import Raw, dump_json, encode, write_text
+from recsmith.files import Raw, dump_json, encode, parse_json, read_text, write_text
 from recsmith.training.card import CARD, SCHEMA, keep_maps
 from recsmith.training.collectives.kept_columns import kept_columns
 from recsmith.training.run import Run
@@ -75,6 +75,32 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
         partial.rename(folder)
         shutil.rmtree(folder.with_name(folder.name + ".old"), ignore_errors=True)
     dist.barrier()
+
+
+def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor], card: Raw) -> None:
+    """Write an exported model into another folder, with some tensors and lines of its card changed; whole or not.
+
+    Raises:
+        RecSmithError: the disk refuses it.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(model, partial)
+        arrays = _arrays(partial / WEIGHTS)
+        for name, tensor in changed.items():
+            arrays[name][_window((0,) * tensor.dim(), tensor)] = _plain(tensor.cpu())
+        del arrays
+        raw = parse_json(read_text(str(partial / CARD)), str(partial / CARD))
+        write_text(str(partial / CARD), dump_json({**cast(Raw, raw), **card}))
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    except OSError as error:
+        raise RecSmithError(
+            f"the model cannot be written to '{folder}': {error.strerror or error}; make room, or give another output"
+        ) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def load_into(job: ShardedJob, file: Path) -> None:

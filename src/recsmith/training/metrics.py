@@ -111,6 +111,11 @@ def exact_auc(logits: torch.Tensor, labels: torch.Tensor) -> float:
     return _binned_auc(torch.stack([every - positive, positive]))
 
 
+def exact_scores(logits: torch.Tensor, labels: torch.Tensor) -> Scores:
+    """Scores of predictions that lie in one process (n,)."""
+    return _scores(_sums(logits, labels), exact_auc(logits, labels))
+
+
 def _gathered(values: torch.Tensor) -> torch.Tensor:
     """The values of all ranks, in order of ranks."""
     counts = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=values.device)

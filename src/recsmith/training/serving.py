@@ -39,13 +39,17 @@ class Predictor:
         Raises:
             UsageError: an id is no row of its table, or a dense value or weight is no finite number.
         """
-        self._check(batch)
+        self.check(batch)
         with torch.no_grad():
             _, (_, logits, _, _) = self.task(as_tensors(batch, self.features))
         return logits.sigmoid().numpy()
 
-    def _check(self, batch: Batch) -> None:
-        """Refuse values that the model was not trained on, by the rule of all data."""
+    def check(self, batch: Batch) -> None:
+        """Refuse values that the model was not trained on, by the rule of all data.
+
+        Raises:
+            UsageError: an id is no row of its table, or a dense value or weight is no finite number.
+        """
         for rows, text in wrong_values(replace(batch, labels=np.zeros_like(batch.labels)), self.schema.dense).values():
             raise UsageError(f"sample {int(rows.argmax())} has {text}")
         for name, rows in self.rows.items():

@@ -217,3 +217,34 @@ def test_other_precisions_and_settings_are_refused() -> None:
         dense_optimizer(layers(), DenseOptimizer(name="shampoo", arguments={"precondition_frequency": 0}))
     with pytest.raises(UsageError, match=r"blocksize.*see the arguments of shampoo"):
         dense_optimizer(layers(), DenseOptimizer(name="shampoo", arguments={"blocksize": 3}))
+
+
+@pytest.mark.parametrize("kind", ["dlrm", "dlrm_dcn"])
+def test_layers_of_a_described_model_are_those_that_are_trained(kind: Any) -> None:
+    from recsmith.data import DataSchema
+    from recsmith.data.batch import DataFeature
+    from recsmith.prediction.models import Model, layer_shapes
+    from recsmith.training.models import build_task
+    from recsmith.training.sharded import dense_shapes
+
+    schema = DataSchema(
+        features=tuple(DataFeature(name=name, num_embeddings=9) for name in "abc"), dense=("x", "y"), labels=("label",)
+    )
+    sizes: dict[str, Any] = {"bottom": (7,), "top": (6, 5), "cross_layers": 2, "cross_rank": 3}
+    described = Model(kind=kind, dense_features=2, **sizes)
+    task = build_task(RunModel(name=kind, embedding_dim=8, **sizes), schema, 0)
+    assert sorted(layer_shapes(described, 3, 8)) == sorted(dense_shapes(task))
+
+
+def test_predict_says_what_shampoo_adds(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from recsmith.cli.predict import predict_command
+
+    (tmp_path / "mlp.yaml").write_text("{schema: recsmith/model/1, kind: mlp, layers: [64, 32]}")
+    done = CliRunner().invoke(predict_command, [str(tmp_path / "mlp.yaml"), "--optimizer", "shampoo"])
+    assert done.exit_code == 0, done.output
+    assert "shampoo adds to a step" in " ".join(done.stdout.split())
+    (tmp_path / "mlp.yaml").write_text("{schema: recsmith/model/1, kind: transformer}")
+    refused = CliRunner().invoke(predict_command, [str(tmp_path / "mlp.yaml"), "--optimizer", "shampoo"])
+    assert "the layers of a transformer are not listed" in str(refused.exception)

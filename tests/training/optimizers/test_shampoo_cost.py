@@ -87,10 +87,10 @@ def on(device: str, plan: Plan) -> Plan:
 
 def test_costs_follow_layers_and_ranks() -> None:
     plan, settings = two_tables(), ShampooSettings()
-    there = shampoo_cost(settings, LAYERS, on("h100", plan), 1e-3)
+    there = shampoo_cost(settings, LAYERS, on("h100", plan).cluster, 1e-3)
     assert (there.seconds, there.share) == (None, None)
-    m, n = 256, 512
-    one = shampoo_cost(settings, [(m, n)], plan, 1e-3)
+    m, n = 256, 128
+    one = shampoo_cost(settings, [(m, n)], plan.cluster, 1e-3)
     roots = 20 * (m**3 + n**3) / 50
     assert one.flops == pytest.approx(2 * m * n * (m + n) * 1.2 + roots)
     assert one.sent_bytes == (plan.cluster.world_size - 1) * 4 * m * n

@@ -1,5 +1,7 @@
 """A model as a file describes it: its kind and its sizes."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from recsmith._types import Source, noun
@@ -70,3 +72,26 @@ def load_model(source: Source) -> Model:
     if str(raw.get("schema", "")).startswith("recsmith/") and raw["schema"] != MODEL_SCHEMA:
         raise UsageError(f"'{name}' is of schema {raw['schema']}; a model is {MODEL_SCHEMA} (docs/predict.md)")
     return decode(Model, check_schema(raw, MODEL_SCHEMA, name), name)
+
+
+def layer_shapes(model: Model, features: int = 0, width: int = 0) -> list[tuple[int, ...]]:
+    """Shapes of the dense parameters of a described model. features, width: of its tables, where it has some.
+
+    Raises:
+        UsageError: a kind whose layers are not these.
+    """
+    if model.kind == "transformer":
+        raise UsageError(f"the layers of a {model.kind} are not listed; describe a dlrm, a dlrm_dcn or an mlp")
+    if model.kind == "mlp":
+        return _perceptron((model.dense_features, *model.layers, 1))
+    count = features + 1
+    shapes, inward = _perceptron((model.dense_features, *model.bottom, width)), width + count * (count - 1) // 2
+    if model.kind == "dlrm_dcn":
+        inward = count * width
+        low: list[tuple[int, ...]] = [(inward, model.cross_rank), (model.cross_rank, inward), (inward,)]
+        shapes += low * model.cross_layers
+    return shapes + _perceptron((inward, *model.top, 1))
+
+
+def _perceptron(sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    return [shape for before, after in pairwise(sizes) for shape in ((after, before), (after,))]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from recsmith._types import record
+from recsmith.clusters import Cluster
 from recsmith.plans import Plan
 from recsmith.training.optimizers.blocks import ShampooSettings, blocks_of, owners
 from recsmith.training.optimizers.settings import DenseOptimizer
@@ -37,12 +38,9 @@ class OptimizerCost:
     share: float | None
 
 
-def shampoo_cost(settings: ShampooSettings, shapes: Shapes, plan: Plan, embeddings_s: float) -> OptimizerCost:
-    """What Shampoo costs in a job under a plan.
-
-    shapes: of all dense parameters. embeddings_s: seconds of a step that embeddings take under the plan.
-    """
-    ranks, cluster = plan.cluster.world_size, plan.cluster
+def shampoo_cost(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, step_s: float) -> OptimizerCost:
+    """What Shampoo costs in a job on a cluster. shapes: of all dense parameters. step_s: of a step without it."""
+    ranks = cluster.world_size
     blocks = blocks_of(shapes, settings.max_preconditioner_dim)
     owned = owners(blocks, ranks, settings)
     mine = [[block for block, owner in zip(blocks, owned, strict=True) if owner == rank] for rank in range(ranks)]
@@ -57,8 +55,9 @@ def shampoo_cost(settings: ShampooSettings, shapes: Shapes, plan: Plan, embeddin
     rate = links.inter_host_bandwidth if apart else links.intra_host_bandwidth
     latency = (links.inter_host_latency_s if apart else links.intra_host_latency_s) or 0.0
     seconds = flops / CPU_FLOPS + most * CPU_BLOCK_S + (sent / rate + latency if ranks > 1 else 0.0)
-    step = embeddings_s + layers_s(shapes, plan.workload.batch_size)
-    return OptimizerCost(flops=flops, sent_bytes=sent, state_bytes=state, seconds=seconds, share=seconds / step)
+    return OptimizerCost(
+        flops=flops, sent_bytes=sent, state_bytes=state, seconds=seconds, share=seconds / max(step_s, 1e-12)
+    )
 
 
 def layers_s(shapes: Shapes, batch_size: int) -> float:
@@ -73,7 +72,8 @@ def optimizer_decided(
     if optimizer.name not in (AUTO, SHAMPOO):
         return optimizer, []
     settings = ShampooSettings(**(optimizer.arguments or {}))
-    cost = shampoo_cost(settings, shapes, plan, embeddings_s)
+    step_s = embeddings_s + layers_s(shapes, plan.workload.batch_size)
+    cost = shampoo_cost(settings, shapes, plan.cluster, step_s)
     told = cost_line(cost)
     if optimizer.name == SHAMPOO:
         return optimizer, [told]

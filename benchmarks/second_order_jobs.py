@@ -1,0 +1,298 @@
+"""Dense layers of a DLRM on cached inputs, and a frozen model under drift: what second_order.py trains."""
+
+import json
+import math
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from optimizer_jobs import CLICKS, FEATURES, Clicks, beside, mean_of
+
+from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_model
+from recsmith.training.card import RefitSettings
+from recsmith.training.optimizers.building import table_class
+from recsmith.training.optimizers.dance import DanceSettings, dance
+from recsmith.training.optimizers.dense import dense_optimizer
+from recsmith.training.optimizers.flat import DampedLoss, FlatLayers
+from recsmith.training.optimizers.progressive_lbfgs import ProgressiveLbfgs
+from recsmith.training.run import run_to_raw
+from recsmith.training.sharded import table_of
+from recsmith.training.steps.cached_tables import CachedBatch, CachedTables
+
+STEPS, PASSES, LOOKS = 100, 4.0, 25  # batches of a pass, passes of each method, and steps between two looks
+RATES = {
+    "adam": (3e-4, 1e-3, 3e-3), "adagrad": (3e-3, 1e-2, 3e-2), "sgd": (0.03, 0.1, 0.3), "shampoo": (3e-4, 1e-3, 3e-3),
+}  # fmt: skip
+NEAR = 5e-4  # how far above Adam's best loss counts as there
+PERIOD, PERIODS, CYCLE, TRAINED = 50_000, (8, 10, 12), 16, 8
+Curve = list[tuple[float, float]]  # passes, loss on other clicks
+
+
+def layers(quick: bool, output: Path) -> None:
+    """Passes to Adam's loss, from layers drawn anew and from layers that are trained; tables rest."""
+    found: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {}
+    for seed in range(1 if quick else 5):
+        missing = [each for each in _arms() if f"{each}/{seed}" not in found]
+        if missing:
+            task = _Dense(seed, quick=quick)
+            for arm in missing:
+                found[f"{arm}/{seed}"] = task.curve(*arm.split(", ")[:2], arm.rpartition(" ")[2])
+                output.parent.mkdir(parents=True, exist_ok=True)
+                output.write_text(json.dumps(found, indent=1))
+    for start in ("cold", "warm"):
+        print(f"| {start} | seeds | passes to Adam's loss | loss after {PASSES:g} passes | beside Adam |")
+        print("|---|---|---|---|---|")
+        table = _table(found, start)
+        adam = min((name for name in table if name.startswith("adam,")), key=lambda n: statistics.mean(table[n]["end"]))
+        for name, row in table.items():
+            less = [a - b for a, b in zip(row["end"], table[adam]["end"], strict=True)]
+            passes = [
+                _passes(curve, target) for curve, target in zip(row["curves"], _targets(table, adam), strict=True)
+            ]
+            reached = [each for each in passes if math.isfinite(each)]
+            told = (
+                f"{statistics.mean(reached):.2f}" if len(reached) == len(passes) else f"{len(reached)} of {len(passes)}"
+            )
+            print(f"| {name} | {len(less)} | {told} | {statistics.mean(row['end']):.5f} | {_interval(less)} |")
+
+
+def _arms() -> list[str]:
+    made: list[str] = []
+    for start in ("cold", "warm"):
+        made += [f"{start}, {name}, {rate:g}" for name, rates in RATES.items() for rate in rates]
+        made += [f"{start}, progressive L-BFGS, 0", f"{start}, DANCE, 0"]
+    return made
+
+
+def _table(found: dict[str, Any], start: str) -> dict[str, dict[str, list[Any]]]:
+    """Curves of all seeds, of the best rate of each method."""
+    rows: dict[str, dict[str, list[Any]]] = {}
+    for key, curve in found.items():
+        if key.startswith(f"{start}, "):
+            name = key.removeprefix(f"{start}, ").rpartition("/")[0]
+            row = rows.setdefault(name, {"curves": [], "end": []})
+            row["curves"].append(curve)
+            row["end"].append(min(loss for _, loss in curve[-2:]) if name.endswith(", 0") else curve[-1][1])
+    best: dict[str, str] = {}
+    for name in rows:
+        kind = name.partition(",")[0]
+        if kind not in best or statistics.mean(rows[name]["end"]) < statistics.mean(rows[best[kind]]["end"]):
+            best[kind] = name
+    return {name: rows[name] for name in best.values()}
+
+
+def _targets(table: dict[str, Any], adam: str) -> list[float]:
+    return [end + NEAR for end in table[adam]["end"]]
+
+
+def _passes(curve: Curve, target: float) -> float:
+    return next((passes for passes, loss in curve if loss <= target), math.inf)
+
+
+def _interval(values: list[float]) -> str:
+    """Mean of paired differences with an interval at 95 %."""
+    if not any(values):
+        return ""
+    rows = {f"a/{i}": {"x": each} for i, each in enumerate(values)} | {f"b/{i}": {"x": 0.0} for i in range(len(values))}
+    return beside(rows, "a", "b", "x")
+
+
+class _Dense:
+    """A DLRM whose tables are trained and rest, its layers as a vector, and its batches with what tables give."""
+
+    def __init__(self, seed: int, *, quick: bool) -> None:
+        clicks = Clicks(CLICKS, seed, 4 if quick else STEPS, quick=quick)
+        self.task = clicks.model()
+        self.cold = {name: each.detach().clone() for name, each in self.task.model.named_parameters()}
+        tables = [each for name, each in self.task.named_parameters() if table_of(name)]
+        dense = [each for name, each in self.task.named_parameters() if not table_of(name)]
+        optimizers = [table_class("rowwise_adagrad")(tables, lr=0.05), torch.optim.Adam(dense, lr=3e-4)]
+        for batch in clicks.train_on:
+            for each in optimizers:
+                each.zero_grad()
+            self.task(batch)[0].backward()
+            for each in optimizers:
+                each.step()
+        cached = CachedTables(self.task)
+        named = {name: each for name, each in self.task.model.named_parameters() if not table_of(name)}
+        self.layers = Recorded(named, cached.losses)
+        self.starts = {"warm": self.layers.weights(), "cold": torch.cat([self.cold[n].reshape(-1) for n in named])}
+        self.parts, self.others = (_looked_up(cached, each) for each in (clicks.train_on, clicks.test_on[:20]))
+        self.samples = sum(each.samples for each in self.parts)
+
+    def curve(self, start: str, name: str, rate: str) -> Curve:
+        """(passes, loss on other clicks) along a method's way."""
+        self.layers.put(self.starts[start])
+        self.layers.visited, self.layers.seen = 0.0, []
+        if name == "progressive L-BFGS":
+            self._lbfgs()
+        elif name == "DANCE":
+            self._dance()
+        else:
+            self._descend(DenseOptimizer(name=name, learning_rate=float(rate)))
+        seen = [(visited / self.samples, at) for visited, at in self.layers.seen]
+        return [(passes, self.layers.loss(at, self.others)) for passes, at in seen if passes <= PASSES * 1.05]
+
+    def _descend(self, optimizer: DenseOptimizer) -> None:
+        made, count = dense_optimizer(list(self.layers.parameters.values()), optimizer), 0
+        for number in range(math.ceil(PASSES)):
+            order = torch.randperm(len(self.parts), generator=torch.Generator().manual_seed(number)).tolist()
+            for part in order:
+                weights = self.layers.weights()
+                _, slope = self.layers.gradient(weights, [self.parts[part]])
+                for name, each in self.layers._by_name(slope).items():
+                    self.layers.parameters[name].grad = each.clone()
+                made.step()
+                count += 1
+                if count % LOOKS == 0:
+                    self.layers.put(self.layers.weights())  # which is what is looked at
+
+    def _lbfgs(self) -> None:
+        method, wanted, at = ProgressiveLbfgs(), 512, 0
+        sizes = self.parts[0].samples
+        while self.layers.visited < PASSES * self.samples:
+            count = min(math.ceil(wanted / sizes), len(self.parts))
+            taken = [self.parts[(at + i) % len(self.parts)] for i in range(count)]
+            at += count
+            damped = DampedLoss(self.layers, taken)
+            wanted = max(wanted, method.step(damped, count * sizes, taken[:1], self.samples).wanted)
+
+    def _dance(self) -> None:
+        sizes = [each.samples for each in self.parts]
+        settings = DanceSettings(gamma=0.75, c=0.1, beta=0.4, inner=10, newton=3)
+        dance(self.layers, self.parts, sizes, first=2048, settings=settings)
+
+
+class Recorded(FlatLayers):
+    """Layers that remember where they were put, and after how many samples."""
+
+    seen: list[tuple[float, torch.Tensor]]
+
+    def put(self, weights: torch.Tensor) -> None:
+        """Remember them."""
+        super().put(weights)
+        if hasattr(self, "seen"):
+            self.seen.append((self.visited, weights.clone()))
+
+
+def _looked_up(cached: CachedTables, batches: Any) -> list[CachedBatch]:
+    found: list[CachedBatch] = []
+    for batch in batches:
+        with cached.recorded(batch, found), torch.no_grad():
+            cached.task(batch)
+    return found
+
+
+@contextmanager
+def one_rank() -> Iterator[None]:
+    """This process as the only rank of jobs."""
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+        os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+        try:
+            yield
+        finally:
+            dist.destroy_process_group()
+
+
+def refitted(quick: bool, output: Path) -> None:
+    """NE of the period after the one that a frozen model is fitted to, under drift."""
+    found: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {}
+    for seed in range(1 if quick else 5):
+        missing = [period for period in PERIODS[: 1 if quick else None] if f"{period}/{seed}" not in found]
+        if missing:
+            with tempfile.TemporaryDirectory() as folder:
+                drifting = Drifting(seed, Path(folder), 2000 if quick else PERIOD)
+                for period in missing:
+                    found[f"{period}/{seed}"] = drifting.row(period)
+                    output.parent.mkdir(parents=True, exist_ok=True)
+                    output.write_text(json.dumps(found, indent=1))
+    print("| fitted to period | untouched | Platt | last layer, DANCE | last layer, L-BFGS | all dense layers, DANCE |")
+    print("|---|---|---|---|---|---|")
+    arms = ("old", "platt", "last, dance", "last, progressive_lbfgs", "dense, dance")
+    for period in dict.fromkeys(key.partition("/")[0] for key in found):
+        print(f"| {period} | " + " | ".join(f"{mean_of(found, period, arm):.4f}" for arm in arms) + " |")
+    for arm in arms[2:]:
+        mine, platt = ([each[name] for each in found.values()] for name in (arm, "platt"))
+        times = [each[f"{arm}, s"] for each in found.values()]
+        bounds = [each[f"{arm}, bound"] for each in found.values() if each[f"{arm}, bound"] is not None]
+        told = f", at most {max(bounds):.1e} above the least" if bounds else ""
+        better = sum(a < b for a, b in zip(mine, platt, strict=True))
+        print(
+            f"{arm}: NE {statistics.mean(mine):.4f}, Platt {statistics.mean(platt):.4f}, lower in {better} of "
+            f"{len(mine)}; {statistics.mean(times):.1f} CPU s, at most {max(times):.1f}{told}"
+        )
+
+
+class Drifting:
+    """A DLRM trained on the first periods of a truth that rotates, and then frozen."""
+
+    def __init__(self, seed: int, folder: Path, period: int) -> None:
+        self.period, self.output, drift = period, folder / "out", {"kind": "rotating", "samples": CYCLE * period}
+        self.words: dict[str, Any] = {**CLICKS, "seed": 200 + seed, "drift": drift,
+                                      "features": [{**each, "num_embeddings": 30} for each in FEATURES]}  # fmt: skip
+        optimizers = RunOptimizers(sparse=SparseOptimizer(learning_rate=0.05), dense=DenseOptimizer(learning_rate=2e-3))
+        run = Run(
+            data=RunData(train=self.clicks(0, TRAINED), batch_size=512, shuffle=False), output=str(self.output),
+            seed=seed,
+            model=RunModel(embedding_dim=8, bottom=(32,), top=(64, 32)), optimizers=optimizers, checkpoint=None,
+        )  # fmt: skip
+        from recsmith.training.loop import train_on_rank
+
+        with one_rank():
+            train_on_rank(run_to_raw(run))
+
+    def clicks(self, first: int, periods: int = 1) -> dict[str, Any]:
+        """The samples of some periods."""
+        return {**self.words, "first_sample": first * self.period, "num_samples": periods * self.period}
+
+    def row(self, period: int) -> dict[str, Any]:
+        """NE of each way to go on from a period, on the next."""
+        from recsmith.training.refit import refit
+
+        made: dict[str, Any] = {"platt": self.platt(period)}
+        ways = (("last", "dance"), ("last", "progressive_lbfgs"), ("dense", "dance"))
+        for which, method in ways:
+            settings = RefitSettings(layers=which, method=method)  # type: ignore[arg-type]
+            begun = time.process_time()
+            found, _ = refit(self.output, self.clicks(period), settings=settings, force=True)
+            spent = time.process_time() - begun
+            _, scores = refit(
+                self.output, self.clicks(period), settings=settings, force=True, test=self.clicks(period + 1)
+            )
+            made |= {f"{which}, {method}": scores["new"].ne, f"{which}, {method}, s": spent,
+                     f"{which}, {method}, bound": found.bound, "old": scores["old"].ne}  # fmt: skip
+        return made
+
+    def platt(self, period: int) -> float:
+        """NE on the next period of logits times a slope and plus a bias, both fitted to a period by Newton steps."""
+        from recsmith.training.metrics import exact_scores
+
+        (logits, labels), (later, truth) = (self._logits(each) for each in (period, period + 1))
+        line = torch.tensor([1.0, 0.0], dtype=torch.float64)
+        inputs = torch.stack([logits, torch.ones_like(logits)], 1)
+        for _ in range(50):
+            chances = torch.sigmoid(inputs @ line)
+            bent = (inputs * (chances * (1 - chances))[:, None]).T @ inputs
+            line -= torch.linalg.solve(bent + 1e-9 * torch.eye(2), inputs.T @ (chances - labels))
+        return exact_scores(later * line[0] + line[1], truth).ne
+
+    def _logits(self, period: int) -> tuple[torch.Tensor, torch.Tensor]:
+        from recsmith.training.batches import as_tensors
+        from recsmith.training.sources import open_data
+
+        model, logits, labels = load_model(self.output / "model"), list[torch.Tensor](), list[torch.Tensor]()
+        dataset = open_data(self.clicks(period), "data")
+        with torch.no_grad():
+            for batch in dataset.batches(rank=0, world_size=1, batch_size=4096, seed=0, shuffle=False):
+                _, (_, found, given, _) = model.task(as_tensors(batch, model.features))
+                logits.append(found[:, 0].double())
+                labels.append(given[:, 0].double())
+        return torch.cat(logits), torch.cat(labels)
