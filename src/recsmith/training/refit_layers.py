@@ -21,12 +21,13 @@ class LastLayer:
 
     def __init__(self, task: Task, batch: TrainingBatch) -> None:
         self.task = task
-        seen: list[tuple[str, nn.Linear, torch.Tensor]] = []
-        linear = [(name, each) for name, each in self.task.model.named_modules() if isinstance(each, nn.Linear)]
-        hooks = [
-            each.register_forward_hook(lambda module, _, made, name=name: seen.append((name, module, made)))
-            for name, each in linear
-        ]
+        seen: list[tuple[str, Any, torch.Tensor]] = []
+        named: dict[Any, str] = {each: name for name, each in task.model.named_modules() if isinstance(each, nn.Linear)}
+
+        def notice(module: Any, _: Any, made: Any) -> None:
+            seen.append((named[module], module, made))
+
+        hooks = [each.register_forward_hook(notice) for each in named]
         try:
             with torch.no_grad():
                 _, (_, logits, _, _) = self.task(batch)
