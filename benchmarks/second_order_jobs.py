@@ -151,7 +151,7 @@ class _Dense:
                     self.layers.parameters[name].grad = each.clone()
                 made.step()
                 count += 1
-                if count % LOOKS == 0:
+                if count % min(LOOKS, len(self.parts)) == 0:
                     self.layers.put(self.layers.weights())  # which is what is looked at
 
     def _lbfgs(self) -> None:

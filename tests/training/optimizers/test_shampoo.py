@@ -241,10 +241,10 @@ def test_predict_says_what_shampoo_adds(tmp_path: Path) -> None:
 
     from recsmith.cli.predict import predict_command
 
-    (tmp_path / "mlp.yaml").write_text("{schema: recsmith/model/1, kind: mlp, layers: [64, 32]}")
+    (tmp_path / "mlp.yaml").write_text("schema: recsmith/model/1\nkind: mlp\nlayers: [64, 32]\n")
     done = CliRunner().invoke(predict_command, [str(tmp_path / "mlp.yaml"), "--optimizer", "shampoo"])
     assert done.exit_code == 0, done.output
     assert "shampoo adds to a step" in " ".join(done.stdout.split())
-    (tmp_path / "mlp.yaml").write_text("{schema: recsmith/model/1, kind: transformer}")
+    (tmp_path / "mlp.yaml").write_text("schema: recsmith/model/1\nkind: transformer\n")
     refused = CliRunner().invoke(predict_command, [str(tmp_path / "mlp.yaml"), "--optimizer", "shampoo"])
     assert "the layers of a transformer are not listed" in str(refused.exception)
